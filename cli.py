@@ -1,0 +1,6 @@
+"""Launcher: `python cli.py COMMAND` from a checkout."""
+
+from solver.cli import app
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,1 @@
+"""What the problem is: instances, costs, plans, schedules and optimisation models."""

@@ -1,0 +1,22 @@
+"""What the user has and wants: workload, cluster, profile, limits."""
+
+from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup
+from formulations.instance.instance import Instance, Limits, Objective, SearchSpace
+from formulations.instance.profile import Profile, ProfileEntry
+from formulations.instance.workload import Layer, LayerRun, Workload
+
+__all__ = [
+    "Cluster",
+    "GpuType",
+    "Instance",
+    "Layer",
+    "LayerRun",
+    "Limits",
+    "Link",
+    "NodeGroup",
+    "Objective",
+    "Profile",
+    "ProfileEntry",
+    "SearchSpace",
+    "Workload",
+]

@@ -1,0 +1,61 @@
+"""One planning problem: workload, cluster, profile, the space of plans, limits, objective."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from formulations.instance.cluster import Cluster
+from formulations.instance.profile import Profile
+from formulations.instance.record import Record
+from formulations.instance.workload import Workload
+from formulations.units import GIB
+
+Recompute = Literal["none", "full"]
+ScheduleName = Literal["1f1b", "gpipe"]
+
+
+class SearchSpace(Record):
+    """Which plans may be chosen. None means every value that fits the cluster."""
+
+    tensor_parallel: tuple[int, ...] | None = None
+    data_parallel: tuple[int, ...] | None = None
+    pipeline_parallel: tuple[int, ...] | None = None
+    micro_batch: tuple[int, ...] | None = None
+    recompute: tuple[Recompute, ...] = ("none", "full")
+    distributed_optimizer: tuple[bool, ...] = (False, True)
+    schedule: tuple[ScheduleName, ...] = ("1f1b",)
+    micro_batches: Literal["even", "uneven"] = "even"
+    idle_nodes: bool = True  #: may a plan leave nodes unused?
+    embedding_only_stages: bool = False  #: may a stage hold no block?
+    blocking_sends: bool = False  #: does a send keep the sender busy?
+    scatter_gather: bool = False  #: Megatron-LM's: each of the tp lanes sends 1/tp
+
+
+class Limits(Record):
+    """What a plan must respect."""
+
+    memory_headroom: float = Field(default=0.0, ge=0, lt=1)  #: share of the memory left free
+    framework_reserve_bytes: int = Field(default=GIB, ge=0)  #: context, NCCL, fragmentation
+    max_step_time_s: float | None = Field(default=None, gt=0)
+    max_cost_usd_per_step: float | None = Field(default=None, gt=0)
+    max_price_usd_per_hour: float | None = Field(default=None, gt=0)
+
+
+class Objective(Record):
+    """What is minimised. `training_cost` is the cost of `steps` steps."""
+
+    minimize: Literal["step_time", "cost_per_step", "training_cost"] = "step_time"
+    steps: int | None = Field(default=None, ge=1)
+
+
+class Instance(Record):
+    """Validated once, frozen, complete: nothing is looked up elsewhere any more."""
+
+    name: str
+    source: str
+    workload: Workload
+    cluster: Cluster
+    profile: Profile | None = None
+    search: SearchSpace = SearchSpace()
+    limits: Limits = Limits()
+    objective: Objective = Objective()

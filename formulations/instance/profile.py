@@ -1,0 +1,58 @@
+"""Measured layer times, and what to do between and beyond the measured micro-batch sizes."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from formulations.instance.record import Record
+
+Origin = Literal["measured", "interpolated", "scaled"]
+
+
+class ProfileEntry(Record):
+    """Forward and backward seconds of one layer kind on one GPU of a group of tp."""
+
+    kind: str
+    gpu: str  #: GpuType.name
+    tp: int = Field(ge=1)
+    micro_batch: int = Field(ge=1)
+    forward_s: float = Field(gt=0)
+    backward_s: float = Field(gt=0)
+
+
+class Profile(Record):
+    """Measured times; they replace the analytic compute model for the whole instance."""
+
+    source: str
+    includes_tensor_parallel_traffic: bool
+    entries: tuple[ProfileEntry, ...] = Field(min_length=1)
+
+    def samples(self, kind: str, gpu: str, tp: int) -> list[ProfileEntry]:
+        """Entries of one curve, by micro-batch size; empty where nothing was measured."""
+        found = [e for e in self.entries if (e.kind, e.gpu, e.tp) == (kind, gpu, tp)]
+        return sorted(found, key=lambda entry: entry.micro_batch)
+
+    def time_s(self, kind: str, gpu: str, tp: int, b: int) -> tuple[float, float, Origin]:
+        """Forward seconds, backward seconds and their origin at micro-batch size b.
+
+        Between two measured sizes: linear. Outside: in proportion to the nearest size.
+        Raises KeyError where the curve is missing.
+        """
+        curve = self.samples(kind, gpu, tp)
+        if not curve:
+            raise KeyError(f"{kind} on {gpu} at tp {tp}")
+        below = [e for e in curve if e.micro_batch <= b]
+        above = [e for e in curve if e.micro_batch >= b]
+        if not below or not above:
+            near = (below or above)[-1 if below else 0]
+            ratio = b / near.micro_batch
+            return near.forward_s * ratio, near.backward_s * ratio, "scaled"
+        low, high = below[-1], above[0]
+        if low.micro_batch == b:
+            return low.forward_s, low.backward_s, "measured"
+        share = (b - low.micro_batch) / (high.micro_batch - low.micro_batch)
+        return (
+            low.forward_s + share * (high.forward_s - low.forward_s),
+            low.backward_s + share * (high.backward_s - low.backward_s),
+            "interpolated",
+        )

@@ -1,0 +1,88 @@
+"""The chain of layers to train, with what each costs in parameters, FLOPs and activations.
+
+Figures are per sequence and independent of degrees; `formulations.costs` turns them into
+times and bytes per GPU. FLOPs: Cheng et al. 2024 and Narayanan et al. 2021 (a matrix product of
+m x k by k x n counts 2mkn). Activations: Korthikanti et al. 2023, section 4, itemised.
+"""
+
+from functools import cached_property
+from typing import Literal
+
+from pydantic import Field
+
+from formulations.instance.record import Record
+
+VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
+
+Precision = Literal["fp16", "bf16"]
+
+
+def padded_vocabulary(vocabulary_size: int, tp: int) -> int:
+    """Rows of the vocabulary matrix as Megatron-LM stores it on tp ranks."""
+    multiple = VOCABULARY_MULTIPLE * tp
+    return -(-vocabulary_size // multiple) * multiple
+
+
+class Layer(Record):
+    """One item of the chain embedding, block 1..L, head. All figures are for one sequence."""
+
+    kind: str  #: profile key: embedding, block, encoder, decoder, head
+    is_block: bool
+    sharded_parameters: int = Field(ge=0)  #: split evenly over the tp ranks
+    replicated_parameters: int = Field(ge=0)  #: held whole by every tp rank (norms, positions)
+    vocabulary_rows: int = Field(default=0, ge=0)  #: rows of a vocabulary matrix, before padding
+    vocabulary_columns: int = Field(default=0, ge=0)
+    tied_copy: bool = False  #: the vocabulary matrix is the embedding's; a copy only if pp > 1
+    forward_flops: int = Field(ge=0)  #: all tp ranks together
+    kernels: int = Field(ge=0)  #: kernel launches of one forward pass on one GPU
+    forward_all_reduces: int = Field(default=0, ge=0)  #: over the tp ranks, 2*s*h bytes each
+    backward_all_reduces: int = Field(default=0, ge=0)
+    replicated_activation_bytes: int = Field(ge=0)  #: kept for backward by every tp rank
+    sharded_activation_bytes: int = Field(ge=0)  #: kept for backward, split over the tp ranks
+    input_bytes: int = Field(ge=0)  #: all that full recomputation keeps
+
+    def parameters_per_gpu(self, tp: int, pp: int) -> int:
+        """Parameters that one GPU of a group of `tp` holds for this layer."""
+        vocabulary = padded_vocabulary(self.vocabulary_rows, tp) // tp * self.vocabulary_columns
+        if self.tied_copy and pp == 1:
+            vocabulary = 0
+        return -(-self.sharded_parameters // tp) + self.replicated_parameters + vocabulary
+
+    def activation_bytes(self, tp: int) -> int:
+        """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
+        return self.replicated_activation_bytes + -(-self.sharded_activation_bytes // tp)
+
+
+class LayerRun(Record):
+    """`count` equal layers in a row."""
+
+    layer: Layer
+    count: int = Field(ge=1)
+
+
+class Workload(Record):
+    """The model and its training settings."""
+
+    name: str
+    source: str
+    layer_runs: tuple[LayerRun, ...] = Field(min_length=1)
+    parameters: int = Field(ge=1)  #: exact, tied matrices once, vocabulary not padded
+    sequence_length: int = Field(ge=1)
+    global_batch: int = Field(ge=1)  #: sequences per optimizer step
+    hidden_size: int = Field(ge=1)
+    boundary_bytes: int = Field(ge=1)  #: activations sent from stage to stage, per sequence
+    tied_embeddings: bool
+    precision: Precision = "bf16"
+    parameter_bytes: int = 2
+    gradient_bytes: int = 4  #: per parameter, also on the wire
+    optimizer_bytes: int = 12  #: Adam: fp32 master copy, two moments
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The chain, one entry per layer."""
+        return tuple(run.layer for run in self.layer_runs for _ in range(run.count))
+
+    @property
+    def forward_flops(self) -> int:
+        """FLOPs of one forward pass of one sequence."""
+        return sum(run.layer.forward_flops * run.count for run in self.layer_runs)

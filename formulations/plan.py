@@ -1,0 +1,97 @@
+"""A plan: the decisions of PROBLEM section 3, complete enough to be launched and judged."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from formulations.instance import Instance
+from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.record import Record
+
+
+class Shape(Record):
+    """Everything that is fixed before the split, the node order and the micro-batch shares."""
+
+    tp: int = Field(ge=1)
+    dp: int = Field(ge=1)
+    pp: int = Field(ge=1)
+    micro_batch: int = Field(ge=1)  #: sequences
+    schedule: ScheduleName
+    recompute: Recompute
+    zero: Literal[0, 1]  #: 1: distributed optimizer
+    nodes_used: tuple[int, ...]  #: per node group of the cluster
+
+    @property
+    def slots(self) -> int:
+        """Number of tensor-parallel groups; slot k * dp + r runs stage k of replica r."""
+        return self.dp * self.pp
+
+
+class Group(Record):
+    """The tp GPUs of one node that run one stage of one replica."""
+
+    node: int  #: index into Cluster.node_names
+    gpus: tuple[int, ...]  #: indices inside the node
+
+
+class Stage(Record):
+    """Layers [start, end) of the chain on one group."""
+
+    layers: tuple[int, int]
+    group: Group
+
+
+class Replica(Record):
+    """One pipeline: a copy of all layers, and its micro-batches per step."""
+
+    micro_batches: int = Field(ge=1)
+    stages: tuple[Stage, ...]
+
+
+class Plan(Record):
+    """Shape, node order (indices into Cluster.node_names) and replicas."""
+
+    shape: Shape
+    node_order: tuple[int, ...]
+    replicas: tuple[Replica, ...]
+
+
+def slots_of_order(instance: Instance, tp: int, order: Sequence[int]) -> list[Group]:
+    """Groups in rank order for node group indices in node order; equal nodes by number."""
+    cluster = instance.cluster
+    used = [0] * len(cluster.groups)
+    slots = []
+    for j in order:
+        node = cluster.first_node[j] + used[j]
+        used[j] += 1
+        for first in range(0, cluster.groups[j].gpus_per_node - tp + 1, tp):
+            slots.append(Group(node=node, gpus=tuple(range(first, first + tp))))
+    return slots
+
+
+def uniform_plan(
+    instance: Instance,
+    shape: Shape,
+    order: Sequence[int],
+    boundaries: Sequence[int],
+    micro_batches: Sequence[int],
+) -> Plan:
+    """The Megatron-LM plan in which all replicas share one split.
+
+    `order`: node group index per node in node order. `boundaries`: pp + 1 layer indices from 0
+    to the number of layers. `micro_batches`: one number per replica.
+    """
+    slots = slots_of_order(instance, shape.tp, order)
+    replicas = []
+    for r, count in enumerate(micro_batches):
+        stages = tuple(
+            Stage(
+                layers=(boundaries[k], boundaries[k + 1]),
+                group=slots[k * shape.dp + r],
+            )
+            for k in range(shape.pp)
+        )
+        replicas.append(Replica(micro_batches=count, stages=stages))
+    nodes = dict.fromkeys(slot.node for slot in slots)
+    return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))
