@@ -1,0 +1,1 @@
+"""What every layer, transfer and collective costs, in integers."""

@@ -1,0 +1,27 @@
+"""Seconds of point-to-point and collective communication.
+
+Ring collectives move factor * (n - 1) / n * S bytes per rank in factor * (n - 1) steps, with
+factor 2 for all-reduce and 1 for reduce-scatter or all-gather (Cheng et al. 2024, section 3;
+Patarasuk and Yuan 2009, doi 10.1016/j.jpdc.2008.09.002).
+"""
+
+from formulations.instance.cluster import Link
+
+ALL_REDUCE = 2
+HALF = 1  # reduce-scatter, or all-gather
+
+
+def ring_share(factor: int, ranks: int) -> float:
+    """Bytes that each rank sends per byte of the buffer."""
+    return factor * (ranks - 1) / ranks
+
+
+def ring_latency_s(factor: int, ranks: int, latency_s: float) -> float:
+    """Seconds of start-up of all steps of a ring."""
+    return factor * (ranks - 1) * latency_s
+
+
+def ring_s(factor: int, ranks: int, size_bytes: float, link: Link) -> float:
+    """Seconds of a ring collective over one link type, not shared."""
+    transfer_s = ring_share(factor, ranks) * size_bytes / link.bandwidth_bytes_per_s
+    return transfer_s + ring_latency_s(factor, ranks, link.latency_s)

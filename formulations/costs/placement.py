@@ -1,0 +1,227 @@
+"""What a node order costs: transfers, gradient sync and the tied-embedding all-reduce.
+
+Slots are tensor-parallel groups in rank order; slot k * dp + r runs stage k of replica r. A node
+of group j that starts at slot a covers slots [a, a + c_j). Every term below is a maximum over
+nodes of something that depends on (j, a) alone, or, for the inter-node part of the sync, also
+on the number of nodes that the stage spans. `NodeTerms` holds those; `placement_costs` takes the
+maxima for one order, the models choose among them.
+
+Bandwidth sharing: flows of one stage boundary and direction that leave (or enter) the same node
+share its link, and so do the tp rings of all stages that span the node's border
+(Kang et al., FASOP, ICPE 2024, section 3.3: count the rings that cross a link).
+Collectives over several nodes are hierarchical: a ring inside every node, then rings of equal
+shares between nodes, which together carry each node's whole buffer over its link.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.tables import Array, CostTables
+from formulations.units import ceil_ns
+
+
+@dataclass(frozen=True)
+class NodeTerms:
+    """Costs that one node brings by starting at one slot; keys are slots or stages.
+
+    send_ns[s]: boundary between slot s and s + dp, as far as this node's links decide it.
+    inside_s_per_byte[k], inside_latency_s[k]: ring inside the node for stage k, for factor 1.
+    outside_s_per_byte[k]: seconds per byte on the node's link at efficiency 1, factor 1, before
+    the (N - 1) / N share; only stages that leave the node. embedding_ns: this node's share.
+    """
+
+    send_ns: dict[int, int]
+    inside_s_per_byte: dict[int, float]
+    inside_latency_s: dict[int, float]
+    outside_s_per_byte: dict[int, float]
+    embedding_ns: int
+
+
+@dataclass(frozen=True)
+class PlacementCosts:
+    """Costs of one node order, ns. S slots, p stages, L layers.
+
+    group_of_slot: [S] node group. send_ns: [p - 1, dp], forward and backward alike.
+    sync_ns, gather_ns: [p, L] gradient sync before, parameter gather after the optimizer, if the
+    layer lies on the stage; *_latency_ns: [p], added once. embedding_ns: tied embeddings.
+    """
+
+    group_of_slot: Array
+    send_ns: Array
+    sync_ns: Array
+    sync_latency_ns: Array
+    gather_ns: Array
+    gather_latency_ns: Array
+    embedding_ns: int
+
+
+def send_ns(tables: CostTables, j: int, flows: int, inside: bool) -> int:
+    """One transfer of one group: over the links inside a node, or sharing the node's link."""
+    tp, size = tables.shape.tp, tables.send_bytes
+    group = tables.instance.cluster.groups[j]
+    inside_s = size / group.intra_node.bandwidth_bytes_per_s + group.intra_node.latency_s
+    if inside:
+        return ceil_ns(inside_s)
+    link = group.inter_node
+    outside_s = tp * size * flows / link.bandwidth_bytes_per_s + link.latency_s
+    gathers = tables.instance.search.scatter_gather and tp > 1
+    return ceil_ns(outside_s + (inside_s * (tp - 1) if gathers else 0.0))
+
+
+def _sends(tables: CostTables, j: int, start: int) -> dict[int, int]:
+    dp, total = tables.shape.dp, tables.shape.slots
+    stop = start + tables.slots_per_node[j]
+    terms = {s: send_ns(tables, j, 1, True) for s in range(start, min(stop, total) - dp)}
+    leaving = range(max(start, stop - dp), min(stop, total - dp))
+    entering = range(max(start, dp) - dp, min(stop - dp, start))
+    for crossing in (leaving, entering):
+        flows: dict[int, int] = {}
+        for s in crossing:
+            flows[s // dp] = flows.get(s // dp, 0) + 1
+        terms.update({s: send_ns(tables, j, flows[s // dp], False) for s in crossing})
+    return terms
+
+
+def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
+    """Lanes between slot r and slot (p - 1) dp + r; those inside one node do not cross."""
+    shape, size = tables.shape, tables.embedding_bytes
+    group = tables.instance.cluster.groups[j]
+    own = range(start, start + tables.slots_per_node[j])
+    last = (shape.pp - 1) * shape.dp
+    pairs = [(r in own, last + r in own) for r in range(shape.dp)]
+    crossing = sum(first != second for first, second in pairs)
+    link = group.inter_node
+    times = [0.0]
+    if crossing:
+        latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
+        times.append(shape.tp * crossing * size / link.bandwidth_bytes_per_s + latency_s)
+    if any(first and second for first, second in pairs):
+        inside = group.intra_node
+        latency_s = ring_latency_s(ALL_REDUCE, 2, inside.latency_s)
+        times.append(size / inside.bandwidth_bytes_per_s + latency_s)
+    return ceil_ns(max(times)) if size else 0
+
+
+def wire_ns(size_bytes: Array, s_per_byte: float) -> Array:
+    """Nanoseconds of every size, rounded up one by one so that stages are sums of layers."""
+    exact = size_bytes.astype(np.float64) * (s_per_byte * 1e9 * (1 - 1e-12))
+    return np.ceil(exact).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class SyncPhase:
+    """A collective over a stage's replicas: gradient reduction, or ZeRO-1's gather."""
+
+    factor: int  #: ALL_REDUCE or HALF
+    size_bytes: Array  #: [L]
+
+    def inside_ns(self, s_per_byte: float) -> Array:
+        """[L] ring inside the nodes."""
+        return wire_ns(self.size_bytes, self.factor * s_per_byte)
+
+    def outside_ns(self, s_per_byte: float, num_nodes: int, efficiency: float) -> Array:
+        """[L] ring between `num_nodes` nodes."""
+        share = ring_share(self.factor, num_nodes)
+        return wire_ns(self.size_bytes, share * s_per_byte / efficiency)
+
+    def latency_ns(self, inside_s: float, num_nodes: int, outside_s: float) -> int:
+        """Start-up of both rings; `inside_s` is for factor 1, `outside_s` one step."""
+        return ceil_ns(self.factor * inside_s) + ceil_ns(
+            ring_latency_s(self.factor, num_nodes, outside_s)
+        )
+
+
+class Placer:
+    """Placement costs of one shape; terms of equal (node group, first slot) are kept."""
+
+    def __init__(self, tables: CostTables) -> None:
+        self.tables = tables
+        self._terms: dict[tuple[int, int], NodeTerms] = {}
+        zero = tables.shape.zero
+        self.sync = SyncPhase(HALF if zero else ALL_REDUCE, tables.gradient_bytes)
+        self.gather = SyncPhase(HALF, tables.gather_bytes) if zero else None
+
+    def terms(self, j: int, start: int) -> NodeTerms:
+        """Terms of a node of group j whose first slot is `start`."""
+        key = (j, start)
+        if key not in self._terms:
+            self._terms[key] = self._node_terms(j, start)
+        return self._terms[key]
+
+    def _node_terms(self, j: int, start: int) -> NodeTerms:
+        tables, shape = self.tables, self.tables.shape
+        group = tables.instance.cluster.groups[j]
+        stop = start + tables.slots_per_node[j]
+        overlap = {
+            k: min(stop, (k + 1) * shape.dp) - max(start, k * shape.dp)
+            for k in range(start // shape.dp, (stop - 1) // shape.dp + 1)
+        }
+        rings = shape.tp * sum(count < shape.dp for count in overlap.values())
+        inside, outside = group.intra_node, group.inter_node
+        return NodeTerms(
+            send_ns=_sends(tables, j, start),
+            inside_s_per_byte={
+                k: ring_share(1, n) / inside.bandwidth_bytes_per_s for k, n in overlap.items()
+            },
+            inside_latency_s={
+                k: ring_latency_s(1, n, inside.latency_s) for k, n in overlap.items()
+            },
+            outside_s_per_byte={
+                k: rings / outside.bandwidth_bytes_per_s for k, n in overlap.items() if n < shape.dp
+            },
+            embedding_ns=_embedding_ns(tables, j, start),
+        )
+
+    def costs(self, order: Sequence[int]) -> PlacementCosts:
+        """Costs of the nodes of groups `order[0]`, `order[1]`, ... in node order."""
+        tables, shape = self.tables, self.tables.shape
+        slots: list[int] = []
+        starts: list[int] = []
+        for j in order:
+            starts.append(len(slots))
+            slots.extend([j] * tables.slots_per_node[j])
+        nodes = [self.terms(j, start) for j, start in zip(order, starts, strict=True)]
+        send = np.zeros((max(shape.pp - 1, 0), shape.dp), dtype=np.int64)
+        for node in nodes:
+            for s, time in node.send_ns.items():
+                send[s // shape.dp, s % shape.dp] = max(send[s // shape.dp, s % shape.dp], time)
+        spans = [
+            [i for i, n in enumerate(nodes) if k in n.inside_s_per_byte] for k in range(shape.pp)
+        ]
+        stages = [
+            self._stage(k, [nodes[i] for i in span], [order[i] for i in span])
+            for k, span in enumerate(spans)
+        ]
+        return PlacementCosts(
+            group_of_slot=np.array(slots, dtype=np.int64),
+            send_ns=send,
+            sync_ns=np.array([stage[0] for stage in stages]),
+            sync_latency_ns=np.array([stage[1] for stage in stages], dtype=np.int64),
+            gather_ns=np.array([stage[2] for stage in stages]),
+            gather_latency_ns=np.array([stage[3] for stage in stages], dtype=np.int64),
+            embedding_ns=max(node.embedding_ns for node in nodes),
+        )
+
+    def _stage(
+        self, k: int, nodes: list[NodeTerms], groups: list[int]
+    ) -> tuple[Array, int, Array, int]:
+        """Sync and gather of stage k over its nodes: [L] and start-up, twice."""
+        sync, sync_latency = self._phase(self.sync, k, nodes, groups)
+        if self.gather is None:
+            return sync, sync_latency, np.zeros_like(sync), 0
+        return sync, sync_latency, *self._phase(self.gather, k, nodes, groups)
+
+    def _phase(
+        self, phase: SyncPhase, k: int, nodes: list[NodeTerms], groups: list[int]
+    ) -> tuple[Array, int]:
+        cluster = self.tables.instance.cluster
+        inside = phase.inside_ns(max(node.inside_s_per_byte[k] for node in nodes))
+        inside_latency_s = max(node.inside_latency_s[k] for node in nodes)
+        n = len(nodes)
+        outside_s = max(node.outside_s_per_byte.get(k, 0.0) for node in nodes)
+        latency_s = max(cluster.groups[j].inter_node.latency_s for j in groups)
+        outside = phase.outside_ns(outside_s, n, cluster.efficiency(n))
+        return inside + outside, phase.latency_ns(inside_latency_s, n, latency_s)

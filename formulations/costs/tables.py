@@ -1,0 +1,129 @@
+"""CostTables: everything that the models and the search read, as integers."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
+from formulations.instance import Instance
+from formulations.plan import Shape
+from formulations.schedules import in_flight
+from formulations.units import ceil_count, ceil_div
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class CostTables:
+    """Costs of one shape. L layers, J node groups; times in ns, sizes in bytes per GPU.
+
+    forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
+    recomputation. optimizer_ns: [L, J] per step. static_bytes, activation_bytes (per micro-batch
+    in flight), workspace_bytes (largest of a stage): [L]. gradient_bytes, gather_bytes: [L] on
+    the wire per tp lane. capacity_bytes: [J]. send_bytes: per lane, boundary and micro-batch.
+    embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
+    blocks_before: [L + 1] number of blocks before each layer.
+    """
+
+    instance: Instance
+    shape: Shape
+    forward_ns: Array
+    backward_ns: Array
+    optimizer_ns: Array
+    static_bytes: Array
+    activation_bytes: Array
+    workspace_bytes: Array
+    fixed_bytes: int
+    gradient_bytes: Array
+    gather_bytes: Array
+    capacity_bytes: Array
+    send_bytes: int
+    embedding_bytes: int
+    blocks_before: Array
+    origins: frozenset[str]
+
+    @property
+    def num_layers(self) -> int:
+        """Length L of the chain."""
+        return len(self.static_bytes)
+
+    @property
+    def num_micro_batches(self) -> int:
+        """Micro-batches per step over all replicas."""
+        return self.instance.workload.global_batch // self.shape.micro_batch
+
+    @property
+    def min_blocks(self) -> int:
+        """Least number of blocks per stage."""
+        return 0 if self.instance.search.embedding_only_stages else 1
+
+    @cached_property
+    def slots_per_node(self) -> tuple[int, ...]:
+        """Tensor-parallel groups on one node of each node group."""
+        return tuple(g.gpus_per_node // self.shape.tp for g in self.instance.cluster.groups)
+
+    def stage_memory(self, start: int, end: int, stage: int, micro_batches: int) -> int:
+        """Bytes per GPU of layers [start, end) as stage `stage` of a replica."""
+        shape = self.shape
+        held = in_flight(shape.schedule, shape.pp, stage, micro_batches)
+        return int(
+            self.fixed_bytes
+            + self.static_bytes[start:end].sum()
+            + held * self.activation_bytes[start:end].sum()
+            + self.workspace_bytes[start:end].max(initial=0)
+        )
+
+
+def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array:
+    """[L, J]: read gradient and fp32 state, write state and parameter, at memory bandwidth."""
+    workload = instance.workload
+    touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
+    sizes = [ceil_div(int(count), shards) * touched for count in memory.parameters]
+    speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
+    rows = [[ceil_count(size / speed * 1e9) for speed in speeds] for size in sizes]
+    return np.array(rows, dtype=np.int64)
+
+
+def _send_bytes(instance: Instance, shape: Shape) -> int:
+    whole = shape.micro_batch * instance.workload.boundary_bytes
+    return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
+
+
+def _embedding_bytes(instance: Instance, shape: Shape) -> int:
+    workload = instance.workload
+    head = workload.layers[-1]
+    if not head.tied_copy or shape.pp == 1:
+        return 0
+    return workload.gradient_bytes * (
+        head.parameters_per_gpu(shape.tp, shape.pp) - head.parameters_per_gpu(shape.tp, 1)
+    )
+
+
+def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = None) -> CostTables:
+    """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b)."""
+    times = times or layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)
+    memory = layer_memory(instance, shape)
+    shards = shape.dp if shape.zero else 1
+    workload = instance.workload
+    blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
+    return CostTables(
+        instance=instance,
+        shape=shape,
+        forward_ns=times.forward_ns,
+        backward_ns=times.backward_ns,
+        optimizer_ns=_optimizer_ns(instance, memory, shards),
+        static_bytes=memory.static_bytes,
+        activation_bytes=memory.activation_bytes,
+        workspace_bytes=memory.workspace_bytes,
+        fixed_bytes=memory.fixed_bytes,
+        gradient_bytes=workload.gradient_bytes * memory.parameters,
+        gather_bytes=workload.parameter_bytes * memory.parameters * shape.zero,
+        capacity_bytes=capacity_bytes(instance),
+        send_bytes=_send_bytes(instance, shape),
+        embedding_bytes=_embedding_bytes(instance, shape),
+        blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
+        origins=frozenset(times.origins),
+    )

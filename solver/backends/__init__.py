@@ -1,0 +1,1 @@
+"""Engines that run a native model; the only place that knows their status codes."""

@@ -1,0 +1,121 @@
+"""The plan file: one JSON object with the plan, its figures, its proof and its instance.
+
+`solve --json` prints it and `--out` writes it. `digest` is the SHA-256 of everything else in
+canonical form, so that no field can be changed unnoticed; `verify` also derives every figure
+again, except those of RECORDED, which only the digest protects.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from formulations.errors import PlanError
+from formulations.instance import Instance
+from formulations.instance.record import Record
+from formulations.plan import Shape
+from solver.result import NodesRecord, ShapeRecord, Status, Termination
+
+SCHEMA_VERSION = 1
+
+#: Fields that describe the run and cannot be derived from the plan.
+RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
+
+
+class StageDocument(Record):
+    """One stage of one replica. Times per micro-batch, except the sync, which is per step."""
+
+    layers: tuple[int, int]
+    node: str
+    gpus: tuple[int, ...]
+    gpu_type: str
+    forward_s: float
+    backward_s: float
+    send_forward_s: float  #: to the next stage; 0 on the last
+    send_backward_s: float  #: to the previous stage; 0 on the first
+    gradient_sync_s: float
+    memory_bytes: int
+    memory_limit_bytes: int
+
+
+class ReplicaDocument(Record):
+    """One pipeline."""
+
+    micro_batches: int
+    stages: tuple[StageDocument, ...]
+
+
+class PlanDocument(Record):
+    """Everything that `verify` and `show` need; see the module's text."""
+
+    schema_version: Literal[1]
+    hetplan_version: str
+    status: Status
+    termination: Termination
+    method: str
+    requested_gap: float
+    seed: int
+    minimize: str
+    step_time_s: float | None
+    lower_bound_s: float | None  #: of the step time, in the integer cost model
+    gap: float | None
+    rounding_error_s: float | None  #: the cost model without rounding may be lower by this
+    runtime_s: float
+    throughput_sequences_per_s: float | None
+    price_usd_per_hour: float | None
+    cost_usd_per_step: float | None
+    training_cost_usd: float | None
+    time_sources: tuple[str, ...]  #: measured, interpolated, scaled, analytic
+    shape: Shape | None
+    node_order: tuple[str, ...]
+    replicas: tuple[ReplicaDocument, ...]
+    closed_shapes: tuple[ShapeRecord, ...]
+    closed_nodes: tuple[NodesRecord, ...]
+    instance: Instance
+    digest: str
+
+
+def canonical_json(fields: dict[str, Any]) -> str:
+    """Text that is equal for equal content."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(fields: dict[str, Any]) -> str:
+    """SHA-256 of a document without its `digest` field."""
+    rest = {key: value for key, value in fields.items() if key != "digest"}
+    return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
+
+
+def sealed(document: PlanDocument) -> PlanDocument:
+    """The document with its digest filled in."""
+    return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
+
+
+def to_json(document: PlanDocument) -> str:
+    """Readable JSON text of a document."""
+    return json.dumps(document.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+
+
+def read_document(path: Path) -> PlanDocument:
+    """The plan file at `path`; PlanError with where, found, allowed if it is none."""
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanError(str(path), error.strerror or "unreadable", "a plan file") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(str(path), "not UTF-8 text", "a plan file written by solve") from error
+    except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}:{error.colno}"
+        raise PlanError(where, error.msg, "a plan file written by solve --out") from error
+    version = fields.get("schema_version") if isinstance(fields, dict) else None
+    if version != SCHEMA_VERSION:
+        found = f"schema version {version!r}" if version is not None else "no schema version"
+        raise PlanError(f"{path} schema_version", found, f"{SCHEMA_VERSION}; solve again")
+    try:
+        return PlanDocument.model_validate_json(json.dumps(fields))
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise PlanError(f"{path} {field}", first["msg"], "the fields of a plan file") from error

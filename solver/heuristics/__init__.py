@@ -1,0 +1,1 @@
+"""Plans found fast, without proof."""

@@ -1,0 +1,1 @@
+"""Results and plans as text and pictures."""

@@ -1,0 +1,111 @@
+"""What a search returns: status and termination apart, plan, bound, gap, log of closed shapes."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from formulations.instance import Instance
+from formulations.instance.record import Record
+from formulations.plan import Plan, Shape
+
+
+class Status(StrEnum):
+    """What is known about the plan."""
+
+    OPTIMAL = "optimal"  #: proved within the requested gap
+    FEASIBLE = "feasible"  #: a plan, with a bound that leaves a larger gap
+    INFEASIBLE = "infeasible"  #: proved that no plan exists
+    UNKNOWN = "unknown"  #: no plan found, and no proof that there is none
+
+
+class Termination(StrEnum):
+    """Why the search ended."""
+
+    CLOSED = "closed"  #: every shape closed
+    TIME_LIMIT = "time_limit"
+    INTERRUPTED = "interrupted"
+    HEURISTIC = "heuristic"  #: a heuristic ran to its end; no proof was asked for
+
+
+Reason = Literal["infeasible", "bounded", "solved", "open"]
+Proof = Literal["memory", "blocks", "batch", "limit", "work", "pipeline", "enumeration", "cpsat"]
+
+
+class ShapeRecord(Record):
+    """How one shape was closed, or that it is open.
+
+    `bound_ns`: proved lower bound of the step time of every plan of the shape; None if there is
+    no plan. `proof` names the argument: memory, blocks, batch, limit (infeasible); work,
+    pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat (exhaustive).
+    """
+
+    shape: Shape
+    reason: Reason
+    proof: Proof
+    bound_ns: int | None = None
+
+
+class NodesRecord(Record):
+    """All shapes that use these numbers of nodes per group, closed at once by the work bound."""
+
+    nodes_used: tuple[int, ...]
+    bound_ns: int
+
+
+@dataclass(frozen=True)
+class SearchLog:
+    """Every shape of the plan space, one by one or by the nodes that it uses."""
+
+    shapes: tuple[ShapeRecord, ...] = ()
+    nodes: tuple[NodesRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class Infeasibility:
+    """Which constraint cannot be met, and the smallest change that would help."""
+
+    constraint: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """Outcome of a search over one instance.
+
+    The objective is the step time in ns, times the price of the nodes used in USD per hour if
+    money is minimised. `gap` = (objective - bound) / objective; None without a plan.
+    """
+
+    instance: Instance
+    status: Status
+    termination: Termination
+    plan: Plan | None
+    step_time_ns: int | None
+    objective: float | None
+    bound: float | None
+    runtime_s: float
+    log: SearchLog
+    method: str
+    infeasibility: Infeasibility | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """Largest relative distance to the best plan."""
+        if self.objective is None or self.bound is None:
+            return None
+        return max(0.0, (self.objective - self.bound) / self.objective)
+
+
+def price_usd_per_hour(instance: Instance, shape: Shape) -> float:
+    """Rent of the nodes that a shape uses."""
+    groups = instance.cluster.groups
+    return sum(
+        n * group.price_usd_per_hour for n, group in zip(shape.nodes_used, groups, strict=True)
+    )
+
+
+def objective_weight(instance: Instance, shape: Shape) -> float:
+    """Objective per nanosecond of step time: 1, or the rent in USD per hour."""
+    if instance.objective.minimize == "step_time":
+        return 1.0
+    return price_usd_per_hour(instance, shape)

@@ -1,0 +1,1 @@
+"""Search over shapes: bounds, best bound first, until the gap is closed."""

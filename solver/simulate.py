@@ -1,0 +1,260 @@
+"""Step time as the longest path of the operation graph: the judge of every plan.
+
+`simulate` runs thousands of pipelines at once, level by level of the graph, so its result does
+not depend on the order in which devices are visited. `simulate_step` adds what follows the last
+backward: gradient sync over the replicas of a stage, tied-embedding all-reduce between the first
+and last stage, optimizer, parameter gather (ZeRO 1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.plan_costs import PlanCosts
+from formulations.schedules import ScheduleGraph, schedule_graph
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Stage times of N pipelines: forward, backward [p, N]; send either way [p - 1, N]; ns.
+
+    With blocking sends the transfer is part of the operation that sends.
+    """
+
+    forward: Array
+    backward: Array
+    send: Array
+    blocking: bool = False
+
+    @property
+    def weights(self) -> Array:
+        """[2p, N] duration of forward of stage k (row k) and backward (row p + k)."""
+        if not self.blocking:
+            return np.concatenate([self.forward, self.backward])
+        none = np.zeros_like(self.forward[:1])
+        return np.concatenate(
+            [
+                self.forward + np.concatenate([self.send, none]),
+                self.backward + np.concatenate([none, self.send]),
+            ]
+        )
+
+    @property
+    def transfers(self) -> Array:
+        """[2p - 1, N] arrival delays: forward, backward, and a zero row for no transfer."""
+        none = np.zeros_like(self.forward[:1])
+        send = np.zeros_like(self.send) if self.blocking else self.send
+        return np.concatenate([send, send, none])
+
+
+def simulate(graph: ScheduleGraph, times: Times) -> Array:
+    """End of every operation, [operations + 1, N]; the last row is 0, the start of the step."""
+    weights, transfers = times.weights, times.transfers
+    end = np.zeros((graph.num_operations + 1, weights.shape[1]), dtype=np.int64)
+    for level in graph.levels:
+        ready = end[level.data_before] + transfers[level.transfer]
+        np.maximum(ready, end[level.device_before], out=ready)
+        end[level.operation] = ready + weights[level.weight]
+    return end
+
+
+@dataclass(frozen=True)
+class PathCounts:
+    """How often a longest path visits what, [.., N]: weights [2p, N], transfers [2p - 1, N]."""
+
+    weights: Array
+    transfers: Array
+
+
+def trace(graph: ScheduleGraph, times: Times, end: Array, last: Array) -> PathCounts:
+    """Longest paths that end with the operations `last` [N], one per pipeline."""
+    columns = np.arange(end.shape[1])
+    transfers = times.transfers
+    counts = np.zeros((2 * graph.num_stages, len(columns)), dtype=np.int64)
+    sends = np.zeros_like(transfers)
+    at = last.copy()
+    while columns.size:
+        counts[graph.weight[at], columns] += 1
+        data, device = graph.data_before[at], graph.device_before[at]
+        move = graph.transfer[at]
+        by_data = end[data, columns] + transfers[move, columns] > end[device, columns]
+        sends[move[by_data], columns[by_data]] += 1
+        at = np.where(by_data, data, device)
+        running = at != graph.num_operations
+        at, columns = at[running], columns[running]
+    sends[-1] = 0
+    return PathCounts(counts, sends)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One bar of the timeline: kind is forward, backward, sync, embedding, optimizer, gather."""
+
+    kind: str
+    replica: int | None  #: None: all replicas of the stage
+    stage: int
+    micro_batch: int | None
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One simulated optimizer step, all times in ns."""
+
+    step_time_ns: int
+    last_backward_ns: Array  #: [p, R]
+    timeline: tuple[Operation, ...]
+    critical_path: tuple[Operation, ...]
+
+
+def tail_ns(costs: PlanCosts, ready: Array) -> Array:
+    """End of every stage, given the end of its last backward over the replicas; [p, ..]."""
+    shape = (len(ready),) + (1,) * (ready.ndim - 1)
+    synced = ready + costs.sync_ns.reshape(shape)
+    if costs.tied:
+        synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + costs.embedding_ns
+    return synced + (costs.optimizer_ns + costs.gather_ns).reshape(shape)
+
+
+def replica_times(costs: PlanCosts, replica: int) -> Times:
+    """Times of one replica, N = 1."""
+    one = slice(replica, replica + 1)
+    return Times(
+        costs.forward_ns[:, one],
+        costs.backward_ns[:, one],
+        costs.send_ns[:, one],
+        costs.blocking_sends,
+    )
+
+
+def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
+    ends: dict[bytes, tuple[ScheduleGraph, Array]] = {}
+    result = []
+    for r, m in enumerate(costs.micro_batches):
+        times = replica_times(costs, r)
+        key = b"".join(
+            a.tobytes() for a in (times.forward, times.backward, times.send, np.array([m]))
+        )
+        if key not in ends:
+            graph = schedule_graph(costs.shape.schedule, costs.shape.pp, m)
+            ends[key] = graph, simulate(graph, times)
+        result.append(ends[key])
+    return result
+
+
+def step_time_ns(costs: PlanCosts) -> int:
+    """Simulated step time only."""
+    ready = [end[graph.last_backward, 0] for graph, end in _replica_ends(costs)]
+    return int(tail_ns(costs, np.max(ready, axis=0)).max())
+
+
+def simulate_step(costs: PlanCosts) -> Step:
+    """Simulated step with its timeline and one critical path."""
+    replicas = _replica_ends(costs)
+    last = np.stack([end[graph.last_backward, 0] for graph, end in replicas], axis=1)
+    tail = _tail_operations(costs, last.max(axis=1))
+    timeline = [
+        operation
+        for r, (graph, end) in enumerate(replicas)
+        for operation in _operations(costs, r, graph, end)
+    ]
+    end_ns = max(operation.end_ns for operation in (*timeline, *tail))
+    return Step(
+        step_time_ns=end_ns,
+        last_backward_ns=last,
+        timeline=(*timeline, *tail),
+        critical_path=tuple(_critical_path(costs, replicas, last, tail)),
+    )
+
+
+def _operations(
+    costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array
+) -> list[Operation]:
+    weights = replica_times(costs, replica).weights[:, 0]
+    p = graph.num_stages
+    return [
+        Operation(
+            kind="backward" if graph.weight[o] >= p else "forward",
+            replica=replica,
+            stage=int(graph.weight[o] % p),
+            micro_batch=int(graph.micro_batch[o]),
+            start_ns=int(end[o, 0] - weights[graph.weight[o]]),
+            end_ns=int(end[o, 0]),
+        )
+        for o in range(graph.num_operations)
+    ]
+
+
+def _tail_operations(costs: PlanCosts, ready: Array) -> list[Operation]:
+    """What follows the last backward, in order within every stage; empty spans are left out."""
+    synced = ready + costs.sync_ns
+    start = synced.copy()
+    spans = [("sync", k, ready[k], synced[k]) for k in range(len(ready))]
+    if costs.tied:
+        begin = max(synced[0], synced[-1])
+        start[[0, -1]] = begin + costs.embedding_ns
+        spans += [("embedding", k, begin, start[k]) for k in (0, len(ready) - 1)]
+    middle = start + costs.optimizer_ns
+    spans += [("optimizer", k, start[k], middle[k]) for k in range(len(ready))]
+    spans += [("gather", k, middle[k], middle[k] + costs.gather_ns[k]) for k in range(len(ready))]
+    return [
+        Operation(kind, None, k, None, int(begin), int(end))
+        for kind, k, begin, end in spans
+        if end > begin
+    ]
+
+
+def _critical_path(
+    costs: PlanCosts,
+    replicas: Sequence[tuple[ScheduleGraph, Array]],
+    last: Array,
+    tail: list[Operation],
+) -> list[Operation]:
+    """Operations from the start of the step to its end, in order."""
+    path: list[Operation] = []
+    ready = last.max(axis=1)
+    if tail:
+        path.append(max(tail, key=lambda operation: operation.end_ns))
+        while found := _before(path[-1], tail, costs.tied):
+            path.append(found)
+    stage = _last_stage(path, ready)
+    replica = int(last[stage].argmax())
+    graph, end = replicas[replica]
+    bars = _operations(costs, replica, graph, end)
+    times = replica_times(costs, replica)
+    at = int(graph.last_backward[stage])
+    while at != graph.num_operations:
+        path.append(bars[at])
+        data, device = int(graph.data_before[at]), int(graph.device_before[at])
+        arrival = end[data, 0] + times.transfers[graph.transfer[at], 0]
+        at = data if arrival > end[device, 0] else device
+    return path[::-1]
+
+
+def _last_stage(path: list[Operation], ready: Array) -> int:
+    """Stage whose last backward ends where the tail of the path begins."""
+    if not path:
+        return int(ready.argmax())
+    first = path[-1]
+    stages = (0, len(ready) - 1) if first.kind == "embedding" else (first.stage,)
+    return next(k for k in stages if ready[k] == first.start_ns)
+
+
+def _before(operation: Operation, tail: list[Operation], tied: bool) -> Operation | None:
+    """The tail operation that ends when `operation` starts, on its stage or its tied partner."""
+    joined = tied and operation.kind == "embedding"
+    candidates = [
+        other
+        for other in tail
+        if other.end_ns == operation.start_ns
+        and other is not operation
+        and (joined or other.stage == operation.stage)
+        and other.kind != operation.kind
+        and not (joined and other.kind != "sync")
+    ]
+    return candidates[-1] if candidates else None

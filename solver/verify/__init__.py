@@ -1,0 +1,1 @@
+"""Checks of plans and proofs that share no code with models or search."""

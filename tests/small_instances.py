@@ -1,0 +1,112 @@
+"""Tiny instances in code: the playground of the property tests."""
+
+import random
+
+from formulations.instance import (
+    Cluster,
+    GpuType,
+    Instance,
+    Layer,
+    LayerRun,
+    Limits,
+    Link,
+    NodeGroup,
+    SearchSpace,
+    Workload,
+)
+from formulations.units import GIB
+
+
+def gpu(name: str, tflops: float, memory_gib: float) -> GpuType:
+    """A GPU whose kernels run at half its peak, without launch overhead."""
+    return GpuType(
+        name=name,
+        source="test",
+        peak_flops={"fp16": tflops * 1e12},
+        memory_bytes=int(memory_gib * GIB),
+        memory_bandwidth_bytes_per_s=1e12,
+        link=Link(bandwidth_bytes_per_s=2e10, latency_s=1e-6),
+        efficiency_maximum=0.5,
+        efficiency_half_flops=0,
+        launch_overhead_s=0,
+        efficiency_source="test",
+    )
+
+
+def layer(kind: str, gflops: int, parameters: int, activation_bytes: int) -> Layer:
+    """A layer whose parameters and activations are split over the tp ranks."""
+    return Layer(
+        kind=kind,
+        is_block=kind == "block",
+        sharded_parameters=parameters,
+        replicated_parameters=7,
+        forward_flops=gflops * 10**9,
+        kernels=1,
+        forward_all_reduces=1,
+        backward_all_reduces=1,
+        replicated_activation_bytes=activation_bytes // 4,
+        sharded_activation_bytes=activation_bytes,
+        input_bytes=activation_bytes // 8,
+    )
+
+
+def workload(layers: list[Layer], global_batch: int, boundary_bytes: int, tied: bool) -> Workload:
+    """A chain of layers; the head holds a copy of the embedding if `tied`."""
+    if tied:
+        matrix = {"vocabulary_rows": 500, "vocabulary_columns": 2000}
+        layers = [
+            layers[0].model_copy(update=matrix),
+            *layers[1:-1],
+            layers[-1].model_copy(update=matrix | {"tied_copy": True}),
+        ]
+    return Workload(
+        name="tiny",
+        source="test",
+        layer_runs=tuple(LayerRun(layer=one, count=1) for one in layers),
+        parameters=1,
+        sequence_length=128,
+        global_batch=global_batch,
+        hidden_size=256,
+        boundary_bytes=boundary_bytes,
+        tied_embeddings=tied,
+        precision="fp16",
+    )
+
+
+def random_instance(seed: int) -> Instance:
+    """Up to 6 layers and 3 nodes of 2 types, some too small for some splits."""
+    rng = random.Random(seed)
+    kinds = ["embedding", *["block"] * rng.randint(1, 4), "head"]
+    chain = [
+        layer(k, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
+        for k in kinds
+    ]
+    tied = rng.random() < 0.5
+    batch = rng.choice([2, 4, 6])
+    types = [gpu("fast", 120, rng.choice([1.2, 2, 8])), gpu("slow", 60, rng.choice([1, 1.6, 8]))]
+    groups = [
+        NodeGroup(
+            name=one.name,
+            gpu=one,
+            gpus_per_node=rng.choice([1, 2]),
+            nodes=rng.randint(1, 2) if one.name == "fast" else 1,
+            price_usd_per_hour=rng.randint(1, 5),
+            intra_node=one.link,
+            inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=1e-5),
+        )
+        for one in types[: rng.randint(1, 2)]
+    ]
+    return Instance(
+        name=f"tiny_{seed}",
+        source="test",
+        workload=workload(chain, batch, rng.randint(1, 20) * 10**6, tied),
+        cluster=Cluster(groups=tuple(groups), network_efficiency=((1, 1.0), (2, 0.9))),
+        search=SearchSpace(
+            micro_batch=(1, 2),
+            micro_batches=rng.choice(["even", "uneven"]),
+            blocking_sends=rng.random() < 0.2,
+            embedding_only_stages=rng.random() < 0.5,
+            schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
+        ),
+        limits=Limits(framework_reserve_bytes=GIB // 8),
+    )
