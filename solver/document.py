@@ -18,6 +18,7 @@ from formulations.instance.record import Record
 from formulations.plan import Shape
 from solver.result import NodesRecord, ShapeRecord, Status, Termination
 
+HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
 SCHEMA_VERSION = 1
 
 #: Fields that describe the run and cannot be derived from the plan.
@@ -25,7 +26,10 @@ RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_
 
 
 class StageDocument(Record):
-    """One stage of one replica. Times per micro-batch, except the sync, which is per step."""
+    """One stage of one replica. Times per micro-batch, except the sync, which is per step.
+
+    `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer.
+    """
 
     layers: tuple[int, int]
     node: str

@@ -1,11 +1,15 @@
 """Forward and backward time of every layer on every node group, per micro-batch.
 
-Analytic model (used where the instance has no profile), per GPU of a group of tp:
-forward = F b / (tp peak maximum) * (1 + half / x) + K overhead, with F the layer's FLOPs per
-sequence, K its kernel launches, x = F b / (tp K) the FLOPs per kernel: the efficiency of a
-kernel is maximum * x / (x + half). Backward is twice that (Narayanan et al. 2021, appendix);
-full recomputation repeats the forward pass of blocks (Korthikanti et al. 2023, section 2).
-Kernel launches bound small workloads: Cheng et al. 2024, section 5.
+Analytic model (used where the instance has no profile), per GPU of a group of tp: the host
+launches kernels ahead of the device, so the slower of the two sets the pace.
+    forward = max(device, host)        host = K * launch overhead
+    device = F b / (tp peak maximum) + K half / (peak maximum) + 2.5 b A / memory bandwidth
+F: the layer's FLOPs per sequence, K: its kernel launches, A: the bytes per sequence that one GPU
+keeps for the backward pass. With x = F b / (tp K) FLOPs per kernel, the first two terms are
+products at efficiency maximum * x / (x + half). Backward is twice forward (Narayanan et al. 2021,
+appendix); full recomputation repeats the forward pass of blocks (Korthikanti et al. 2023,
+section 2). Launches bound small workloads: Cheng et al. 2024, section 5. How far this is from
+published times: tests/bench/test_calibration.py.
 """
 
 from dataclasses import dataclass
@@ -21,6 +25,11 @@ from formulations.units import ceil_ns
 
 Times = NDArray[np.int64]
 
+#: Bytes that a forward pass reads and writes per byte kept for the backward pass. Counted over a
+#: GPT block with Megatron-LM's fusions, operands of products included: 78 s h for 34 s h kept,
+#: and 13 a s^2 for 5 a s^2 of the scores, so 2.3 and 2.6.
+MEMORY_PASSES = 2.5
+
 
 @dataclass(frozen=True)
 class LayerTimes:
@@ -34,10 +43,12 @@ class LayerTimes:
 def analytic_forward_s(layer: Layer, group: NodeGroup, precision: str, tp: int, b: int) -> float:
     """Seconds of one forward pass of b sequences without tensor-parallel traffic."""
     gpu = group.gpu
-    work_s = layer.forward_flops * b / (tp * gpu.peak_flops[precision] * gpu.efficiency_maximum)
-    ramp_s = gpu.efficiency_half_flops / (gpu.peak_flops[precision] * gpu.efficiency_maximum)
+    speed = gpu.peak_flops[precision] * gpu.efficiency_maximum
     ramps = layer.kernels if layer.forward_flops else 0
-    return work_s + ramps * ramp_s + layer.kernels * gpu.launch_overhead_s
+    products_s = (layer.forward_flops * b / tp + ramps * gpu.efficiency_half_flops) / speed
+    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp)
+    device_s = products_s + memory_bytes / gpu.memory_bandwidth_bytes_per_s
+    return max(device_s, layer.kernels * gpu.launch_overhead_s)
 
 
 def _compute_s(

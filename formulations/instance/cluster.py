@@ -23,11 +23,10 @@ class GpuType(Record):
     memory_bytes: int = Field(gt=0)
     memory_bandwidth_bytes_per_s: float = Field(gt=0)
     link: Link  #: GPU to GPU inside a node, one direction, per GPU
-    #: Time of a kernel of x FLOPs = launch overhead + x / (peak * maximum) + x_half / ...;
-    #: see formulations.costs.compute. Fitted once per type on published measurements.
+    #: See formulations.costs.compute. Fitted once per type on published times: bench.calibrate.
     efficiency_maximum: float = Field(gt=0, le=1)
-    efficiency_half_flops: float = Field(ge=0)  #: FLOPs per kernel at half the maximum
-    launch_overhead_s: float = Field(ge=0)  #: per kernel
+    efficiency_half_flops: float = Field(ge=0)  #: FLOPs per kernel at half the maximum, in 16 bit
+    launch_overhead_s: float = Field(ge=0)  #: host time per kernel, hidden by longer kernels
     efficiency_source: str
 
 

@@ -1,0 +1,24 @@
+"""The registered benchmarks: `python -m bench NAME [options]`."""
+
+import sys
+from importlib import import_module
+
+#: Name of a module of this package, and what it measures.
+BENCHMARKS = {
+    "gap": "step time of min-max, equal split and Megatron's rule against the proved optimum",
+    "start": "seconds and memory of one command, from process start to exit",
+    "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
+}
+
+
+def main() -> None:
+    """Runs the benchmark that the first argument names, with the arguments after it."""
+    if len(sys.argv) < 2 or sys.argv[1] not in BENCHMARKS:
+        lines = [f"  {name:10} {what}" for name, what in BENCHMARKS.items()]
+        sys.exit("\n".join(["usage: python -m bench NAME [options]; NAME is one of", *lines]))
+    name = sys.argv.pop(1)
+    import_module(f"bench.{name}").main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Errors of the compute model on observations, and the GPU figures that make them least.
+
+The model is `formulations.costs.compute.analytic_forward_s`, called here and nowhere repeated.
+Least Huber loss (knee at 10 %) of log(model / published), every source with equal weight, by
+Levenberg-Marquardt (Marquardt 1963, doi 10.1137/0111030) on the logarithms of the free figures.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.published_times import ForwardTimes, Observation
+from formulations.costs.compute import analytic_forward_s
+from formulations.instance import GpuType, Layer, NodeGroup
+
+Floats = NDArray[np.float64]
+
+BASE_PRECISION = "fp16"  # the catalogue's half-sizes hold for it
+HUBER_KNEE = 0.1
+MOST_STEPS = 60
+DIFFERENCE = 1e-4
+
+
+def forward_times(gpu: GpuType, precision: str) -> ForwardTimes:
+    """Forward seconds of any layer on this GPU; a kernel ramps up equally long in any precision."""
+    slower = gpu.peak_flops[precision] / gpu.peak_flops[BASE_PRECISION]
+    half_flops = gpu.efficiency_half_flops * slower
+    group = NodeGroup(
+        name=gpu.name,
+        gpu=gpu.model_copy(update={"efficiency_half_flops": half_flops}),
+        gpus_per_node=1,
+        nodes=1,
+        price_usd_per_hour=0,
+        intra_node=gpu.link,
+        inter_node=gpu.link,
+    )
+
+    @cache
+    def forward_s(layer: Layer, tp: int, micro_batch: int) -> float:
+        return analytic_forward_s(layer, group, precision, tp, micro_batch)
+
+    return forward_s
+
+
+def log_errors(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> Floats:
+    """log(model / published) of every observation."""
+    keys = {(one.gpu, one.precision) for one in observations}
+    times = {(gpu, precision): forward_times(gpus[gpu], precision) for gpu, precision in keys}
+    ratios = [
+        one.prediction.predicted_s(times[one.gpu, one.precision]) / one.published_s
+        for one in observations
+    ]
+    found: Floats = np.log(np.array(ratios))
+    return found
+
+
+def fit(observations: Sequence[Observation], start: GpuType, free: Sequence[str]) -> GpuType:
+    """`start` with the fields `free` of least loss; all observations are on this GPU type.
+
+    Start with a launch overhead that is too high rather than too low: where launches bound no
+    row, the loss has no slope in it.
+    """
+    sources = [one.source for one in observations]
+    weights = np.array([1 / sources.count(source) for source in sources])
+
+    def typed(x: Floats) -> GpuType:
+        return start.model_copy(update=dict(zip(free, np.exp(x).tolist(), strict=True)))
+
+    def errors(x: Floats) -> Floats:
+        return log_errors(observations, {start.name: typed(x)})
+
+    x, damping = np.log(np.array([getattr(start, name) for name in free])), 1e-2
+    residual = errors(x)
+    for _ in range(MOST_STEPS):
+        jacobian = np.stack(
+            [(errors(x + DIFFERENCE * axis) - residual) / DIFFERENCE for axis in np.eye(len(x))],
+            axis=1,
+        )
+        step = _damped_step(jacobian, residual, weights, damping)
+        moved = errors(x + step)
+        if _loss(moved, weights) < _loss(residual, weights):
+            x, residual, damping = x + step, moved, damping / 4
+        else:
+            damping *= 4
+    return typed(x)
+
+
+def _damped_step(jacobian: Floats, residual: Floats, weights: Floats, damping: float) -> Floats:
+    """Step of the iteratively reweighted problem; at most a factor e per parameter."""
+    bent = weights * np.minimum(1, HUBER_KNEE / np.maximum(np.abs(residual), 1e-12))
+    hessian = jacobian.T @ (bent[:, None] * jacobian)
+    damped = hessian + damping * np.diag(np.diag(hessian) + 1e-12)
+    step: Floats = np.clip(np.linalg.solve(damped, -jacobian.T @ (bent * residual)), -1, 1)
+    return step
+
+
+def _loss(residual: Floats, weights: Floats) -> float:
+    size = np.abs(residual)
+    bent = np.where(size < HUBER_KNEE, size**2 / 2, HUBER_KNEE * (size - HUBER_KNEE / 2))
+    return float(weights @ bent)

@@ -1,0 +1,166 @@
+"""How far rules of thumb and min-max are from the proved optimum, instance by instance.
+
+    python -m bench gap [INSTANCE ...] [--time-limit S] [--gap G] [--workers N] [--methods ...]
+
+Every plan is judged by the same simulator. Every method runs in a process of its own, so that its
+peak memory is its own. Records go to bench/results/gap.jsonl; time-outs too.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.methods import METHODS
+from bench.records import INSTANCES, RESULTS, append, peak_rss_bytes, record
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+
+Figures = dict[str, Any]
+
+
+def measure(instance: Instance, method: str, options: SolveOptions) -> Figures:
+    """Outcome of one method on one instance, in this process."""
+    outcome = METHODS[method](instance, options)
+    return asdict(outcome) | {
+        "shape": outcome.shape and outcome.shape.model_dump(mode="json"),
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
+
+
+def measure_apart(instance: Instance, method: str, options: SolveOptions) -> Figures:
+    """`measure` in a fresh process; status "killed" if that does not survive."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(measure, instance, method, options).result()
+        except BrokenProcessPool:
+            return {"status": "killed", "objective": None, "bound": None, "step_time_ns": None}
+
+
+def above_bound(objective: float | None, bound: float | None) -> float | None:
+    """How far an objective is above a proved bound, relative to the bound."""
+    if objective is None or not bound:
+        return None
+    return objective / bound - 1
+
+
+def compare(
+    name: str, instance: Instance, methods: Sequence[str], options: SolveOptions
+) -> list[Figures]:
+    """One record per method on one instance, held against the bound of the exact search."""
+    found = {method: measure_apart(instance, method, options) for method in methods}
+    bound = found["exact"]["bound"] if "exact" in found else None
+    head = {
+        "instance": name,
+        "instance_sha256": hashlib.sha256(instance.model_dump_json().encode()).hexdigest(),
+        "options": asdict(options),
+    }
+    return [
+        record(
+            "gap",
+            head
+            | {"method": method}
+            | figures
+            | {"above_bound": above_bound(figures["objective"], bound)},
+        )
+        for method, figures in found.items()
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.2f}"
+
+
+def _number(value: float | None, factor: float, digits: int) -> str:
+    return "" if value is None else f"{value * factor:.{digits}f}"
+
+
+def table(records: Iterable[Figures]) -> Table:
+    """The records as a table, one line each."""
+    result = Table("instance", "method", "shape tp x dp x pp, b", "status")
+    for name in ("step ms", "above bound %", "seconds", "peak MiB"):
+        result.add_column(name, justify="right")
+    for one in records:
+        shape = one.get("shape")
+        result.add_row(
+            one["instance"],
+            one["method"],
+            "{tp} x {dp} x {pp}, {micro_batch}".format(**shape) if shape else "",
+            one["status"],
+            _number(one["step_time_ns"], 1e-6, 3),
+            _percent(one["above_bound"]),
+            _number(one.get("runtime_s"), 1, 2),
+            _number(one.get("peak_rss_bytes"), 1 / 2**20, 0),
+        )
+    return result
+
+
+def summary(records: Iterable[Figures]) -> list[str]:
+    """One line per method: on how many instances it meets the bound, mean and worst distance."""
+    distances: dict[str, list[float]] = {}
+    for one in records:
+        if one["above_bound"] is not None:
+            distances.setdefault(one["method"], []).append(one["above_bound"])
+    return [
+        f"{method}: at most 0.01 % above the bound on {sum(d <= 1e-4 for d in found)} of "
+        f"{len(found)}, mean {_percent(sum(found) / len(found))} %, worst {_percent(max(found))} %"
+        for method, found in distances.items()
+    ]
+
+
+def instance_files(names: Sequence[str]) -> list[Path]:
+    """Files of instances given by path or name; all stored ones if none is given."""
+    if not names:
+        return sorted(p for p in INSTANCES.glob("*.yaml") if p.stem != "best_known")
+    return [Path(n) if n.endswith(".yaml") else INSTANCES / f"{n}.yaml" for n in names]
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench gap", description=__doc__.split("\n")[0])
+    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per method")
+    parser.add_argument("--gap", type=float, default=0.0, help="relative gap of the exact search")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--out", type=Path, default=RESULTS / "gap.jsonl")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Runs the benchmark; records are stored after every instance."""
+    chosen = arguments()
+    options = SolveOptions(
+        time_limit_s=chosen.time_limit, gap=chosen.gap, seed=chosen.seed, workers=chosen.workers
+    )
+    console = Console()
+    console.width = max(console.width, 120)
+    records: list[Figures] = []
+    try:
+        instances = {path.stem: load_instance(path) for path in instance_files(chosen.instance)}
+    except InstanceError as error:
+        sys.exit(str(error))
+    for name, instance in instances.items():
+        console.print(f"{name} ...")
+        found = compare(name, instance, chosen.methods, options)
+        append(chosen.out, found)
+        records += found
+    console.print(table(records))
+    for line in summary(records):
+        console.print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Published layer and step times, as observations that the compute model can be held against.
+
+Every observation predicts its own time from a function that gives forward seconds of a layer;
+`bench.calibrate` chooses that function's parameters, `tests/bench` judges the catalogue's.
+Precisions: Megatron-LM and FASOP train in 16 bit. Sailor's profiles hold 4 bytes per element
+(its llm_info.json); they are taken as fp32 on the V100, where the largest blocks run at 85 % of
+the fp32 peak and so cannot be 16 bit, and as tf32 on A100 (above the fp32 peak) and RTX 3090.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from formulations.costs.collectives import ALL_REDUCE, ring_s, ring_share
+from formulations.instance import Layer, Link, Workload
+from formulations.instance.transformer import TransformerSizes, build_workload
+
+#: Seconds of one forward pass: (layer, tp, micro-batch) without tensor-parallel traffic.
+ForwardTimes = Callable[[Layer, int, int], float]
+
+RECOMPUTED_FORWARDS = 4  # forward, forward again, and a backward of twice a forward
+GRADIENT_BYTES = 2  # Megatron-LM in fp16 without fp32 accumulation, as in vTrain's runs
+OPTIMIZER_BYTES = GRADIENT_BYTES + 2 * 12 + 2  # read gradient and state, write state and parameter
+
+
+class Prediction(Protocol):
+    """Something whose time follows from forward times of layers."""
+
+    def predicted_s(self, forward_s: ForwardTimes) -> float:
+        """Seconds under a compute model."""
+        ...
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One published time and what predicts it."""
+
+    source: str
+    label: str
+    gpu: str  #: name in the GPU catalogue
+    precision: str  #: key of GpuType.peak_flops
+    published_s: float
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """Forward or backward pass of one layer on one GPU of a group."""
+
+    layer: Layer
+    tp: int
+    micro_batch: int
+    backward: bool
+    message_bytes: int  #: of one tensor-parallel all-reduce
+    link: Link
+
+    def predicted_s(self, forward_s: ForwardTimes) -> float:
+        """Compute (twice the forward pass for a backward pass) plus all-reduces."""
+        layer, passes = self.layer, 2 if self.backward else 1
+        reduces = layer.backward_all_reduces if self.backward else layer.forward_all_reduces
+        traffic_s = reduces * ring_s(ALL_REDUCE, self.tp, self.message_bytes, self.link)
+        return passes * forward_s(layer, self.tp, self.micro_batch) + traffic_s
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One 1F1B step with full recomputation of blocks, split evenly, in closed form.
+
+    T = m max_k t_k + (sum_k t_k - max_k t_k) / v + fill transfers + gradient sync + optimizer,
+    v chunks per stage (Narayanan et al. 2021, section 2.2). Left out: the all-reduce of tied
+    embeddings, and any overlap of the gradient sync with computation.
+    """
+
+    workload: Workload
+    tp: int
+    dp: int
+    pp: int
+    micro_batch: int
+    num_micro_batches: int  #: per replica
+    chunks: int
+    gpus_per_node: int
+    intra_node: Link
+    inter_node: Link  #: of one node
+    memory_bandwidth_bytes_per_s: float
+
+    def predicted_s(self, forward_s: ForwardTimes) -> float:
+        """Seconds of one optimizer step."""
+        stages = self._stage_s(forward_s)
+        slowest_s = max(stages)
+        steady_s = self.num_micro_batches * slowest_s + (sum(stages) - slowest_s) / self.chunks
+        update_s = self._stage_parameters() * OPTIMIZER_BYTES / self.memory_bandwidth_bytes_per_s
+        return steady_s + self._fill_s() + self._sync_s() + update_s
+
+    def _stage_s(self, forward_s: ForwardTimes) -> list[float]:
+        size_bytes = self.micro_batch * self.workload.boundary_bytes
+        reduce_s = ring_s(ALL_REDUCE, self.tp, size_bytes, self.intra_node)
+        embedding, block, head = (run.layer for run in self.workload.layer_runs)
+
+        def both_ways_s(layer: Layer) -> float:
+            compute_s = forward_s(layer, self.tp, self.micro_batch)
+            again = 1 if layer.is_block else 0
+            reduces = (1 + again) * layer.forward_all_reduces + layer.backward_all_reduces
+            return (RECOMPUTED_FORWARDS - 1 + again) * compute_s + reduces * reduce_s
+
+        stages = [both_ways_s(block) * self._blocks_per_stage] * self.pp
+        stages[0] += both_ways_s(embedding)
+        stages[-1] += both_ways_s(head)
+        return stages
+
+    @property
+    def _blocks_per_stage(self) -> int:
+        return self.workload.layer_runs[1].count // self.pp
+
+    @property
+    def _inside_node(self) -> bool:
+        return self.tp * self.dp * self.pp <= self.gpus_per_node
+
+    def _stage_parameters(self) -> int:
+        embedding, block, _ = (run.layer for run in self.workload.layer_runs)
+        blocks = block.parameters_per_gpu(self.tp, self.pp) * self._blocks_per_stage
+        return blocks + embedding.parameters_per_gpu(self.tp, self.pp)
+
+    def _fill_s(self) -> float:
+        """Transfers of the first micro-batch down and back; all GPUs of a node send at once."""
+        link, shares = self.inter_node, self.gpus_per_node
+        if self._inside_node:
+            link, shares = self.intra_node, 1
+        size_bytes = self.micro_batch * self.workload.boundary_bytes / self.tp
+        return 2 * (self.pp - 1) * size_bytes * shares / link.bandwidth_bytes_per_s
+
+    def _sync_s(self) -> float:
+        """All-reduce of the first stage's gradients; rings that leave a node share its link."""
+        inside = self.tp * self.dp <= self.gpus_per_node
+        link, rings = (self.intra_node, 1) if inside else (self.inter_node, self.tp)
+        size_bytes = GRADIENT_BYTES * self._stage_parameters()
+        moved_bytes = ring_share(ALL_REDUCE, self.dp) * size_bytes
+        return moved_bytes * rings / link.bandwidth_bytes_per_s
+
+
+@cache
+def gpt(hidden: int, heads: int, blocks: int, sequence: int, vocabulary: int) -> Workload:
+    """A GPT of the given sizes; the global batch is not used here."""
+    sizes = TransformerSizes(
+        hidden_size=hidden,
+        layers=blocks,
+        heads=heads,
+        vocabulary_size=vocabulary,
+        learned_positions=sequence,
+    )
+    return build_workload(
+        sizes, name="gpt", source="bench", sequence_length=sequence, global_batch=1
+    )
+
+
+def in_fp32(layer: Layer) -> Layer:
+    """The layer with 4 bytes per element in place of 2 (dropout masks doubled as well)."""
+    return layer.model_copy(
+        update={
+            "replicated_activation_bytes": 2 * layer.replicated_activation_bytes,
+            "sharded_activation_bytes": 2 * layer.sharded_activation_bytes,
+        }
+    )

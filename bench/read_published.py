@@ -1,0 +1,239 @@
+"""Reads the reference folder into observations; README.md there says where each file is from.
+
+vTrain (Bang et al., MICRO 2024, data/ground_truth_*.csv). GPU: A100-80, since its 175 B parameters
+on 64 GPUs need 41 GiB each. The single-node times are no independent clock readings: where three
+or more rows differ only in the number of micro-batches, all 78 rows beyond the second lie on one
+line to the nanosecond. Vocabulary 50257 (its src/config.py), not padded.
+Rows with tp across nodes are left out: no plan has them.
+Megatron-LM (Narayanan et al., SC 2021, table 1): micro-batch sizes and chunks per stage from
+Megatron-LM's examples/sc21/run_table_1.sh, step time from the FLOPs formula in the file.
+"""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import log2
+from pathlib import Path
+from typing import Any
+
+from bench.published_times import LayerTime, Observation, StepTime, gpt, in_fp32
+from formulations.instance import GpuType, Layer, Link
+
+GPUS_PER_NODE = 8
+INTER_NODE = Link(bandwidth_bytes_per_s=800e9 / 8, latency_s=0.0)  # vTrain: 800 Gb/s per node
+VTRAIN_VOCABULARY = 50257  # vTrain, src/config.py
+MEGATRON_VOCABULARY = 51200
+MEGATRON_RUNS = {1.7: (16, 1), 7.5: (16, 1), 39.1: (4, 1), 145.6: (2, 2), 529.6: (1, 3)}
+SAILOR_SEQUENCE = 2048
+SAILOR_MODELS = {"OPT-350": (1024, 16, 24, 50272), "GPT-Neo-2.7": (2560, 20, 32, 50257)}
+SAILOR_PRECISIONS = {"A100-40": "tf32", "V100-16": "fp32", "RTX-3090": "tf32"}
+FASOP_GPUS = {"A100": "A100-40", "A10": "A10"}
+
+Gpus = Mapping[str, GpuType]
+
+
+def read_all(reference: Path, gpus: Gpus) -> list[Observation]:
+    """Every observation of the reference folder."""
+    return [
+        *_vtrain(reference, gpus, "single"),
+        *_vtrain(reference, gpus, "multi"),
+        *_megatron(reference, gpus),
+        *_recompute(reference, gpus),
+        *_fasop(reference, gpus),
+        *_sailor(reference, gpus),
+    ]
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def _step(gpu: GpuType, sizes: tuple[int, int, int, int, int], **degrees: int) -> StepTime:
+    return StepTime(
+        workload=gpt(*sizes),
+        gpus_per_node=GPUS_PER_NODE,
+        intra_node=gpu.link,
+        inter_node=INTER_NODE,
+        memory_bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s,
+        **degrees,
+    )
+
+
+def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:
+    path = reference / "measured" / f"a100_iteration_times_{nodes}_node.csv"
+    with path.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    for row in rows:
+        batch, b, h, heads, blocks, s = (
+            int(row[name])
+            for name in (
+                "global batch",
+                "micro batch",
+                "hidden size",
+                "attention heads",
+                "# layers",
+                "sequence length",
+            )
+        )
+        tp, dp, pp = (int(row[f"{kind} parallelism"]) for kind in ("tensor", "data", "pipeline"))
+        if tp > GPUS_PER_NODE:
+            continue
+        yield Observation(
+            source=f"vtrain {nodes}-node",
+            label=f"h {h} layers {blocks} tp {tp} dp {dp} pp {pp} b {b} B {batch}",
+            gpu="A100-80",
+            precision="fp16",
+            published_s=float(row["iteration time (ms)"]) / 1e3,
+            prediction=_step(
+                gpus["A100-80"],
+                (h, heads, blocks, s, VTRAIN_VOCABULARY),
+                tp=tp,
+                dp=dp,
+                pp=pp,
+                micro_batch=b,
+                num_micro_batches=batch // (b * dp),
+                chunks=1,
+            ),
+        )
+
+
+def _megatron(reference: Path, gpus: Gpus) -> Iterator[Observation]:
+    s, v = 2048, MEGATRON_VOCABULARY
+    for row in _json(reference / "megatron" / "throughput_2021.json")["rows"]:
+        billions, heads, h, blocks, tp, pp, num_gpus, batch, teraflops = row
+        b, chunks = MEGATRON_RUNS[billions]
+        dp = num_gpus // (tp * pp)
+        flops = 96 * batch * s * blocks * h * h * (1 + s / (6 * h) + v / (16 * blocks * h))
+        yield Observation(
+            source="megatron 2021",
+            label=f"{billions} B tp {tp} dp {dp} pp {pp} b {b}",
+            gpu="A100-80",
+            precision="fp16",
+            published_s=flops / (teraflops * 1e12 * num_gpus),
+            prediction=_step(
+                gpus["A100-80"],
+                (h, heads, blocks, s, v),
+                tp=tp,
+                dp=dp,
+                pp=pp,
+                micro_batch=b,
+                num_micro_batches=batch // (b * dp),
+                chunks=chunks,
+            ),
+        )
+
+
+def _recompute(reference: Path, gpus: Gpus) -> Iterator[Observation]:
+    found = _json(reference / "megatron" / "recompute_2022.json")
+    for name, case in found["cases"].items():
+        run = case["config"]
+        dp = run["gpus"] // (run["tp"] * run["pp"])
+        yield Observation(
+            source="megatron 2022",
+            label=f"{name} full recomputation",
+            gpu="A100-80",
+            precision="fp16",
+            published_s=case["iteration_s"]["full"],
+            prediction=_step(
+                gpus["A100-80"],
+                (
+                    run["hidden"],
+                    run["heads"],
+                    run["layers"],
+                    found["sequence_length"],
+                    found["vocabulary"],
+                ),
+                tp=run["tp"],
+                dp=dp,
+                pp=run["pp"],
+                micro_batch=run["micro_batch"],
+                num_micro_batches=run["global_batch"] // (run["micro_batch"] * dp),
+                chunks=run["interleave"],
+            ),
+        )
+
+
+def _fasop(reference: Path, gpus: Gpus) -> Iterator[Observation]:
+    """Block forward times, at the micro-batch sizes that FASOP's public code uses them for.
+
+    The head's times are left out: the file does not say for which micro-batch size they hold.
+    """
+    profiles = _json(reference / "fasop" / "profiles.json")
+    links = _json(reference / "fasop" / "clusters.json")["links_bits_per_s"]
+    for profile in profiles["profiles"]:
+        gpu = gpus[FASOP_GPUS[profile["gpu"]]]
+        sizes = profiles["models"][profile["model"]]
+        workload = gpt(
+            sizes["hidden"], sizes["heads"], sizes["layers"], sizes["seq_len"], sizes["vocab"]
+        )
+        node = next(key for key in links["default (--pareto off)"] if profile["gpu"] + " " in key)
+        bits_per_s = links["default (--pareto off)"][node]["intra"]
+        b = 4 if profile["model"] == "bert" else 1
+        yield Observation(
+            source="fasop",
+            label=f"{profile['model']} block tp {profile['tp']} b {b}",
+            gpu=gpu.name,
+            precision="fp16",
+            published_s=dict(profile["layers"])["transformer_0"],
+            prediction=LayerTime(
+                layer=workload.layers[1],
+                tp=profile["tp"],
+                micro_batch=b,
+                backward=False,
+                message_bytes=b * workload.boundary_bytes,
+                link=gpu.link.model_copy(update={"bandwidth_bytes_per_s": bits_per_s / 8}),
+            ),
+        )
+
+
+def _sailor(reference: Path, gpus: Gpus) -> Iterator[Observation]:
+    """Block times, and the head's where the profile's last layer holds the projection (OPT)."""
+    links = _json(reference / "sailor" / "intra_node_bandwidths.json")
+    for path in sorted((reference / "sailor" / "profiles").glob("*.json")):
+        model, gpu_name = path.stem.split("_")
+        gpu, blocks = gpus[gpu_name], SAILOR_MODELS[model][2]
+        parts = {"block": 2, "head": blocks + 1} if model == "OPT-350" else {"block": 2}
+        for b, by_tp in _json(path).items():
+            for tp, layers in by_tp.items():
+                link = _sailor_link(links[gpu_name], gpu.link, model, int(tp), int(b))
+                if link is None:
+                    continue
+                for part, index in parts.items():
+                    one = _sailor_layer(model, part, int(tp), int(b), link)
+                    for backward in (False, True):
+                        way = "backward" if backward else "forward"
+                        yield Observation(
+                            source=f"sailor {part}" + (" tp>2" if int(tp) > 2 else ""),
+                            label=f"{model} {part} {way} tp {tp} b {b}",
+                            gpu=gpu_name,
+                            precision=SAILOR_PRECISIONS[gpu_name],
+                            published_s=layers[str(index)][int(backward)],
+                            prediction=replace(one, backward=backward),
+                        )
+
+
+def _sailor_layer(model: str, part: str, tp: int, b: int, link: Link) -> LayerTime:
+    hidden, heads, blocks, vocabulary = SAILOR_MODELS[model]
+    workload = gpt(hidden, heads, blocks, SAILOR_SEQUENCE, vocabulary)
+    layer: Layer = workload.layers[1 if part == "block" else -1]
+    return LayerTime(
+        layer=in_fp32(layer),
+        tp=tp,
+        micro_batch=b,
+        backward=False,
+        message_bytes=2 * b * workload.boundary_bytes,
+        link=link,
+    )
+
+
+def _sailor_link(fits: Any, link: Link, model: str, tp: int, b: int) -> Link | None:
+    """The link with the bandwidth fitted there for this message; None where there is no fit."""
+    if tp == 1:
+        return link
+    if str(tp) not in fits:
+        return None
+    size_bytes = 4 * b * SAILOR_SEQUENCE * SAILOR_MODELS[model][0]
+    x = log2(size_bytes / 1e6)
+    c2, c1, c0 = fits[str(tp)][0]
+    return link.model_copy(update={"bandwidth_bytes_per_s": (c2 * x * x + c1 * x + c0) * 1e9})

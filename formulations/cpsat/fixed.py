@@ -1,0 +1,109 @@
+"""The parts of a model that are given: a split, a node order, shares.
+
+They offer what the free parts offer, with ints in place of variables, and leave hints alone.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import Array, CostTables
+from formulations.cpsat.parts import Split
+from formulations.cpsat.terms import Linear, Literal
+
+
+class FixedSplit:
+    """A split that is given; boundaries [p + 1]."""
+
+    def __init__(self, boundaries: Sequence[int]) -> None:
+        self.boundaries = tuple(boundaries)
+
+    def _layers(self, stage: int) -> slice:
+        return slice(self.boundaries[stage], self.boundaries[stage + 1])
+
+    def stage_sum(self, stage: int, values: Array) -> Linear:
+        """Sum of `values` [L] over the layers of a stage."""
+        return int(values[self._layers(stage)].sum())
+
+    def largest(self, stage: int, values: Array) -> Linear:
+        """Largest of `values` [L] over the layers of a stage."""
+        return int(values[self._layers(stage)].max(initial=0))
+
+    def hint(self, boundaries: Sequence[int]) -> None:
+        """Nothing to suggest."""
+
+    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+        """The boundaries given."""
+        return self.boundaries
+
+
+class FixedOrder:
+    """A node order that is given, as group indices; its costs are `Placer.costs`."""
+
+    def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
+        self.order = tuple(order)
+        self._dp = tables.shape.dp
+        self._costs = Placer(tables).costs(order)
+        groups = self._costs.group_of_slot.tolist()
+        self._groups = [groups[k * self._dp :][: self._dp] for k in range(tables.shape.pp)]
+
+    def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
+        """The node group that owns a slot."""
+        return ((self._groups[slot // self._dp][slot % self._dp], 1),)
+
+    def nodes(self, stage: int) -> Sequence[tuple[int, Literal]]:
+        """The node groups of a stage."""
+        return [(j, 1) for j in sorted(set(self._groups[stage]))]
+
+    def column(self, replica: int) -> Hashable:
+        """Groups and transfers of all stages of a replica."""
+        return (
+            tuple(row[replica] for row in self._groups),
+            tuple(self._costs.send_ns[:, replica].tolist()),
+        )
+
+    def send(self, stage: int, replica: int) -> Linear:
+        """Transfer from a stage to the next, ns."""
+        return int(self._costs.send_ns[stage, replica])
+
+    def sync(self, stage: int, split: Split) -> Linear:
+        """Gradient sync of a stage, ns."""
+        costs = self._costs
+        return split.stage_sum(stage, costs.sync_ns[stage]) + int(costs.sync_latency_ns[stage])
+
+    def gather(self, stage: int, split: Split) -> Linear:
+        """Parameter gather of a stage, ns."""
+        costs = self._costs
+        return split.stage_sum(stage, costs.gather_ns[stage]) + int(costs.gather_latency_ns[stage])
+
+    def embedding(self) -> Linear:
+        """All-reduce of the tied embeddings, ns."""
+        return self._costs.embedding_ns
+
+    def hint(self, order: Sequence[int]) -> None:
+        """Nothing to suggest."""
+
+    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+        """The order given."""
+        return self.order
+
+
+class FixedShares:
+    """Micro-batches per replica that are given."""
+
+    def __init__(self, micro_batches: Sequence[int]) -> None:
+        self.micro_batches = tuple(micro_batches)
+
+    def choices(self, replica: int) -> Sequence[int]:
+        """The one share of a replica."""
+        return (self.micro_batches[replica],)
+
+    def at_least(self, replica: int, count: int) -> Literal:
+        """Whether a replica has `count` micro-batches or more."""
+        return int(self.micro_batches[replica] >= count)
+
+    def hint(self, micro_batches: Sequence[int]) -> None:
+        """Nothing to suggest."""
+
+    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+        """The shares given."""
+        return self.micro_batches

@@ -1,0 +1,57 @@
+"""Split, node order and shares of one shape at once.
+
+Sets, parameters, variables. Those of `layer_to_stage`, `node_order` and `microbatches`, whose
+free parts this model composes; a part that the caller gives, or that leaves no choice (one node
+group; even shares), is fixed.
+Objective. Step time: `step_time`.
+Constraints. (1)-(5) of `step_time`, (6)-(8) of `layer_to_stage`, (9)-(11) of `microbatches`,
+(12)-(18) of `node_order`. Nothing is added: products of literals of different parts arise only
+as enforcement literals of (1), (2), (5) and (17).
+Assumptions. Those of the parts; even shares need dp to divide the number of micro-batches.
+Left out. Idle nodes: the shape says how many nodes of each group are used.
+Size. The sum of the parts, with O(p L) terms in the rows of (1), (2) and (17).
+"""
+
+from collections.abc import Sequence
+
+from ortools.sat.python import cp_model
+
+from formulations.costs.tables import CostTables
+from formulations.cpsat.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.cpsat.layer_to_stage import SplitVariables
+from formulations.cpsat.microbatches import ShareVariables, even_shares, share_range
+from formulations.cpsat.node_order import order_part
+from formulations.cpsat.parts import Order, Shares
+from formulations.cpsat.step_time import Built
+
+
+def _shares(
+    model: cp_model.CpModel, tables: CostTables, order: Order, largest_share: int | None
+) -> Shares:
+    if tables.instance.search.micro_batches == "even":
+        return FixedShares(even_shares(tables))
+    return ShareVariables(model, tables, order, share_range(tables, largest_share))
+
+
+def build(
+    tables: CostTables,
+    order: Sequence[int] | None = None,
+    boundaries: Sequence[int] | None = None,
+    micro_batches: Sequence[int] | None = None,
+    largest_share: int | None = None,
+    max_step_time_ns: int | None = None,
+) -> Built:
+    """The model of one shape; what is None is decided.
+
+    `order`: group index per node; `boundaries`: p + 1 layers; `micro_batches`: one per replica.
+    `largest_share`: no replica need have more micro-batches than this.
+    """
+    model = cp_model.CpModel()
+    placed = order_part(model, tables) if order is None else FixedOrder(tables, order)
+    split = SplitVariables(model, tables) if boundaries is None else FixedSplit(boundaries)
+    shares = (
+        _shares(model, tables, placed, largest_share)
+        if micro_batches is None
+        else FixedShares(micro_batches)
+    )
+    return Built(model, tables, split, placed, shares, max_step_time_ns)

@@ -1,0 +1,283 @@
+"""In which order the nodes stand, so which node group runs which slot; the rest is fixed.
+
+Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k; N, nodes of a stage.
+Parameters. NodeTerms of (j, a): what a node of group j brings if its first slot is a.
+Variables. start[j, a]: a node of group j starts at slot a, for every a that is a sum of sizes of
+other nodes; owner[s, j]: group j owns slot s; span[k, N]: stage k lies on N nodes; send[k, r];
+inside[k], outside[k] of the gradient sync and of the gather; embedding.
+Objective. Step time, with the rest of the constraints: `step_time`.
+Constraints.
+(12) Tiling: every slot is covered by exactly one start.
+(13) Every node is used: sum over a of start[j, a] = n_j.
+(14) owner[s, j] = sum of start[j, a] over a that cover s.
+(15) send[k, r] >= the term of every node that starts where it decides this transfer.
+(16) Exactly one span[k, N], and sum of N span[k, N] = number of starts that overlap stage k.
+(17) inside[k] >= the ring inside each node of the stage, bytes and start-up apart, as each is the
+     largest over its nodes; outside[k] >= the ring between N nodes at each node's rate, if
+     span[k, N], bytes and start-up apart.
+(18) embedding >= the term of every node.
+Assumptions. Nodes of a group are interchangeable and therefore have no names here.
+Left out. Orders that differ only inside a group, for the same reason.
+Size. O(J S) binary variables, O(J S R) rows, for sync times the largest N.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from ortools.sat.python import cp_model
+
+from formulations.costs.placement import NodeTerms, Placer, SyncPhase
+from formulations.costs.tables import CostTables
+from formulations.cpsat.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.cpsat.parts import Order, Split
+from formulations.cpsat.step_time import Built
+from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
+
+Start = tuple[int, int]  #: node group, first slot
+
+
+def possible_starts(tables: CostTables) -> Iterator[Start]:
+    """Every (j, a) such that some nodes besides one of group j fill exactly a slots."""
+    used = tables.shape.nodes_used
+    for j, count in enumerate(used):
+        if not count:
+            continue
+        sums = {0}
+        for i, nodes in enumerate(used):
+            others = range(nodes + 1 - (i == j))
+            sums = {a + n * tables.slots_per_node[i] for a in sums for n in others}
+        yield from ((j, a) for a in sorted(sums))
+
+
+class OrderVariables:
+    """A free node order: `start`, see the header."""
+
+    def __init__(self, model: cp_model.CpModel, tables: CostTables) -> None:
+        self.model = model
+        self.tables = tables
+        self.placer = Placer(tables)
+        self.start = {
+            (j, a): model.new_bool_var(f"start[{j},{a}]") for j, a in possible_starts(tables)
+        }
+        slots = range(tables.shape.slots)
+        for s in slots:
+            model.add_exactly_one(literal for _, literal in self._over(s, s + 1))  # (12)
+        for j, count in enumerate(tables.shape.nodes_used):
+            own = [literal for key, literal in self.start.items() if key[0] == j]
+            model.add(weighted([1] * len(own), own) == count)  # (13)
+        self._owners = [self._owner_literals(s) for s in slots]
+        self._spans = [self._span_literals(k) for k in range(tables.shape.pp)]
+        self._sends: dict[int, Linear] = {}
+
+    def _over(self, first: int, stop: int) -> list[tuple[Start, cp_model.IntVar]]:
+        """Starts whose node covers one of the slots [first, stop)."""
+        sizes = self.tables.slots_per_node
+        return [
+            ((j, a), literal)
+            for (j, a), literal in self.start.items()
+            if a < stop and a + sizes[j] > first
+        ]
+
+    def _owner_literals(self, slot: int) -> list[tuple[int, Literal]]:
+        """(14)."""
+        covering: dict[int, list[cp_model.IntVar]] = {}
+        for (j, _), literal in self._over(slot, slot + 1):
+            covering.setdefault(j, []).append(literal)
+        if len(covering) == 1:
+            return [(j, 1) for j in covering]
+        return [(j, self._any(literals, f"owner[{slot},{j}]")) for j, literals in covering.items()]
+
+    def _any(self, literals: list[cp_model.IntVar], name: str) -> Literal:
+        """A literal that equals the sum of exclusive ones."""
+        if len(literals) == 1:
+            return literals[0]
+        owner = self.model.new_bool_var(name)
+        self.model.add(cp_model.LinearExpr.sum(literals) == owner)
+        return owner
+
+    def _span_literals(self, stage: int) -> dict[int, Literal]:
+        """(16)."""
+        dp = self.tables.shape.dp
+        over = [literal for _, literal in self._over(stage * dp, (stage + 1) * dp)]
+        most = min(dp, sum(self.tables.shape.nodes_used))
+        if most == 1:
+            return {1: 1}
+        span: dict[int, Literal] = {
+            n: self.model.new_bool_var(f"span[{stage},{n}]") for n in range(1, most + 1)
+        }
+        self.model.add_exactly_one(span.values())
+        self.model.add(cp_model.LinearExpr.sum(over) == weighted(span.keys(), span.values()))
+        return span
+
+    def _largest(self, terms: Iterable[tuple[tuple[Literal, ...], int]], name: str) -> Linear:
+        """The largest of numbers that hold under their literals."""
+        known = list(terms)
+        upper = max((value for _, value in known), default=0)
+        return enforced_maximum(self.model, known, upper, name)
+
+    def _send(self, slot: int) -> Linear:
+        """(15)."""
+        terms = ((literal, self.placer.terms(*key)) for key, literal in self.start.items())
+        return self._largest(
+            (((literal,), node.send_ns[slot]) for literal, node in terms if slot in node.send_ns),
+            f"send[{slot}]",
+        )
+
+    def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
+        """Node groups that may own a slot, and whether they do."""
+        return self._owners[slot]
+
+    def nodes(self, stage: int) -> Sequence[tuple[int, Literal]]:
+        """Node groups of the nodes that may overlap a stage, and whether they do."""
+        return [(key[0], literal) for key, literal in self._stage(stage)]
+
+    def _stage(self, stage: int) -> list[tuple[Start, cp_model.IntVar]]:
+        dp = self.tables.shape.dp
+        return self._over(stage * dp, (stage + 1) * dp)
+
+    def column(self, replica: int) -> Hashable:
+        """Every replica may differ from every other."""
+        return replica
+
+    def send(self, stage: int, replica: int) -> Linear:
+        """Transfer from a stage to the next, ns."""
+        slot = stage * self.tables.shape.dp + replica
+        if slot not in self._sends:
+            self._sends[slot] = self._send(slot)
+        return self._sends[slot]
+
+    def sync(self, stage: int, split: Split) -> Linear:
+        """Gradient sync of a stage, ns."""
+        return self._phase(self.placer.sync, stage, split, "sync")
+
+    def gather(self, stage: int, split: Split) -> Linear:
+        """Parameter gather of a stage, ns."""
+        if self.placer.gather is None:
+            return 0
+        return self._phase(self.placer.gather, stage, split, "gather")
+
+    def _phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
+        """(17)."""
+        nodes = [(j, literal, self.placer.terms(j, a)) for (j, a), literal in self._stage(stage)]
+        return (
+            self._inside(phase, stage, split, name, [(b, node) for _, b, node in nodes])
+            + self._outside(phase, stage, split, name, [(b, node) for _, b, node in nodes])
+            + self._start_up(phase, stage, name, nodes)
+        )
+
+    def _inside(
+        self,
+        phase: SyncPhase,
+        stage: int,
+        split: Split,
+        name: str,
+        nodes: Sequence[tuple[Literal, NodeTerms]],
+    ) -> Linear:
+        """Bytes inside the nodes."""
+        rates = {node.inside_s_per_byte[stage] for _, node in nodes}
+        sizes = {rate: phase.inside_ns(rate) for rate in rates}
+        sums = {rate: split.stage_sum(stage, times) for rate, times in sizes.items()}
+        return enforced_maximum(
+            self.model,
+            [((literal,), sums[node.inside_s_per_byte[stage]]) for literal, node in nodes],
+            int(sizes[max(rates)].sum()),
+            f"{name}_inside[{stage}]",
+        )
+
+    def _outside(
+        self,
+        phase: SyncPhase,
+        stage: int,
+        split: Split,
+        name: str,
+        nodes: Sequence[tuple[Literal, NodeTerms]],
+    ) -> Linear:
+        """Bytes between the nodes."""
+        cluster = self.tables.instance.cluster
+        rates = {node.outside_s_per_byte.get(stage, 0.0) for _, node in nodes}
+        terms: list[tuple[tuple[Literal, ...], Linear]] = []
+        upper = 0
+        for n, span in self._spans[stage].items():
+            sizes = {rate: phase.outside_ns(rate, n, cluster.efficiency(n)) for rate in rates}
+            sums = {rate: split.stage_sum(stage, times) for rate, times in sizes.items()}
+            upper = max(upper, int(sizes[max(rates)].sum()))
+            terms.extend(
+                ((literal, span), sums[node.outside_s_per_byte[stage]])
+                for literal, node in nodes
+                if stage in node.outside_s_per_byte
+            )
+        return enforced_maximum(self.model, terms, upper, f"{name}_outside[{stage}]")
+
+    def _start_up(
+        self,
+        phase: SyncPhase,
+        stage: int,
+        name: str,
+        nodes: Sequence[tuple[int, Literal, NodeTerms]],
+    ) -> Linear:
+        """Latencies of both rings."""
+        groups = self.tables.instance.cluster.groups
+        inside = self._largest(
+            (
+                ((literal,), phase.latency_ns(node.inside_latency_s[stage], 1, 0.0))
+                for _, literal, node in nodes
+            ),
+            f"{name}_inside_start[{stage}]",
+        )
+        outside = self._largest(
+            (
+                ((literal, span), phase.latency_ns(0.0, n, groups[j].inter_node.latency_s))
+                for n, span in self._spans[stage].items()
+                for j, literal, _ in nodes
+            ),
+            f"{name}_outside_start[{stage}]",
+        )
+        return inside + outside
+
+    def embedding(self) -> Linear:
+        """(18)."""
+        return self._largest(
+            (
+                ((literal,), self.placer.terms(*key).embedding_ns)
+                for key, literal in self.start.items()
+            ),
+            "embedding",
+        )
+
+    def hint(self, order: Sequence[int]) -> None:
+        """Suggest an order."""
+        sizes = self.tables.slots_per_node
+        starts = set(zip(order, accumulate((sizes[j] for j in order), initial=0), strict=False))
+        for key, literal in self.start.items():
+            self.model.add_hint(literal, int(key in starts))
+
+    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+        """Node groups in node order in a solution."""
+        chosen = [(a, j) for (j, a), literal in self.start.items() if value_of(literal, values)]
+        return tuple(j for _, j in sorted(chosen))
+
+
+def order_part(model: cp_model.CpModel, tables: CostTables) -> Order:
+    """The free order; fixed where nodes of a single group leave no choice."""
+    used = tables.shape.nodes_used
+    if sum(count > 0 for count in used) == 1:
+        return FixedOrder(tables, [j for j, count in enumerate(used) for _ in range(count)])
+    return OrderVariables(model, tables)
+
+
+def build(
+    tables: CostTables,
+    boundaries: Sequence[int],
+    micro_batches: Sequence[int],
+    max_step_time_ns: int | None = None,
+) -> Built:
+    """The model of the best node order for one split and given shares."""
+    model = cp_model.CpModel()
+    return Built(
+        model,
+        tables,
+        FixedSplit(boundaries),
+        order_part(model, tables),
+        FixedShares(micro_batches),
+        max_step_time_ns,
+    )

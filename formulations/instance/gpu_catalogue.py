@@ -1,0 +1,84 @@
+"""GPU types and links with sourced figures: `catalogue/gpus.yaml` and `catalogue/links.yaml`."""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from formulations.instance.cluster import GpuType, Link
+from formulations.instance.positions import Document, Place
+from formulations.instance.schema_cluster import (
+    CatalogueLinkFile,
+    EfficiencyFile,
+    LinkFile,
+    PeakFile,
+)
+from formulations.instance.validation import validated
+from formulations.instance.written import Name, Written
+
+
+class LinksFile(Written):
+    """The file links.yaml."""
+
+    links: dict[Name, CatalogueLinkFile]
+
+
+class GpusFile(Written):
+    """The file gpus.yaml: what the vendor states, and what was fitted on measurements."""
+
+    gpus: dict[Name, PeakFile] = Field(min_length=1)
+    efficiency: dict[Name, EfficiencyFile]
+
+
+def links_of(document: Document) -> dict[str, Link]:
+    """Links of a parsed links.yaml, by name."""
+    return {name: as_link(link) for name, link in validated(LinksFile, document).links.items()}
+
+
+def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]:
+    """GPU types of a parsed gpus.yaml, by name. Each needs an entry under `efficiency`."""
+    written = validated(GpusFile, document)
+    place = Place(document)
+    for name in sorted(written.gpus.keys() ^ written.efficiency.keys()):
+        found = f"{name!r} in only one of gpus and efficiency"
+        raise place.at("efficiency").error(found, "the same names in both")
+    return {
+        name: gpu_type(name, peak, written.efficiency[name], place.at("gpus", name), links)
+        for name, peak in written.gpus.items()
+    }
+
+
+def gpu_type(
+    name: str,
+    peak: PeakFile,
+    efficiency: EfficiencyFile,
+    place: Place,
+    links: Mapping[str, Link],
+) -> GpuType:
+    """The GPU type of written figures; bytes of memory are rounded down."""
+    sources = [peak.source] + [f"memory: {peak.memory_source}"] * (peak.memory_source is not None)
+    return GpuType(
+        name=name,
+        source="; ".join(sources),
+        peak_flops=dict(peak.peak),
+        memory_bytes=int(peak.memory),
+        memory_bandwidth_bytes_per_s=peak.memory_bandwidth,
+        link=find_link(peak.link, place.at("link"), links),
+        efficiency_maximum=efficiency.efficiency_maximum,
+        efficiency_half_flops=efficiency.efficiency_half_flops,
+        launch_overhead_s=efficiency.launch_overhead_s,
+        efficiency_source=efficiency.efficiency_source,
+    )
+
+
+def find_link(written: LinkFile | str, place: Place, links: Mapping[str, Link]) -> Link:
+    """The link of a written name or of written figures."""
+    if isinstance(written, LinkFile):
+        return as_link(written)
+    if written not in links:
+        raise place.unknown("link", written, links)
+    return links[written]
+
+
+def as_link(written: LinkFile) -> Link:
+    """The link of written figures."""
+    return Link(bandwidth_bytes_per_s=written.bandwidth, latency_s=written.latency)

@@ -1,0 +1,214 @@
+"""Instance files: the one place where YAML is read, and the way from a path to an `Instance`."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import cast
+
+import yaml
+
+from formulations.errors import InstanceError
+from formulations.instance.cluster import GpuType, Link
+from formulations.instance.gpu_catalogue import gpus_of, links_of
+from formulations.instance.instance import Instance
+from formulations.instance.positions import Document, Mark, Node, Part, Place
+from formulations.instance.resolve import WrittenProfile, resolve
+from formulations.instance.resolve_cluster import Catalogue
+from formulations.instance.schema import InstanceFile, ProfileFile
+from formulations.instance.validation import validated
+
+_FOLDER = "catalogue"
+
+
+def load_instance(path: Path) -> Instance:
+    """The instance of a YAML file. Raises InstanceError, one line with file:line:column."""
+    try:
+        text = _read(path)
+    except OSError as error:
+        allowed = "the path of an instance file, such as instances/hetero_small.yaml"
+        raise InstanceError(str(path), _reason(error), allowed) from None
+    return parse_instance(text, str(path), path.parent)
+
+
+def parse_instance(text: str, name: str, folder: Path) -> Instance:
+    """The instance of YAML text; `name` stands for the file in errors, paths start in `folder`."""
+    document = parse_document(text, name)
+    written = validated(InstanceFile, document)
+    place = Place(document)
+    profile = _profile(written.profile, place.at("profile"), folder)
+    return resolve(written, place, profile, catalogue(), folder)
+
+
+def gpu_catalogue() -> Mapping[str, GpuType]:
+    """GPU types with sourced figures, by name."""
+    return catalogue().gpus
+
+
+def link_catalogue() -> Mapping[str, Link]:
+    """Links with sourced figures, by name."""
+    return catalogue().links
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Everything that instance files may refer to by name."""
+    links = links_of(_resource("links.yaml"))
+    gpus = gpus_of(_resource("gpus.yaml"), links)
+    workloads = cast("Mapping[str, object]", read_yaml_resource("workloads.yaml"))
+    return Catalogue(gpus=gpus, links=links, workloads=workloads)
+
+
+def read_yaml_resource(name: str) -> object:
+    """Plain values of a YAML file of the catalogue, such as workloads.yaml."""
+    return _resource(name).value
+
+
+def _resource(name: str) -> Document:
+    file = resources.files("formulations.instance").joinpath(_FOLDER, name)
+    return parse_document(file.read_text(encoding="utf-8"), f"{_FOLDER}/{name}")
+
+
+def _profile(
+    written: ProfileFile | str | None, place: Place, folder: Path
+) -> WrittenProfile | None:
+    if written is None:
+        return None
+    if isinstance(written, ProfileFile):
+        return WrittenProfile(written, place)
+    path = folder / written
+    try:
+        text = _read(path)
+    except OSError as error:
+        allowed = "the path of a profile from this file's folder, or the profile itself"
+        raise place.error(f"cannot read {path}: {_reason(error)}", allowed) from None
+    document = parse_document(text, str(path))
+    return WrittenProfile(validated(ProfileFile, document), Place(document))
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()
+
+
+def _read(path: Path) -> str:
+    """Text of a UTF-8 file. Raises OSError, and InstanceError for other encodings."""
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", errors="replace")
+        where = f"{path}:{_line_and_column(before)}"
+        raise InstanceError(where, f"byte 0x{data[error.start]:02x}", "text in UTF-8") from None
+
+
+def _line_and_column(before: str) -> str:
+    """Position, from 1, of what follows the text `before`."""
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, where 1e9 is a number, as in YAML 1.2."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        """Value of a node; one such as the date 2001-99-99 is an error with a position."""
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:
+            problem = str(error).partition(";")[0]
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+    list("-+0123456789"),
+)
+
+
+def parse_document(text: str, name: str) -> Document:
+    """Values and positions of YAML text. Raises InstanceError for syntax and repeated keys."""
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        if root is None:
+            raise InstanceError(f"{name}:1:1", "an empty file", "a mapping of fields")
+        _check_keys(root, name, (), set())
+        value = loader.construct_document(root)
+        return Document(name, value, _positions(root, loader, {}))
+    except yaml.reader.ReaderError as error:
+        where = f"{name}:{_line_and_column(text[: error.position])}"
+        found = f"the character {chr(error.character)!r}"
+        raise InstanceError(where, found, "printable text") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        found = ", ".join(filter(None, [error.context, error.problem])) or "a syntax error"
+        raise InstanceError(where, found, "valid YAML") from None
+    except RecursionError:
+        raise InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100") from None
+
+
+def _check_keys(
+    node: yaml.Node, name: str, above: tuple[yaml.Node, ...], done: set[yaml.Node]
+) -> None:
+    """Raises InstanceError for a repeated key and for an alias of what contains it.
+
+    `above`: the nodes that contain this one. `done`: nodes not to be visited again (aliases).
+    """
+    if node in above:
+        found = "a value that contains itself"
+        raise InstanceError(_where(node, name), found, "aliases of other values")
+    if node in done:
+        return
+    done.add(node)
+    above += (node,)
+    if isinstance(node, yaml.SequenceNode):
+        for entry in node.value:
+            _check_keys(entry, name, above, done)
+    elif isinstance(node, yaml.MappingNode):
+        first_lines: dict[str, int] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise InstanceError(_where(key, name), "a key of several parts", "a name or number")
+            if key.value in first_lines:
+                where = f"{_where(key, name)} {key.value}"
+                found = f"repeated; it stands in line {first_lines[key.value]} too"
+                raise InstanceError(where, found, "every field once")
+            first_lines[key.value] = key.start_mark.line + 1
+            _check_keys(value, name, above, done)
+
+
+def _positions(node: yaml.Node, loader: _Loader, done: dict[yaml.Node, Node]) -> Node:
+    """Positions of a node and of all it contains; merge keys are already flattened."""
+    if node not in done:
+        done[node] = _new_positions(node, loader, done)
+    return done[node]
+
+
+def _new_positions(node: yaml.Node, loader: _Loader, done: dict[yaml.Node, Node]) -> Node:
+    mark = _mark(node)
+    if isinstance(node, yaml.SequenceNode):
+        entries: dict[Part, Node] = {
+            i: _positions(entry, loader, done) for i, entry in enumerate(node.value)
+        }
+        return Node(mark, is_list=True, children=entries)
+    if not isinstance(node, yaml.MappingNode):
+        return Node(mark)
+    children: dict[Part, Node] = {}
+    key_marks: dict[Part, Mark] = {}
+    for key_node, value_node in node.value:
+        key = cast("Part", loader.construct_object(key_node, deep=True))
+        is_empty = isinstance(value_node, yaml.ScalarNode) and value_node.value == ""
+        key_marks[key] = _mark(key_node)
+        children[key] = Node(key_marks[key]) if is_empty else _positions(value_node, loader, done)
+    return Node(mark, children=children, key_marks=key_marks)
+
+
+def _mark(node: yaml.Node) -> Mark:
+    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+def _where(node: yaml.Node, name: str) -> str:
+    mark = _mark(node)
+    return f"{name}:{mark.line}:{mark.column}"

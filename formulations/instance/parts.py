@@ -1,0 +1,253 @@
+"""The parts of a transformer block, each with its parameters, FLOPs, activations and kernels.
+
+Everything is for one sequence of s tokens; h is the hidden size, q = heads * head_dim.
+
+FLOPs: a matrix product costs 2 s per active parameter; scores and weighted sum cost 2 s^2 per
+query and per value column (Narayanan et al. 2021, appendix: 24 s h^2 + 4 s^2 h for a GPT block).
+
+Activations (Korthikanti et al. 2023, section 4.1, 2 bytes per element, 1 per dropout mask,
+without sequence parallelism): what follows a column-parallel product is split over the tp ranks,
+the rest is held by all of them. A GPT block keeps s h (10 + 24/t + 5 a s / (h t)) bytes.
+
+Tensor parallelism is Megatron-LM's: q, k, v and the first feed-forward matrix by columns, the
+others by rows; norms, biases after a row-parallel product, the router and the down-projections of
+latent attention are held whole by every rank.
+
+Kernels: launches of one forward pass on one GPU with the fusions of Megatron-LM: q, k, v in one
+product, biases inside the products, scale + mask + softmax, activation with its gate, and
+dropout + residual add are one launch each. Communication kernels are not counted.
+"""
+
+from dataclasses import astuple, dataclass
+from typing import Self
+
+from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+
+ROTARY_KERNELS = 2  # queries, keys
+
+
+@dataclass(frozen=True)
+class Part:
+    """Costs of a piece of a layer for one sequence; the sum of parts is a part."""
+
+    sharded_parameters: int = 0
+    replicated_parameters: int = 0
+    flops: int = 0
+    kernels: int = 0
+    forward_all_reduces: int = 0
+    backward_all_reduces: int = 0
+    sharded_bytes: int = 0
+    replicated_bytes: int = 0
+
+    def __add__(self, other: Self) -> "Part":
+        """Costs of both."""
+        return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+
+def norm(sizes: TransformerSizes, s: int) -> Part:
+    """A norm over the residual stream; its input is kept."""
+    h = sizes.hidden_size
+    parameters = 2 * h if sizes.norm == "layernorm" else h
+    return Part(replicated_parameters=parameters, replicated_bytes=2 * s * h, kernels=1)
+
+
+def self_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
+    """Self-attention with plain, grouped or multi-query heads."""
+    h, d = sizes.hidden_size, sizes.width_per_head
+    q, kv = sizes.heads * d, sizes.num_kv_heads * d
+    columns = q + 2 * kv
+    projections = Part(
+        sharded_parameters=(h + sizes.qkv_biases) * columns,
+        flops=2 * s * h * columns,
+        kernels=1 + ROTARY_KERNELS * sizes.rotary_positions,
+        backward_all_reduces=1,
+        replicated_bytes=2 * s * h,
+        sharded_bytes=2 * s * columns,
+    )
+    return (
+        projections
+        + _qk_norms(sizes, s, q + kv)
+        + _scores(sizes, s, d, d, flash)
+        + _output_projection(sizes, s, q)
+    )
+
+
+def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
+    """Attention of the decoder to the encoder's output of the same length s.
+
+    The encoder's output is booked in every decoder block, although the blocks of a stage share
+    one copy: never below the truth. Backward, the gradients towards the decoder's own stream and
+    towards the encoder's output are all-reduced separately.
+    """
+    h, d = sizes.hidden_size, sizes.width_per_head
+    q, kv = sizes.heads * d, sizes.num_kv_heads * d
+    columns = q + 2 * kv
+    projections = Part(
+        sharded_parameters=(h + sizes.qkv_biases) * columns,
+        flops=2 * s * h * columns,
+        kernels=2,
+        backward_all_reduces=2,
+        replicated_bytes=4 * s * h,
+        sharded_bytes=2 * s * columns,
+    )
+    return projections + _scores(sizes, s, d, d, flash) + _output_projection(sizes, s, q)
+
+
+def latent_attention(
+    sizes: TransformerSizes, latent: LatentAttentionSizes, s: int, flash: bool
+) -> Part:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+
+    Queries and keys/values pass through a low rank with an RMS norm inside; the rotary part of
+    the keys is one head for all. With `qkv_biases` only the down-projections have biases.
+    Backward, the gradients of both ranks are all-reduced; they are booked as one of width h.
+    """
+    heads, query_rank = sizes.heads, latent.query_rank
+    qk_dim = latent.nope_head_dim + latent.rope_head_dim
+    keys = _low_rank(
+        sizes,
+        s,
+        rank=latent.kv_rank,
+        extra=latent.rope_head_dim,
+        columns=heads * (latent.nope_head_dim + latent.value_head_dim),
+        kept_columns=heads * (qk_dim + latent.value_head_dim),
+    )
+    if query_rank is None:
+        columns = heads * qk_dim
+        queries = _column_product(sizes.hidden_size, columns, columns, s)
+    else:
+        queries = _low_rank(
+            sizes,
+            s,
+            rank=query_rank,
+            extra=0,
+            columns=heads * qk_dim,
+            kept_columns=heads * qk_dim,
+        )
+    joins = 2  # rotary and other part of queries, of keys
+    shared = Part(
+        replicated_bytes=2 * s * sizes.hidden_size,
+        kernels=ROTARY_KERNELS + joins,
+        backward_all_reduces=1,
+    )
+    return (
+        shared
+        + queries
+        + keys
+        + _scores(sizes, s, qk_dim, latent.value_head_dim, flash)
+        + _output_projection(sizes, s, heads * latent.value_head_dim)
+    )
+
+
+def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
+    """The feed-forward network of a dense block."""
+    h, width = sizes.hidden_size, sizes.dense_ffn_size
+    first = 2 if sizes.gated_ffn else 1
+    biases = Part(
+        sharded_parameters=first * width * sizes.ffn_biases,
+        replicated_parameters=h * sizes.ffn_biases,
+    )
+    traffic = Part(
+        replicated_bytes=2 * s * h, kernels=1, forward_all_reduces=1, backward_all_reduces=1
+    )
+    return _ffn_products(sizes, width, s) + biases + traffic + _dropout_mask(sizes, s)
+
+
+def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
+    """Router, routed experts (top-k per token) and shared experts; none has biases.
+
+    Every rank holds 1/tp of every expert. Kept besides the experts' inner tensors: the router's
+    input and fp32 scores, and the copies of tokens in expert order, before and after the experts.
+    Kernels: the router's product, softmax, top-k; permute and unpermute; grouped products, as
+    many as one expert's; the residual add; and, with shared experts, theirs and one more add.
+    """
+    h, k = sizes.hidden_size, moe.experts_per_token
+    inner = 3 if sizes.gated_ffn else 2
+    expert = inner * h * moe.ffn_size
+    routing = Part(
+        replicated_parameters=h * moe.experts,
+        sharded_parameters=expert * moe.experts,
+        flops=2 * s * (h * moe.experts + k * expert),
+        kernels=3 + 2 + 3 + 1,
+        forward_all_reduces=1,
+        backward_all_reduces=1,
+        replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
+        sharded_bytes=k * inner * 2 * s * moe.ffn_size,
+    )
+    if moe.shared_experts:
+        routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + Part(kernels=1)
+    return routing + _dropout_mask(sizes, s)
+
+
+def _qk_norms(sizes: TransformerSizes, s: int, columns: int) -> Part:
+    if not sizes.qk_norms:
+        return Part()
+    return Part(
+        replicated_parameters=2 * sizes.width_per_head, kernels=2, sharded_bytes=2 * s * columns
+    )
+
+
+def _scores(sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash: bool) -> Part:
+    """Softmax of the scores times the values.
+
+    Kept per head: softmax 2 s^2 and, with dropout, mask s^2 and result 2 s^2 (together the 5 a s^2
+    of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022).
+    """
+    a = sizes.heads
+    kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
+    kernels = 1 if flash else 3 + sizes.dropout
+    return Part(flops=2 * s * s * a * (qk_dim + value_dim), kernels=kernels, sharded_bytes=a * kept)
+
+
+def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
+    h = sizes.hidden_size
+    product = Part(
+        sharded_parameters=columns * h,
+        replicated_parameters=h * sizes.output_bias,
+        flops=2 * s * columns * h,
+        kernels=2,  # product, dropout + residual add
+        forward_all_reduces=1,
+        sharded_bytes=2 * s * columns,
+    )
+    return product + _dropout_mask(sizes, s)
+
+
+def _dropout_mask(sizes: TransformerSizes, s: int) -> Part:
+    return Part(replicated_bytes=s * sizes.hidden_size * sizes.dropout)
+
+
+def _column_product(rows: int, columns: int, kept_columns: int, s: int) -> Part:
+    return Part(
+        sharded_parameters=rows * columns,
+        flops=2 * s * rows * columns,
+        kernels=1,
+        sharded_bytes=2 * s * kept_columns,
+    )
+
+
+def _low_rank(
+    sizes: TransformerSizes, s: int, *, rank: int, extra: int, columns: int, kept_columns: int
+) -> Part:
+    """Down-projection to rank + extra columns, norm of the rank, up-projection to `columns`.
+
+    Kept: the norm's input and output; of the up-projection `kept_columns` per token.
+    """
+    down = (rank + extra) * (sizes.hidden_size + sizes.qkv_biases)
+    replicated = Part(
+        replicated_parameters=down + rank,
+        flops=2 * s * sizes.hidden_size * (rank + extra),
+        kernels=2,
+        replicated_bytes=2 * 2 * s * rank,
+    )
+    return replicated + _column_product(rank, columns, kept_columns, s)
+
+
+def _ffn_products(sizes: TransformerSizes, width: int, s: int) -> Part:
+    """The matrix products with the activation between; every inner tensor is kept."""
+    tensors = 3 if sizes.gated_ffn else 2
+    return Part(
+        sharded_parameters=tensors * sizes.hidden_size * width,
+        flops=2 * s * tensors * sizes.hidden_size * width,
+        kernels=3,
+        sharded_bytes=2 * s * tensors * width,
+    )

@@ -1,0 +1,155 @@
+"""Field types of instance files: quantities with units, shares, one value or a list of them."""
+
+from dataclasses import dataclass
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from formulations.units import UNITS, parse_quantity
+
+_NUMBER_PATTERN = r"^\s*[-+]?[0-9][0-9_]*\.?[0-9]*([eE][-+]?[0-9]+)?\s*"
+
+#: Tags of unions that look at the form of what was written; they mark branches in error locations.
+NAME, MAPPING, NUMBER, LIST = TAGS = ("<name>", "<mapping>", "<number>", "<list>")
+
+
+def name_or_mapping(value: object) -> str:
+    """Tag of a union of a catalogue name and a mapping."""
+    return NAME if isinstance(value, str) else MAPPING
+
+
+def number_or_list(value: object) -> str:
+    """Tag of a union of a number and a list."""
+    return LIST if isinstance(value, list) else NUMBER
+
+
+def refusal(found: str, allowed: str) -> PydanticCustomError:
+    """Validation error that keeps apart what was found and what is allowed."""
+    return PydanticCustomError(
+        "refusal", "{found}; allowed: {allowed}", {"found": found, "allowed": allowed}
+    )
+
+
+def shown(value: object) -> str:
+    """Short text of a value from a file, for an error message."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if value else "an empty list"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def one_line(text: str) -> str:
+    """The text; raises the error for one with line breaks or control characters."""
+    if not text.isprintable():
+        raise refusal(shown(text), "printable text in one line")
+    return text
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Annotation of a float: in the file a text with a unit, here a number in the base unit."""
+
+    dimension: str  #: a key of `formulations.units.UNITS`
+    most: str
+    example: str
+    zero: bool = False  #: is 0 allowed?
+
+    def parse(self, value: object) -> float:
+        """Value in the base unit; raises the error that names the units or the range."""
+        try:
+            number = parse_quantity(value, self.dimension)
+        except ValueError:
+            raise refusal(shown(value), self._allowed_units()) from None
+        least = number >= 0 if self.zero else number > 0
+        if least and number <= parse_quantity(self.most, self.dimension):
+            return number
+        start = "at least 0" if self.zero else "more than 0"
+        raise refusal(shown(value), f"{start} and at most {self.most}")
+
+    def _allowed_units(self) -> str:
+        aliases = ("bps", "b/s")
+        units = [unit for unit in UNITS[self.dimension] if not unit.endswith(aliases)]
+        return f"a number with its unit, such as {self.example} (units: {', '.join(units)})"
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        units = "|".join(UNITS[self.dimension])
+        return {
+            "type": "string",
+            "pattern": f"{_NUMBER_PATTERN}({units})\\s*$",
+            "examples": [self.example],
+        }
+
+
+@dataclass(frozen=True)
+class Share:
+    """Annotation of a float from 0 to below 1; in the file also "5 %"."""
+
+    def parse(self, value: object) -> float:
+        """The share; raises the error that names the range."""
+        number = _percentage(value) if isinstance(value, str) else value
+        if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1:
+            return float(number)
+        raise refusal(shown(value), "a share from 0 to below 1 such as 0.05 or 5 %")
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        text = {"type": "string", "pattern": f"{_NUMBER_PATTERN}%\\s*$"}
+        return {"anyOf": [{"type": "number", "minimum": 0, "exclusiveMaximum": 1}, text]}
+
+
+def _percentage(text: str) -> float | None:
+    number = text.strip().removesuffix("%")
+    try:
+        return float(number) / 100 if number != text.strip() else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class OneOrMany:
+    """Annotation of a list that may be written as one bare value; no value may be repeated."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        listed = core_schema.no_info_before_validator_function(_as_list, handler(source))
+        return core_schema.no_info_after_validator_function(_without_repeats, listed)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        several = handler(schema)
+        return {"anyOf": [several["items"], several | {"minItems": 1, "uniqueItems": True}]}
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list) else [value]
+
+
+def _without_repeats(values: list[object]) -> list[object]:
+    if not values:
+        raise refusal("an empty list", "at least one value, or no such field")
+    for i, value in enumerate(values):
+        if value in values[:i]:
+            raise refusal(f"{shown(value)} twice", "each value once")
+    return values

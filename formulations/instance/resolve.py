@@ -1,0 +1,129 @@
+"""From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from formulations.instance.cluster import Cluster
+from formulations.instance.instance import Instance, Limits, Objective, SearchSpace
+from formulations.instance.positions import Place
+from formulations.instance.profile import Profile
+from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
+from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
+from formulations.instance.resolve_workload import resolve_workload
+from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.workload import Workload
+
+
+@dataclass(frozen=True)
+class WrittenProfile:
+    """Layer times and where they stand: in the instance file or in one of their own."""
+
+    profile: ProfileFile
+    place: Place
+
+
+def resolve(
+    written: InstanceFile,
+    place: Place,
+    profile: WrittenProfile | None,
+    catalogue: Catalogue,
+    folder: Path,
+) -> Instance:
+    """The instance. Raises InstanceError for the first field that does not fit the others."""
+    workload_place = place.at("workload")
+    sizes, workload = resolve_workload(
+        written.workload, workload_place, catalogue.workloads, folder
+    )
+    cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
+    _check_precision(workload, cluster, workload_place.at("precision"))
+    kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
+    times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
+    degrees = _tensor_degrees(written, place.at("search"), sizes, cluster, times, kinds)
+    if profile and times:
+        check_coverage(times, profile.place, kinds, cluster, degrees)
+    _check_micro_batch(written, place.at("search", "micro_batch"), workload)
+    _check_objective(written, place)
+    return Instance(
+        name=written.name,
+        source=written.source,
+        workload=workload,
+        cluster=cluster,
+        profile=times,
+        search=SearchSpace.model_validate(
+            written.search.model_dump() | {"tensor_parallel": tuple(degrees)}
+        ),
+        limits=_limits(written.limits),
+        objective=Objective.model_validate(written.objective.model_dump()),
+    )
+
+
+def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None:
+    for group in cluster.groups:
+        if workload.precision not in group.gpu.peak_flops:
+            shared = [p for p in ("fp16", "bf16") if p in group.gpu.peak_flops]
+            raise place.error(
+                f"{workload.precision}, for which {group.gpu.name} has no peak",
+                " or ".join(shared) or f"another GPU: {group.gpu.name} has no 16-bit peak",
+            )
+
+
+def _tensor_degrees(
+    written: InstanceFile,
+    place: Place,
+    sizes: TransformerSizes,
+    cluster: Cluster,
+    profile: Profile | None,
+    kinds: list[str],
+) -> list[int]:
+    """The degrees to choose from: as written, else all powers of two that can be used."""
+    most = max(group.gpus_per_node for group in cluster.groups)
+    at = place.at("tensor_parallel")
+    if written.search.tensor_parallel is not None:
+        for i, tp in enumerate(written.search.tensor_parallel):
+            if tp > most:
+                found = f"{tp} GPUs per tensor-parallel group, larger than every node"
+                raise at.listed(i).error(found, f"1 to {most}, the GPUs of the largest node")
+            if sizes.heads % tp:
+                found = f"{tp} does not divide the {sizes.heads} attention heads"
+                raise at.listed(i).error(found, f"divisors of {sizes.heads} up to {most}")
+        return written.search.tensor_parallel
+    degrees = [1 << i for i in range(most.bit_length()) if sizes.heads % (1 << i) == 0]
+    return (profile and covered_degrees(profile, kinds, cluster, degrees)) or degrees
+
+
+def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) -> None:
+    sizes, batch = written.search.micro_batch, workload.global_batch
+    if sizes and all(batch % b for b in sizes):
+        text = " or ".join(map(str, sizes))
+        found = f"no whole number of micro-batches of {text} makes the global batch of {batch}"
+        raise place.error(found, f"at least one divisor of {batch}")
+
+
+def _check_objective(written: InstanceFile, place: Place) -> None:
+    objective, limits = written.objective, written.limits
+    if objective.minimize == "training_cost" and objective.steps is None:
+        allowed = "steps of the training, which training_cost needs"
+        raise place.at("objective", "steps").error("missing", allowed)
+    wants_prices = (
+        objective.minimize != "step_time"
+        or limits.max_cost_per_step is not None
+        or limits.max_price_per_hour is not None
+    )
+    for j, group in enumerate(written.cluster.groups):
+        if wants_prices and group.price is None:
+            allowed = "the price of one node, as objective or limits ask for money"
+            raise place.at("cluster", "groups", j, "price").error("missing", allowed)
+
+
+def _limits(written: LimitsFile) -> Limits:
+    """Limits under their names with units; what is not written keeps its default."""
+    reserve = written.framework_reserve
+    fields = {
+        "memory_headroom": written.memory_headroom,
+        "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
+        "max_step_time_s": written.max_step_time,
+        "max_cost_usd_per_step": written.max_cost_per_step,
+        "max_price_usd_per_hour": written.max_price_per_hour,
+    }
+    return Limits.model_validate({k: value for k, value in fields.items() if value is not None})

@@ -1,0 +1,79 @@
+"""From written node groups to a cluster in which nothing has to be looked up any more."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup
+from formulations.instance.gpu_catalogue import find_link, gpu_type
+from formulations.instance.positions import Place
+from formulations.instance.schema_cluster import MAX_GPUS, ClusterFile, GpuFile, NodeGroupFile
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that instance files may refer to by name."""
+
+    gpus: Mapping[str, GpuType]
+    links: Mapping[str, Link]
+    workloads: Mapping[str, object]  #: parsed workloads.yaml
+
+
+def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
+    """The cluster. Raises InstanceError for repeated names and for more GPUs than can be meant."""
+    _check_groups(written.groups, place)
+    num_nodes = sum(group.nodes for group in written.groups)
+    groups = tuple(
+        _group(group, place.at("groups", j), catalogue, alone=num_nodes == 1)
+        for j, group in enumerate(written.groups)
+    )
+    if written.network_efficiency is None:
+        return Cluster(groups=groups)
+    table = {1: 1.0} | written.network_efficiency
+    return Cluster(groups=groups, network_efficiency=tuple(sorted(table.items())))
+
+
+def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
+    names = [group.name for group in groups]
+    num_gpus = 0
+    for j, group in enumerate(groups):
+        if group.name in names[:j]:
+            found = f"{group.name!r} is also the name of groups[{names.index(group.name)}]"
+            raise place.at("groups", j, "name").error(found, "every group its own name")
+        num_gpus += group.nodes * group.gpus_per_node
+        if num_gpus > MAX_GPUS:
+            found = f"{num_gpus} GPUs up to this group"
+            raise place.at("groups", j, "nodes").error(found, f"at most {MAX_GPUS} GPUs in all")
+
+
+def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone: bool) -> NodeGroup:
+    """One group; `alone`: the cluster is a single node and needs no network."""
+    gpu = _gpu(written.gpu, place.at("gpu"), catalogue)
+    if written.memory is not None:
+        gpu = gpu.model_copy(update={"memory_bytes": int(written.memory)})
+    intra_node = gpu.link
+    if written.intra_node is not None:
+        intra_node = find_link(written.intra_node, place.at("intra_node"), catalogue.links)
+    if written.inter_node is not None:
+        inter_node = find_link(written.inter_node, place.at("inter_node"), catalogue.links)
+    elif alone:
+        inter_node = intra_node
+    else:
+        allowed = "bandwidth and latency, or one of " + ", ".join(catalogue.links)
+        raise place.at("inter_node").error("missing", allowed)
+    return NodeGroup(
+        name=written.name,
+        gpu=gpu,
+        gpus_per_node=written.gpus_per_node,
+        nodes=written.nodes,
+        price_usd_per_hour=written.price or 0.0,
+        intra_node=intra_node,
+        inter_node=inter_node,
+    )
+
+
+def _gpu(written: GpuFile | str, place: Place, catalogue: Catalogue) -> GpuType:
+    if isinstance(written, GpuFile):
+        return gpu_type(written.name, written, written, place, catalogue.links)
+    if written not in catalogue.gpus:
+        raise place.unknown("GPU", written, catalogue.gpus)
+    return catalogue.gpus[written]

@@ -1,0 +1,84 @@
+"""From written layer times to a profile, and the check that it covers what will be asked of it."""
+
+from collections.abc import Iterable, Iterator
+
+from formulations.instance.cluster import Cluster
+from formulations.instance.positions import Place
+from formulations.instance.profile import Profile, ProfileEntry
+from formulations.instance.schema import ProfileFile
+
+_SECONDS_PER_MS = 1e-3
+
+
+def resolve_profile(written: ProfileFile, place: Place, kinds: list[str]) -> Profile:
+    """The profile in seconds.
+
+    Raises InstanceError for a kind that is not one of the workload's `kinds`, and for a forward
+    time alone where `backward_over_forward` is not given.
+    """
+    return Profile(
+        source=written.source,
+        includes_tensor_parallel_traffic=written.includes_tensor_parallel_traffic,
+        entries=tuple(_entries(written, place, kinds)),
+    )
+
+
+def _entries(written: ProfileFile, place: Place, kinds: list[str]) -> Iterator[ProfileEntry]:
+    ratio = written.backward_over_forward
+    for kind, gpus in written.times_ms.items():
+        if kind not in kinds:
+            raise place.at("times_ms", kind).unknown("layer kind", kind, kinds)
+        for gpu, degrees in gpus.items():
+            for tp, curve in degrees.items():
+                for b, times in curve.items():
+                    at = place.at("times_ms", kind, gpu, tp, b)
+                    forward, backward = _forward_and_backward(times, ratio, at)
+                    yield ProfileEntry(
+                        kind=kind,
+                        gpu=gpu,
+                        tp=tp,
+                        micro_batch=b,
+                        forward_s=forward * _SECONDS_PER_MS,
+                        backward_s=backward * _SECONDS_PER_MS,
+                    )
+
+
+def _forward_and_backward(
+    times: float | list[float], ratio: float | None, place: Place
+) -> tuple[float, float]:
+    if isinstance(times, list):
+        return times[0], times[1]
+    if ratio is None:
+        allowed = "[forward, backward] in ms, or also the field backward_over_forward"
+        raise place.error(f"{times} alone", allowed)
+    return times, times * ratio
+
+
+def covered_degrees(
+    profile: Profile, kinds: list[str], cluster: Cluster, degrees: Iterable[int]
+) -> list[int]:
+    """Those tensor-parallel degrees for which no curve is missing."""
+    return [tp for tp in degrees if next(_missing(profile, kinds, cluster, tp), None) is None]
+
+
+def check_coverage(
+    profile: Profile, place: Place, kinds: list[str], cluster: Cluster, degrees: Iterable[int]
+) -> None:
+    """Raises InstanceError for the first curve that a plan of these degrees could ask for."""
+    for tp in degrees:
+        for kind, gpu in _missing(profile, kinds, cluster, tp):
+            gpus = dict.fromkeys(group.gpu.name for group in cluster.groups)
+            raise place.at("times_ms", kind, gpu, tp).error(
+                f"no times of {kind} on {gpu} at tensor-parallel degree {tp}",
+                f"times of every layer kind ({', '.join(kinds)}) on every GPU ({', '.join(gpus)})"
+                " at every degree to choose from; or narrow search.tensor_parallel",
+            )
+
+
+def _missing(
+    profile: Profile, kinds: list[str], cluster: Cluster, tp: int
+) -> Iterator[tuple[str, str]]:
+    """Kinds and GPUs without a curve, on the nodes that groups of tp GPUs fill exactly."""
+    gpus = [group.gpu.name for group in cluster.groups if group.gpus_per_node % tp == 0]
+    curves = {(entry.kind, entry.gpu) for entry in profile.entries if entry.tp == tp}
+    return ((kind, gpu) for kind in kinds for gpu in gpus if (kind, gpu) not in curves)

@@ -1,0 +1,182 @@
+"""What a user may write in an instance file. `formulations.instance.resolve` fills in the rest.
+
+Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h, USD).
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.quantities import (
+    LIST,
+    MAPPING,
+    NAME,
+    NUMBER,
+    OneOrMany,
+    Quantity,
+    Share,
+    name_or_mapping,
+    number_or_list,
+)
+from formulations.instance.schema_cluster import ClusterFile
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.workload import Precision
+from formulations.instance.written import Count, Name, Text, Written
+
+Counts = Annotated[list[Count], OneOrMany()]
+Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB", zero=True)]
+LongestTime = Annotated[float, Quantity("time", most="100000 h", example="2 s")]
+HighestCost = Annotated[float, Quantity("money", most="1000000000 USD", example="0.01 USD")]
+HighestPrice = Annotated[float, Quantity("price", most="1000000000 USD/h", example="100 USD/h")]
+Headroom = Annotated[float, Share()]
+
+
+class WorkloadFile(Written):
+    """The model to train: exactly one of catalogue, huggingface, sizes; and how it is trained."""
+
+    catalogue: Name | None = Field(default=None, description="Name in the workload catalogue.")
+    huggingface: Name | None = Field(
+        default=None,
+        description="Path of a Hugging Face config.json, relative to this file's folder.",
+    )
+    sizes: TransformerSizes | None = Field(default=None, description="Sizes of a transformer.")
+    name: Name | None = Field(default=None, description="Name in reports.")
+    source: Text | None = Field(default=None, description="Where the sizes come from.")
+    sequence_length: int | None = Field(
+        default=None, ge=1, le=10**8, description="Tokens per sequence; default: the catalogue's."
+    )
+    global_batch: int | None = Field(
+        default=None, ge=1, le=10**8, description="Sequences per step; default: the catalogue's."
+    )
+    precision: Precision = Field(default="bf16", description="Of parameters and activations.")
+    gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
+        default="fp32", description="Of gradients, in memory and on the wire."
+    )
+    flash_attention: bool = Field(
+        default=False, description="Are attention scores recomputed instead of stored?"
+    )
+
+
+Milliseconds = Annotated[float, Field(gt=0, le=1e7)]
+Times = Annotated[
+    Annotated[Milliseconds, Tag(NUMBER)]
+    | Annotated[list[Milliseconds], Field(min_length=2, max_length=2), Tag(LIST)],
+    Discriminator(number_or_list),
+]
+
+
+class ProfileFile(Written):
+    """Measured layer times. They replace the analytic model, so they must be complete."""
+
+    source: Text = Field(description="Where the measurements come from.")
+    includes_tensor_parallel_traffic: bool = Field(
+        description="Do the times contain the all-reduces among the tp GPUs?"
+    )
+    backward_over_forward: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="Backward time as a multiple of the forward time, where only the latter was"
+        " measured.",
+    )
+    times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(
+        min_length=1,
+        description="Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or"
+        " [forward, backward].",
+    )
+
+
+Profile = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
+
+
+class SearchFile(Written):
+    """The plans to choose among. Each list may also be written as one bare value."""
+
+    tensor_parallel: Counts | None = Field(
+        default=None,
+        description="GPUs per tensor-parallel group. Default: every power of two that fits a node,"
+        " divides the heads and is in the profile.",
+    )
+    data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
+    pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")
+    micro_batch: Counts | None = Field(
+        default=None,
+        description="Sequences per micro-batch. Default: every power of two up to 64 that divides"
+        " the global batch.",
+    )
+    recompute: Annotated[list[Recompute], OneOrMany()] = Field(
+        default=["none", "full"], description="Recomputation of activations in the backward pass."
+    )
+    distributed_optimizer: Annotated[list[bool], OneOrMany()] = Field(
+        default=[False, True], description="Is the optimizer state split over the replicas?"
+    )
+    schedule: Annotated[list[ScheduleName], OneOrMany()] = Field(
+        default=["1f1b"], description="Pipeline schedules."
+    )
+    micro_batches: Literal["even", "uneven"] = Field(
+        default="even", description="Do all replicas run equally many micro-batches?"
+    )
+    idle_nodes: bool = Field(default=True, description="May a plan leave nodes unused?")
+    embedding_only_stages: bool = Field(default=False, description="May a stage hold no block?")
+    blocking_sends: bool = Field(default=False, description="Does a send keep the sender busy?")
+    scatter_gather: bool = Field(
+        default=False, description="Does each of the tp GPUs send 1/tp of the activations?"
+    )
+
+
+class LimitsFile(Written):
+    """What a plan must respect."""
+
+    memory_headroom: Headroom | None = Field(
+        default=None, description="Share of the memory to leave free, 0.05 or 5 %. Default: 0."
+    )
+    framework_reserve: Reserve | None = Field(
+        default=None, description="Memory for context, NCCL, fragmentation. Default: 1 GiB."
+    )
+    max_step_time: LongestTime | None = Field(
+        default=None, description="Longest step, such as 2 s."
+    )
+    max_cost_per_step: HighestCost | None = Field(
+        default=None, description="Highest price of one step, such as 0.01 USD."
+    )
+    max_price_per_hour: HighestPrice | None = Field(
+        default=None, description="Highest price of all nodes used, such as 100 USD/h."
+    )
+
+
+class ObjectiveFile(Written):
+    """What is minimised."""
+
+    minimize: Literal["step_time", "cost_per_step", "training_cost"] = Field(
+        default="step_time", description="training_cost is the price of `steps` steps."
+    )
+    steps: int | None = Field(
+        default=None, ge=1, le=10**12, description="Steps of the training, for training_cost."
+    )
+
+
+class InstanceFile(Written):
+    """One planning problem."""
+
+    name: Name = Field(description="Name of the instance.")
+    source: Text = Field(default="not stated", description="Where its figures come from.")
+    workload: WorkloadFile = Field(description="The model and its training settings.")
+    cluster: ClusterFile = Field(description="The machines.")
+    profile: Profile | None = Field(
+        default=None,
+        description="Measured layer times, or the path of a file with them, relative to this"
+        " file's folder. Default: the analytic model.",
+    )
+    search: SearchFile = Field(default=SearchFile(), description="The plans to choose among.")
+    limits: LimitsFile = Field(default=LimitsFile(), description="What a plan must respect.")
+    objective: ObjectiveFile = Field(default=ObjectiveFile(), description="What is minimised.")
+
+
+def instance_json_schema() -> dict[str, Any]:
+    """JSON schema of instance files, for editors."""
+    schema = InstanceFile.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

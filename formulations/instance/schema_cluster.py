@@ -1,0 +1,121 @@
+"""What a user may write about machines: links, GPU types, groups of nodes.
+
+Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from formulations.instance.quantities import MAPPING, NAME, Quantity, name_or_mapping
+from formulations.instance.written import Count, Name, Text, Written
+
+Memory = Annotated[float, Quantity("size", most="10 TiB", example="39.59 GiB")]
+Bandwidth = Annotated[float, Quantity("bandwidth", most="100 TB/s", example="40 Gbit/s")]
+Latency = Annotated[float, Quantity("time", most="1 s", example="5 us", zero=True)]
+FlopRate = Annotated[float, Quantity("compute", most="1000 PFLOP/s", example="312 TFLOP/s")]
+Price = Annotated[float, Quantity("price", most="1000000 USD/h", example="16.39 USD/h", zero=True)]
+Efficiency = Annotated[float, Field(gt=0, le=1)]
+PeakPrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+
+MAX_GPUS_PER_NODE = 1024
+MAX_GPUS = 10**6
+
+
+class LinkFile(Written):
+    """One direction of a full-duplex link."""
+
+    bandwidth: Bandwidth = Field(description="Bandwidth of one direction, such as 40 Gbit/s.")
+    latency: Latency = Field(description="Time of an empty message, such as 14 us.")
+
+
+class CatalogueLinkFile(LinkFile):
+    """A link of the catalogue."""
+
+    source: Text = Field(description="Where the figures come from.")
+
+
+Link = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[LinkFile, Tag(MAPPING)], Discriminator(name_or_mapping)
+]
+
+
+class EfficiencyFile(Written):
+    """How much of its peak a GPU reaches; see `formulations.costs.compute`."""
+
+    efficiency_maximum: Efficiency = Field(
+        default=0.6, description="Share of the peak that an endless kernel reaches."
+    )
+    efficiency_half_flops: float = Field(
+        default=1e9, ge=0, le=1e18, description="FLOPs of a kernel that reaches half of that share."
+    )
+    launch_overhead_s: float = Field(
+        default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
+    )
+    efficiency_source: Text = Field(
+        default="assumed, not fitted", description="Where these three figures come from."
+    )
+
+
+class PeakFile(Written):
+    """What a GPU can do at most, with the sources."""
+
+    source: Text = Field(default="not stated", description="Where the figures come from.")
+    peak: dict[PeakPrecision, FlopRate] = Field(
+        min_length=1,
+        description="Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}.",
+    )
+    memory: Memory = Field(description="Memory that CUDA can allocate, such as 79.1 GiB.")
+    memory_source: Text | None = Field(default=None, description="Source of `memory`, if another.")
+    memory_bandwidth: Bandwidth = Field(description="Of the GPU's memory, such as 2039 GB/s.")
+    link: Link = Field(
+        description="One GPU's link to the others in its node, one direction: a name of the link"
+        " catalogue, or bandwidth and latency."
+    )
+
+
+class GpuFile(EfficiencyFile, PeakFile):
+    """A GPU type that the catalogue does not list."""
+
+    name: Name = Field(description="Name in reports and in the profile.")
+
+
+Gpu = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[GpuFile, Tag(MAPPING)], Discriminator(name_or_mapping)
+]
+
+
+class NodeGroupFile(Written):
+    """Equal machines."""
+
+    name: Name = Field(description="Name of the group; its nodes are NAME-0, NAME-1, ...")
+    gpu: Gpu = Field(description="A name of the GPU catalogue, or the figures of a GPU.")
+    gpus_per_node: int = Field(ge=1, le=MAX_GPUS_PER_NODE, description="GPUs in each node.")
+    nodes: Count = Field(description="Number of nodes.")
+    price: Price | None = Field(
+        default=None, description="Price of one node, such as 16.39 USD/h; default 0."
+    )
+    memory: Memory | None = Field(
+        default=None, description="Memory per GPU, where it differs from the catalogue's."
+    )
+    intra_node: Link | None = Field(
+        default=None,
+        description="One GPU's link inside the node, one direction; default: the GPU type's.",
+    )
+    inter_node: Link | None = Field(
+        default=None,
+        description="The node's link to the others, one direction, shared by its GPUs. Needed where"
+        " there are several nodes.",
+    )
+
+
+class ClusterFile(Written):
+    """The machines."""
+
+    groups: list[NodeGroupFile] = Field(min_length=1, description="Groups of equal nodes.")
+    network_efficiency: dict[Count, Efficiency] | None = Field(
+        default=None,
+        min_length=1,
+        description="Number of nodes -> share of the nominal bandwidth that a collective over so"
+        " many nodes, or more, reaches. Default: 1.0 for all.",
+    )

@@ -1,0 +1,182 @@
+"""The sizes of a transformer, as a user writes them: the schema of `workload.sizes`."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from formulations.instance.record import Record
+
+_MOST_WIDTH = 10**7
+_MOST_LAYERS = 10**5
+_MOST_EXPERTS = 10**5
+
+
+class MoeSizes(Record):
+    """Mixture of experts in place of the feed-forward network of a block."""
+
+    experts: int = Field(ge=2, le=_MOST_EXPERTS, description="Routed experts per block.")
+    experts_per_token: int = Field(
+        ge=1, le=_MOST_EXPERTS, description="Routed experts that each token visits (top-k)."
+    )
+    ffn_size: int = Field(ge=1, le=_MOST_WIDTH, description="Inner width of one expert.")
+    shared_experts: int = Field(
+        default=0, ge=0, le=_MOST_EXPERTS, description="Experts that every token visits."
+    )
+    dense_first_layers: int = Field(
+        default=0,
+        ge=0,
+        le=_MOST_LAYERS,
+        description="First blocks with a plain feed-forward network of width `ffn_size` of the"
+        " model (DeepSeek-V3: 3); their layer kind is `dense_block`.",
+    )
+
+    @model_validator(mode="after")
+    def _top_k(self) -> Self:
+        if self.experts_per_token > self.experts:
+            raise ValueError(
+                f"experts_per_token is {self.experts_per_token}, above experts {self.experts}"
+            )
+        return self
+
+
+class LatentAttentionSizes(Record):
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1)."""
+
+    query_rank: int | None = Field(
+        default=None, ge=1, le=_MOST_WIDTH, description="Rank of the queries; null: not compressed."
+    )
+    kv_rank: int = Field(ge=1, le=_MOST_WIDTH, description="Rank of keys and values.")
+    nope_head_dim: int = Field(
+        ge=1, le=_MOST_WIDTH, description="Width of a query or key head without rotary part."
+    )
+    rope_head_dim: int = Field(
+        ge=1, le=_MOST_WIDTH, description="Width of the rotary part; the keys' is shared by heads."
+    )
+    value_head_dim: int = Field(ge=1, le=_MOST_WIDTH, description="Width of a value head.")
+
+
+class TransformerSizes(Record):
+    """Everything about a transformer that costs depend on. Defaults are GPT-2's conventions."""
+
+    hidden_size: int = Field(ge=1, le=_MOST_WIDTH, description="Width of the residual stream.")
+    layers: int = Field(
+        ge=1, le=_MOST_LAYERS, description="Blocks; with `decoder_layers`, those of the encoder."
+    )
+    decoder_layers: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MOST_LAYERS,
+        description="Decoder blocks with cross-attention; makes an encoder-decoder (T5).",
+    )
+    heads: int = Field(ge=1, le=_MOST_WIDTH, description="Query heads per attention.")
+    kv_heads: int | None = Field(
+        default=None, ge=1, le=_MOST_WIDTH, description="Key and value heads; null: as `heads`."
+    )
+    head_dim: int | None = Field(
+        default=None, ge=1, le=_MOST_WIDTH, description="Width of a head; null: hidden / heads."
+    )
+    latent_attention: LatentAttentionSizes | None = Field(
+        default=None, description="Latent attention; excludes `kv_heads` and `head_dim`."
+    )
+    ffn_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MOST_WIDTH,
+        description="Inner width of the feed-forward network; null: 4 hidden.",
+    )
+    gated_ffn: bool = Field(
+        default=False, description="Gated feed-forward network (SwiGLU, GEGLU): three matrices."
+    )
+    moe: MoeSizes | None = Field(default=None, description="Mixture of experts.")
+    vocabulary_size: int = Field(
+        ge=1, le=10**9, description="Rows of the embedding, before padding."
+    )
+    tied_embeddings: bool = Field(
+        default=True, description="Does the head use the embedding's matrix?"
+    )
+    learned_positions: int | None = Field(
+        default=None, ge=1, le=10**9, description="Rows of a learned position table."
+    )
+    rotary_positions: bool = Field(default=False, description="Rotary positions (no parameters).")
+    relative_position_buckets: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**6,
+        description="Buckets of a bias per head on the scores (T5), one table per stack.",
+    )
+    token_types: int = Field(
+        default=0, ge=0, le=10**6, description="Rows of a token type table (BERT: 2)."
+    )
+    norm: Literal["layernorm", "rmsnorm"] = Field(
+        default="layernorm", description="layernorm: weight and bias; rmsnorm: weight only."
+    )
+    embedding_norm: bool = Field(default=False, description="Norm after the embedding (BERT).")
+    final_norm: bool = Field(default=True, description="Norm before the head (not in BERT).")
+    qk_norms: bool = Field(default=False, description="RMS norm of query and key heads (Qwen3).")
+    qkv_biases: bool = Field(default=True, description="Biases of the q, k and v projections.")
+    output_bias: bool = Field(default=True, description="Bias of attention's output projection.")
+    ffn_biases: bool = Field(default=True, description="Biases of the feed-forward network.")
+    dropout: bool = Field(
+        default=True,
+        description="Are masks of dropout kept? Yes where any of its rates is above 0.",
+    )
+    pooler: bool = Field(default=False, description="Dense layer over the first token (BERT).")
+    masked_lm_head: bool = Field(
+        default=False,
+        description="Train with BERT's masked-token head and, if there is a pooler, its"
+        " next-sentence classifier; not part of the published parameter count.",
+    )
+
+    @model_validator(mode="after")
+    def _attention(self) -> Self:
+        if self.latent_attention is not None:
+            if self.kv_heads is not None or self.head_dim is not None:
+                raise ValueError("latent_attention excludes kv_heads and head_dim")
+            return self
+        if self.head_dim is None and self.hidden_size % self.heads:
+            raise ValueError(
+                f"heads {self.heads} do not divide hidden_size {self.hidden_size}; give head_dim"
+            )
+        if self.heads % self.num_kv_heads:
+            raise ValueError(f"kv_heads {self.num_kv_heads} do not divide heads {self.heads}")
+        return self
+
+    @model_validator(mode="after")
+    def _stacks(self) -> Self:
+        if self.decoder_layers is not None and (self.moe or self.latent_attention):
+            raise ValueError("an encoder-decoder has neither moe nor latent_attention")
+        if self.moe is not None and self.moe.dense_first_layers > self.layers:
+            raise ValueError(
+                f"moe.dense_first_layers is {self.moe.dense_first_layers}, above layers"
+                f" {self.layers}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _positions(self) -> Self:
+        kinds = [self.learned_positions, self.rotary_positions, self.relative_position_buckets]
+        if sum(bool(kind) for kind in kinds) > 1:
+            raise ValueError(
+                "more than one of learned_positions, rotary_positions, relative_position_buckets"
+            )
+        return self
+
+    @property
+    def num_kv_heads(self) -> int:
+        """Key and value heads."""
+        return self.kv_heads or self.heads
+
+    @property
+    def width_per_head(self) -> int:
+        """Width of one query, key or value head of plain attention."""
+        return self.head_dim or self.hidden_size // self.heads
+
+    @property
+    def dense_ffn_size(self) -> int:
+        """Inner width of a plain feed-forward network."""
+        return self.ffn_size or 4 * self.hidden_size
+
+    @property
+    def num_streams(self) -> int:
+        """Token streams: 2 for an encoder-decoder, else 1."""
+        return 1 if self.decoder_layers is None else 2

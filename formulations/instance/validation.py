@@ -1,0 +1,135 @@
+"""From a parsed file to a validated schema model, or one error line with its position."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from formulations.errors import InstanceError
+from formulations.instance.positions import Document, Part, suggestion
+from formulations.instance.quantities import MAPPING, TAGS, shown
+
+Model = TypeVar("Model", bound=BaseModel)
+
+#: Parts of a location that pydantic adds and that stand in no file: union tags, "of the key".
+_NOT_IN_FILE = (*TAGS, "[key]")
+
+#: pydantic's error type -> what is allowed, given the error's context.
+_ALLOWED: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "int_type": lambda _: "a whole number",
+    "int_parsing": lambda _: "a whole number",
+    "int_from_float": lambda _: "a whole number",
+    "float_type": lambda _: "a number",
+    "float_parsing": lambda _: "a number",
+    "finite_number": lambda _: "a finite number",
+    "string_type": lambda _: "text",
+    "string_too_short": lambda _: "text that is not empty",
+    "bool_type": lambda _: "true or false",
+    "bool_parsing": lambda _: "true or false",
+    "list_type": lambda _: "a list",
+    "dict_type": lambda _: "a mapping",
+    "literal_error": lambda context: str(context["expected"]),
+    "greater_than": lambda context: f"more than {context['gt']:g}",
+    "greater_than_equal": lambda context: f"at least {context['ge']:g}",
+    "less_than": lambda context: f"less than {context['lt']:g}",
+    "less_than_equal": lambda context: f"at most {context['le']:.10g}",
+    "too_short": lambda context: f"at least {_entries(context['min_length'])}",
+    "too_long": lambda context: f"at most {_entries(context['max_length'])}",
+}
+
+
+def _entries(number: int) -> str:
+    return "1 entry" if number == 1 else f"{number} entries"
+
+
+def validated(model: type[Model], document: Document) -> Model:
+    """The document as a `model`. Raises InstanceError for the first unfit field."""
+    try:
+        return model.model_validate(document.value)
+    except ValidationError as error:
+        raise _problem(error.errors(), model, document) from None
+
+
+def _problem(
+    errors: list[ErrorDetails], model: type[BaseModel], document: Document
+) -> InstanceError:
+    """The error to tell: an unknown field (it may explain a missing one), else the first one."""
+    unknown = [error for error in errors if error["type"] == "extra_forbidden"]
+    error = (unknown or errors)[0]
+    path = _path(error, document)
+    where = document.where(path, key=bool(unknown) or error["loc"][-1:] == ("[key]",))
+    return InstanceError(where, *_found_and_allowed(error, path, model))
+
+
+def _path(error: ErrorDetails, document: Document) -> tuple[Part, ...]:
+    """The error's location as a path of the file.
+
+    Drops what pydantic adds: union tags, `[key]`, and the index of a bare value that stands for a
+    list.
+    """
+    path: tuple[Part, ...] = ()
+    for part in error["loc"]:
+        is_index = isinstance(part, int) and not document.has((*path, part))
+        if part not in _NOT_IN_FILE and not is_index:
+            path += (part,)
+    return path
+
+
+def _found_and_allowed(
+    error: ErrorDetails, path: tuple[Part, ...], model: type[BaseModel]
+) -> tuple[str, str]:
+    kind, context = error["type"], error.get("ctx", {})
+    owner, field = _field(model, path)
+    if kind == "extra_forbidden":
+        names = list(_owner_of(model, path).model_fields)
+        return f"unknown field{suggestion(path[-1], names)}", ", ".join(names)
+    if kind == "missing":
+        return "missing", _wanted(field)
+    if kind == "refusal":
+        return str(context["found"]), str(context["allowed"])
+    if kind in ("model_type", "model_attributes_type"):
+        name = "a name, or " if MAPPING in error["loc"] else ""
+        return shown(error["input"]), name + _mapping_of(owner)
+    if kind == "value_error":
+        return str(context["error"]), "values that fit together"
+    allowed = _ALLOWED[kind](context) if kind in _ALLOWED else error["msg"]
+    return shown(error["input"]), allowed
+
+
+def _mapping_of(model: type[BaseModel]) -> str:
+    return f"a mapping with the fields {', '.join(model.model_fields)}"
+
+
+def _wanted(field: FieldInfo | None) -> str:
+    """What a missing field should hold."""
+    if field is None:
+        return "a value"
+    if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        return _mapping_of(field.annotation)
+    return (field.description or "a value").rstrip(".")
+
+
+def _owner_of(model: type[BaseModel], path: tuple[Part, ...]) -> type[BaseModel]:
+    return _field(model, path[:-1])[0]
+
+
+def _field(
+    model: type[BaseModel], path: tuple[Part, ...]
+) -> tuple[type[BaseModel], FieldInfo | None]:
+    """Innermost model on the path, and the field that the path ends at."""
+    field = None
+    for part in path:
+        field = model.model_fields.get(part) if isinstance(part, str) else None
+        if field is not None:
+            model = _model_in(field.annotation) or model
+    return model, field
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    """The one model inside an annotation such as `list[M]` or `str | M`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    inner = (_model_in(argument) for argument in get_args(annotation))
+    return next((model for model in inner if model is not None), None)

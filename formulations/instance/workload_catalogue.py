@@ -1,0 +1,53 @@
+"""Named workloads: the entries of `catalogue/workloads.yaml`."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from pydantic import Field
+
+from formulations.errors import InstanceError
+from formulations.instance.record import Record
+from formulations.instance.transformer import TransformerSizes, build_workload
+from formulations.instance.workload import Precision, Workload
+
+
+class CatalogueEntry(Record):
+    """A published architecture with the sequence length and batch it is usually trained with."""
+
+    source: str = Field(min_length=1)
+    sequence_length: int = Field(ge=1)
+    global_batch: int = Field(ge=1)  #: sequences
+    sizes: TransformerSizes
+
+
+def workload_from_catalogue(
+    catalogue: Mapping[str, object],
+    name: str,
+    *,
+    where: str = "workload.name",
+    sequence_length: int | None = None,
+    global_batch: int | None = None,
+    precision: Precision = "bf16",
+    gradient_bytes: int = 4,
+    flash_attention: bool = False,
+) -> Workload:
+    """Workload `name` of the parsed `workloads.yaml`; None takes the entry's own figure.
+
+    Raises InstanceError for an unknown name, naming close matches and all known ones, and as
+    `build_workload` does.
+    """
+    if name not in catalogue:
+        close = get_close_matches(name, catalogue, n=3)
+        hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+        raise InstanceError(where, repr(name) + hint, ", ".join(catalogue))
+    entry = CatalogueEntry.model_validate(catalogue[name])
+    return build_workload(
+        entry.sizes,
+        name=name,
+        source=entry.source,
+        sequence_length=entry.sequence_length if sequence_length is None else sequence_length,
+        global_batch=entry.global_batch if global_batch is None else global_batch,
+        precision=precision,
+        gradient_bytes=gradient_bytes,
+        flash_attention=flash_attention,
+    )

@@ -1,0 +1,22 @@
+"""What an engine says about one native model, in the words of the project."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from solver.result import Status, Termination
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Minimisation of integers: an UNKNOWN outcome keeps its bound.
+
+    objective: of `values`, the best solution found, indexed by variable; None without one.
+    bound: proved lower bound of every solution; None if there is no solution, or no proof yet.
+    """
+
+    status: Status
+    termination: Termination
+    objective: int | None
+    bound: int | None
+    runtime_s: float
+    values: Sequence[int] | None

@@ -1,0 +1,53 @@
+"""The command line: every command parses, calls and prints, nothing else.
+
+What is slow to import is imported inside the commands, so that `--help` is quick.
+"""
+
+from typing import Annotated
+
+import typer
+
+from solver.cli.catalogue import catalogue_command
+from solver.cli.errors import with_error_line
+from solver.cli.schema import schema_command
+from solver.cli.show import show_command
+from solver.cli.solve import solve_command
+from solver.cli.verify import verify_command
+from solver.cli.workload import workload_command
+
+app = typer.Typer(
+    name="hetplan",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from solver.document import HETPLAN_VERSION
+
+        typer.echo(f"hetplan {HETPLAN_VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Plan the training of a transformer on mixed GPUs, and prove how good the plan is."""
+
+
+app.command("solve")(with_error_line(solve_command))
+app.command("verify")(with_error_line(verify_command))
+app.command("show")(with_error_line(show_command))
+app.command("workload")(with_error_line(workload_command))
+app.command("schema")(with_error_line(schema_command))
+app.command("catalogue")(with_error_line(catalogue_command))

@@ -1,0 +1,25 @@
+"""From exceptions to one line on stderr and an exit code."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+import typer
+
+from formulations.errors import PlannerError
+
+P = ParamSpec("P")
+
+
+def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
+    """The command, ending with "error: ..." on stderr and the error's exit code if it fails."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except PlannerError as error:
+            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(error.exit_code) from error
+
+    return wrapped

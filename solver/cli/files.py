@@ -1,0 +1,64 @@
+"""Output files: checked before the work starts, replaced in one step when it is done."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from formulations.errors import PlannerError
+
+
+def check_writable(path: Path) -> None:
+    """Returns if `path` can be written as `write_text` does; PlannerError, in words, if not."""
+    target = path.resolve()
+    if target.is_dir():
+        raise _refused(path, "it is a folder")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise _refused(path, "it is write-protected")
+    if _is_device(target):
+        return
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise _refused(path, f"folder {target.parent}: {error.strerror}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file whole or not at all: a temporary file beside it takes its place."""
+    target = path.resolve()
+    try:
+        if _is_device(target):
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text)
+    except OSError as error:
+        raise _refused(path, error.strerror or "write failed") from error
+
+
+def _replace(target: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, target.stat().st_mode if target.exists() else 0o666 & ~_umask())
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _is_device(target: Path) -> bool:
+    """Whether the path is a pipe or device, which is written to and never replaced."""
+    return target.exists() and not target.is_file()
+
+
+def _refused(path: Path, reason: str) -> PlannerError:
+    return PlannerError(f"cannot write {path}: {reason}; name a file in a folder you can write to")

@@ -1,0 +1,31 @@
+"""`show`: a plan file in words and as a picture."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from solver.cli.files import check_writable, write_text
+from solver.cli.terminal import print_report
+
+
+def show_command(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="Also draw one step as an SVG picture here.")
+    ] = None,
+) -> None:
+    """Show the stages, places and timeline of a plan."""
+    from solver.document import read_document
+    from solver.report.document import costs_of
+    from solver.report.svg import svg_picture
+    from solver.report.text import plan_text
+    from solver.simulate import simulate_step
+
+    if svg is not None:
+        check_writable(svg)
+    document = read_document(plan)
+    step = simulate_step(costs_of(document))
+    print_report(plan_text(document, step))
+    if svg is not None:
+        write_text(svg, svg_picture(document, step))

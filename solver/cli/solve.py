@@ -1,0 +1,118 @@
+"""`solve`: the best plan of an instance, with its proof."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from solver.cli.files import check_writable, write_text
+from solver.cli.terminal import print_report, progress_display
+from solver.options import Method, SolveOptions
+
+if TYPE_CHECKING:
+    from solver.document import PlanDocument
+    from solver.result import Result
+
+EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
+
+
+def _finite(value: float | None) -> float | None:
+    """Refuses nan and inf, which pass for numbers within a range."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
+
+
+def _positive(value: float | None) -> float | None:
+    if value is not None and value <= 0:
+        raise typer.BadParameter(f"{value} is not above 0 seconds")
+    return _finite(value)
+
+
+def _below_one(value: float) -> float:
+    if value >= 1:
+        raise typer.BadParameter(f"{value} is not below 1; 0.01 is one per cent")
+    _finite(value)
+    return value
+
+
+def solve_command(
+    instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the plan, its proof and its figures here.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of text.")
+    ] = False,
+    method: Annotated[
+        Method,
+        typer.Option(
+            help="exact: proved best plan. minmax: heuristic, no proof. "
+            "cpsat: exact by CP-SAT models, slower."
+        ),
+    ] = "exact",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(callback=_positive, metavar="SECONDS", help="Stop with the best plan so far."),
+    ] = None,
+    gap: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            callback=_below_one,
+            help="Relative distance to the best plan that is good enough, such as 0.01.",
+        ),
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Parallel workers; one gives the same plan every time.")
+    ] = 1,
+) -> None:
+    """Find the best plan of INSTANCE and prove how good it is.
+
+    Exit code 0: a plan; 2: bad input; 3: there is no plan; 4: none found within the limit.
+    """
+    from formulations.instance.load import load_instance
+    from solver.report.document import build_document
+    from solver.search.driver import solve
+
+    if out is not None:
+        check_writable(out)
+    problem = load_instance(instance)
+    options = SolveOptions(method, time_limit, gap, seed, workers)
+    with progress_display() as progress:
+        result = solve(problem, options, progress)
+    document = build_document(result, options)
+    try:
+        if out is not None:
+            _write(out, document)
+    finally:
+        _print(result, document, as_json)
+    raise typer.Exit(EXIT_CODES[result.status])
+
+
+def _write(out: Path, document: "PlanDocument") -> None:
+    from solver.document import to_json
+
+    write_text(out, to_json(document))
+
+
+def _print(result: "Result", document: "PlanDocument", as_json: bool) -> None:
+    from solver.document import to_json
+    from solver.report.document import costs_of
+    from solver.report.text import infeasible_text, result_text
+    from solver.simulate import simulate_step
+
+    if as_json:
+        typer.echo(to_json(document), nl=False)
+    elif result.plan is None:
+        print_report(result_text(document, None, None))
+    else:
+        costs = costs_of(document)
+        print_report(result_text(document, costs, simulate_step(costs)))
+    if (reason := result.infeasibility) is not None:
+        if as_json:
+            typer.echo(f"{reason.constraint}; {reason.remedy}", err=True)
+        else:
+            print_report([infeasible_text(reason)])

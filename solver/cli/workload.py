@@ -1,0 +1,76 @@
+"""`workload`: what a model costs before any plan."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from solver.cli.terminal import print_report
+
+if TYPE_CHECKING:
+    from formulations.instance import Workload
+
+DEFAULT_TOKENS = 4096  # of a config.json, unless its own maximum is less
+
+
+def workload_command(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name in the catalogue, or a Hugging Face config.json."
+        ),
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of text.")
+    ] = False,
+    sequence_length: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tokens per sequence; default: the catalogue's, or what config.json allows "
+            f"up to {DEFAULT_TOKENS}.",
+        ),
+    ] = None,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Sequences per step; default: the catalogue's, or 1."),
+    ] = None,
+) -> None:
+    """Print parameters, FLOPs and bytes per layer of a workload."""
+    from solver.report.workload import workload_json, workload_report
+
+    is_file = name.endswith(".json") or Path(name).is_file()
+    load = _from_config if is_file else _from_catalogue
+    workload = load(name, sequence_length, global_batch)
+    if as_json:
+        typer.echo(json.dumps(workload_json(workload), indent=1))
+    else:
+        print_report(workload_report(workload))
+
+
+def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Workload":
+    from formulations.instance.load import catalogue
+    from formulations.instance.workload_catalogue import workload_from_catalogue
+
+    known = catalogue().workloads
+    return workload_from_catalogue(
+        known, name, where="workload", sequence_length=length, global_batch=batch
+    )
+
+
+def _from_config(name: str, length: int | None, batch: int | None) -> "Workload":
+    from formulations.instance.huggingface import maximum_positions, sizes_from_config
+    from formulations.instance.resolve_workload import read_config
+    from formulations.instance.transformer import build_workload
+
+    path = Path(name)
+    config = read_config(path)
+    longest = maximum_positions(config, name) or DEFAULT_TOKENS
+    return build_workload(
+        sizes_from_config(config, name),
+        name=path.resolve().parent.name,
+        source=name,
+        sequence_length=length or min(longest, DEFAULT_TOKENS),
+        global_batch=batch or 1,
+    )

@@ -1,0 +1,141 @@
+"""What people do today, as plans that can be judged: min-max, equal split, Megatron's rule.
+
+The shapes to choose from are given by the caller, in general `solver.search.shapes.shapes`.
+Every plan is judged by the simulator. Each function returns plan and step time in ns, or None
+if no plan of its kind fits.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+from formulations.costs.tables import CostTables
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape
+from solver.heuristics.choose import (
+    ORDER_LIMIT,
+    Choice,
+    TimeTables,
+    best_plan,
+    even_shares,
+    group_of_slot,
+    try_orders,
+)
+from solver.heuristics.minmax import even_split, minmax_of
+from solver.heuristics.stages import Split, StageCosts
+
+Found = tuple[Plan, int] | None
+
+
+def minmax_plan(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    order_limit: int = ORDER_LIMIT,
+    stop: Callable[[], bool] = lambda: False,
+) -> Found:
+    """Best of the min-max splits (Kang et al., FASOP, ICPE 2024) over shapes and node orders."""
+    return best_plan(instance, shapes, minmax_of, order_limit, stop)
+
+
+def _fitting(costs: StageCosts, split: Split) -> Split | None:
+    fits = (costs.allowed(k, split[k], split[k + 1]) for k in range(len(split) - 1))
+    return split if all(fits) else None
+
+
+def equal_split_plan(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    order_limit: int = ORDER_LIMIT,
+    stop: Callable[[], bool] = lambda: False,
+) -> Found:
+    """Best of the even splits that fit memory, over the same shapes and node orders."""
+    return best_plan(
+        instance, shapes, lambda costs: _fitting(costs, even_split(costs.tables)), order_limit, stop
+    )
+
+
+def equal_blocks(tables: CostTables) -> Split | None:
+    """The same number of blocks on every stage, as Megatron-LM demands; None if impossible.
+
+    The embedding stays with the first block, the head with the last one.
+    """
+    blocks = tables.blocks_before.tolist()
+    each, left_over = divmod(blocks[-1], tables.shape.pp)
+    if left_over or not each:
+        return None
+    inner = (blocks.index(k * each) for k in range(1, tables.shape.pp))
+    return (0, *inner, tables.num_layers)
+
+
+def _megatron_split(costs: StageCosts) -> Split | None:
+    split = equal_blocks(costs.tables)
+    return split and _fitting(costs, split)
+
+
+def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
+    """Megatron's estimate of a step, its equation 1; None where the equal split does not fit.
+
+    (m + p - 1) (t_f + t_b) with m micro-batches per replica and the slowest stage's times
+    (Narayanan et al. 2021, section 3.4, by which they choose the micro-batch size).
+    """
+    shape = tables.shape
+    shares = even_shares(tables.num_micro_batches, shape.dp)
+    costs = StageCosts(tables, group_of_slot(tables, order), shares)
+    split = _megatron_split(costs)
+    if split is None:
+        return None
+    return (max(shares) + shape.pp - 1) * max(costs.times_ns(split))
+
+
+def _growth(shape: Shape) -> tuple[int, int, int, bool]:
+    return (shape.zero, shape.pp, shape.tp, shape.recompute == "full")
+
+
+def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
+    """Megatron's rule among shapes that use the same nodes."""
+    nodes_used = shapes[0].nodes_used
+    order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
+    widest = max(shape.tp for shape in shapes)
+    grown = sorted((s for s in shapes if s.pp == 1 or s.tp == widest), key=_growth)
+    known = TimeTables(instance)
+    for _, sizes in groupby(grown, key=_growth):
+        tables = [known.costs(shape) for shape in sizes]
+        times = [(batch_time_ns(one, order), one) for one in tables]
+        fitting = [(time, -one.shape.micro_batch, one) for time, one in times if time is not None]
+        if fitting:
+            choice = Choice(instance)
+            best = min(fitting, key=lambda found: found[:2])[2]
+            try_orders(choice, best, _megatron_split, [order])
+            return choice.result
+    return None
+
+
+def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
+    """The plan by the rule of thumb of Narayanan et al., SC 2021 (Megatron-LM).
+
+    All nodes, in the order listed; equal numbers of blocks; 1F1B if allowed. Tensor parallelism
+    grows up to a node (takeaway 1), then pipeline parallelism, until the model fits in memory; the
+    other GPUs are used for data parallelism (takeaway 2, and table 1: t = p = 1 up to 1.7 billion
+    parameters, then t = 2, 4, 8, and p > 1 only after that). At equal degrees recomputation is
+    used only if it does not fit otherwise. The distributed optimizer, which came later, is used
+    only if nothing fits without it. Among the micro-batch sizes that fit, the one of least
+    (m + p - 1) (t_f + t_b) (takeaway 3, equation 1), the larger one if equal.
+
+    Where the rule has no plan for all nodes, because degrees must divide the GPUs, the blocks and
+    the batch, or because it breaks a limit on time or money: the plan for the most GPUs for which
+    it has one, of the nodes listed first.
+    """
+    usual = "1f1b" if "1f1b" in instance.search.schedule else instance.search.schedule[0]
+    by_nodes: dict[tuple[int, ...], list[Shape]] = {}
+    for shape in shapes:
+        if shape.schedule == usual:
+            by_nodes.setdefault(shape.nodes_used, []).append(shape)
+    sizes = [group.gpus_per_node for group in instance.cluster.groups]
+
+    def most_gpus(nodes_used: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        return sum(n * size for n, size in zip(nodes_used, sizes, strict=True)), nodes_used
+
+    for nodes_used in sorted(by_nodes, key=most_gpus, reverse=True):
+        found = _smallest_model_parallel(instance, by_nodes[nodes_used])
+        if found:
+            return found
+    return None

@@ -1,0 +1,162 @@
+"""The best plan over shapes and node orders, for a rule that splits the layers of each."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.tables import Array, CostTables, build_tables
+from formulations.instance import Instance
+from formulations.instance.instance import Recompute
+from formulations.plan import Plan, Shape, uniform_plan
+from formulations.units import seconds
+from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns, work_bound_ns
+from solver.heuristics.orders import node_orders
+from solver.heuristics.stages import Split, StageCosts
+from solver.result import objective_weight, price_usd_per_hour
+from solver.simulate import step_time_ns
+
+#: Splits the layers, or finds that they do not fit: None.
+SplitRule = Callable[[StageCosts], Split | None]
+
+#: More distinct orders than these are not all tried.
+ORDER_LIMIT = 64
+
+
+def even_shares(micro_batches: int, replicas: int) -> tuple[int, ...]:
+    """Micro-batches per replica, as equal as whole numbers allow, larger ones first."""
+    each, left_over = divmod(micro_batches, replicas)
+    return tuple(each + (r < left_over) for r in range(replicas))
+
+
+def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
+    """Node group of every slot of a node order, [pp * dp]."""
+    return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
+
+
+def within_limits(instance: Instance, shape: Shape, time_ns: int) -> bool:
+    """Whether a step of this length keeps the limits on time and on money per step."""
+    limits = instance.limits
+    hours = seconds(time_ns) / 3600
+    longest, dearest = limits.max_step_time_s, limits.max_cost_usd_per_step
+    return (longest is None or seconds(time_ns) <= longest) and (
+        dearest is None or hours * price_usd_per_hour(instance, shape) <= dearest
+    )
+
+
+class TimeTables:
+    """Layer times, worked out once per (tp, micro-batch size, recomputation)."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self._known: dict[tuple[int, int, Recompute], LayerTimes] = {}
+
+    def times(self, shape: Shape) -> LayerTimes:
+        """Layer times of a shape."""
+        key = (shape.tp, shape.micro_batch, shape.recompute)
+        if key not in self._known:
+            self._known[key] = layer_times(self.instance, *key)
+        return self._known[key]
+
+    def costs(self, shape: Shape) -> CostTables:
+        """All costs of a shape."""
+        return build_tables(self.instance, shape, self.times(shape))
+
+    def by_work(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
+        """Lower bound of the objective, and shape; least bound first, equal ones as given."""
+        ranked = [
+            (
+                work_bound_ns(self.instance, shape, self.times(shape))
+                * objective_weight(self.instance, shape),
+                shape,
+            )
+            for shape in shapes
+        ]
+        return sorted(ranked, key=lambda pair: pair[0])
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A split of a shape and order, with its costs."""
+
+    order: tuple[int, ...]
+    split: Split
+    costs: PlanCosts
+
+    def plan(self, instance: Instance) -> Plan:
+        """The plan of the candidate."""
+        counts = self.costs.micro_batches
+        return uniform_plan(instance, self.costs.shape, self.order, self.split, counts)
+
+
+class Choice:
+    """The best candidate so far. The objective is `solver.result.Result.objective`."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.candidate: Candidate | None = None
+        self.time_ns = 0
+        self.objective = float("inf")
+
+    def hopeless(self, shape: Shape, bound_ns: int) -> bool:
+        """Whether no plan of the shape with at least this step time is better."""
+        return bound_ns * objective_weight(self.instance, shape) >= self.objective
+
+    def offer(self, candidate: Candidate) -> None:
+        """Keeps the candidate if it is better and within the limits."""
+        shape = candidate.costs.shape
+        if self.hopeless(shape, pipeline_bound_ns(candidate.costs)):
+            return
+        time_ns = step_time_ns(candidate.costs)
+        better = not self.hopeless(shape, time_ns)
+        if better and within_limits(self.instance, shape, time_ns):
+            self.candidate, self.time_ns = candidate, time_ns
+            self.objective = time_ns * objective_weight(self.instance, shape)
+
+    @property
+    def result(self) -> tuple[Plan, int] | None:
+        """Plan and step time in ns; None without a plan."""
+        if self.candidate is None:
+            return None
+        return self.candidate.plan(self.instance), self.time_ns
+
+
+def try_orders(
+    choice: Choice, tables: CostTables, rule: SplitRule, orders: Iterable[tuple[int, ...]]
+) -> None:
+    """Offers the split that `rule` finds for every order of one shape."""
+    shape = tables.shape
+    shares = even_shares(tables.num_micro_batches, shape.dp)
+    placer = Placer(tables)
+    for order in orders:
+        stages = StageCosts(tables, group_of_slot(tables, order), shares)
+        split = rule(stages)
+        if split and not choice.hopeless(shape, compute_bound_ns(stages, split)):
+            costs = split_costs(tables, placer.costs(order), split, shares)
+            choice.offer(Candidate(order, split, costs))
+
+
+def best_plan(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    rule: SplitRule,
+    order_limit: int = ORDER_LIMIT,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[Plan, int] | None:
+    """Best plan by simulated step time, or money, over all shapes and `node_orders`; and its ns.
+
+    Shapes are visited by their work bound, so that the first ones are good and those whose bound
+    is no better than the best plan are left out; no plan is lost by that. Ends early, with the
+    best plan so far, when `stop()` becomes true between two shapes. None: nothing fits.
+    """
+    known = TimeTables(instance)
+    choice = Choice(instance)
+    for bound, shape in known.by_work(shapes):
+        if bound >= choice.objective or stop():
+            break
+        orders = node_orders(shape.nodes_used, order_limit)
+        try_orders(choice, known.costs(shape), rule, orders)
+    return choice.result

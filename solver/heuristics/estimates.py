@@ -1,0 +1,63 @@
+"""Cheap lower estimates of a step time, so that hopeless candidates are not simulated."""
+
+import numpy as np
+
+from formulations.costs.compute import LayerTimes
+from formulations.costs.plan_costs import PlanCosts
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.heuristics.stages import Split, StageCosts
+from solver.simulate import tail_ns
+
+
+def work_bound_ns(instance: Instance, shape: Shape, times: LayerTimes) -> int:
+    """Lower bound of the step time of every plan of a shape: work over speed.
+
+    Proof. With M micro-batches, x_lj passes of layer l on node group j, t_lj = forward +
+    backward and n_j slots of group j: sum_j x_lj = M, and no slot works longer than the step
+    time T, so sum_l t_lj x_lj <= n_j T. Weights w_j = 1 / sum_l t_lj make this
+    T >= sum_l sum_j w_j t_lj x_lj / sum_j w_j n_j >= M sum_l min_j w_j t_lj / sum_j w_j n_j.
+    """
+    groups = instance.cluster.groups
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    slots = [shape.nodes_used[j] * (groups[j].gpus_per_node // shape.tp) for j in used]
+    work = (times.forward_ns + times.backward_ns)[:, used].astype(np.float64)
+    weights = 1 / work.sum(axis=0)
+    micro_batches = instance.workload.global_batch // shape.micro_batch
+    bound = micro_batches * (work * weights).min(axis=1).sum() / (weights @ np.array(slots))
+    return int(bound * (1 - 1e-9))
+
+
+def compute_bound_ns(costs: StageCosts, split: Split) -> int:
+    """Lower bound of the step time of a split, transfers and everything after them left out.
+
+    Proof. Stage i of replica r starts no earlier than the forwards of one micro-batch on the
+    stages before it, then works on m micro-batches, and its last backward is followed by that
+    micro-batch's backwards on the stages before it: their sum is the longest path at least.
+    """
+    bound = 0
+    for r, m in enumerate(costs.micro_batches):
+        before = 0
+        for k in range(len(split) - 1):
+            one = costs.replica_time_ns(k, r, split[k], split[k + 1])
+            bound = max(bound, before + m * one)
+            before += one
+    return bound
+
+
+def pipeline_bound_ns(costs: PlanCosts) -> int:
+    """Lower bound of the step time of a plan: as `compute_bound_ns`, with all other costs.
+
+    Proof. The last backward of stage k ends at end_k >= lead_k + m t_k, with lead_k the
+    forwards and transfers of one micro-batch before stage k and t_k its forward + backward; and
+    end_k >= end_{k+1} + transfer + b_k, as the micro-batch that stage k+1 ends with comes to
+    stage k after that. The tail grows with every end.
+    """
+    work = costs.forward_ns + costs.backward_ns
+    end = work * np.array(costs.micro_batches)
+    step = costs.forward_ns[:-1] + costs.send_ns
+    end[1:] += np.cumsum(step, axis=0)
+    for k in reversed(range(len(end) - 1)):
+        arrival = end[k + 1] + costs.send_ns[k] + costs.backward_ns[k]
+        np.maximum(end[k], arrival, out=end[k])
+    return int(tail_ns(costs, end.max(axis=1)).max())

@@ -1,0 +1,131 @@
+"""Stage times, memory and allowed stages of one node order, for heuristics that move layers."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from formulations.costs.tables import Array, CostTables
+from formulations.schedules import in_flight
+
+#: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
+Split = tuple[int, ...]
+
+
+def _before(values: Array) -> list[int]:
+    """Sum of all values before each index, [L + 1]."""
+    return list(accumulate(values.tolist(), initial=0))
+
+
+def least_ends(tables: CostTables) -> list[int]:
+    """Least end of a stage that starts at layer 0 .. L; L + 1 if too few blocks follow."""
+    blocks = tables.blocks_before
+    ends = np.searchsorted(blocks, blocks + tables.min_blocks)
+    return [max(start + 1, int(end)) for start, end in enumerate(ends)]
+
+
+class StageCosts:
+    """Costs of layers [start, end) as stage k, over all its replicas.
+
+    `group_of_slot`: [pp * dp] node group of every slot. `micro_batches`: one number per replica.
+    """
+
+    def __init__(
+        self, tables: CostTables, group_of_slot: Array, micro_batches: Sequence[int]
+    ) -> None:
+        shape = tables.shape
+        self.tables = tables
+        self.micro_batches = tuple(micro_batches)
+        self.least_ends = least_ends(tables)
+        self.groups = group_of_slot.reshape(shape.pp, shape.dp).tolist()
+        work = (tables.forward_ns + tables.backward_ns).T
+        self._work = {j: _before(work[j]) for row in self.groups for j in row}
+        self._types = [sorted(set(row)) for row in self.groups]
+        self._static = _before(tables.static_bytes)
+        self._activation = _before(tables.activation_bytes)
+        self._workspace = tables.workspace_bytes.tolist()
+        self._demands = [self._demand(k) for k in range(shape.pp)]
+
+    def _demand(self, k: int) -> list[tuple[int, int]]:
+        """Distinct (usable bytes, micro-batches in flight) among the replicas of stage k."""
+        shape, capacity = self.tables.shape, self.tables.capacity_bytes.tolist()
+        spare = self.tables.fixed_bytes
+        return sorted(
+            {
+                (capacity[j] - spare, in_flight(shape.schedule, shape.pp, k, m))
+                for j, m in zip(self.groups[k], self.micro_batches, strict=True)
+            }
+        )
+
+    def time_ns(self, k: int, start: int, end: int) -> int:
+        """Forward and backward of one micro-batch on the slowest replica."""
+        return max(self._work[j][end] - self._work[j][start] for j in self._types[k])
+
+    def replica_time_ns(self, k: int, replica: int, start: int, end: int) -> int:
+        """Forward and backward of one micro-batch on one replica."""
+        work = self._work[self.groups[k][replica]]
+        return work[end] - work[start]
+
+    def times_ns(self, split: Split) -> list[int]:
+        """`time_ns` of every stage."""
+        return [self.time_ns(k, *stage) for k, stage in enumerate(pairwise(split))]
+
+    def fits_memory(self, k: int, start: int, end: int) -> bool:
+        """Whether every GPU of the stage has room; if so, it has for fewer layers too."""
+        static = self._static[end] - self._static[start]
+        activation = self._activation[end] - self._activation[start]
+        static += max(self._workspace[start:end], default=0)
+        return all(static + held * activation <= room for room, held in self._demands[k])
+
+    def allowed(self, k: int, start: int, end: int) -> bool:
+        """Whether the stage has enough blocks, and memory on every GPU."""
+        return end >= self.least_ends[start] and self.fits_memory(k, start, end)
+
+    def ends(self, k: int, start: int) -> range:
+        """All allowed ends of stage k if it starts at `start`."""
+        candidates = range(self.least_ends[start], self.tables.num_layers + 1)
+        room = bisect_left(candidates, True, key=lambda end: not self.fits_memory(k, start, end))
+        return candidates[:room]
+
+    def earliest_starts(self) -> list[int]:
+        """Least start of each stage and, last, of none, [pp + 1]; above 0 for stage 0: none fits.
+
+        No split that fits memory has an earlier boundary. Proof: memory grows with the layers, so
+        stage k cannot start earlier than where it is full if it ends as early as it may.
+        """
+        starts = [self.tables.num_layers]
+        for k in reversed(range(self.tables.shape.pp)):
+            end = starts[-1]
+            full = partial(self.fits_memory, k, end=end)
+            starts.append(bisect_left(range(end), True, key=full))
+        return starts[::-1]
+
+
+def nearest_split(
+    target: Split, ends: Callable[[int, int], range], earliest: Sequence[int]
+) -> Split | None:
+    """The split closest to `target`, boundary by boundary from the left; None iff there is none.
+
+    `ends(k, start)`: all allowed ends of stage k. `earliest`: [pp + 1] no boundary of any split
+    is below; it saves time. Depth first, every dead end (stage, start) visited once.
+    """
+    layers = target[-1]
+    dead: set[tuple[int, int]] = set()
+
+    def rest(k: int, start: int) -> Split | None:
+        if k == len(target) - 1:
+            return () if start == layers else None
+        if (k, start) in dead:
+            return None
+        candidates = (end for end in ends(k, start) if end >= earliest[k + 1])
+        for end in sorted(candidates, key=lambda end: (abs(end - target[k + 1]), end)):
+            following = rest(k + 1, end)
+            if following is not None:
+                return (end, *following)
+        dead.add((k, start))
+        return None
+
+    found = rest(0, 0)
+    return found and (0, *found)

@@ -1,0 +1,137 @@
+"""What limits a step: where the time of its critical path goes, and what would shorten it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from formulations.costs.plan_costs import PlanCosts
+from solver.document import PlanDocument
+from solver.report.quantities import percent
+from solver.simulate import Array, Step, step_time_ns
+
+SPEED_UP_PERCENT = 10
+_LEAST_GAIN = 0.001
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Share:
+    """Time on the critical path: compute and sync by stage, everything else together."""
+
+    kind: str  #: compute, transfers, or the kind of a tail operation
+    stage: int | None
+    time_ns: int
+
+
+def shares(step: Step) -> list[Share]:
+    """Shares of the critical path, largest first; together they are the step time.
+
+    Gaps between its operations are transfers between stages.
+    """
+    times: Counter[tuple[str, int | None]] = Counter()
+    for operation in step.critical_path:
+        compute = operation.kind in ("forward", "backward")
+        kind = "compute" if compute else operation.kind
+        stage = operation.stage if kind in ("compute", "sync") else None
+        times[kind, stage] += operation.end_ns - operation.start_ns
+    for before, after in pairwise(step.critical_path):
+        times["transfers", None] += after.start_ns - before.end_ns
+    return [Share(*key, time_ns) for key, time_ns in times.most_common() if time_ns]
+
+
+def describe(share: Share, document: PlanDocument, blocking_sends: bool) -> str:
+    """Name of a share, for people."""
+    if share.kind == "compute":
+        types = sorted({r.stages[share.stage or 0].gpu_type for r in document.replicas})
+        sends = " and sends" if blocking_sends else ""
+        return f"compute{sends} of stage {share.stage} ({', '.join(types)})"
+    names = {
+        "sync": f"gradient sync of stage {share.stage}",
+        "transfers": "transfers between stages",
+        "embedding": "sync of tied embeddings",
+        "optimizer": "optimizer",
+        "gather": "parameter gather (ZeRO 1)",
+    }
+    return names[share.kind]
+
+
+def _less(time_ns: Array) -> Array:
+    return time_ns * (100 - SPEED_UP_PERCENT) // 100
+
+
+def _what_ifs(document: PlanDocument, costs: PlanCosts) -> Iterator[tuple[str, PlanCosts]]:
+    """Costs of the same plan with one kind of work taking 10 % less time everywhere."""
+    types = np.array(
+        [[stage.gpu_type for stage in replica.stages] for replica in document.replicas]
+    ).T
+    for name in sorted(set(types.flat)):
+        own = types == name
+        yield (
+            f"compute on {name}",
+            replace(
+                costs,
+                forward_ns=np.where(own, _less(costs.forward_ns), costs.forward_ns),
+                backward_ns=np.where(own, _less(costs.backward_ns), costs.backward_ns),
+            ),
+        )
+    yield "transfers between stages", replace(costs, send_ns=_less(costs.send_ns))
+    yield (
+        "gradient sync",
+        replace(
+            costs,
+            sync_ns=_less(costs.sync_ns),
+            gather_ns=_less(costs.gather_ns),
+            embedding_ns=costs.embedding_ns * (100 - SPEED_UP_PERCENT) // 100,
+        ),
+    )
+    yield "the optimizer", replace(costs, optimizer_ns=_less(costs.optimizer_ns))
+
+
+def improvements(document: PlanDocument, costs: PlanCosts, step: Step) -> list[tuple[str, float]]:
+    """What saves which share of the step if it took 10 % less time; most first.
+
+    Each is found by simulating the same plan again, so that it says what is gained in truth, not
+    only on today's critical path.
+    """
+    saved = [
+        (name, 1 - step_time_ns(faster) / step.step_time_ns)
+        for name, faster in _what_ifs(document, costs)
+    ]
+    return sorted((item for item in saved if item[1] > 0), key=lambda item: -item[1])
+
+
+def busy_share(document: PlanDocument) -> float | None:
+    """Part of the step that the plan's GPUs compute, on average; None without a plan."""
+    if document.step_time_s is None:
+        return None
+    busy = [
+        replica.micro_batches * (stage.forward_s + stage.backward_s)
+        for replica in document.replicas
+        for stage in replica.stages
+    ]
+    return sum(busy) / len(busy) / document.step_time_s
+
+
+def summary(document: PlanDocument, costs: PlanCosts, step: Step) -> list[tuple[str, str]]:
+    """Lines (label, text) on what limits the step and what would make it faster."""
+    total = step.step_time_ns
+    blocking = costs.blocking_sends
+    all_shares = shares(step)
+    parts = [
+        f"{percent(share.time_ns / total)} {describe(share, document, blocking)}"
+        for share in all_shares[:_SHOWN]
+    ]
+    if rest := sum(share.time_ns for share in all_shares[_SHOWN:]):
+        parts.append(f"{percent(rest / total)} elsewhere")
+    lines = [("limited by", ", ".join(parts))]
+    gains = [
+        (name, saved) for name, saved in improvements(document, costs, step) if saved >= _LEAST_GAIN
+    ]
+    texts = [f"for {name} {percent(saved)}" for name, saved in gains]
+    if texts:
+        texts[0] = f"for {gains[0][0]} saves {percent(gains[0][1])} of the step"
+        lines.append(("faster with", f"{SPEED_UP_PERCENT} % less time {', '.join(texts)}"))
+    return lines

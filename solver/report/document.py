@@ -1,0 +1,144 @@
+"""From a result to the plan file's content, and back from a plan file to plan and costs."""
+
+from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.rounding import rounding_error_ns
+from formulations.costs.tables import build_tables
+from formulations.errors import PlanError
+from formulations.instance import Instance
+from formulations.plan import Group, Plan, Replica, Stage
+from formulations.units import seconds
+from solver.document import (
+    HETPLAN_VERSION,
+    SCHEMA_VERSION,
+    PlanDocument,
+    ReplicaDocument,
+    StageDocument,
+    digest,
+    sealed,
+)
+from solver.options import SolveOptions
+from solver.result import Result, objective_weight, price_usd_per_hour
+
+
+def build_document(result: Result, options: SolveOptions) -> PlanDocument:
+    """The sealed plan file of a result; figures of the plan are None where there is none."""
+    plan = result.plan
+    document = PlanDocument(
+        schema_version=SCHEMA_VERSION,
+        hetplan_version=HETPLAN_VERSION,
+        status=result.status,
+        termination=result.termination,
+        method=result.method,
+        requested_gap=options.gap,
+        seed=options.seed,
+        minimize=result.instance.objective.minimize,
+        step_time_s=None if result.step_time_ns is None else seconds(result.step_time_ns),
+        lower_bound_s=_lower_bound_s(result),
+        gap=result.gap,
+        rounding_error_s=None,
+        runtime_s=result.runtime_s,
+        throughput_sequences_per_s=None,
+        price_usd_per_hour=None,
+        cost_usd_per_step=None,
+        training_cost_usd=None,
+        time_sources=(),
+        shape=plan.shape if plan else None,
+        node_order=(),
+        replicas=(),
+        closed_shapes=result.log.shapes,
+        closed_nodes=result.log.nodes,
+        instance=result.instance,
+        digest="",
+    )
+    if plan is not None and result.step_time_ns is not None:
+        document = _with_plan(document, plan, seconds(result.step_time_ns))
+    return sealed(document)
+
+
+def _lower_bound_s(result: Result) -> float | None:
+    """Bound of the step time; if money is minimised, at the rent of the plan found."""
+    if result.bound is None:
+        return None
+    if result.plan is None:
+        weight = 1.0 if result.instance.objective.minimize == "step_time" else 0.0
+    else:
+        weight = objective_weight(result.instance, result.plan.shape)
+    return result.bound / weight / 1e9 if weight else None
+
+
+def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDocument:
+    instance, shape = document.instance, plan.shape
+    costs = plan_costs(instance, plan)
+    tables = build_tables(instance, shape)
+    price = price_usd_per_hour(instance, shape)
+    cost = price * step_time_s / 3600
+    steps = instance.objective.steps
+    rounding_ns = rounding_error_ns(shape, tables.num_layers, max(costs.micro_batches))
+    return document.model_copy(
+        update={
+            "rounding_error_s": seconds(rounding_ns),
+            "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
+            "price_usd_per_hour": price,
+            "cost_usd_per_step": cost,
+            "training_cost_usd": None if steps is None else cost * steps,
+            "time_sources": tuple(sorted(tables.origins)),
+            "node_order": tuple(instance.cluster.node_names[n] for n in plan.node_order),
+            "replicas": tuple(
+                _replica(instance, replica, costs, r) for r, replica in enumerate(plan.replicas)
+            ),
+        }
+    )
+
+
+def _replica(instance: Instance, replica: Replica, costs: PlanCosts, r: int) -> ReplicaDocument:
+    stages = tuple(_stage(instance, stage, costs, k, r) for k, stage in enumerate(replica.stages))
+    return ReplicaDocument(micro_batches=replica.micro_batches, stages=stages)
+
+
+def _stage(instance: Instance, stage: Stage, costs: PlanCosts, k: int, r: int) -> StageDocument:
+    cluster, node = instance.cluster, stage.group.node
+    last = costs.shape.pp - 1
+    return StageDocument(
+        layers=stage.layers,
+        node=cluster.node_names[node],
+        gpus=stage.group.gpus,
+        gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
+        forward_s=seconds(int(costs.forward_ns[k, r])),
+        backward_s=seconds(int(costs.backward_ns[k, r])),
+        send_forward_s=seconds(int(costs.send_ns[k, r])) if k < last else 0.0,
+        send_backward_s=seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
+        gradient_sync_s=seconds(int(costs.sync_ns[k] + costs.gather_ns[k])),
+        memory_bytes=int(costs.memory_bytes[k, r]),
+        memory_limit_bytes=int(costs.limit_bytes[k, r]),
+    )
+
+
+def plan_of(document: PlanDocument) -> Plan:
+    """The plan that a document describes; PlanError if it was changed or holds no plan."""
+    if digest(document.model_dump(mode="json")) != document.digest:
+        allowed = "the file as solve wrote it (verify names the field)"
+        raise PlanError("digest", "the plan file was changed", allowed)
+    if document.shape is None:
+        raise PlanError("shape", f"no plan (status {document.status})", "a file with a plan")
+    number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
+    replicas = tuple(
+        Replica(
+            micro_batches=replica.micro_batches,
+            stages=tuple(
+                Stage(layers=stage.layers, group=Group(node=number[stage.node], gpus=stage.gpus))
+                for stage in replica.stages
+            ),
+        )
+        for replica in document.replicas
+    )
+    order = tuple(number[name] for name in document.node_order)
+    return Plan(shape=document.shape, node_order=order, replicas=replicas)
+
+
+def costs_of(document: PlanDocument) -> PlanCosts:
+    """Costs of the plan of a document; PlanError as in `plan_of`, or if it makes no sense."""
+    try:
+        return plan_costs(document.instance, plan_of(document))
+    except (LookupError, ValueError) as error:
+        found = f"groups and stages that do not fit ({error})"
+        raise PlanError("replicas", found, "a plan that verify accepts") from error

@@ -1,0 +1,87 @@
+"""Numbers as people read them: four significant digits, always with a unit."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+_TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_SIZE = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
+_DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """The value with this many significant digits, thousands apart; never in exponent form."""
+    if not value:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    decimals = max(0, digits - 1 - exponent)
+    return f"{value:,.{decimals}f}"
+
+
+def _scaled(value: float, scale: Sequence[tuple[float, str]], like: float) -> str:
+    factor, unit = next((row for row in scale if abs(like) >= row[0]), scale[-1])
+    if not value or not like:
+        return f"0 {unit}"
+    decimals = max(0, 3 - math.floor(math.log10(abs(like) / factor)))
+    return f"{value / factor:,.{decimals}f} {unit}"
+
+
+def time_text(time_s: float, like: float | None = None) -> str:
+    """Seconds in a fitting unit; `like`: in the unit and with the decimals of that time."""
+    return _scaled(time_s, _TIME, time_s if like is None else like)
+
+
+def round_time_text(time_s: float, like: float) -> str:
+    """A round time without trailing zeros, in the unit that fits the time `like`."""
+    factor, unit = next((row for row in _TIME if like >= row[0]), _TIME[-1])
+    return f"{time_s / factor:g} {unit}" if time_s else "0"
+
+
+def size_text(size_bytes: float, like: float | None = None) -> str:
+    """Bytes in a fitting binary unit; `like`: in the unit and with the decimals of that size."""
+    return _scaled(size_bytes, _SIZE, size_bytes if like is None else like)
+
+
+def decimal_text(value: float, unit: str) -> str:
+    """A value with a decimal prefix before its unit, such as "312 TFLOP/s"."""
+    factor, prefix = next((row for row in _DECIMAL if abs(value) >= row[0]), _DECIMAL[-1])
+    return f"{value / factor:.4g} {prefix}{unit}"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage, such as "4.3 %"; two digits where it is below one per cent."""
+    value = 100 * share
+    return f"{value:.1f} %" if abs(value) >= 1 else f"{value:.2g} %"
+
+
+def money(usd: float) -> str:
+    """An amount of dollars; small ones keep four significant digits."""
+    return f"{usd:,.2f} USD" if usd >= 100 or not usd else f"{significant(usd)} USD"
+
+
+def counted(count: int, noun: str) -> str:
+    """Number and noun, in the plural where it is due: "1 stage", "2,048 stages"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers in ascending order, runs joined: "0-3, 6"."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{low}-{high}" if high > low else f"{low}" for low, high in runs)
+
+
+def node_ranges(names: Iterable[str]) -> str:
+    """Node names, numbers of one group joined: "a10-0..2, a100-0"."""
+    groups: dict[str, list[int]] = {}
+    for name in names:
+        group, _, number = name.rpartition("-")
+        groups.setdefault(group, []).append(int(number))
+    return ", ".join(
+        f"{group}-{run.replace('-', '..')}"
+        for group, numbers in groups.items()
+        for run in ranges(numbers).split(", ")
+    )

@@ -1,0 +1,68 @@
+"""One optimizer step as rows of bars: a row per stage and group of identical replicas."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from solver.document import PlanDocument, ReplicaDocument, StageDocument
+from solver.report.quantities import node_ranges
+from solver.report.stages import layers_text
+from solver.simulate import Operation, Step
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one stage does during the step, in order, for replicas that do the same."""
+
+    stage: int
+    layers: str  #: first-last
+    replicas: tuple[int, ...]
+    nodes: str
+    gpu_type: str
+    bars: tuple[Operation, ...]
+
+
+def _signature(replica: ReplicaDocument) -> tuple[object, ...]:
+    """All that a replica's timeline depends on, besides what its stages share with others."""
+    return (
+        replica.micro_batches,
+        *(
+            (s.gpu_type, s.forward_s, s.backward_s, s.send_forward_s, s.send_backward_s)
+            for s in replica.stages
+        ),
+    )
+
+
+def identical_replicas(document: PlanDocument) -> list[tuple[int, ...]]:
+    """Replica numbers, grouped by equal timelines."""
+    groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for r, replica in enumerate(document.replicas):
+        groups[_signature(replica)].append(r)
+    return [tuple(group) for group in groups.values()]
+
+
+def stages_of(document: PlanDocument, stage: int, replicas: tuple[int, ...]) -> list[StageDocument]:
+    """One stage of some replicas."""
+    return [document.replicas[r].stages[stage] for r in replicas]
+
+
+def rows_of(document: PlanDocument, step: Step) -> list[Row]:
+    """Rows by group of replicas, then stage; what all replicas share stands in every group."""
+    bars: dict[tuple[int, int | None], list[Operation]] = defaultdict(list)
+    for operation in step.timeline:
+        bars[operation.stage, operation.replica].append(operation)
+    rows = []
+    for group in identical_replicas(document):
+        for k in range(len(document.replicas[0].stages)):
+            stages = stages_of(document, k, group)
+            own = [*bars[k, group[0]], *bars[k, None]]
+            rows.append(
+                Row(
+                    stage=k,
+                    layers=layers_text(stages[0].layers),
+                    replicas=group,
+                    nodes=node_ranges(dict.fromkeys(stage.node for stage in stages)),
+                    gpu_type=stages[0].gpu_type,
+                    bars=tuple(sorted(own, key=lambda bar: bar.start_ns)),
+                )
+            )
+    return rows

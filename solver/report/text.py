@@ -1,0 +1,181 @@
+"""A plan in words and tables. Returns what Rich can render; only the command line prints it."""
+
+from collections import Counter
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from formulations.costs.plan_costs import PlanCosts
+from formulations.instance import Instance, Workload
+from formulations.plan import Shape
+from solver.document import PlanDocument
+from solver.report.critical import busy_share, summary
+from solver.report.layout import Lines, labelled
+from solver.report.quantities import counted, money, percent, ranges, significant, time_text
+from solver.report.stages import placement_table, stage_table, tightest, traffic_table
+from solver.report.timeline import text_timeline
+from solver.result import Infeasibility
+from solver.simulate import Step
+
+_STATUS = {
+    "optimal": "optimal: proved that no plan is better",
+    "feasible": "feasible: a plan, not proved to be the best",
+    "infeasible": "infeasible: proved that there is no plan",
+    "unknown": "unknown: no plan found, and no proof that there is none",
+}
+_TERMINATION = {
+    "closed": "every shape is closed",
+    "time_limit": "the time limit was reached",
+    "interrupted": "interrupted",
+    "heuristic": "a heuristic, which proves nothing",
+}
+_TABLE_NOTE = "stages; times per micro-batch, memory per GPU"
+_SOURCES = {
+    "measured": "measured",
+    "interpolated": "interpolated between measurements",
+    "scaled": "scaled beyond the measured micro-batch sizes",
+    "analytic": "analytic model",
+}
+
+
+def chain_text(workload: Workload) -> str:
+    """The layers by number: "0 embedding, 1-24 block, 25 head"."""
+    parts, start = [], 0
+    for run in workload.layer_runs:
+        parts.append(f"{ranges(range(start, start + run.count))} {run.layer.kind}")
+        start += run.count
+    return ", ".join(parts)
+
+
+def cluster_text(instance: Instance) -> str:
+    """Nodes and GPUs by group: "1 node of 4 A100-40, 3 nodes of 4 A10"."""
+    return ", ".join(
+        f"{counted(g.nodes, 'node')} of {g.gpus_per_node} {g.gpu.name}"
+        for g in instance.cluster.groups
+    )
+
+
+def workload_text(workload: Workload) -> str:
+    """Name, size and batch."""
+    return (
+        f"{workload.name}: {significant(workload.parameters / 1e6)} million parameters, "
+        f"{counted(workload.global_batch, 'sequence')} of {workload.sequence_length:,} tokens "
+        "per step"
+    )
+
+
+def shape_text(shape: Shape) -> str:
+    """Degrees and memory strategy in words."""
+    recompute = "full recomputation" if shape.recompute == "full" else "no recomputation"
+    optimizer = ", distributed optimizer" if shape.zero else ""
+    return (
+        f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp} on "
+        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{optimizer}"
+    )
+
+
+def batches_text(document: PlanDocument, shape: Shape) -> str:
+    """Micro-batches and schedule in words."""
+    counts = [replica.micro_batches for replica in document.replicas]
+    least, most = min(counts), max(counts)
+    number = f"{least} to {most}" if least < most else f"{most}"
+    noun = "micro-batch" if most == 1 else "micro-batches"
+    size = counted(shape.micro_batch, "sequence")
+    return f"{number} {noun} of {size} per replica, {shape.schedule.upper()} schedule"
+
+
+def heading(document: PlanDocument) -> Table:
+    """What was asked, and the shape of the plan if there is one."""
+    instance, shape = document.instance, document.shape
+    lines = [
+        ("workload", workload_text(instance.workload)),
+        ("layers", chain_text(instance.workload)),
+        ("cluster", cluster_text(instance)),
+    ]
+    if shape is not None:
+        lines += [("plan", shape_text(shape)), ("", batches_text(document, shape))]
+    return labelled(lines)
+
+
+def _closed(document: PlanDocument) -> str:
+    reasons = Counter(record.reason for record in document.closed_shapes)
+    parts = [f"{reasons[r]:,} {r}" for r in ("infeasible", "bounded", "solved", "open")]
+    nodes = len(document.closed_nodes)
+    more = f"; all shapes of {counted(nodes, 'choice')} of nodes bounded at once" if nodes else ""
+    return ", ".join(parts) + more
+
+
+def outcome(document: PlanDocument) -> Lines:
+    """Status, bound, gap and what the search did."""
+    bound, gap, asked = document.lower_bound_s, document.gap, document.requested_gap
+    proof = [_STATUS[document.status]]
+    if document.status == "optimal" and asked:
+        proof = [f"optimal: proved within the {percent(asked)} asked for"]
+    if gap is not None:
+        proof.append(f"gap {percent(gap)}")
+    if bound is not None:
+        of = "" if document.minimize == "step_time" else " at this price per hour"
+        proof.append(f"lower bound {time_text(bound)}{of}")
+    runtime = significant(document.runtime_s, 3)
+    logged = document.closed_shapes or document.closed_nodes
+    return [
+        ("status", ", ".join(proof)),
+        *([("shapes", _closed(document))] if logged else []),
+        ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
+    ]
+
+
+def figures(document: PlanDocument) -> Lines:
+    """Step time, throughput, money and tightest memory; empty without a plan."""
+    step_s, rate = document.step_time_s, document.throughput_sequences_per_s
+    per_step, per_hour = document.cost_usd_per_step, document.price_usd_per_hour
+    if step_s is None or rate is None or per_step is None or per_hour is None:
+        return []
+    tokens = rate * document.instance.workload.sequence_length
+    busy = percent(busy_share(document) or 0.0)
+    steps, training = document.instance.objective.steps, document.training_cost_usd
+    whole = f", {money(training)} for {steps:,} steps" if steps and training is not None else ""
+    sources = ", ".join(_SOURCES[source] for source in document.time_sources)
+    rounding = time_text(document.rounding_error_s or 0.0)
+    return [
+        ("step time", f"{time_text(step_s)}, of which at most {rounding} is rounding up"),
+        ("throughput", f"{significant(rate)} sequences/s, {significant(tokens)} tokens/s"),
+        ("money", f"{money(per_step)} per step, {money(per_hour)} per hour{whole}"),
+        ("memory", tightest(document)),
+        ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
+    ]
+
+
+def result_text(
+    document: PlanDocument, costs: PlanCosts | None, step: Step | None
+) -> list[RenderableType]:
+    """Everything that `solve` prints for people, in order; costs and step: of the plan."""
+    parts: list[RenderableType] = [heading(document), ""]
+    if costs is not None and step is not None:
+        lines = figures(document) + summary(document, costs, step)
+        parts += [_TABLE_NOTE, stage_table(document), "", labelled(lines)]
+    return [*parts, labelled(outcome(document))]
+
+
+def infeasible_text(infeasibility: Infeasibility) -> Table:
+    """What stands in the way, and what would help."""
+    return labelled([("not met", infeasibility.constraint), ("would help", infeasibility.remedy)])
+
+
+def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
+    """Everything that `show` prints, in order."""
+    return [
+        heading(document),
+        "",
+        _TABLE_NOTE,
+        stage_table(document),
+        "",
+        "traffic; transfers per micro-batch, gradient sync per step",
+        traffic_table(document),
+        "",
+        placement_table(document),
+        "",
+        text_timeline(document, step),
+        "",
+        labelled(figures(document) + outcome(document)),
+    ]

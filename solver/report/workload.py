@@ -1,0 +1,106 @@
+"""What a workload costs before any plan: parameters, FLOPs, bytes per layer."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from formulations.instance import Layer, Workload
+from solver.report.layout import labelled, table
+from solver.report.quantities import decimal_text, ranges, significant, size_text
+
+BACKWARD_PER_FORWARD = 2  # Narayanan et al. 2021, appendix
+
+
+def parameters_of(layer: Layer) -> int:
+    """Parameters trained with a layer, not padded; the head's tied copy counts nothing."""
+    matrix = 0 if layer.tied_copy else layer.vocabulary_rows * layer.vocabulary_columns
+    return layer.sharded_parameters + layer.replicated_parameters + matrix
+
+
+def _state_bytes(workload: Workload) -> int:
+    """Parameter, gradient and optimizer state, per parameter."""
+    return workload.parameter_bytes + workload.gradient_bytes + workload.optimizer_bytes
+
+
+def _runs(workload: Workload) -> Iterator[tuple[range, Layer]]:
+    start = 0
+    for run in workload.layer_runs:
+        yield range(start, start + run.count), run.layer
+        start += run.count
+
+
+def training_flops(workload: Workload) -> int:
+    """FLOPs of forward and backward of one sequence, without recomputation."""
+    return (1 + BACKWARD_PER_FORWARD) * workload.forward_flops
+
+
+def workload_json(workload: Workload) -> dict[str, object]:
+    """Figures per workload and per layer; units in the names."""
+    return {
+        "name": workload.name,
+        "source": workload.source,
+        "parameters": workload.parameters,
+        "sequence_length": workload.sequence_length,
+        "global_batch": workload.global_batch,
+        "forward_flops_per_sequence": workload.forward_flops,
+        "training_flops_per_sequence": training_flops(workload),
+        "boundary_bytes_per_sequence": workload.boundary_bytes,
+        "layers": [
+            {
+                "kind": layer.kind,
+                "count": len(layers),
+                "parameters": parameters_of(layer),
+                "parameter_bytes": parameters_of(layer) * workload.parameter_bytes,
+                "training_state_bytes": parameters_of(layer) * _state_bytes(workload),
+                "forward_flops_per_sequence": layer.forward_flops,
+                "activation_bytes_per_sequence": layer.activation_bytes(1),
+                "recompute_activation_bytes_per_sequence": layer.input_bytes,
+            }
+            for layers, layer in _runs(workload)
+        ],
+    }
+
+
+def workload_report(workload: Workload) -> list[RenderableType]:
+    """The same figures for people; bytes for one GPU, before any split."""
+    tokens, batch = workload.sequence_length, workload.global_batch
+    rows = [
+        (
+            ranges(layers),
+            layer.kind,
+            f"{parameters_of(layer):,}",
+            size_text(parameters_of(layer) * workload.parameter_bytes),
+            size_text(parameters_of(layer) * _state_bytes(workload)),
+            size_text(layer.activation_bytes(1)),
+            decimal_text(layer.forward_flops, "FLOP"),
+        )
+        for layers, layer in _runs(workload)
+    ]
+    flops = workload.forward_flops
+    lines = [
+        ("workload", f"{workload.name} ({workload.source})"),
+        (
+            "parameters",
+            f"{workload.parameters:,} ({significant(workload.parameters / 1e6)} million)",
+        ),
+        ("step", f"{batch:,} sequences of {tokens:,} tokens, {workload.precision}"),
+        (
+            "FLOPs",
+            f"{decimal_text(flops, 'FLOP')} forward and "
+            f"{decimal_text(training_flops(workload), 'FLOP')} forward and backward per sequence, "
+            f"{decimal_text(training_flops(workload) * batch, 'FLOP')} per step",
+        ),
+        (
+            "transfers",
+            f"{size_text(workload.boundary_bytes)} per sequence from stage to stage, either way",
+        ),
+    ]
+    numbers = ("parameters", "weights", "training state", "activations", "forward")
+    return [
+        labelled(lines),
+        "",
+        "per layer of one kind; training state: weights, gradients and optimizer; activations kept",
+        "for the backward pass, and FLOPs of the forward pass: per sequence",
+        "",
+        table(("layers", "kind"), numbers, rows),
+    ]

@@ -1,0 +1,162 @@
+"""Critical paths of simulated plans, as cuts that hold for every plan of the shape."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from formulations.costs.placement import PlacementCosts
+from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.tables import Array, CostTables
+from formulations.cpsat.cuts import PathCut
+from formulations.cpsat.parts import Decisions
+from formulations.instance.instance import ScheduleName
+from formulations.plan import Shape
+from formulations.schedules import ScheduleGraph, schedule_graph
+from solver.simulate import Times, simulate, tail_ns, trace
+
+#: End times held at once when the neighbours of a split are simulated.
+BATCH_ENTRIES = 1 << 22
+
+
+@dataclass
+class CutPool:
+    """Cuts by (schedule, number of stages): they serve every shape with these two."""
+
+    _cuts: dict[tuple[ScheduleName, int], set[PathCut]] = field(default_factory=dict)
+
+    def of(self, shape: Shape) -> set[PathCut]:
+        """The cuts that hold for a shape; add to it what is found."""
+        return self._cuts.setdefault((shape.schedule, shape.pp), set())
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """A simulated plan: its step time, and cuts of it and of its neighbours."""
+
+    step_time_ns: int
+    cuts: tuple[PathCut, ...]
+
+
+def _paths(graph: ScheduleGraph, times: Times, end: Array, stages: Array) -> list[PathCut]:
+    """Longest path to the last backward of `stages` [N], one per pipeline."""
+    p = graph.num_stages
+    counts = trace(graph, times, end, graph.last_backward[stages])
+    sends = counts.transfers[: p - 1] + counts.transfers[p - 1 : 2 * p - 2]
+    return [
+        PathCut(
+            micro_batches=graph.micro_batches,
+            stage=int(stage),
+            forward=tuple(counts.weights[:p, n].tolist()),
+            backward=tuple(counts.weights[p:, n].tolist()),
+            transfers=tuple(sends[:, n].tolist()),
+        )
+        for n, stage in enumerate(stages)
+    ]
+
+
+def first_cuts(schedule: ScheduleName, p: int, m: int) -> Iterator[PathCut]:
+    """Paths through one slow stage i: they imply the latency-plus-bottleneck bound.
+
+    PROBLEM 6.3: latency + (m-1) t_i - w min(f_i, b_i). One path is longest if the backward of
+    stage i dwarfs all else, the other if its forward does; each to the last backward of stage 0
+    and of stage i.
+    """
+    heavy = 1_000_000
+    stages = np.arange(p)
+    forward = np.ones((p, 2 * p), dtype=np.int64)
+    backward = forward.copy()
+    forward[stages, stages] = heavy
+    backward[stages, p + stages] = heavy
+    times = Times(forward, backward, np.ones((p - 1, 2 * p), dtype=np.int64))
+    graph = schedule_graph(schedule, p, m)
+    end = simulate(graph, times)
+    yield from _paths(graph, times, end, np.zeros(2 * p, dtype=np.int64))
+    yield from _paths(graph, times, end, np.concatenate([stages, stages]))
+
+
+def _nearby(boundaries: Sequence[int], most: int) -> Array:
+    """[N, p + 1] the split itself, then those with one boundary moved by one layer."""
+    rows = [tuple(boundaries)]
+    for k in range(1, len(boundaries) - 1):
+        for moved in (boundaries[k] - 1, boundaries[k] + 1):
+            if boundaries[k - 1] < moved < boundaries[k + 1]:
+                rows.append((*boundaries[:k], moved, *boundaries[k + 1 :]))
+    return np.array(rows[: most + 1], dtype=np.int64)
+
+
+def _times(tables: CostTables, placement: PlacementCosts, replica: int, splits: Array) -> Times:
+    """Stage times of one replica under every split [N, p + 1]."""
+    shape = tables.shape
+    groups = placement.group_of_slot.reshape(shape.pp, shape.dp)[:, replica, None]
+
+    def sums(table: Array) -> Array:
+        before = np.concatenate([np.zeros_like(table[:1]), table.cumsum(axis=0)])
+        total: Array = before[splits[:, 1:].T, groups] - before[splits[:, :-1].T, groups]
+        return total
+
+    send = np.repeat(placement.send_ns[:, replica, None], len(splits), axis=1)
+    blocking = tables.instance.search.blocking_sends
+    return Times(sums(tables.forward_ns), sums(tables.backward_ns), send, blocking)
+
+
+def _tails(costs: PlanCosts) -> Array:
+    """[p] from the last backward of a stage to the end of the step, were it the last to finish."""
+    finish = costs.optimizer_ns + costs.gather_ns
+    if costs.tied:
+        finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
+    return costs.sync_ns + finish
+
+
+def _columns(placement: PlacementCosts, decisions: Decisions, dp: int) -> dict[bytes, list[int]]:
+    """Replicas by equal groups and transfers."""
+    groups = placement.group_of_slot.reshape(-1, dp)
+    columns: dict[bytes, list[int]] = {}
+    for r in range(dp):
+        key = groups[:, r].tobytes() + placement.send_ns[:, r].tobytes()
+        columns.setdefault(key, []).append(r)
+    return columns
+
+
+def harvest(
+    tables: CostTables,
+    placement: PlacementCosts,
+    decisions: Decisions,
+    shares: Sequence[int],
+    bound_ns: int,
+) -> Harvest:
+    """Simulates a plan, and traces its paths and those of its neighbours.
+
+    Of the plan itself every path that ends, with its tail, after `bound_ns`: with these a model
+    cannot value the plan below its simulated step time. One path each for splits with one moved
+    boundary, and for each replica with one micro-batch more or less, if among `shares`.
+    """
+    shape = tables.shape
+    costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
+    tails = _tails(costs)
+    ready = np.zeros(shape.pp, dtype=np.int64)
+    cuts: list[PathCut] = []
+    for replicas in _columns(placement, decisions, shape.dp).values():
+        own = {decisions.micro_batches[r] for r in replicas}
+        near = {m + step for m in own for step in (-1, 1)} & set(shares)
+        for m in sorted(own | near):
+            graph = schedule_graph(shape.schedule, shape.pp, m)
+            most = BATCH_ENTRIES // graph.num_operations if m in own else 0
+            splits = _nearby(decisions.boundaries, most)
+            times = _times(tables, placement, replicas[0], splits)
+            end = simulate(graph, times)
+            ends = end[graph.last_backward]
+            cuts.extend(_paths(graph, times, end, (ends + tails[:, None]).argmax(axis=0)))
+            if m in own:
+                ready = np.maximum(ready, ends[:, 0])
+                late = np.flatnonzero(ends[:, 0] + tails > bound_ns)
+                cuts.extend(_paths(graph, _repeat(times, late), end[:, 0 * late], late))
+    return Harvest(int(tail_ns(costs, ready).max()), tuple(dict.fromkeys(cuts)))
+
+
+def _repeat(times: Times, columns: Array) -> Times:
+    """The first pipeline, once for every column."""
+    first = 0 * columns
+    return Times(
+        times.forward[:, first], times.backward[:, first], times.send[:, first], times.blocking
+    )

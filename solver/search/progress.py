@@ -1,0 +1,15 @@
+"""What a running search tells: a snapshot for whoever shows it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a search. None: not known yet; gap is relative, as in `solver.result.Result`."""
+
+    shapes_closed: int
+    shapes_total: int
+    incumbent_ns: int | None
+    bound_ns: int | None
+    gap: float | None
+    elapsed_s: float

@@ -1,0 +1,89 @@
+"""The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from formulations.instance import Instance
+from formulations.plan import Shape
+
+#: Largest micro-batch tried when the instance names none.
+MAX_MICRO_BATCH = 64
+
+
+def powers_of_two(limit: int) -> tuple[int, ...]:
+    """1, 2, 4, ... up to `limit`."""
+    return tuple(1 << i for i in range(limit.bit_length()))
+
+
+def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
+    """Nodes used per group: all of them, or any non-empty choice within the price limit."""
+    groups = instance.cluster.groups
+    limit = instance.limits.max_price_usd_per_hour
+    ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
+    for vector in product(*ranges):
+        price = sum(n * g.price_usd_per_hour for n, g in zip(vector, groups, strict=True))
+        if any(vector) and (limit is None or price <= limit):
+            yield vector
+
+
+def tensor_degrees(instance: Instance, vector: tuple[int, ...]) -> list[int]:
+    """Candidates for tp that divide the GPU count of every node used."""
+    used = [g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True) if n]
+    candidates = instance.search.tensor_parallel or powers_of_two(
+        max(g.gpus_per_node for g in instance.cluster.groups)
+    )
+    return [tp for tp in candidates if all(count % tp == 0 for count in used)]
+
+
+def micro_batches(instance: Instance) -> list[int]:
+    """Candidates for the micro-batch size that divide the global batch."""
+    candidates = instance.search.micro_batch or powers_of_two(MAX_MICRO_BATCH)
+    return [b for b in candidates if instance.workload.global_batch % b == 0]
+
+
+def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
+    """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
+    search, layers = instance.search, instance.workload.layers
+    longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
+    return [
+        (slots // pp, pp)
+        for pp in range(1, min(slots, longest) + 1)
+        if slots % pp == 0
+        and (search.pipeline_parallel is None or pp in search.pipeline_parallel)
+        and (search.data_parallel is None or slots // pp in search.data_parallel)
+    ]
+
+
+def zero_stages(instance: Instance, dp: int) -> list[int]:
+    """ZeRO stages: with one replica the distributed optimizer changes nothing."""
+    stages = sorted({int(sharded) for sharded in instance.search.distributed_optimizer})
+    return stages[:1] if dp == 1 else stages
+
+
+def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
+    """All shapes that use exactly these nodes."""
+    gpus = sum(n * g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True))
+    search = instance.search
+    for tp in tensor_degrees(instance, vector):
+        for (dp, pp), b in product(pipeline_degrees(instance, gpus // tp), micro_batches(instance)):
+            total = instance.workload.global_batch // b
+            if total < dp or (search.micro_batches == "even" and total % dp):
+                continue
+            strategies = product(search.schedule, search.recompute, zero_stages(instance, dp))
+            for schedule, recompute, zero in strategies:
+                yield Shape(
+                    tp=tp,
+                    dp=dp,
+                    pp=pp,
+                    micro_batch=b,
+                    schedule=schedule,
+                    recompute=recompute,
+                    zero=zero,
+                    nodes_used=vector,
+                )
+
+
+def shapes(instance: Instance) -> Iterator[Shape]:
+    """The whole plan space."""
+    for vector in node_vectors(instance):
+        yield from shapes_of(instance, vector)

@@ -1,0 +1,139 @@
+"""Proofs that a shape cannot be run, or not faster than so, worked out again.
+
+Whole numbers throughout, so that no bound is a rounding error too high.
+"""
+
+from functools import cached_property, lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.memory import capacity_bytes, layer_memory
+from formulations.instance.instance import Recompute
+from formulations.plan import Shape
+from formulations.schedules import in_flight
+from formulations.units import ceil_div
+from solver.verify.space import Nodes, PlanSpace
+
+Array = NDArray[np.int64]
+
+
+def interval_sums(values: Array) -> Array:
+    """[n, n], n = L + 1: sum of values [L] over layers [a, b)."""
+    before = np.concatenate([[0], np.cumsum(values)])
+    sums: Array = before[None, :] - before[:, None]
+    return sums
+
+
+def interval_maxima(values: Array) -> Array:
+    """[n, n], n = L + 1: largest of values [L] over layers [a, b), 0 if there are none."""
+    size = len(values) + 1
+    maxima = np.zeros((size, size), dtype=np.int64)
+    for end in range(1, size):
+        maxima[:end, end] = np.maximum(maxima[:end, end - 1], values[end - 1])
+    return maxima
+
+
+class Prover:
+    """Proofs for the shapes of one instance; what they share is worked out once."""
+
+    def __init__(self, space: PlanSpace) -> None:
+        self.space = space
+        self.instance = space.instance
+        self.layers = space.instance.workload.layers
+        self.times = lru_cache(maxsize=None)(self._times)
+        self.work_share = lru_cache(maxsize=None)(self._work_share)
+        self._memories: dict[tuple[object, ...], tuple[Array, Array]] = {}
+
+    def _times(self, tp: int, b: int, recompute: Recompute) -> LayerTimes:
+        return layer_times(self.instance, tp, b, recompute)
+
+    def _work_share(
+        self, used: Nodes, tp: int, b: int, recompute: Recompute
+    ) -> tuple[int, tuple[int, ...]]:
+        """Sum over layers of the least weighted work, and the weights, of the groups `used`."""
+        times = self.times(tp, b, recompute)
+        work = [[int(t) for t in times.forward_ns[:, j] + times.backward_ns[:, j]] for j in used]
+        whole = [max(sum(column), 1) for column in work]
+        weights = tuple(prod(whole) // one for one in whole)
+        rows = zip(*work, strict=True)
+        least = (min(w * t for w, t in zip(weights, row, strict=True)) for row in rows)
+        return sum(least), weights
+
+    def work_bound_ns(self, nodes_used: Nodes, tp: int, b: int, recompute: Recompute) -> int:
+        """Least step time that the work of a step leaves possible on these nodes.
+
+        Proof. Take weights w_j > 0 for the node groups. A tensor group on a node of group j is
+        busy for f_lj + b_lj with every micro-batch that it takes through layer l, and one at a
+        time, so in a step of length T the weighted busy time of all slots is at most
+        T * sum over slots of w_(group of the slot). Each of the M micro-batches passes each layer
+        once, somewhere on the nodes used, and adds there at least
+        tau_l = min over used groups of w_j (f_lj + b_lj). Hence
+        T >= M sum_l tau_l / sum over slots of w, and T is whole.
+
+        Any weights are valid. These are w_j = 1 / sum_l (f_lj + b_lj): on each group alone a
+        micro-batch then weighs 1. They are scaled by the product of the sums, to be whole.
+        """
+        groups = self.instance.cluster.groups
+        used = tuple(j for j, n in enumerate(nodes_used) if n)
+        least, weights = self.work_share(used, tp, b, recompute)
+        slots = (nodes_used[j] * (groups[j].gpus_per_node // tp) for j in used)
+        speed = sum(w * count for w, count in zip(weights, slots, strict=True))
+        return ceil_div(self.instance.workload.global_batch // b * least, speed)
+
+    def nodes_bound_ns(self, nodes_used: Nodes) -> int | None:
+        """Least work bound of the shapes on exactly these nodes; None if there is no shape.
+
+        Proof: every plan on these nodes has one of their shapes.
+        """
+        kinds = {(tp, b) for tp, _, _, b in self.space.partial_keys(nodes_used)}
+        bounds = [
+            self.work_bound_ns(nodes_used, tp, b, recompute)
+            for tp, b in kinds
+            for recompute in set(self.instance.search.recompute)
+        ]
+        return min(bounds, default=None)
+
+    @cached_property
+    def enough_blocks(self) -> NDArray[np.bool_]:
+        """[n, n] whether layers [a, b) may be a stage, memory aside."""
+        blocks = interval_sums(np.array([layer.is_block for layer in self.layers], dtype=np.int64))
+        layers = interval_sums(np.ones(len(self.layers), dtype=np.int64))
+        least = 0 if self.instance.search.embedding_only_stages else 1
+        return (layers >= 1) & (blocks >= least)
+
+    def memory(self, shape: Shape) -> tuple[Array, Array]:
+        """[n, n] bytes of layers [a, b) without, and per, micro-batch in flight."""
+        shards = shape.dp if shape.zero else 1
+        key = (shape.tp, shape.micro_batch, shape.recompute, shape.pp == 1, shards)
+        if key not in self._memories:
+            memory = layer_memory(self.instance, shape)
+            static = interval_sums(memory.static_bytes) + interval_maxima(memory.workspace_bytes)
+            activation = interval_sums(memory.activation_bytes)
+            self._memories[key] = static + memory.fixed_bytes, activation
+        return self._memories[key]
+
+    def lacks_memory(self, shape: Shape) -> bool:
+        """Whether no split fits, even if every stage had the largest GPU used to itself.
+
+        Proof. In any plan of the shape each stage k lies on GPUs of at most this capacity, and
+        holds at least as many micro-batches in flight as a replica with m micro-batches does, m
+        the least that a replica can have: in_flight grows with m. So a plan that fits is a chain
+        of pp intervals that fit here. `ends` are the layers at which a chain of k intervals can
+        end, for k = 0, 1, ...; without the last layer among them after pp steps there is none.
+        """
+        total = self.instance.workload.global_batch // shape.micro_batch
+        even = self.instance.search.micro_batches == "even"
+        least = total // shape.dp if even else 1
+        capacities = capacity_bytes(self.instance)
+        capacity = max(int(capacities[j]) for j, n in enumerate(shape.nodes_used) if n)
+        static, activation = self.memory(shape)
+        ends = np.zeros(len(self.layers) + 1, dtype=bool)
+        ends[0] = True
+        for k in range(shape.pp):
+            held = in_flight(shape.schedule, shape.pp, k, least)
+            fits = self.enough_blocks & (static + held * activation <= capacity)
+            ends = np.any(fits[ends], axis=0)
+        return not ends[-1]

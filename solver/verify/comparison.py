@@ -1,0 +1,30 @@
+"""Whether a plan file is for a given instance."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from formulations.instance import Instance
+from solver.document import PlanDocument
+
+
+def compare_instance(document: PlanDocument, instance: Instance) -> tuple[str, ...]:
+    """One line per field in which the document's instance differs: field, found, expected."""
+    found, expected = document.instance.model_dump(mode="json"), instance.model_dump(mode="json")
+    return tuple(_differences("instance", found, expected))
+
+
+def _differences(field: str, found: Any, expected: Any) -> Iterator[str]:
+    if isinstance(found, dict) and isinstance(expected, dict):
+        for name in sorted(found.keys() | expected.keys()):
+            yield from _differences(f"{field}.{name}", found.get(name), expected.get(name))
+    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
+        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+            yield from _differences(f"{field}[{i}]", one, other)
+    elif found != expected:
+        yield f"{field}: found {_shown(found)}, expected {_shown(expected)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} entries"
+    return "a mapping" if isinstance(value, dict) else repr(value)

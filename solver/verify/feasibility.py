@@ -1,0 +1,201 @@
+"""The constraints of a plan, checked on the document: shape, node order, placement, layers, shares.
+
+Everything is compared with the instance in the same document. What needs costs (memory, limits on
+time and money) is in `solver.verify.figures`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from formulations.instance import Instance
+from formulations.plan import Group, Plan, Replica, Shape, Stage
+from solver.document import PlanDocument, ReplicaDocument
+from solver.verify.findings import Findings
+from solver.verify.space import PlanSpace
+
+
+def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
+    """Whether degrees and nodes fit each other; each choice is compared with the instance's."""
+    groups = space.instance.cluster.groups
+    counts = [group.nodes for group in groups]
+    used = shape.nodes_used
+    known = len(used) == len(counts) and all(
+        0 <= n <= most for n, most in zip(used, counts, strict=True)
+    )
+    if not findings.require(known, "shape.nodes_used", used, f"up to {counts} nodes per group"):
+        return False
+    findings.require(space.allows_nodes(used), "shape.nodes_used", used, _nodes_rule(space))
+    gpus = sum(n * group.gpus_per_node for n, group in zip(used, groups, strict=True))
+    product = shape.tp * shape.dp * shape.pp
+    text = f"{gpus}, the GPUs of the nodes used"
+    fits = findings.require(product == gpus, "shape: tp * dp * pp", product, text)
+    inside = all(g.gpus_per_node % shape.tp == 0 for g, n in zip(groups, used, strict=True) if n)
+    text = "a divisor of the GPUs of every node used"
+    fits &= findings.require(inside, "shape.tp", shape.tp, text)
+    _check_choices(space, shape, findings)
+    return fits
+
+
+def _nodes_rule(space: PlanSpace) -> str:
+    idle = "any" if space.instance.search.idle_nodes else "all"
+    limit = space.instance.limits.max_price_usd_per_hour
+    rent = "" if limit is None else f" for at most {limit} USD/h"
+    return f"{idle} of the nodes{rent}"
+
+
+def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
+    """Every value is one that the instance leaves open."""
+    search = space.instance.search
+    total = space.instance.workload.global_batch // shape.micro_batch
+    choices: list[tuple[str, object, Sequence[object] | None]] = [
+        ("tp", shape.tp, space.tensor_degrees(shape.nodes_used)),
+        ("dp", shape.dp, search.data_parallel),
+        ("pp", shape.pp, search.pipeline_parallel),
+        ("pp", shape.pp, range(1, space.most_stages + 1)),
+        ("micro_batch", shape.micro_batch, space.micro_batches),
+        ("schedule", shape.schedule, search.schedule),
+        ("recompute", shape.recompute, search.recompute),
+        ("zero", shape.zero, space.zero_stages(shape.dp)),
+    ]
+    for name, found, allowed in choices:
+        if allowed is not None:
+            text = f"one of {list(allowed)}"
+            findings.require(found in allowed, f"shape.{name}", repr(found), text)
+    shares = space.shares_exist(shape.dp, shape.micro_batch)
+    text = f"a number of replicas that {total} micro-batches can be shared among"
+    findings.require(shares, "shape.dp", shape.dp, text)
+
+
+def node_order(
+    instance: Instance, shape: Shape, names: Sequence[str], findings: Findings
+) -> tuple[int, ...] | None:
+    """Node indices in order; None unless they are exactly the nodes that the shape uses."""
+    cluster = instance.cluster
+    number = {name: n for n, name in enumerate(cluster.node_names)}
+    start = findings.num_problems
+    text = "names that are all different"
+    findings.require(
+        len(number) == len(cluster.node_names), "instance.cluster.groups", "equal names", text
+    )
+    for i, name in enumerate(names):
+        findings.require(name in number, f"node_order[{i}]", repr(name), "a node of the cluster")
+        text = "every node once"
+        findings.require(name not in names[:i], f"node_order[{i}]", repr(name), text)
+    order = tuple(number[name] for name in names if name in number)
+    counts = Counter(cluster.node_groups[node] for node in order)
+    for j, group in enumerate(cluster.groups):
+        text = f"{shape.nodes_used[j]}, as in shape.nodes_used"
+        field = f"node_order: nodes of {group.name}"
+        findings.require(counts[j] == shape.nodes_used[j], field, counts[j], text)
+    return order if findings.num_problems == start else None
+
+
+def _slots(instance: Instance, tp: int, order: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
+    """Node and GPUs of every tensor group, in rank order."""
+    groups = instance.cluster.node_groups
+    return [
+        (node, tuple(range(first, first + tp)))
+        for node in order
+        for first in range(0, instance.cluster.groups[groups[node]].gpus_per_node, tp)
+    ]
+
+
+def check_placement(
+    document: PlanDocument, shape: Shape, order: Sequence[int], findings: Findings
+) -> bool:
+    """Whether replicas and stages are as many as the degrees say, and each on its slot's GPUs.
+
+    Rank layout: slot k * dp + r, in node order, runs stage k of replica r.
+    """
+    start = findings.num_problems
+    text = f"{shape.dp}, as shape.dp"
+    findings.require(len(document.replicas) == shape.dp, "replicas", len(document.replicas), text)
+    for r, replica in enumerate(document.replicas):
+        found = len(replica.stages)
+        text = f"{shape.pp}, as shape.pp"
+        findings.require(found == shape.pp, f"replicas[{r}].stages", found, text)
+    if findings.num_problems > start:
+        return False
+    names = document.instance.cluster.node_names
+    seen: set[tuple[str, int]] = set()
+    for slot, (node, gpus) in enumerate(_slots(document.instance, shape.tp, order)):
+        k, r = divmod(slot, shape.dp)
+        stage, field = document.replicas[r].stages[k], f"replicas[{r}].stages[{k}]"
+        findings.equal(f"{field}.node", stage.node, names[node])
+        findings.equal(f"{field}.gpus", stage.gpus, gpus)
+        own = {(stage.node, gpu) for gpu in stage.gpus}
+        text = "GPUs that no other stage uses"
+        findings.require(not own & seen, f"{field}.gpus", f"{stage.gpus}, used twice", text)
+        seen |= own
+    return findings.num_problems == start
+
+
+def check_layers(
+    instance: Instance, replicas: Sequence[ReplicaDocument], findings: Findings
+) -> bool:
+    """Whether every replica holds all layers once, in order, in the split of the first."""
+    start = findings.num_problems
+    length = len(instance.workload.layers)
+    least = 0 if instance.search.embedding_only_stages else 1
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    for r, replica in enumerate(replicas):
+        ends = [0, *(stage.layers[1] for stage in replica.stages)]
+        for k, (stage, (begin, end)) in enumerate(zip(replica.stages, pairwise(ends), strict=True)):
+            field = f"replicas[{r}].stages[{k}].layers"
+            findings.equal(field, stage.layers, (begin, end))
+            inside = begin < end <= length
+            text = f"at least one of the layers up to {length}"
+            findings.require(inside, field, stage.layers, text)
+            held = sum(blocks[begin:end])
+            findings.require(held >= least, field, f"{held} blocks", f"at least {least}")
+            same = stage.layers == replicas[0].stages[k].layers
+            findings.require(same, field, stage.layers, "the same split in all replicas")
+        findings.equal(f"replicas[{r}].stages: layers", ends[-1], length)
+    return findings.num_problems == start
+
+
+def check_shares(
+    instance: Instance, shape: Shape, replicas: Sequence[ReplicaDocument], findings: Findings
+) -> bool:
+    """Whether the micro-batches of all replicas make one global batch."""
+    counts = [replica.micro_batches for replica in replicas]
+    start = findings.num_problems
+    for r, count in enumerate(counts):
+        field = f"replicas[{r}].micro_batches"
+        findings.require(count >= 1, field, count, "at least 1")
+        if instance.search.micro_batches == "even":
+            findings.require(count == counts[0], field, count, f"{counts[0]}, as all others")
+    total = sum(counts) * shape.micro_batch
+    field = "replicas: micro_batches * shape.micro_batch"
+    findings.equal(field, total, instance.workload.global_batch)
+    return findings.num_problems == start
+
+
+def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -> Plan | None:
+    """The plan of a document with one; None if it breaks a constraint that its costs need."""
+    instance, shape = document.instance, document.shape
+    if shape is None or not check_shape(space, shape, findings):
+        return None
+    order = node_order(instance, shape, document.node_order, findings)
+    if order is None or not check_placement(document, shape, order, findings):
+        return None
+    layers = check_layers(instance, document.replicas, findings)
+    shares = check_shares(instance, shape, document.replicas, findings)
+    if not layers or not shares:
+        return None
+    findings.note(f"layout of {shape.slots * shape.tp} GPUs, layers and micro-batches")
+    number = {name: n for n, name in enumerate(instance.cluster.node_names)}
+    return Plan(
+        shape=shape,
+        node_order=order,
+        replicas=tuple(_replica(number, replica) for replica in document.replicas),
+    )
+
+
+def _replica(number: dict[str, int], replica: ReplicaDocument) -> Replica:
+    stages = tuple(
+        Stage(layers=stage.layers, group=Group(node=number[stage.node], gpus=stage.gpus))
+        for stage in replica.stages
+    )
+    return Replica(micro_batches=replica.micro_batches, stages=stages)

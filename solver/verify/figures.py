@@ -1,0 +1,124 @@
+"""Every figure of a plan, worked out again from its groups, and the limits that it must keep."""
+
+from itertools import product
+
+from formulations.costs.plan_costs import PlanCosts
+from formulations.costs.rounding import rounding_error_ns
+from formulations.instance import Instance
+from formulations.plan import Plan
+from formulations.units import seconds
+from solver.document import PlanDocument
+from solver.simulate import step_time_ns
+from solver.verify.findings import NOISE, Findings
+from solver.verify.recount import Recount
+from solver.verify.space import Nodes, price_usd_per_hour
+
+SECONDS_PER_HOUR = 3600
+
+#: Fields that describe a plan; without a plan they hold nothing.
+PLAN_FIELDS = (
+    "step_time_s",
+    "rounding_error_s",
+    "throughput_sequences_per_s",
+    "price_usd_per_hour",
+    "cost_usd_per_step",
+    "training_cost_usd",
+    "time_sources",
+    "node_order",
+    "replicas",
+    "gap",
+)
+
+
+def check_absent(document: PlanDocument, findings: Findings) -> None:
+    """Requires that a document without a shape has no figures of a plan either."""
+    for name in PLAN_FIELDS:
+        value = getattr(document, name)
+        findings.require(value is None or value == (), name, value, "nothing, as there is no plan")
+
+
+def cost_usd(instance: Instance, nodes_used: Nodes, time_ns: int) -> float:
+    """Rent of the nodes for the time of one step."""
+    return price_usd_per_hour(instance, nodes_used) * seconds(time_ns) / SECONDS_PER_HOUR
+
+
+def broken_limits(instance: Instance, nodes_used: Nodes, time_ns: int) -> list[tuple[str, float]]:
+    """Limits that a step of this length breaks: name and what it comes to."""
+    limits = instance.limits
+    values = [
+        ("max_step_time_s", limits.max_step_time_s, seconds(time_ns)),
+        (
+            "max_cost_usd_per_step",
+            limits.max_cost_usd_per_step,
+            cost_usd(instance, nodes_used, time_ns),
+        ),
+    ]
+    return [
+        (name, value)
+        for name, limit, value in values
+        if limit is not None and value > limit * (1 + NOISE)
+    ]
+
+
+def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int:
+    """Compares every figure of the plan with one of our own; returns the step time in ns."""
+    recount = Recount(document.instance, plan)
+    costs = recount.costs()
+    time_ns = step_time_ns(costs)
+    findings.equal("step_time_s", document.step_time_s, seconds(time_ns))
+    findings.equal("time_sources", document.time_sources, recount.origins)
+    layers = len(document.instance.workload.layers)
+    rounding_ns = rounding_error_ns(plan.shape, layers, max(costs.micro_batches))
+    findings.equal("rounding_error_s", document.rounding_error_s, seconds(rounding_ns))
+    _check_stages(document, costs, findings)
+    _check_money(document, plan, time_ns, findings)
+    _check_memory(costs, findings)
+    for name, value in broken_limits(document.instance, plan.shape.nodes_used, time_ns):
+        limit = getattr(document.instance.limits, name)
+        findings.refuse(f"instance.limits.{name}", value, f"at most {limit}")
+    findings.note(f"step time, memory and {findings.num_figures} figures of the plan")
+    return time_ns
+
+
+def _check_stages(document: PlanDocument, costs: PlanCosts, findings: Findings) -> None:
+    cluster = document.instance.cluster
+    gpu_types = {
+        name: cluster.groups[j].gpu.name
+        for name, j in zip(cluster.node_names, cluster.node_groups, strict=True)
+    }
+    last = costs.shape.pp - 1
+    for k, r in product(range(costs.shape.pp), range(costs.shape.dp)):
+        stage = document.replicas[r].stages[k]
+        sync_ns = costs.sync_ns[k] + costs.gather_ns[k]
+        expected = {
+            "gpu_type": gpu_types[stage.node],
+            "forward_s": seconds(int(costs.forward_ns[k, r])),
+            "backward_s": seconds(int(costs.backward_ns[k, r])),
+            "send_forward_s": seconds(int(costs.send_ns[k, r])) if k < last else 0.0,
+            "send_backward_s": seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
+            "gradient_sync_s": seconds(int(sync_ns)),
+            "memory_bytes": int(costs.memory_bytes[k, r]),
+            "memory_limit_bytes": int(costs.limit_bytes[k, r]),
+        }
+        for name, value in expected.items():
+            findings.equal(f"replicas[{r}].stages[{k}].{name}", getattr(stage, name), value)
+
+
+def _check_money(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:
+    instance = document.instance
+    cost = cost_usd(instance, plan.shape.nodes_used, time_ns)
+    rent = price_usd_per_hour(instance, plan.shape.nodes_used)
+    steps = instance.objective.steps
+    speed = instance.workload.global_batch / seconds(time_ns)
+    findings.close("throughput_sequences_per_s", document.throughput_sequences_per_s, speed)
+    findings.close("price_usd_per_hour", document.price_usd_per_hour, rent)
+    findings.close("cost_usd_per_step", document.cost_usd_per_step, cost)
+    total = None if steps is None else cost * steps
+    findings.close("training_cost_usd", document.training_cost_usd, total)
+
+
+def _check_memory(costs: PlanCosts, findings: Findings) -> None:
+    for k, r in product(range(costs.shape.pp), range(costs.shape.dp)):
+        need, limit = int(costs.memory_bytes[k, r]), int(costs.limit_bytes[k, r])
+        field = f"replicas[{r}].stages[{k}].memory_bytes"
+        findings.require(need <= limit, field, need, f"at most {limit}")

@@ -1,0 +1,68 @@
+"""What a verification finds: problems, one line each, and what was checked."""
+
+import math
+from dataclasses import dataclass
+
+#: Relative difference that is float noise, in figures that are products of others.
+NOISE = 1e-12
+#: The same for figures that may be 0, such as a gap.
+NOISE_NEAR_ZERO = 1e-15
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Outcome of `verify_document`. A problem reads "FIELD: found X, expected Y"."""
+
+    problems: tuple[str, ...]
+    checked: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found wrong."""
+        return not self.problems
+
+
+class Findings:
+    """Collects problems while a document is checked."""
+
+    def __init__(self) -> None:
+        self._problems: list[str] = []
+        self._checked: list[str] = []
+        self.num_figures = 0
+
+    @property
+    def num_problems(self) -> int:
+        """Number of problems so far."""
+        return len(self._problems)
+
+    def refuse(self, field: str, found: object, expected: str) -> None:
+        """Adds a problem; `expected` says in words what is allowed."""
+        self._problems.append(f"{field}: found {found}, expected {expected}")
+
+    def require(self, holds: bool, field: str, found: object, expected: str) -> bool:
+        """Adds a problem unless `holds`, which it returns."""
+        if not holds:
+            self.refuse(field, found, expected)
+        return holds
+
+    def equal(self, field: str, found: object, expected: object) -> bool:
+        """Whether a figure is exactly what was worked out again."""
+        self.num_figures += 1
+        return self.require(found == expected, field, repr(found), repr(expected))
+
+    def close(self, field: str, found: float | None, expected: float | None) -> bool:
+        """Whether a figure is what was worked out again, up to float noise."""
+        self.num_figures += 1
+        if found is None or expected is None:
+            holds = found is expected
+        else:
+            holds = math.isclose(found, expected, rel_tol=NOISE, abs_tol=NOISE_NEAR_ZERO)
+        return self.require(holds, field, repr(found), repr(expected))
+
+    def note(self, text: str) -> None:
+        """Adds a line to what was checked."""
+        self._checked.append(text)
+
+    def verification(self) -> Verification:
+        """All that was found."""
+        return Verification(tuple(self._problems), tuple(self._checked))

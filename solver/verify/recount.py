@@ -1,0 +1,259 @@
+"""Costs of a plan, counted from the groups that it names: a second witness of the cost model.
+
+Nothing here knows of nodes in a row of slots, as `formulations.costs.placement` does. The GPUs of
+every (stage, replica) are looked up, and what crosses a link is counted flow by flow:
+
+* a transfer inside a node has its link to itself; one between nodes shares the sender's link with
+  all flows of that boundary that leave the node, and the receiver's with all that enter it;
+* a collective runs in rings inside the nodes, then between them. A node's link is shared by the
+  tp rings of every stage that has groups on this node and on another;
+* the tied matrix is reduced between first and last stage, replica by replica.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.compute import layer_times
+from formulations.costs.memory import capacity_bytes, layer_memory
+from formulations.costs.plan_costs import PlanCosts
+from formulations.instance import Instance, NodeGroup
+from formulations.instance.workload import Workload, padded_vocabulary
+from formulations.plan import Plan, Shape
+from formulations.schedules import in_flight
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div, ceil_ns
+
+Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a plan runs: nodes[k][r] is the node of stage k of replica r."""
+
+    instance: Instance
+    shape: Shape
+    nodes: tuple[tuple[int, ...], ...]
+
+    def group(self, node: int) -> NodeGroup:
+        """The group that a node belongs to."""
+        return self.instance.cluster.groups[self.group_index[node]]
+
+    @cached_property
+    def group_index(self) -> tuple[int, ...]:
+        """Group index of every node of the cluster."""
+        return self.instance.cluster.node_groups
+
+    @cached_property
+    def members(self) -> list[Counter[int]]:
+        """Per stage: number of tensor groups on each of its nodes."""
+        return [Counter(row) for row in self.nodes]
+
+    @cached_property
+    def rings(self) -> Counter[int]:
+        """Per node: rings of GPUs that cross its border, over all stages."""
+        crossing = [node for stage in self.members if len(stage) > 1 for node in stage]
+        return Counter(node for node in crossing for _ in range(self.shape.tp))
+
+    @cached_property
+    def departures(self) -> list[Counter[int]]:
+        """Per boundary: flows from GPU to GPU that leave each node."""
+        return [self._flows(k, lambda source, target: source) for k in range(self.shape.pp - 1)]
+
+    @cached_property
+    def arrivals(self) -> list[Counter[int]]:
+        """Per boundary: flows from GPU to GPU that enter each node."""
+        return [self._flows(k, lambda source, target: target) for k in range(self.shape.pp - 1)]
+
+    def _flows(self, k: int, end: Callable[[int, int], int]) -> Counter[int]:
+        pairs = zip(self.nodes[k], self.nodes[k + 1], strict=True)
+        lanes = range(self.shape.tp)
+        return Counter(end(a, b) for a, b in pairs if a != b for _ in lanes)
+
+    def send_ns(self, k: int, r: int) -> int:
+        """Transfer of one micro-batch between stages k and k + 1 of replica r, either way."""
+        source, target = self.nodes[k][r], self.nodes[k + 1][r]
+        if source == target:
+            return ceil_ns(self._inside_s(source))
+        leaving = self._outside_s(source, self.departures[k][source])
+        entering = self._outside_s(target, self.arrivals[k][target])
+        return max(ceil_ns(leaving), ceil_ns(entering))
+
+    @cached_property
+    def message_bytes(self) -> int:
+        """What one GPU sends to the next stage."""
+        return message_bytes(self.instance, self.shape)
+
+    def _inside_s(self, node: int) -> float:
+        link = self.group(node).intra_node
+        return self.message_bytes / link.bandwidth_bytes_per_s + link.latency_s
+
+    def _outside_s(self, node: int, flows: int) -> float:
+        link = self.group(node).inter_node
+        outside_s = flows * self.message_bytes / link.bandwidth_bytes_per_s + link.latency_s
+        if self.instance.search.scatter_gather:  # the parts are gathered inside the node
+            outside_s += (self.shape.tp - 1) * self._inside_s(node)
+        return outside_s
+
+    def collective_ns(self, k: int, factor: int, sizes_bytes: Iterable[int]) -> int:
+        """Ring collective over the replicas of stage k, one buffer per layer."""
+        groups = {node: self.group(node) for node in self.members[k]}
+        count = len(groups)
+        inside_s_per_byte = max(
+            ring_share(factor, n) / groups[node].intra_node.bandwidth_bytes_per_s
+            for node, n in self.members[k].items()
+        )
+        outside_s_per_byte = max(
+            self.rings[node] * ring_share(factor, count) / group.inter_node.bandwidth_bytes_per_s
+            for node, group in groups.items()
+        ) / self.instance.cluster.efficiency(count)
+        start_s = max(
+            ring_latency_s(factor, n, groups[node].intra_node.latency_s)
+            for node, n in self.members[k].items()
+        )
+        between_s = max(
+            ring_latency_s(factor, count, group.inter_node.latency_s) for group in groups.values()
+        )
+        layers = (
+            ceil_ns(size * inside_s_per_byte) + ceil_ns(size * outside_s_per_byte)
+            for size in sizes_bytes
+        )
+        return sum(layers) + ceil_ns(start_s) + ceil_ns(between_s)
+
+    def embedding_ns(self, size_bytes: int) -> int:
+        """All-reduce of a tied matrix between the two groups of every replica that hold it."""
+        if not size_bytes:
+            return 0
+        pairs = list(zip(self.nodes[0], self.nodes[-1], strict=True))
+        lanes = Counter(node for a, b in pairs if a != b for node in (a, b))
+        links = [
+            (self.group(node).inter_node, count * self.shape.tp) for node, count in lanes.items()
+        ]
+        links += [(self.group(a).intra_node, 1) for a, b in pairs if a == b]
+        return max(
+            ceil_ns(
+                flows * ring_share(ALL_REDUCE, 2) * size_bytes / link.bandwidth_bytes_per_s
+                + ring_latency_s(ALL_REDUCE, 2, link.latency_s)
+            )
+            for link, flows in links
+        )
+
+
+def message_bytes(instance: Instance, shape: Shape) -> int:
+    """Activations of one micro-batch that one GPU sends to the next stage."""
+    whole = shape.micro_batch * instance.workload.boundary_bytes
+    return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
+
+
+def touched_bytes(workload: Workload) -> int:
+    """Memory traffic of the optimizer per parameter: reads gradient and state, writes back."""
+    return workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
+
+
+def tied_bytes(instance: Instance, shape: Shape) -> int:
+    """Gradient of the copy of the embedding on the last stage, per GPU; 0 if there is none."""
+    head = instance.workload.layers[-1]
+    if shape.pp == 1 or not head.tied_copy:
+        return 0
+    rows = padded_vocabulary(head.vocabulary_rows, shape.tp) // shape.tp
+    return rows * head.vocabulary_columns * instance.workload.gradient_bytes
+
+
+class Recount:
+    """Costs of one plan whose replicas share one split."""
+
+    def __init__(self, instance: Instance, plan: Plan) -> None:
+        self.instance, self.plan, self.shape = instance, plan, plan.shape
+        self.stages = [range(*stage.layers) for stage in plan.replicas[0].stages]
+        stages, replicas = range(self.shape.pp), plan.replicas
+        self.layout = Layout(
+            instance,
+            self.shape,
+            tuple(tuple(one.stages[k].group.node for one in replicas) for k in stages),
+        )
+        self.times = layer_times(
+            instance, self.shape.tp, self.shape.micro_batch, self.shape.recompute
+        )
+        self.memory = layer_memory(instance, self.shape)
+
+    def costs(self) -> PlanCosts:
+        """All costs of the plan."""
+        workload, zero = self.instance.workload, self.shape.zero
+        gradients = [workload.gradient_bytes * count for count in self.parameters]
+        weights = [workload.parameter_bytes * count for count in self.parameters]
+        tied = tied_bytes(self.instance, self.shape)
+        return PlanCosts(
+            shape=self.shape,
+            micro_batches=tuple(replica.micro_batches for replica in self.plan.replicas),
+            blocking_sends=self.instance.search.blocking_sends,
+            tied=tied > 0,
+            forward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.forward_ns[:, j])),
+            backward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.backward_ns[:, j])),
+            send_ns=self._send_ns(),
+            sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
+            optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
+            gather_ns=self._collectives(HALF, weights) * zero,
+            embedding_ns=self.layout.embedding_ns(tied),
+            memory_bytes=self._per_group(self._memory_bytes),
+            limit_bytes=self._per_group(lambda k, r, j: int(self.capacities[j])),
+        )
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Where the layer times come from."""
+        return tuple(sorted(self.times.origins))
+
+    @cached_property
+    def parameters(self) -> list[int]:
+        """Parameters of every layer on one GPU."""
+        return [int(count) for count in self.memory.parameters]
+
+    @cached_property
+    def capacities(self) -> Array:
+        """Usable bytes per GPU of every node group."""
+        return capacity_bytes(self.instance)
+
+    def _per_group(self, figure: Callable[[int, int, int], int]) -> Array:
+        """[p, R] `figure` of stage k, replica r and the node group j that it runs on."""
+        where = self.layout.group_index
+        rows = [
+            [figure(k, r, where[node]) for r, node in enumerate(row)]
+            for k, row in enumerate(self.layout.nodes)
+        ]
+        return np.array(rows, dtype=np.int64)
+
+    def _sum(self, k: int, values: Array) -> int:
+        return sum(int(values[layer]) for layer in self.stages[k])
+
+    def _send_ns(self) -> Array:
+        replicas = range(self.shape.dp)
+        rows = [[self.layout.send_ns(k, r) for r in replicas] for k in range(self.shape.pp - 1)]
+        return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
+
+    def _collectives(self, factor: int, sizes_bytes: list[int]) -> Array:
+        """[p] over the replicas of every stage."""
+        times = [
+            self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])
+            for k, layers in enumerate(self.stages)
+        ]
+        return np.array(times, dtype=np.int64)
+
+    def _optimizer_ns(self, k: int, _: int, j: int) -> int:
+        touched = touched_bytes(self.instance.workload)
+        shards = self.shape.dp if self.shape.zero else 1
+        speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
+        sizes = (touched * ceil_div(self.parameters[layer], shards) for layer in self.stages[k])
+        return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)
+
+    def _memory_bytes(self, k: int, r: int, _: int) -> int:
+        held = in_flight(self.shape.schedule, self.shape.pp, k, self.plan.replicas[r].micro_batches)
+        memory = self.memory
+        workspace = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
+        static = self._sum(k, memory.static_bytes)
+        return (
+            memory.fixed_bytes + static + held * self._sum(k, memory.activation_bytes) + workspace
+        )

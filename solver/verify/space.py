@@ -1,0 +1,163 @@
+"""The plan space, worked out again: which shapes a certificate must close.
+
+Nodes used: per group 0 up to all, not none at all; all nodes if none may be idle; within the limit
+on the price. For such a vector: tp divides the GPU count of every node used, dp * pp tensor groups
+fill the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides
+the global batch, and every replica has a micro-batch (all the same number, if even). With one
+replica a distributed optimizer changes nothing, so ZeRO 1 counts only if it is the only choice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+from formulations.instance import Instance
+from formulations.instance.instance import Recompute, ScheduleName
+from formulations.plan import Shape
+from solver.verify.findings import NOISE
+
+LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
+
+Nodes = tuple[int, ...]  #: number of nodes used, per node group
+
+
+class Key(NamedTuple):
+    """A shape as a plain tuple: quick to hash and to compare."""
+
+    nodes_used: Nodes
+    tp: int
+    dp: int
+    pp: int
+    micro_batch: int
+    schedule: ScheduleName
+    recompute: Recompute
+    zero: int
+
+
+def key_of(shape: Shape) -> Key:
+    """The shape's fields."""
+    return Key(
+        shape.nodes_used,
+        shape.tp,
+        shape.dp,
+        shape.pp,
+        shape.micro_batch,
+        shape.schedule,
+        shape.recompute,
+        shape.zero,
+    )
+
+
+def _doubling(largest: int) -> list[int]:
+    sizes = [1]
+    while sizes[-1] * 2 <= largest:
+        sizes.append(sizes[-1] * 2)
+    return sizes
+
+
+def _allowed(choice: Sequence[int] | None, value: int) -> bool:
+    return choice is None or value in choice
+
+
+def price_usd_per_hour(instance: Instance, nodes_used: Nodes) -> float:
+    """Rent of these numbers of nodes."""
+    rents = [group.price_usd_per_hour for group in instance.cluster.groups]
+    return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))
+
+
+@dataclass(frozen=True)
+class PlanSpace:
+    """Every choice of nodes, and every shape, that the instance allows."""
+
+    instance: Instance
+
+    @cached_property
+    def num_blocks(self) -> int:
+        """Blocks of the chain."""
+        return sum(run.count for run in self.instance.workload.layer_runs if run.layer.is_block)
+
+    @cached_property
+    def most_stages(self) -> int:
+        """Largest number of stages that the chain fills."""
+        if self.instance.search.embedding_only_stages:
+            return len(self.instance.workload.layers)
+        return self.num_blocks
+
+    def affordable(self, nodes_used: Nodes) -> bool:
+        """Whether the rent of the nodes is within the limit."""
+        limit = self.instance.limits.max_price_usd_per_hour
+        rent = price_usd_per_hour(self.instance, nodes_used)
+        return limit is None or rent <= limit * (1 + NOISE)
+
+    def allows_nodes(self, nodes_used: Nodes) -> bool:
+        """Whether a plan may use exactly these nodes."""
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        if len(nodes_used) != len(counts) or not any(nodes_used):
+            return False
+        least = [0] * len(counts) if self.instance.search.idle_nodes else counts
+        inside = all(a <= n <= b for a, n, b in zip(least, nodes_used, counts, strict=True))
+        return inside and self.affordable(nodes_used)
+
+    @cached_property
+    def nodes(self) -> frozenset[Nodes]:
+        """All choices of nodes."""
+        ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
+        return frozenset(filter(self.allows_nodes, product(*ranges)))
+
+    def tensor_degrees(self, nodes_used: Nodes) -> list[int]:
+        """Sizes of tensor groups that fill every node used."""
+        groups = self.instance.cluster.groups
+        given = self.instance.search.tensor_parallel
+        sizes = _doubling(max(group.gpus_per_node for group in groups)) if given is None else given
+        nodes = [g.gpus_per_node for g, n in zip(groups, nodes_used, strict=True) if n]
+        return [tp for tp in sorted(set(sizes)) if not any(gpus % tp for gpus in nodes)]
+
+    @cached_property
+    def micro_batches(self) -> list[int]:
+        """Micro-batch sizes that divide the global batch."""
+        given = self.instance.search.micro_batch
+        sizes = _doubling(LARGEST_MICRO_BATCH) if given is None else given
+        return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
+
+    def zero_stages(self, dp: int) -> list[int]:
+        """ZeRO 0, ZeRO 1 or both."""
+        choice = self.instance.search.distributed_optimizer
+        if dp == 1:
+            return [0] if False in choice else [1] * (True in choice)
+        return [zero for zero in (0, 1) if bool(zero) in choice]
+
+    def pipelines(self, slots: int) -> list[tuple[int, int]]:
+        """Pairs (dp, pp) that fill the slots."""
+        search = self.instance.search
+        return [
+            (slots // pp, pp)
+            for pp in range(1, min(slots, self.most_stages) + 1)
+            if slots % pp == 0
+            and _allowed(search.pipeline_parallel, pp)
+            and _allowed(search.data_parallel, slots // pp)
+        ]
+
+    def shares_exist(self, dp: int, micro_batch: int) -> bool:
+        """Whether the micro-batches of a step can be shared among dp replicas."""
+        total = self.instance.workload.global_batch // micro_batch
+        return total >= dp and (self.instance.search.micro_batches == "uneven" or total % dp == 0)
+
+    def partial_keys(self, nodes_used: Nodes) -> Iterator[tuple[int, int, int, int]]:
+        """All (tp, dp, pp, b) on these nodes."""
+        groups = self.instance.cluster.groups
+        gpus = sum(n * g.gpus_per_node for g, n in zip(groups, nodes_used, strict=True))
+        for tp in self.tensor_degrees(nodes_used):
+            for dp, pp in self.pipelines(gpus // tp):
+                for b in self.micro_batches:
+                    if self.shares_exist(dp, b):
+                        yield tp, dp, pp, b
+
+    def keys(self, nodes_used: Nodes) -> Iterator[Key]:
+        """All shapes that use exactly these nodes."""
+        search = self.instance.search
+        strategies = list(product(set(search.schedule), set(search.recompute)))
+        for tp, dp, pp, b in self.partial_keys(nodes_used):
+            for (schedule, recompute), zero in product(strategies, self.zero_stages(dp)):
+                yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero)

@@ -1,0 +1,97 @@
+"""The gap benchmark: its arithmetic, its table, and one run in a process of its own."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from bench.gap import above_bound, compare, instance_files, summary, table
+from bench.methods import METHODS
+from bench.records import INSTANCES
+from solver.options import SolveOptions
+from tests.small_instances import random_instance
+
+
+def figures(method: str, share: float | None) -> dict[str, object]:
+    """A record as far as table and summary read it."""
+    shape = {"tp": 1, "dp": 2, "pp": 4, "micro_batch": 8}
+    return {
+        "instance": "tiny",
+        "method": method,
+        "status": "feasible",
+        "shape": shape if share is not None else None,
+        "step_time_ns": 1_234_567 if share is not None else None,
+        "above_bound": share,
+        "runtime_s": 0.5,
+        "peak_rss_bytes": 3 << 20,
+    }
+
+
+def test_distance_is_relative_to_the_bound() -> None:
+    """110 is 10 % above 100."""
+    assert above_bound(110.0, 100.0) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("objective", "bound"), [(None, 1.0), (1.0, None), (1.0, 0.0)])
+def test_distance_needs_a_plan_and_a_bound(objective: float | None, bound: float | None) -> None:
+    """Without either there is no distance, also to a bound of zero."""
+    assert above_bound(objective, bound) is None
+
+
+def test_summary_counts_optimal_plans_and_averages_distances() -> None:
+    """0 % and 10 %: one of two at the bound, mean 5 %; records without a plan do not count."""
+    records = [figures("minmax", 0.0), figures("minmax", 0.1), figures("minmax", None)]
+    expected = "minmax: at most 0.01 % above the bound on 1 of 2, mean 5.00 %, worst 10.00 %"
+    assert summary(records) == [expected]
+
+
+def test_table_shows_time_distance_and_memory() -> None:
+    """1,234,567 ns are 1.235 ms; 12.345 % are shown with two digits."""
+    console = Console(width=200, file=StringIO())
+    console.print(table([figures("minmax", 0.12345), figures("megatron", None)]))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    for cell in ("1 x 2 x 4, 8", "1.235", "12.35", "0.50", "megatron"):
+        assert cell in text
+
+
+def test_all_instances_are_compared_by_default() -> None:
+    """Every stored instance, and not the table of best-known values."""
+    names = [path.stem for path in instance_files([])]
+    assert "hetero_small" in names
+    assert "best_known" not in names
+
+
+def test_an_instance_may_be_named_or_given_as_a_file() -> None:
+    """NAME stands for instances/NAME.yaml."""
+    assert [str(p) for p in instance_files(["hetero_small", "x/y.yaml"])] == [
+        str(INSTANCES / "hetero_small.yaml"),
+        "x/y.yaml",
+    ]
+
+
+def test_records_have_plan_options_hardware_and_versions() -> None:
+    """One rule-of-thumb run on a tiny instance, in its own process."""
+    options = SolveOptions(time_limit_s=60)
+    (one,) = compare("tiny", random_instance(0), ["megatron"], options)
+    assert one["status"] == "feasible"
+    assert one["termination"] == "heuristic"
+    assert one["step_time_ns"] > 0
+    assert one["above_bound"] is None
+    assert one["peak_rss_bytes"] > 1 << 20
+    assert one["options"]["time_limit_s"] == 60
+    assert {"cpu", "cores", "memory_bytes"} <= one["hardware"].keys()
+    assert {"python", "numpy", "ortools"} <= one["versions"].keys()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_rule_of_thumb_beats_the_exact_search(seed: int) -> None:
+    """Tiny instances: every method's objective is at least the exact one's."""
+    instance = random_instance(seed)
+    found = {name: method(instance, SolveOptions()) for name, method in METHODS.items()}
+    best = found["exact"]
+    assert best.status in ("optimal", "infeasible")
+    for outcome in found.values():
+        if outcome.objective is not None:
+            assert best.objective is not None
+            assert outcome.objective >= best.objective

@@ -1,0 +1,97 @@
+"""How observations predict their times, on figures worked out by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.published_times import LayerTime, StepTime, gpt, in_fp32
+from formulations.instance import Layer, Link
+
+ENDLESS = Link(bandwidth_bytes_per_s=1e30, latency_s=0)
+SLOW = Link(bandwidth_bytes_per_s=8, latency_s=0.5)
+#: h 2, 1 head, 1 block, 1 token, vocabulary 128: the block has 12 h^2 + 13 h = 74 parameters,
+#: the embedding 128 h + 1 h = 258.
+TINY = gpt(2, 1, 1, 1, 128)
+FOUR_BLOCKS = gpt(2, 1, 4, 1, 128)
+
+
+def seconds_by_kind(layer: Layer, tp: int, micro_batch: int) -> float:
+    """Forward seconds: embedding 0.5, block 1, head 2."""
+    return {"embedding": 0.5, "block": 1.0, "head": 2.0}[layer.kind]
+
+
+def no_time(layer: Layer, tp: int, micro_batch: int) -> float:
+    """Forward seconds of an endlessly fast GPU."""
+    return 0.0
+
+
+def step(**changes: Any) -> StepTime:
+    """Two stages of two blocks, three micro-batches, nothing but computation."""
+    base = StepTime(
+        workload=FOUR_BLOCKS,
+        tp=1,
+        dp=1,
+        pp=2,
+        micro_batch=1,
+        num_micro_batches=3,
+        chunks=1,
+        gpus_per_node=8,
+        intra_node=ENDLESS,
+        inter_node=ENDLESS,
+        memory_bandwidth_bytes_per_s=1e30,
+    )
+    return replace(base, **changes)
+
+
+def layer_time(tp: int, backward: bool) -> LayerTime:
+    """The block of TINY with all-reduces of 8 bytes over 8 bytes/s."""
+    return LayerTime(TINY.layers[1], tp, 1, backward, message_bytes=8, link=SLOW)
+
+
+def test_forward_pass_pays_two_all_reduces() -> None:
+    """Ring over 2: 8 bytes at 8 bytes/s and 2 steps of 0.5 s are 2 s; 1 + 2 * 2 = 5."""
+    assert layer_time(2, backward=False).predicted_s(seconds_by_kind) == 5.0
+
+
+def test_backward_pass_computes_twice() -> None:
+    """2 * 1 s of computation and the same two all-reduces: 6."""
+    assert layer_time(2, backward=True).predicted_s(seconds_by_kind) == 6.0
+
+
+def test_single_gpu_pays_no_all_reduce() -> None:
+    """A ring over one GPU is free, latency included."""
+    assert layer_time(1, backward=False).predicted_s(seconds_by_kind) == 1.0
+
+
+def test_step_is_bound_by_its_slowest_stage() -> None:
+    """Blocks 4 * 1 s, others 3 * theirs: stages of 9.5 and 14 s; 3 * 14 + 9.5 = 51.5."""
+    assert step().predicted_s(seconds_by_kind) == pytest.approx(51.5)
+
+
+def test_chunks_shorten_the_fill() -> None:
+    """The other stage's 9.5 s shrink to half with 2 chunks: 42 + 4.75."""
+    assert step(chunks=2).predicted_s(seconds_by_kind) == pytest.approx(46.75)
+
+
+def test_update_syncs_and_touches_the_first_stage() -> None:
+    """332 parameters: ring of 664 bytes at 8 bytes/s is 83 s, 28 bytes each at 28 bytes/s 332 s."""
+    update = step(workload=TINY, dp=2, pp=1, intra_node=SLOW, memory_bandwidth_bytes_per_s=28.0)
+    assert update.predicted_s(no_time) == pytest.approx(83 + 332)
+
+
+def test_rings_that_leave_the_node_share_its_link() -> None:
+    """Half of the sharded parameters at tp 2, but both rings use the one link of the node.
+
+    Block: 12 h^2 + 7 h = 62 sharded (3 h + 4 h biases), 6 h = 12 replicated: 43 per GPU.
+    Embedding: 256 rows after padding, 256 of 512 parameters, and 2 replicated: 258.
+    2 bytes * 301 * 2 rings / 8 bytes/s = 150.5 s.
+    """
+    rings = step(workload=TINY, tp=2, dp=2, pp=1, gpus_per_node=2, inter_node=SLOW)
+    assert rings.predicted_s(no_time) == pytest.approx(150.5)
+
+
+def test_fp32_doubles_activations() -> None:
+    """4 bytes per element in place of 2."""
+    block = TINY.layers[1]
+    assert in_fp32(block).activation_bytes(1) == 2 * block.activation_bytes(1)

@@ -1,0 +1,50 @@
+"""The end-to-end benchmark: what it runs, measures and says."""
+
+import json
+import sys
+from pathlib import Path
+
+from bench.records import append, record
+from bench.start import CASES, command, line, timed
+
+
+def test_command_solves_a_stored_instance() -> None:
+    """From the repository's root, with a relative path."""
+    words = command(CASES["small"], 30)
+    assert words[1:4] == ["cli.py", "solve", "instances/hetero_small.yaml"]
+    assert words[4:] == ["--json", "--gap", "0.0", "--time-limit", "30"]
+
+
+def test_every_case_has_its_instance() -> None:
+    """The files that the commands name exist."""
+    for case in CASES.values():
+        assert (Path(__file__).parents[2] / command(case, 1)[3]).is_file()
+
+
+def test_time_memory_exit_code_and_output_are_measured() -> None:
+    """A process that prints a line and exits with 3."""
+    program = "print('one'); raise SystemExit(3)"
+    figures, output = timed([sys.executable, "-c", program])
+    assert output == "one\n"
+    assert figures["exit_code"] == 3
+    assert figures["wall_s"] > 0
+    assert figures["peak_rss_bytes"] > 1 << 20
+
+
+def test_line_gives_median_range_and_peak() -> None:
+    """3 runs of 1, 2 and 6 s: median 2; the largest peak counts."""
+    options = {"target_s": 5}
+    head = {"case": "small", "status": "optimal", "gap": 0.0, "exit_code": 0, "options": options}
+    peaks = {1.0: 1 << 20, 2.0: 3 << 20, 6.0: 2 << 20}
+    text = line([head | {"wall_s": wall, "peak_rss_bytes": peak} for wall, peak in peaks.items()])
+    assert "2.00 s (from 1.00 to 6.00, 3 runs; target 5 s), peak 3 MiB" in text
+
+
+def test_records_are_appended_as_json_lines(tmp_path: Path) -> None:
+    """Two calls, two lines, each with its figures."""
+    path = tmp_path / "results" / "x.jsonl"
+    for figure in (1, 2):
+        append(path, [record("x", {"figure": figure})])
+    lines = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
+    assert [one["figure"] for one in lines] == [1, 2]
+    assert all(one["benchmark"] == "x" for one in lines)

@@ -1,0 +1,308 @@
+"""The witness: every split, node order and share of a shape, each judged by a plain recursion.
+
+Shares nothing with the planner but layer tables and the words of the specification. Placement
+costs are counted slot by slot, flow by flow, in exact fractions.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import combinations, pairwise, permutations, product
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.tables import CostTables
+
+NOISE = Fraction(1, 10**12)  #: the relative excess that rounding up forgives
+
+
+def up(seconds: Fraction) -> int:
+    """Nanoseconds, rounded up."""
+    return ceil(seconds * 10**9 * (1 - NOISE))
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Costs of one node order, ns: send[s] from slot s; sync, gather [k][l]; groups [s]."""
+
+    groups: list[int]
+    send: list[int]
+    sync: list[list[int]]
+    sync_start: list[int]
+    gather: list[list[int]]
+    gather_start: list[int]
+    embedding: int
+
+
+class Floor:
+    """Nodes standing in one order, slot by slot."""
+
+    def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
+        self.tables, self.shape = tables, tables.shape
+        nodes = tables.instance.cluster.groups
+        self.order = list(order)
+        self.node = [
+            i for i, j in enumerate(order) for _ in range(nodes[j].gpus_per_node // self.shape.tp)
+        ]
+        assert len(self.node) == self.shape.dp * self.shape.pp
+
+    def group(self, node: int) -> int:
+        """Group of a node of the order."""
+        return self.order[node]
+
+    def link(self, node: int, inside: bool) -> tuple[Fraction, Fraction]:
+        """Bytes per second and seconds of latency."""
+        group = self.tables.instance.cluster.groups[self.group(node)]
+        link = group.intra_node if inside else group.inter_node
+        return Fraction(link.bandwidth_bytes_per_s), Fraction(link.latency_s)
+
+    def slots(self, stage: int) -> range:
+        """Slots of a stage."""
+        return range(stage * self.shape.dp, (stage + 1) * self.shape.dp)
+
+    def send(self, slot: int) -> int:
+        """From a slot to the one that runs the next stage of the same replica."""
+        dp, tp, size = self.shape.dp, self.shape.tp, self.tables.send_bytes
+        source, target = self.node[slot], self.node[slot + dp]
+        speed, latency = self.link(source, inside=True)
+        if source == target:
+            return up(size / speed + latency)
+        flows = [(self.node[s], self.node[s + dp]) for s in self.slots(slot // dp)]
+        crossing = [(a, b) for a, b in flows if a != b]
+        times = []
+        for node, sharing in (
+            (source, sum(a == source for a, _ in crossing)),
+            (target, sum(b == target for _, b in crossing)),
+        ):
+            speed, latency = self.link(node, inside=False)
+            seconds = tp * size * sharing / speed + latency
+            if self.tables.instance.search.scatter_gather and tp > 1:
+                inner, start = self.link(node, inside=True)
+                seconds += (tp - 1) * (size / inner + start)
+            times.append(up(seconds))
+        return max(times)
+
+    def rings(self, node: int) -> int:
+        """Rings of tp ranks that cross a node's border: one per stage partly on it."""
+        partly = [
+            k
+            for k in range(self.shape.pp)
+            if 0 < sum(self.node[s] == node for s in self.slots(k)) < self.shape.dp
+        ]
+        return self.shape.tp * len(partly)
+
+    def ring(self, stage: int, factor: int, sizes: Sequence[int]) -> tuple[list[int], int]:
+        """Collective over the replicas of a stage: ns per layer, and once."""
+        members = [self.node[s] for s in self.slots(stage)]
+        nodes = sorted(set(members))
+        count = len(nodes)
+        efficiency = Fraction(self.tables.instance.cluster.efficiency(count))
+        inner, inner_start, outer, outer_start = (Fraction(0) for _ in range(4))
+        for node in nodes:
+            n = members.count(node)
+            speed, latency = self.link(node, inside=True)
+            inner = max(inner, Fraction(n - 1, n) / speed)
+            inner_start = max(inner_start, (n - 1) * latency)
+            speed, latency = self.link(node, inside=False)
+            outer = max(outer, self.rings(node) / speed if count > 1 else Fraction(0))
+            outer_start = max(outer_start, (count - 1) * latency)
+        outer *= Fraction(count - 1, count) / efficiency
+        layers = [up(factor * inner * size) + up(factor * outer * size) for size in sizes]
+        return layers, up(factor * inner_start) + up(factor * outer_start)
+
+    def embedding(self) -> int:
+        """All-reduce between the slots of the first and of the last stage, two ranks each."""
+        size, tp, dp = self.tables.embedding_bytes, self.shape.tp, self.shape.dp
+        if not size:
+            return 0
+        ends = [(self.node[r], self.node[(self.shape.pp - 1) * dp + r]) for r in range(dp)]
+        times = [Fraction(0)]
+        for node in set(self.node):
+            crossing = sum((a == node) != (b == node) for a, b in ends)
+            if crossing:
+                speed, latency = self.link(node, inside=False)
+                times.append(crossing * tp * size / speed + 2 * latency)
+            if (node, node) in ends:
+                speed, latency = self.link(node, inside=True)
+                times.append(size / speed + 2 * latency)
+        return up(max(times))
+
+
+def place(tables: CostTables, order: Sequence[int]) -> Placed:
+    """Costs of one node order, counted from the slots."""
+    floor, shape = Floor(tables, order), tables.shape
+    gradient = [int(size) for size in tables.gradient_bytes]
+    gather = [int(size) for size in tables.gather_bytes]
+    factor = 1 if shape.zero else 2
+    synced = [floor.ring(k, factor, gradient) for k in range(shape.pp)]
+    none = ([0] * len(gather), 0)
+    gathered = [floor.ring(k, 1, gather) if shape.zero else none for k in range(shape.pp)]
+    return Placed(
+        groups=[floor.group(node) for node in floor.node],
+        send=[floor.send(s) for s in range(shape.dp * (shape.pp - 1))],
+        sync=[layers for layers, _ in synced],
+        sync_start=[start for _, start in synced],
+        gather=[layers for layers, _ in gathered],
+        gather_start=[start for _, start in gathered],
+        embedding=floor.embedding(),
+    )
+
+
+def operations(schedule: str, p: int, k: int, m: int) -> list[tuple[str, int]]:
+    """What stage k does, in order: as many forwards ahead as the schedule allows."""
+    ahead = m if schedule == "gpipe" else p - k
+    done: list[tuple[str, int]] = []
+    forwards = backwards = 0
+    while backwards < m:
+        if forwards < m and forwards - backwards < ahead:
+            done.append(("F", forwards))
+            forwards += 1
+        else:
+            done.append(("B", backwards))
+            backwards += 1
+    return done
+
+
+def most_in_flight(schedule: str, p: int, k: int, m: int) -> int:
+    """Largest number of micro-batches forward but not yet backward."""
+    held = most = 0
+    for kind, _ in operations(schedule, p, k, m):
+        held += 1 if kind == "F" else -1
+        most = max(most, held)
+    return most
+
+
+def stage_ends(
+    schedule: str,
+    m: int,
+    forward: Sequence[int],
+    backward: Sequence[int],
+    send: Sequence[int],
+    blocking: bool = False,
+) -> list[int]:
+    """End of the last backward of every stage of one pipeline, by recursion."""
+    p = len(forward)
+    orders = [operations(schedule, p, k, m) for k in range(p)]
+    position = [{operation: n for n, operation in enumerate(order)} for order in orders]
+    delay = [0] * len(send) if blocking else send
+
+    def duration(k: int, kind: str) -> int:
+        if kind == "F":
+            return forward[k] + (send[k] if blocking and k < p - 1 else 0)
+        return backward[k] + (send[k - 1] if blocking and k > 0 else 0)
+
+    @cache
+    def end(k: int, kind: str, i: int) -> int:
+        begin = 0
+        n = position[k][kind, i]
+        if n:
+            begin = end(k, *orders[k][n - 1])
+        if kind == "F" and k > 0:
+            begin = max(begin, end(k - 1, "F", i) + delay[k - 1])
+        if kind == "B" and k < p - 1:
+            begin = max(begin, end(k + 1, "B", i) + delay[k])
+        if kind == "B" and k == p - 1:
+            begin = max(begin, end(k, "F", i))
+        return begin + duration(k, kind)
+
+    return [end(k, "B", m - 1) for k in range(p)]
+
+
+def fits(
+    tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
+) -> bool:
+    """Whether every GPU holds what it must."""
+    shape = tables.shape
+    for k, (first, stop) in enumerate(pairwise(boundaries)):
+        for r, m in enumerate(shares):
+            held = most_in_flight(shape.schedule, shape.pp, k, m)
+            layers = range(first, stop)
+            need = tables.fixed_bytes + max(int(tables.workspace_bytes[x]) for x in layers)
+            for x in layers:
+                need += int(tables.static_bytes[x]) + held * int(tables.activation_bytes[x])
+            if need > tables.capacity_bytes[placed.groups[k * shape.dp + r]]:
+                return False
+    return True
+
+
+def step_time_ns(
+    tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
+) -> int:
+    """Step time of one plan, in memory or not."""
+    shape = tables.shape
+    stages = [range(a, b) for a, b in pairwise(boundaries)]
+
+    def on(k: int, r: int, table: NDArray[np.int64]) -> int:
+        j = placed.groups[k * shape.dp + r]
+        return sum(int(table[x, j]) for x in stages[k])
+
+    ends = []
+    for r, m in enumerate(shares):
+        forward = [on(k, r, tables.forward_ns) for k in range(shape.pp)]
+        backward = [on(k, r, tables.backward_ns) for k in range(shape.pp)]
+        send = [placed.send[k * shape.dp + r] for k in range(shape.pp - 1)]
+        blocking = tables.instance.search.blocking_sends
+        ends.append(stage_ends(shape.schedule, m, forward, backward, send, blocking))
+    ready = [
+        max(column[k] for column in ends)
+        + sum(placed.sync[k][x] for x in stages[k])
+        + placed.sync_start[k]
+        for k in range(shape.pp)
+    ]
+    if tables.embedding_bytes:
+        ready[0] = ready[-1] = max(ready[0], ready[-1]) + placed.embedding
+    return max(
+        ready[k]
+        + max(on(k, r, tables.optimizer_ns) for r in range(shape.dp))
+        + sum(placed.gather[k][x] for x in stages[k])
+        + placed.gather_start[k]
+        for k in range(shape.pp)
+    )
+
+
+def all_orders(tables: CostTables) -> list[tuple[int, ...]]:
+    """Every different order of the nodes used, as group indices."""
+    nodes = [j for j, count in enumerate(tables.shape.nodes_used) for _ in range(count)]
+    return sorted(set(permutations(nodes)))
+
+
+def all_splits(tables: CostTables) -> Iterator[tuple[int, ...]]:
+    """Every split into non-empty stages with enough blocks."""
+    layers = tables.instance.workload.layers
+    least = 0 if tables.instance.search.embedding_only_stages else 1
+    for cuts in combinations(range(1, len(layers)), tables.shape.pp - 1):
+        boundaries = (0, *cuts, len(layers))
+        stages = pairwise(boundaries)
+        if all(sum(layer.is_block for layer in layers[a:b]) >= least for a, b in stages):
+            yield boundaries
+
+
+def all_shares(tables: CostTables) -> Iterator[tuple[int, ...]]:
+    """Every distribution of the micro-batches that the instance allows."""
+    total = tables.instance.workload.global_batch // tables.shape.micro_batch
+    for shares in product(range(1, total + 1), repeat=tables.shape.dp):
+        even = len(set(shares)) == 1
+        if sum(shares) == total and (even or tables.instance.search.micro_batches == "uneven"):
+            yield shares
+
+
+def optimum_ns(
+    tables: CostTables,
+    orders: Iterable[tuple[int, ...]] | None = None,
+    splits: Iterable[tuple[int, ...]] | None = None,
+    shares: Iterable[tuple[int, ...]] | None = None,
+) -> int | None:
+    """Least step time over all that is given (None: everything); None if nothing fits."""
+    known_splits = list(all_splits(tables) if splits is None else splits)
+    known_shares = list(all_shares(tables) if shares is None else shares)
+    best: int | None = None
+    for order in all_orders(tables) if orders is None else orders:
+        placed = place(tables, order)
+        for boundaries, share in product(known_splits, known_shares):
+            if fits(tables, placed, boundaries, share):
+                found = step_time_ns(tables, placed, boundaries, share)
+                best = found if best is None else min(best, found)
+    return best

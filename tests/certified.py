@@ -1,0 +1,110 @@
+"""Results with a true certificate, proved by brute force: every plan is tried."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape, uniform_plan
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import (
+    NodesRecord,
+    Result,
+    SearchLog,
+    ShapeRecord,
+    Status,
+    Termination,
+    objective_weight,
+)
+from solver.search.shapes import shapes
+from solver.verify.bounds import Prover
+from solver.verify.space import PlanSpace
+from tests import brute_force
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best plan of one shape."""
+
+    time_ns: int
+    plan: Plan
+
+
+def best_of(tables: CostTables) -> Best | None:
+    """The best plan of a shape among all; None if nothing fits."""
+    found: list[Best] = []
+    splits, shares = list(brute_force.all_splits(tables)), list(brute_force.all_shares(tables))
+    for order in brute_force.all_orders(tables):
+        placed = brute_force.place(tables, order)
+        for split, share in product(splits, shares):
+            if brute_force.fits(tables, placed, split, share):
+                time_ns = brute_force.step_time_ns(tables, placed, split, share)
+                plan = uniform_plan(tables.instance, tables.shape, order, split, share)
+                found.append(Best(time_ns, plan))
+    return min(found, key=lambda best: best.time_ns, default=None)
+
+
+def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -> ShapeRecord:
+    """The cheapest argument that closes the shape."""
+    if best is None:
+        proof = "memory" if prover.lacks_memory(shape) else "enumeration"
+        return ShapeRecord(shape=shape, reason="infeasible", proof=proof)
+    weight = objective_weight(prover.instance, shape)
+    bound = prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
+    if bound * weight >= incumbent:
+        return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=bound)
+    return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)
+
+
+def _nodes_records(prover: Prover, incumbent: float) -> Iterator[NodesRecord]:
+    """Choices of nodes of which no shape can be better."""
+    for used in prover.space.nodes:
+        bound = prover.nodes_bound_ns(used)
+        shape = next(prover.space.keys(used), None)
+        if bound is None or shape is None:
+            continue
+        weight = 1.0
+        if prover.instance.objective.minimize != "step_time":
+            groups = prover.instance.cluster.groups
+            weight = sum(n * g.price_usd_per_hour for n, g in zip(used, groups, strict=True))
+        if bound * weight >= incumbent:
+            yield NodesRecord(nodes_used=used, bound_ns=bound)
+
+
+def certified(instance: Instance, at_once: bool = True) -> Result:
+    """The optimum, every shape closed; `at_once`: by records of nodes where that is possible."""
+    best = {shape: best_of(build_tables(instance, shape)) for shape in shapes(instance)}
+    plans = [
+        (one.time_ns * objective_weight(instance, shape), one)
+        for shape, one in best.items()
+        if one is not None
+    ]
+    objective, winner = min(plans, key=lambda pair: pair[0], default=(float("inf"), None))
+    prover = Prover(PlanSpace(instance))
+    nodes = tuple(_nodes_records(prover, objective)) if winner and at_once else ()
+    closed = {record.nodes_used for record in nodes}
+    records = [
+        _record(prover, shape, one, objective)
+        for shape, one in best.items()
+        if shape.nodes_used not in closed
+    ]
+    return Result(
+        instance=instance,
+        status=Status.OPTIMAL if winner else Status.INFEASIBLE,
+        termination=Termination.CLOSED,
+        plan=winner.plan if winner else None,
+        step_time_ns=winner.time_ns if winner else None,
+        objective=objective if winner else None,
+        bound=objective if winner else None,
+        runtime_s=0.5,
+        log=SearchLog(shapes=tuple(records), nodes=nodes),
+        method="exact",
+    )
+
+
+def certified_document(instance: Instance, at_once: bool = True) -> PlanDocument:
+    """The plan file of `certified`."""
+    return build_document(certified(instance, at_once), SolveOptions())

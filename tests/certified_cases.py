@@ -1,0 +1,199 @@
+"""Plan files small enough to change in every field, which together use all of an instance."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from formulations.instance import (
+    Cluster,
+    Instance,
+    Limits,
+    Link,
+    NodeGroup,
+    Objective,
+    Profile,
+    ProfileEntry,
+    SearchSpace,
+)
+from formulations.units import GIB
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Result, SearchLog, Status, Termination
+from tests.certified import certified, certified_document
+from tests.small_instances import gpu, layer, workload
+
+
+def instance(batch: int = 4, memory_gib: float = 8, **fields: Any) -> Instance:
+    """Two nodes of two GPUs each, of different types; four layers with tied embeddings.
+
+    Layers, GPUs and links all differ, and both nodes are used unless `search` says otherwise.
+    """
+    chain = [
+        layer("embedding", 5, 3 * 10**6, 9 * 10**6),
+        layer("block", 40, 20 * 10**6, 30 * 10**6),
+        layer("block", 30, 25 * 10**6, 50 * 10**6),
+        layer("head", 10, 5 * 10**6, 20 * 10**6),
+    ]
+    return Instance.model_validate(
+        {
+            "name": "case",
+            "source": "test",
+            "workload": workload(chain, batch, 5 * 10**6, tied=True),
+            "cluster": Cluster(
+                groups=(group("fast", 120, memory_gib), group("slow", 60, memory_gib)),
+                network_efficiency=((1, 1.0), (2, 0.9)),
+            ),
+            "search": SearchSpace(idle_nodes=False, micro_batch=(1, 2)),
+            "limits": Limits(framework_reserve_bytes=GIB // 8),
+        }
+        | fields
+    )
+
+
+def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
+    """One node of two GPUs."""
+    one = gpu(name, tflops, memory_gib)
+    speed = tflops * 1e8
+    return NodeGroup(
+        name=name,
+        gpu=one.model_copy(update={"launch_overhead_s": 1e-5, "efficiency_half_flops": 1e8}),
+        gpus_per_node=2,
+        nodes=1,
+        price_usd_per_hour=tflops / 10,
+        intra_node=Link(bandwidth_bytes_per_s=2 * speed, latency_s=1e-6),
+        inter_node=Link(bandwidth_bytes_per_s=speed / 4, latency_s=1e-5),
+    )
+
+
+def pipelined() -> PlanDocument:
+    """Two stages on a node each, two replicas, ZeRO 1, full recomputation, uneven shares."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(1,),
+        data_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(1, 2),
+        recompute=("full",),
+        distributed_optimizer=(True,),
+        micro_batches="uneven",
+    )
+    return certified_document(instance(batch=6, search=search))
+
+
+def tensor_parallel() -> PlanDocument:
+    """Two replicas of one stage, each a tensor group filling a node; GPipe; sync between nodes."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        data_parallel=(2,),
+        micro_batch=(1, 2),
+        recompute=("none",),
+        distributed_optimizer=(False, True),
+        schedule=("gpipe",),
+        embedding_only_stages=True,
+    )
+    return certified_document(instance(search=search))
+
+
+def cheapest() -> PlanDocument:
+    """Least training cost within tight limits; two stages of one tensor group, blocking sends."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(1,),
+        distributed_optimizer=(False,),
+        blocking_sends=True,
+        scatter_gather=True,
+    )
+    free = instance(search=search, objective=Objective(minimize="training_cost", steps=1000))
+    result = certified(free)
+    assert result.step_time_ns is not None
+    document = build_document(result, SolveOptions())
+    limits = free.limits.model_copy(
+        update={
+            "max_step_time_s": document.step_time_s,
+            "max_cost_usd_per_step": document.cost_usd_per_step,
+            "max_price_usd_per_hour": document.price_usd_per_hour,
+            "memory_headroom": 0.25,
+        }
+    )
+    return certified_document(free.model_copy(update={"limits": limits}))
+
+
+def profiled() -> PlanDocument:
+    """Measured times at two micro-batch sizes, traffic on top; the slow head is a stage of its own.
+
+    In units of 1 ms per micro-batch forward, the fast GPU first: head 20, the rest 2 (1 + 5 + 5) =
+    22. With one block beside the head: 25 and 12.
+    """
+    entries = tuple(
+        ProfileEntry(
+            kind=kind, gpu=name, tp=2, micro_batch=b, forward_s=b * s, backward_s=3 * b * s
+        )
+        for kind, share in (("embedding", 1.0), ("block", 5.0), ("head", 20.0))
+        for name, s in (("fast", share * 1e-3), ("slow", share * 2e-3))
+        for b in (1, 4)
+    )
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(2,),
+        embedding_only_stages=True,
+    )
+    profile = Profile(source="test", includes_tensor_parallel_traffic=False, entries=entries)
+    return certified_document(instance(batch=16, search=search, profile=profile))
+
+
+def idle() -> PlanDocument:
+    """One node may stay idle; one choice of nodes is closed at once."""
+    search = SearchSpace(
+        tensor_parallel=(2,),
+        micro_batch=(1,),
+        recompute=("none",),
+        distributed_optimizer=(False,),
+    )
+    return certified_document(instance(search=search))
+
+
+def infeasible() -> PlanDocument:
+    """No plan: the memory of every GPU is too small."""
+    search = SearchSpace(idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,))
+    return certified_document(instance(memory_gib=0.3, search=search))
+
+
+def interrupted() -> PlanDocument:
+    """A plan that is not proved: the shapes that no closed form bounds are open."""
+    search = SearchSpace(idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,))
+    done = certified(instance(search=search))
+    assert done.step_time_ns is not None
+    records = tuple(
+        record.model_copy(update={"reason": "open", "bound_ns": record.bound_ns * 3 // 4})
+        if record.reason == "solved" and record.bound_ns is not None
+        else record
+        for record in done.log.shapes
+    )
+    bounds = [record.bound_ns for record in records if record.bound_ns is not None]
+    return build_document(
+        Result(
+            instance=done.instance,
+            status=Status.FEASIBLE,
+            termination=Termination.INTERRUPTED,
+            plan=done.plan,
+            step_time_ns=done.step_time_ns,
+            objective=done.objective,
+            bound=float(min(bounds)),
+            runtime_s=0.5,
+            log=SearchLog(shapes=records),
+            method="exact",
+        ),
+        SolveOptions(),
+    )
+
+
+CASES: dict[str, Callable[[], PlanDocument]] = {
+    one.__name__: cache(one)
+    for one in (pipelined, tensor_parallel, cheapest, profiled, idle, infeasible, interrupted)
+}

@@ -1,0 +1,69 @@
+"""Chains of layers on nodes of one GPU, with times that are easy to work out by hand."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
+from formulations.plan import Shape
+from tests.small_instances import gpu, layer, workload
+
+#: Forward + backward of one GFLOP at 2 TFLOP/s, half of it reached: 1 ms + 2 ms.
+SLOW = ("slow", 2.0, 8.0)
+FAST = ("fast", 4.0, 8.0)
+
+
+def chain_instance(
+    gflops: list[int], nodes: list[tuple[str, float, float]], search: SearchSpace | None = None
+) -> Instance:
+    """Blocks of these GFLOPs between an idle embedding and head; one node of one GPU per entry.
+
+    Every layer has 10^7 parameters and 8 * 10^6 bytes of activations.
+    """
+    layers = [layer(kind, work, 10**7, 8 * 10**6) for kind, work in _kinds(gflops)]
+    link = Link(bandwidth_bytes_per_s=1e9, latency_s=0)
+    groups = tuple(
+        NodeGroup(
+            name=f"{name}{i}",
+            gpu=gpu(name, tflops, memory_gib),
+            gpus_per_node=1,
+            nodes=1,
+            price_usd_per_hour=1,
+            intra_node=link,
+            inter_node=link,
+        )
+        for i, (name, tflops, memory_gib) in enumerate(nodes)
+    )
+    return Instance(
+        name="chain",
+        source="test",
+        workload=workload(layers, 4, 1000, tied=False),
+        cluster=Cluster(groups=groups),
+        search=search or SearchSpace(),
+    )
+
+
+def _kinds(gflops: list[int]) -> list[tuple[str, int]]:
+    return [("embedding", 0), *(("block", work) for work in gflops), ("head", 0)]
+
+
+def chain_tables(instance: Instance, dp: int = 1) -> CostTables:
+    """Tables of a pipeline over all nodes, one GPU a stage and replica."""
+    nodes = len(instance.cluster.groups)
+    shape = Shape(
+        tp=1,
+        dp=dp,
+        pp=nodes // dp,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=0,
+        nodes_used=(1,) * nodes,
+    )
+    return build_tables(instance, shape)
+
+
+def all_splits(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
+    """Every way to cut `layers` layers into non-empty stages."""
+    for inner in combinations(range(1, layers), stages - 1):
+        yield (0, *inner, layers)

@@ -1,0 +1,154 @@
+"""Promises of the GPU and link catalogues, and of formulations.instance.gpu_catalogue."""
+
+import pytest
+
+from formulations.errors import InstanceError
+from formulations.instance.gpu_catalogue import gpus_of, links_of
+from formulations.instance.load import (
+    catalogue,
+    gpu_catalogue,
+    link_catalogue,
+    parse_document,
+    read_yaml_resource,
+)
+
+GPUS = gpu_catalogue()
+
+#: Memory that the datasheets print, in the GB of 2^30 bytes that GPU memory is built in.
+NOMINAL_GIB = {
+    "V100-16": 16,
+    "V100-32": 32,
+    "T4": 16,
+    "RTX-3090": 24,
+    "A10": 24,
+    "A10G": 24,
+    "A40": 48,
+    "A100-40": 40,
+    "A100-80": 80,
+    "L4": 24,
+    "L40S": 48,
+    "H100": 80,
+    "H200": 141,
+    "B200": 180,
+}
+ONE_GPU = """
+gpus:
+  X:
+    peak: {fp16: 1 TFLOP/s}
+    memory: 1 GiB
+    memory_bandwidth: 1 GB/s
+    link: L
+efficiency:
+  X: {}
+"""
+LINKS = links_of(
+    parse_document("links: {L: {bandwidth: 8 Gbit/s, latency: 1 us, source: s}}", "links.yaml")
+)
+
+
+def test_all_gpus_are_there() -> None:
+    """The GPUs that hetplan promises to know."""
+    assert set(GPUS) >= set(NOMINAL_GIB)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_gpu_has_sources(name: str) -> None:
+    """Datasheet, source of the memory, source of the efficiency."""
+    gpu = GPUS[name]
+    assert "datasheet" in gpu.source or "whitepaper" in gpu.source or "brief" in gpu.source
+    assert "; memory: " in gpu.source
+    assert gpu.efficiency_source
+
+
+def test_every_link_has_a_source() -> None:
+    """Bandwidth and latency of each link are sourced."""
+    links = read_yaml_resource("links.yaml")
+    assert isinstance(links, dict)
+    assert all("latency: NCCL" in link["source"] for link in links["links"].values())
+    assert set(links["links"]) == set(link_catalogue())
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "tera_flops"),
+    [
+        # Dense figures; the comment has the one with sparsity that the datasheet prints.
+        ("V100-16", "fp16", 125),
+        ("T4", "fp16", 65),
+        ("RTX-3090", "fp16", 71),  # 142; and 142 dense only with FP16 accumulation
+        ("A10", "bf16", 125),  # 250
+        ("A10G", "bf16", 70),  # 140
+        ("A40", "bf16", 149.7),  # 299.4
+        ("A100-40", "bf16", 312),  # 624
+        ("A100-80", "tf32", 156),  # 312
+        ("L4", "bf16", 121),  # 242
+        ("L4", "fp8", 242.5),  # 485
+        ("L40S", "bf16", 362.05),  # 733
+        ("H100", "bf16", 989.5),  # 1979
+        ("H200", "fp8", 1979),  # 3958
+        ("B200", "bf16", 2250),  # 4500
+    ],
+)
+def test_peaks_are_dense(name: str, precision: str, tera_flops: float) -> None:
+    """Peaks are those without sparsity, from the datasheets."""
+    assert GPUS[name].peak_flops[precision] == pytest.approx(tera_flops * 1e12)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_peaks_of_one_gpu_fit_together(name: str) -> None:
+    """Half the bits, twice the rate (to 3 %): a figure with sparsity among dense ones shows."""
+    peak = GPUS[name].peak_flops
+    if "bf16" in peak:
+        assert peak["bf16"] == peak["fp16"]
+        assert peak["fp16"] / peak["tf32"] == pytest.approx(2, rel=0.03)
+    if "fp8" in peak:
+        assert peak["fp8"] / peak["fp16"] == pytest.approx(2, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["V100-16", "V100-32", "T4"])
+def test_no_bf16_before_ampere(name: str) -> None:
+    """Tensor cores of Volta and Turing have no bf16, so there is no peak for it."""
+    assert "bf16" not in GPUS[name].peak_flops
+
+
+@pytest.mark.parametrize("name", NOMINAL_GIB)
+def test_memory_is_what_can_be_allocated(name: str) -> None:
+    """Less than the datasheet's memory, by at most 10 %."""
+    assert 0.9 * NOMINAL_GIB[name] < GPUS[name].memory_bytes / 2**30 < NOMINAL_GIB[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "giga_bytes_per_s"),
+    # Half of what datasheets print for both directions.
+    [("V100-32", 150), ("T4", 16), ("A10", 32), ("A100-80", 300), ("H100", 450), ("B200", 900)],
+)
+def test_links_are_one_direction(name: str, giga_bytes_per_s: float) -> None:
+    """Link bandwidths are those of one direction."""
+    assert GPUS[name].link.bandwidth_bytes_per_s == giga_bytes_per_s * 1e9
+
+
+def test_figures_become_a_gpu_type() -> None:
+    """A file's texts become numbers in base units: 8 Gbit/s are 10^9 B/s."""
+    gpu = gpus_of(parse_document(ONE_GPU, "gpus.yaml"), LINKS)["X"]
+    assert (gpu.peak_flops, gpu.memory_bytes) == ({"fp16": 1e12}, 2**30)
+    assert gpu.link.bandwidth_bytes_per_s == 1e9
+    assert gpu.link.latency_s == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("  X: {}", "  Y: {}", "gpus.yaml:9:3 efficiency: 'X' in only one of gpus and efficiency;"),
+        ("link: L", "link: M", "gpus.yaml:7:11 gpus.X.link: unknown link 'M'; allowed: L"),
+        ("1 GiB", "1", "gpus.yaml:5:13 gpus.X.memory: 1; allowed: a number with its unit"),
+    ],
+)
+def test_faults_of_the_catalogue_have_positions(old: str, new: str, line: str) -> None:
+    """Whoever edits gpus.yaml is told where a fault stands."""
+    with pytest.raises(InstanceError) as caught:
+        gpus_of(parse_document(ONE_GPU.replace(old, new), "gpus.yaml"), LINKS)
+    assert str(caught.value).startswith(line)
+
+
+def test_workloads_are_in_the_catalogue() -> None:
+    """Workloads are handed on as parsed, under their names."""
+    assert "bert-large" in catalogue().workloads

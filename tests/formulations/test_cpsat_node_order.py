@@ -1,0 +1,123 @@
+"""The node-order model: exactly the orders that there are, at exactly their costs."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from ortools.sat.python import cp_model
+
+from formulations.costs.tables import CostTables
+from formulations.cpsat.fixed import FixedOrder, FixedSplit
+from formulations.cpsat.node_order import OrderVariables, build, order_part, possible_starts
+from formulations.cpsat.terms import Linear
+from solver.result import Status
+from tests import brute_force
+from tests.engine import all_solutions, solved
+from tests.random_shapes import random_tables
+
+SEEDS = range(0, 120, 2)
+
+
+def mixed(seeds: range = SEEDS) -> list[CostTables]:
+    """Random tables with nodes of two groups."""
+    known = [random_tables(seed) for seed in seeds]
+    shapes = [(tables, tables.shape) for tables in known]
+    return [tables for tables, one in shapes if len(one.nodes_used) == 2 and all(one.nodes_used)]
+
+
+def test_starts_are_sums_of_other_nodes() -> None:
+    """Two nodes of three slots and one of two: only what other nodes can fill comes before."""
+    tables = next(
+        tables
+        for tables in (random_tables(seed) for seed in range(0, 4000, 4))
+        if tables.shape.nodes_used == (2, 1) and tables.slots_per_node == (3, 2)
+    )
+    # Group 0 after nothing, the other (2), its twin (3), both (5); group 1 after 0, 3, 6 slots.
+    assert list(possible_starts(tables)) == [(0, 0), (0, 2), (0, 3), (0, 5), (1, 0), (1, 3), (1, 6)]
+
+
+def test_solutions_are_the_orders() -> None:
+    """The constraints (12) to (14) admit every different order, once."""
+    for tables in mixed():
+        model = cp_model.CpModel()
+        order = OrderVariables(model, tables)
+        assert all_solutions(model, order.extract) == brute_force.all_orders(tables)
+
+
+def least_terms(
+    tables: CostTables, order: tuple[int, ...], boundaries: tuple[int, ...]
+) -> list[int]:
+    """Values of sends, syncs, gathers and embedding when their sum is minimised."""
+    model = cp_model.CpModel()
+    part = OrderVariables(model, tables)
+    split, shape = FixedSplit(boundaries), tables.shape
+    terms: list[Linear] = [part.send(k, r) for k in range(shape.pp - 1) for r in range(shape.dp)]
+    terms += [part.sync(k, split) for k in range(shape.pp)]
+    terms += [part.gather(k, split) for k in range(shape.pp)]
+    terms.append(part.embedding())
+    variables = [model.new_int_var(0, 1 << 50, f"term[{n}]") for n in range(len(terms))]
+    for variable, term in zip(variables, terms, strict=True):
+        model.add(variable >= term)
+    part.hint(order)
+    hint = model.proto.solution_hint
+    for index, value in zip(hint.vars, hint.values, strict=True):
+        model.add(model.get_int_var_from_proto_index(index) == value)
+    model.minimize(cp_model.LinearExpr.sum(variables))
+    values = solved(model).values
+    assert values is not None
+    return [values[variable.index] for variable in variables]
+
+
+def counted_terms(
+    tables: CostTables, order: tuple[int, ...], boundaries: tuple[int, ...]
+) -> list[int]:
+    """The same, counted slot by slot."""
+    placed = brute_force.place(tables, order)
+    stages = [slice(a, b) for a, b in pairwise(boundaries)]
+    syncs = [sum(placed.sync[k][own]) + placed.sync_start[k] for k, own in enumerate(stages)]
+    gathers = [sum(placed.gather[k][own]) + placed.gather_start[k] for k, own in enumerate(stages)]
+    return [*placed.send, *syncs, *gathers, placed.embedding]
+
+
+def test_costs_of_every_order() -> None:
+    """(15) to (18) force transfers, sync, gather and embedding to the nanosecond."""
+    for tables in mixed():
+        boundaries = next(brute_force.all_splits(tables))
+        for order in brute_force.all_orders(tables):
+            found = least_terms(tables, order, boundaries)
+            assert found == counted_terms(tables, order, boundaries)
+
+
+@pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
+def test_small_nodes_stand_where_they_fit(spare: int, feasible: bool) -> None:
+    """(2) The memory of a group counts exactly where it stands."""
+    for tables in mixed():
+        boundaries = next(brute_force.all_splits(tables))
+        shares = next(brute_force.all_shares(tables))
+        shape = tables.shape
+        # Group 0 has room for everything; group 1 for the least that some order asks of it.
+        need = min(
+            max(
+                tables.stage_memory(boundaries[k], boundaries[k + 1], k, shares[r])
+                for k in range(shape.pp)
+                for r in range(shape.dp)
+                if brute_force.place(tables, order).groups[k * shape.dp + r] == 1
+            )
+            for order in brute_force.all_orders(tables)
+        )
+        capacity = np.array([1 << 60, need + spare])
+        status = solved(build(replace(tables, capacity_bytes=capacity), boundaries, shares).model)
+        assert status.status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
+
+
+def test_single_group_leaves_no_choice() -> None:
+    """Nodes of one group have one order, which is fixed."""
+    tables = next(
+        tables
+        for tables in (random_tables(seed) for seed in range(1, 99))
+        if tables.shape.nodes_used in ((2,), (2, 0))
+    )
+    order = order_part(cp_model.CpModel(), tables)
+    assert isinstance(order, FixedOrder)
+    assert order.extract([]) == (0, 0)

@@ -1,0 +1,203 @@
+"""Promises of formulations.instance.huggingface."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from formulations.errors import InstanceError
+from formulations.instance.huggingface import maximum_positions, sizes_from_config
+from formulations.instance.transformer import build_workload
+from formulations.instance.workload import Layer, Workload
+
+CONFIGS = Path(__file__).resolve().parent.parent / "data" / "huggingface"
+
+#: Parameters of the published models, as Hugging Face transformers counts them.
+PUBLISHED = {
+    "gpt2": 124_439_808,
+    "llama2-7b": 6_738_415_616,
+    "llama3-8b": 8_030_261_248,
+    "qwen2-7b": 7_615_616_512,
+    "qwen3-8b": 8_190_735_360,
+    "mixtral-8x7b": 46_702_792_704,
+    "deepseek-v3": 671_026_404_352,
+    "bert-base": 109_482_240,
+    "t5-small": 60_506_624,
+}
+
+
+def config_of(name: str) -> dict[str, object]:
+    """The parsed config.json of a model."""
+    config = json.loads((CONFIGS / f"{name}.json").read_text())
+    assert isinstance(config, dict)
+    return config
+
+
+def workload_of(config: dict[str, object]) -> Workload:
+    """Workload of a config at 512 tokens."""
+    return build_workload(
+        sizes_from_config(config, "config.json"),
+        name="w",
+        source="test",
+        sequence_length=512,
+        global_batch=8,
+    )
+
+
+def own_parameters(layer: Layer) -> int:
+    """Parameters of a layer, a tied matrix in the head not counted."""
+    matrix = 0 if layer.tied_copy else layer.vocabulary_rows * layer.vocabulary_columns
+    return layer.sharded_parameters + layer.replicated_parameters + matrix
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_parameter_counts(name: str) -> None:
+    """The parameter count equals the published model's exactly."""
+    assert workload_of(config_of(name)).parameters == PUBLISHED[name]
+
+
+def test_reference_parameter_counts(reference: Path) -> None:
+    """The parameter counts equal the reference file's, and no model of it is left out."""
+    text = (reference / "huggingface" / "parameter_counts.json").read_text()
+    assert {name: workload_of(config_of(name)).parameters for name in PUBLISHED} == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"),
+    [
+        ("gpt2", "gpt2"),
+        ("bert", "bert-base"),
+        ("t5", "t5-small"),
+        ("llama", "llama2-7b"),
+        ("mixtral", "mixtral-8x7b"),
+        ("deepseek_v3", "deepseek-v3"),
+    ],
+)
+def test_class_defaults(model_type: str, name: str) -> None:
+    """A config of nothing but its model type is the model that the class defaults describe."""
+    assert workload_of({"model_type": model_type}).parameters == PUBLISHED[name]
+
+
+def test_other_names_of_keys() -> None:
+    """Keys may have the general names that the configuration class maps to its own."""
+    alias = {"model_type": "gpt2", "hidden_size": 1600, "num_hidden_layers": 48}
+    own = {"model_type": "gpt2", "n_embd": 1600, "n_layer": 48}
+    heads = {"n_head": 25}
+    assert sizes_from_config(alias | heads, "c") == sizes_from_config(own | heads, "c")
+
+
+def test_bert_pretraining_head_is_trained_but_not_counted() -> None:
+    """The layers hold the parameters of pre-training, `parameters` those of the base model."""
+    # transform 768^2 + 768, norm 2 * 768, output bias 30522, next sentence 2 * 768 + 2: 624188
+    workload = workload_of(config_of("bert-base"))
+    assert sum(map(own_parameters, workload.layers)) == PUBLISHED["bert-base"] + 624_188
+
+
+def test_qwen2_always_has_biases() -> None:
+    """Qwen2's q, k and v projections have biases whatever the config says."""
+    sizes = sizes_from_config({"model_type": "qwen2", "attention_bias": False}, "c")
+    assert (sizes.qkv_biases, sizes.output_bias) == (True, False)
+
+
+def test_llama_attention_bias_covers_the_output() -> None:
+    """Llama's attention_bias adds biases to all four projections."""
+    # 32 layers with q, k, v, out biases of 4096 each
+    biased = workload_of({"model_type": "llama", "attention_bias": True})
+    assert biased.parameters == PUBLISHED["llama2-7b"] + 32 * 4 * 4096
+
+
+def test_tied_embeddings_drop_the_head_matrix() -> None:
+    """A tied Llama has one vocabulary matrix less."""
+    tied = workload_of({"model_type": "llama", "tie_word_embeddings": True})
+    assert tied.parameters == PUBLISHED["llama2-7b"] - 32000 * 4096
+    assert tied.tied_embeddings
+
+
+def test_null_key_value_heads_are_as_many_as_heads() -> None:
+    """A null num_key_value_heads means plain attention."""
+    config = config_of("mixtral-8x7b") | {"num_key_value_heads": None}
+    assert sizes_from_config(config, "c").num_kv_heads == 32
+
+
+def test_gated_t5() -> None:
+    """A gated feed_forward_proj adds a third matrix to every block (T5 v1.1)."""
+    gated = workload_of(config_of("t5-small") | {"feed_forward_proj": "gated-gelu"})
+    assert gated.parameters == PUBLISHED["t5-small"] + 12 * 512 * 2048
+
+
+def test_deepseek_has_dense_blocks_first() -> None:
+    """DeepSeek-V3 starts with 3 dense blocks of their own kind."""
+    runs = workload_of(config_of("deepseek-v3")).layer_runs
+    kinds = [(run.layer.kind, run.count) for run in runs]
+    assert kinds == [("embedding", 1), ("dense_block", 3), ("block", 58), ("head", 1)]
+
+
+def test_dropout_rates_of_zero_keep_no_masks() -> None:
+    """Dropout counts only where a rate is above 0."""
+    rates = {"resid_pdrop": 0.0, "embd_pdrop": 0, "attn_pdrop": 0.0}
+    assert sizes_from_config(config_of("gpt2"), "c").dropout
+    assert not sizes_from_config(config_of("gpt2") | rates, "c").dropout
+
+
+@pytest.mark.parametrize(
+    ("name", "positions"), [("gpt2", 1024), ("llama3-8b", 8192), ("t5-small", 512)]
+)
+def test_maximum_positions(name: str, positions: int) -> None:
+    """The longest sequence is read from the key of the model type."""
+    assert maximum_positions(config_of(name), "c") == positions
+
+
+def test_t5_without_positions_states_no_maximum() -> None:
+    """T5's class has no maximum, so a config may state none."""
+    assert maximum_positions({"model_type": "t5"}, "c") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "lama"}, r"c.json model_type: 'lama' \(did you mean llama\?\); allowed: g"),
+        ({"model_type": 3}, r"c.json model_type: 3; allowed: gpt2, bert, t5, llama"),
+        ({"hidden_size": -4096}, r"c.json hidden_size: -4096; allowed: a whole number from 1 to"),
+        ({"hidden_size": "4096"}, r"c.json hidden_size: '4096'; allowed: a whole number"),
+        ({"hidden_size": 4096.5}, r"c.json hidden_size: 4096.5; allowed: a whole number"),
+        ({"hidden_size": None}, r"c.json hidden_size: None; allowed: a whole number"),
+        ({"num_hidden_layers": True}, r"c.json num_hidden_layers: True; allowed: a whole number"),
+        ({"num_hidden_layers": 10**12}, r"c.json num_hidden_layers: 1000000000000; allowed"),
+        ({"num_hidden_layers": 10**8}, r"c.json: layers: .* equal to 100000; allowed: sizes that"),
+        ({"num_attention_heads": 31}, r"c.json: heads 31 do not divide hidden_size 4096"),
+        ({"num_key_value_heads": 3}, r"c.json: kv_heads 3 do not divide heads 32"),
+        ({"tie_word_embeddings": "no"}, r"c.json tie_word_embeddings: 'no'; allowed: true or"),
+        ({"attention_dropout": 1.5}, r"c.json attention_dropout: 1.5; allowed: a number from 0"),
+    ],
+)
+def test_bad_values(change: dict[str, object], message: str) -> None:
+    """A bad value is refused with the key, what was found and what is allowed."""
+    with pytest.raises(InstanceError, match=message):
+        sizes_from_config(config_of("llama3-8b") | change, "c.json")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "gpt2", "add_cross_attention": True}, "add_cross_attention: True"),
+        ({"model_type": "bert", "position_embedding_type": "relative_key"}, "'absolute'"),
+        ({"model_type": "t5", "feed_forward_proj": "wide-relu"}, "feed_forward_proj: 'wide-relu'"),
+        ({"model_type": "mixtral", "num_experts_per_tok": 9}, "9, above experts 8"),
+    ],
+)
+def test_unknown_variants(config: dict[str, object], message: str) -> None:
+    """A variant whose costs are not known is refused, not planned wrongly."""
+    with pytest.raises(InstanceError, match=message):
+        sizes_from_config(config, "c.json")
+
+
+def test_missing_model_type() -> None:
+    """A config without model type is refused."""
+    with pytest.raises(InstanceError, match=r"c.json model_type: missing; allowed: gpt2, bert"):
+        sizes_from_config({"hidden_size": 8}, "c.json")
+
+
+def test_config_that_is_no_object() -> None:
+    """A JSON list is not a config."""
+    with pytest.raises(InstanceError, match=r"c.json: a list; allowed: an object"):
+        sizes_from_config([], "c.json")  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""Promises of the instances in instances/: they load, and say what the issue and papers say."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "instances"
+#: best_known.yaml lists results and is no instance.
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "best_known")
+
+CLUSTERS = {
+    "hetero_small": {"A100-40": 4, "A10": 12},
+    "hetero_large": {"A100-40": 4, "A10": 28},
+    "homo_small": {"A10": 16},
+    "homo_large": {"A10": 32},
+}
+#: Suffix of the file -> blocks, hidden size, batch, sequence length, has it measured times?
+WORKLOADS = {
+    "": (24, 1024, 256, 512, True),
+    "_gpt2xl": (48, 1600, 64, 1024, True),
+    "_t5": (48, 1024, 128, 512, False),
+}
+
+
+def load(name: str) -> Instance:
+    """The instance of that name."""
+    return load_instance(FOLDER / f"{name}.yaml")
+
+
+def gpus(instance: Instance) -> dict[str, int]:
+    """Number of GPUs per type."""
+    count: Counter[str] = Counter()
+    for group in instance.cluster.groups:
+        count[group.gpu.name] += group.nodes * group.gpus_per_node
+    return dict(count)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_instance_loads_with_name_and_sources(name: str) -> None:
+    """Every instance loads, is named as its file and states the source of its figures."""
+    instance = load(name)
+    assert instance.name == name
+    assert instance.source != "not stated"
+    assert instance.workload.source
+    assert all(group.price_usd_per_hour > 0 for group in instance.cluster.groups)
+
+
+@pytest.mark.parametrize("suffix", WORKLOADS)
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_fasop_instance(cluster: str, suffix: str) -> None:
+    """FASOP's four clusters with its three models: sizes, batch, nodes of 4, 16-bit gradients."""
+    instance = load(cluster + suffix)
+    blocks, hidden, batch, length, measured = WORKLOADS[suffix]
+    workload = instance.workload
+    assert gpus(instance) == CLUSTERS[cluster]
+    assert {group.gpus_per_node for group in instance.cluster.groups} == {4}
+    assert sum(layer.is_block for layer in workload.layers) == blocks
+    assert (workload.hidden_size, workload.global_batch) == (hidden, batch)
+    assert (workload.sequence_length, workload.gradient_bytes) == (length, 2)
+    assert (instance.profile is not None) is measured
+    assert instance.search.tensor_parallel == (1, 2, 4)
+
+
+def test_megatron_145b() -> None:
+    """Narayanan et al. 2021, table 1: 145.6 billion parameters on 1536 GPUs, batch 2304."""
+    instance = load("megatron_145b")
+    assert gpus(instance) == {"A100-80": 1536}
+    assert instance.workload.parameters == pytest.approx(145.6e9, rel=1e-3)
+    assert sum(layer.is_block for layer in instance.workload.layers) == 80
+    assert (instance.workload.global_batch, instance.workload.sequence_length) == (2304, 2048)
+    # 8 adapters of 200 Gbit/s
+    assert instance.cluster.groups[0].inter_node.bandwidth_bytes_per_s == 200e9
+
+
+def test_three_types() -> None:
+    """Three GPU types in nodes of three sizes, with uneven micro-batches."""
+    instance = load("three_types")
+    assert gpus(instance) == {"H100": 8, "A100-80": 8, "L40S": 4}
+    assert [group.gpus_per_node for group in instance.cluster.groups] == [8, 4, 2]
+    assert instance.search.micro_batches == "uneven"
+
+
+def test_fasop_cluster_figures(reference: Path) -> None:
+    """Links, memory and prices are FASOP's; its price of 8 A100 is halved for nodes of 4."""
+    stated = json.loads((reference / "fasop" / "clusters.json").read_text())
+    links = stated["links_bits_per_s"]["default (--pareto off)"]
+    memory = stated["gpu_memory_gib"]
+    prices = stated["prices_usd_per_hour"]
+    a100, a10 = load("hetero_small").cluster.groups
+    for group, key, gib in (
+        (a100, "A100 node p4d", memory["A100"]),
+        (a10, "A10 node g5", memory["A10"]),
+    ):
+        assert group.intra_node.bandwidth_bytes_per_s * 8 == links[key]["intra"]
+        assert group.inter_node.bandwidth_bytes_per_s * 8 == links[key]["inter"]
+        assert group.gpu.memory_bytes == int(gib * 2**30)
+    half = prices["A100 node (named p4d.24xlarge)"] / 2
+    assert a100.price_usd_per_hour == pytest.approx(half)
+    assert a10.price_usd_per_hour == prices["A10 node (named g5.24xlarge)"]
+
+
+#: Micro-batch factors of embedding, block and head in FASOP's estimator at sizes 1, 4, 8, 32.
+FACTORS = {
+    ("bert", "A100", "embedding"): (1, 1, 1.385, 1.385 * 1.589 * 1.565),
+    ("bert", "A100", "transformer_0"): (1, 1, 1.236, 1.235 * 1.658 * 32 / 16),
+    ("bert", "A100", "post_process"): (1, 4, 8, 32),
+    ("bert", "A10", "embedding"): (1, 1, 2, 8),
+    ("bert", "A10", "transformer_0"): (1, 1, 2, 8),
+    ("bert", "A10", "post_process"): (1, 4, 8, 32),
+    ("gpt2XL", "A100", "embedding"): (1, 1, 1, 1),
+    ("gpt2XL", "A100", "transformer_0"): (1, 4, 8, 32),
+    ("gpt2XL", "A100", "post_process"): (1, 1, 1, 1),
+    ("gpt2XL", "A10", "embedding"): (1, 4, 8, 32),
+    ("gpt2XL", "A10", "transformer_0"): (1, 4, 8, 32),
+    ("gpt2XL", "A10", "post_process"): (1, 4, 8, 32),
+}
+KINDS = {"embedding": "embedding", "transformer_0": "block", "post_process": "head"}
+INSTANCES = {"bert": "hetero_small", "gpt2XL": "hetero_large_gpt2xl"}
+
+
+@pytest.mark.parametrize(("model", "gpu", "layer"), FACTORS)
+def test_fasop_layer_times(model: str, gpu: str, layer: str, reference: Path) -> None:
+    """Profiles hold FASOP's forward times, scaled by its factors; backward is twice forward."""
+    stated = json.loads((reference / "fasop" / "profiles.json").read_text())
+    profile = load(INSTANCES[model]).profile
+    assert profile is not None
+    for tp in (1, 2, 4):
+        rows = [
+            p for p in stated["profiles"] if (p["model"], p["gpu"], p["tp"]) == (model, gpu, tp)
+        ]
+        seconds = dict(rows[0]["layers"])[layer]
+        for b, factor in zip((1, 4, 8, 32), FACTORS[model, gpu, layer], strict=True):
+            name = "A100-40" if gpu == "A100" else gpu
+            forward, backward, origin = profile.time_s(KINDS[layer], name, tp, b)
+            assert origin == "measured"
+            assert forward == pytest.approx(seconds * factor, rel=1e-8)
+            assert backward == pytest.approx(2 * forward)
+
+
+def test_measured_times_contain_the_tensor_parallel_traffic() -> None:
+    """FASOP profiled its layers with their all-reduces."""
+    profile = load("hetero_small").profile
+    assert profile is not None
+    assert profile.includes_tensor_parallel_traffic

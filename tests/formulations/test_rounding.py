@@ -1,0 +1,105 @@
+"""The rounding error is never larger than its bound."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.costs.rounding import rounding_error_ns
+from formulations.instance import GpuType, Instance, Link
+from formulations.instance.instance import ScheduleName
+from formulations.plan import Shape
+from formulations.schedules import schedule_graph
+from solver.simulate import step_time_ns
+from tests.hand_made import results
+
+SCALE = 1 << 20
+
+
+def shape(pp: int, zero: bool) -> Shape:
+    """A shape of one GPU per stage."""
+    return Shape(
+        tp=1,
+        dp=1,
+        pp=pp,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=1 if zero else 0,
+        nodes_used=(1,),
+    )
+
+
+def test_single_stage_counts_every_figure_once() -> None:
+    """Three layers, one micro-batch: F and B of 3 + 1 figures, sync 8, embedding 1, optimizer 3."""
+    # 2 * (3 + 1) + (2 * 3 + 2) + 1 + 3 = 20
+    assert rounding_error_ns(shape(1, False), 3, 1) == 20
+
+
+def test_pipeline_counts_the_longest_chain_and_the_gather() -> None:
+    """5 layers on 2 stages, 3 micro-batches: 8 operations of 4 + 1 figures, two times 10, 1, 4."""
+    # 2 * (3 + 2 - 1) * (4 + 1) + 2 * (2 * 4 + 2) + 1 + 4 = 40 + 20 + 5 = 65
+    assert rounding_error_ns(shape(2, True), 5, 3) == 65
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@given(num_stages=st.integers(1, 9), micro_batches=st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_no_chain_of_operations_is_longer_than_assumed(
+    schedule: ScheduleName, num_stages: int, micro_batches: int
+) -> None:
+    """The longest chain of every operation graph has at most 2 (m + p - 1) operations."""
+    graph = schedule_graph(schedule, num_stages, micro_batches)
+    assert len(graph.levels) <= 2 * (micro_batches + num_stages - 1)
+
+
+def slowed_link(link: Link) -> Link:
+    """The link with every time SCALE times as long."""
+    return Link(
+        bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / SCALE,
+        latency_s=link.latency_s * SCALE,
+    )
+
+
+def slowed_gpu(gpu: GpuType) -> GpuType:
+    """The GPU with every time SCALE times as long."""
+    return gpu.model_copy(
+        update={
+            "peak_flops": {name: peak / SCALE for name, peak in gpu.peak_flops.items()},
+            "memory_bandwidth_bytes_per_s": gpu.memory_bandwidth_bytes_per_s / SCALE,
+            "launch_overhead_s": gpu.launch_overhead_s * SCALE,
+        }
+    )
+
+
+def slowed(instance: Instance) -> Instance:
+    """The instance with every time SCALE times as long: its rounding is SCALE times smaller."""
+    groups = tuple(
+        group.model_copy(
+            update={
+                "gpu": slowed_gpu(group.gpu),
+                "intra_node": slowed_link(group.intra_node),
+                "inter_node": slowed_link(group.inter_node),
+            }
+        )
+        for group in instance.cluster.groups
+    )
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+def test_rounding_of_random_plans_stays_below_the_bound() -> None:
+    """Integer step time minus the one with a millionth of the rounding is within the bound."""
+    errors = []
+    for result in results(range(30)):
+        plan = result.plan
+        assert plan is not None
+        costs = plan_costs(result.instance, plan)
+        layers = len(result.instance.workload.layers)
+        bound = rounding_error_ns(plan.shape, layers, max(costs.micro_batches))
+        fine = step_time_ns(plan_costs(slowed(result.instance), plan)) / SCALE
+        error = step_time_ns(costs) - fine
+        assert -bound / SCALE - 1e-3 <= error <= bound
+        errors.append(error)
+    assert np.max(errors) > 5  # the comparison does see rounding

@@ -1,0 +1,95 @@
+"""Results without a search: the first uniform plan of a tiny instance that fits its memory."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.instance import Instance
+from formulations.plan import Plan, uniform_plan
+from solver.result import Result, SearchLog, ShapeRecord, Status, Termination
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+from tests.small_instances import random_instance
+
+
+def uniform_plans(instance: Instance) -> Iterator[Plan]:
+    """Plans with near-even splits and shares, in every node order, that fit the memory."""
+    chain = len(instance.workload.layers)
+    for shape in shapes(instance):
+        total = instance.workload.global_batch // shape.micro_batch
+        shares = [total // shape.dp + (r < total % shape.dp) for r in range(shape.dp)]
+        cuts = [round(chain * k / shape.pp) for k in range(shape.pp + 1)]
+        nodes = [j for j, n in enumerate(shape.nodes_used) for _ in range(n)]
+        for order in sorted(set(permutations(nodes))):
+            plan = uniform_plan(instance, shape, order, cuts, shares)
+            costs = plan_costs(instance, plan)
+            if (costs.memory_bytes <= costs.limit_bytes).all():
+                yield plan
+
+
+def result_of(instance: Instance, plan: Plan) -> Result:
+    """A result that claims this plan to be optimal."""
+    step_ns = step_time_ns(plan_costs(instance, plan))
+    record = ShapeRecord(shape=plan.shape, reason="solved", proof="enumeration", bound_ns=step_ns)
+    return Result(
+        instance=instance,
+        status=Status.OPTIMAL,
+        termination=Termination.CLOSED,
+        plan=plan,
+        step_time_ns=step_ns,
+        objective=float(step_ns),
+        bound=float(step_ns),
+        runtime_s=0.5,
+        log=SearchLog(shapes=(record,)),
+        method="exact",
+    )
+
+
+def results(seeds: range) -> Iterator[Result]:
+    """A few results of each random instance that has a plan; different shapes, then orders."""
+    for seed in seeds:
+        instance = random_instance(seed)
+        by_shape = {plan.shape: plan for plan in uniform_plans(instance)}
+        for plan in by_shape.values():
+            yield result_of(instance, plan)
+
+
+def pipelined_result() -> Result:
+    """The first result with several stages, several replicas and ZeRO 1."""
+    return next(
+        result
+        for result in results(range(200))
+        if result.plan is not None
+        and result.plan.shape.pp > 1
+        and result.plan.shape.dp > 1
+        and result.plan.shape.zero
+    )
+
+
+def heuristic_result() -> Result:
+    """The same plan, of which nothing is claimed but that it is one."""
+    return replace(
+        pipelined_result(),
+        status=Status.FEASIBLE,
+        termination=Termination.HEURISTIC,
+        bound=None,
+        log=SearchLog(),
+        method="minmax",
+    )
+
+
+def planless_result(status: Status, termination: Termination) -> Result:
+    """A result without plan, as INFEASIBLE or UNKNOWN give."""
+    return Result(
+        instance=random_instance(0),
+        status=status,
+        termination=termination,
+        plan=None,
+        step_time_ns=None,
+        objective=None,
+        bound=None,
+        runtime_s=0.5,
+        log=SearchLog(),
+        method="exact",
+    )

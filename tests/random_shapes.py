@@ -1,0 +1,72 @@
+"""Random shapes of tiny instances, and the cost tables of one of them."""
+
+import random
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, SearchSpace
+from formulations.plan import Shape
+from formulations.units import GIB
+from solver.search.shapes import shapes
+from tests.small_instances import gpu, layer, random_instance, workload
+
+
+def crowded_instance(seed: int) -> Instance:
+    """Two types, three nodes of one to three GPUs, six layers, uneven shares: much to choose."""
+    rng = random.Random(seed)
+    kinds = ["embedding", *["block"] * 4, "head"]
+    chain = [
+        layer(k, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
+        for k in kinds
+    ]
+    types = [gpu("fast", 120, rng.choice([1.4, 8])), gpu("slow", 60, rng.choice([1.4, 8]))]
+    inside = [Link(bandwidth_bytes_per_s=rng.choice([1e10, 4e10]), latency_s=1e-6) for _ in types]
+    outside = [
+        Link(bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=rng.choice([1e-5, 1e-4]))
+        for _ in types
+    ]
+    groups = tuple(
+        NodeGroup(
+            name=types[j].name,
+            gpu=types[j],
+            gpus_per_node=rng.choice([1, 2, 2, 3]),
+            nodes=2 - j,
+            price_usd_per_hour=1,
+            intra_node=inside[j],
+            inter_node=outside[j],
+        )
+        for j in range(2)
+    )
+    return Instance(
+        name=f"crowded_{seed}",
+        source="test",
+        workload=workload(chain, rng.choice([4, 6]), rng.randint(1, 20) * 10**6, seed % 3 == 0),
+        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0), (2, 0.9), (3, 0.7))),
+        search=SearchSpace(
+            micro_batch=(1,),
+            micro_batches="uneven",
+            idle_nodes=False,
+            blocking_sends=rng.random() < 0.2,
+            scatter_gather=rng.random() < 0.5,
+            embedding_only_stages=rng.random() < 0.5,
+            schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
+        ),
+        limits=Limits(framework_reserve_bytes=GIB // 8),
+    )
+
+
+def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape | None:
+    """A shape of the instance, with several stages and replicas if it has such; or None."""
+    rng = random.Random(seed)
+    known = [shape for shape in shapes(instance) if shape.pp <= most_stages]
+    wide = [shape for shape in known if shape.pp > 1 and shape.dp > 1]
+    deep = [shape for shape in known if shape.pp > 1]
+    return rng.choice(rng.choice([wide or deep or known, deep or known])) if known else None
+
+
+def random_tables(seed: int) -> CostTables:
+    """Tables of a random shape of a random instance."""
+    for number in range(seed, seed + 10_000, 1000):
+        instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
+        if shape := random_shape(instance, seed):
+            return build_tables(instance, shape)
+    raise AssertionError("ten instances without a shape")

@@ -1,0 +1,266 @@
+"""Plans of the rules of thumb: feasible, judged by the simulator, and as the rule says."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import plan_costs, split_costs
+from formulations.costs.tables import build_tables
+from formulations.instance import (
+    Cluster,
+    Instance,
+    Limits,
+    Link,
+    NodeGroup,
+    Objective,
+    SearchSpace,
+)
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
+from formulations.plan import Shape
+from solver.heuristics.baselines import (
+    Found,
+    equal_blocks,
+    equal_split_plan,
+    megatron_rule,
+    minmax_plan,
+)
+from solver.heuristics.choose import even_shares, group_of_slot
+from solver.heuristics.minmax import minmax_of
+from solver.heuristics.orders import node_orders
+from solver.heuristics.stages import StageCosts
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
+from tests.small_instances import gpu, layer, random_instance, workload
+
+Baseline = Callable[[Instance, Iterable[Shape]], Found]
+BASELINES: list[Baseline] = [minmax_plan, equal_split_plan, megatron_rule]
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+def test_plans_fit_and_their_time_is_the_simulated_one(baseline: Baseline) -> None:
+    """Tiny instances: memory of every GPU, blocks of every stage, micro-batches, step time."""
+    found = 0
+    for seed in range(40):
+        instance = random_instance(seed)
+        plan_and_time = baseline(instance, shapes(instance))
+        if plan_and_time is None:
+            continue
+        plan, time_ns = plan_and_time
+        costs = plan_costs(instance, plan)
+        assert (costs.memory_bytes <= costs.limit_bytes).all()
+        assert step_time_ns(costs) == time_ns
+        batch = sum(costs.micro_batches) * plan.shape.micro_batch
+        assert batch == instance.workload.global_batch
+        assert plan.shape in set(shapes(instance))
+        found += 1
+    assert found > 20
+
+
+def every_minmax_time(instance: Instance) -> list[int]:
+    """Step times of the min-max splits of all shapes and orders, none left out."""
+    times = []
+    for shape in shapes(instance):
+        tables = build_tables(instance, shape)
+        shares = even_shares(tables.num_micro_batches, shape.dp)
+        for order in node_orders(shape.nodes_used, 64):
+            split = minmax_of(StageCosts(tables, group_of_slot(tables, order), shares))
+            if split:
+                costs = split_costs(tables, Placer(tables).costs(order), split, shares)
+                times.append(step_time_ns(costs))
+    return times
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_leaving_out_hopeless_candidates_loses_nothing(seed: int) -> None:
+    """The min-max plan is the best over all shapes and orders, each simulated."""
+    instance = random_instance(seed)
+    found = minmax_plan(instance, shapes(instance))
+    assert (found and found[1]) == min(every_minmax_time(instance), default=None)
+
+
+def test_equal_split_does_not_move_layers() -> None:
+    """Fast and slow node: min-max gives the fast one more, the equal split does not."""
+    search = SearchSpace(pipeline_parallel=(2,), micro_batch=(1,), recompute=("none",))
+    instance = chain_instance([2] * 6, [FAST, SLOW], search)
+    minmax, equal = (find(instance, shapes(instance)) for find in BASELINES[:2])
+    assert minmax is not None
+    assert equal is not None
+    sizes = [b - a for a, b in (stage.layers for stage in equal[0].replicas[0].stages)]
+    assert sizes == [4, 4]
+    assert minmax[1] < equal[1]
+
+
+def test_cheapest_plan_is_chosen_where_money_is_minimised() -> None:
+    """One of two nodes at half the rent is slower but cheaper than both."""
+    instance = chain_instance([1, 1], [SLOW, SLOW])
+    cheap = instance.model_copy(update={"objective": Objective(minimize="cost_per_step")})
+    fastest, cheapest = (minmax_plan(one, shapes(one)) for one in (instance, cheap))
+    assert fastest is not None
+    assert cheapest is not None
+    assert sum(fastest[0].shape.nodes_used) == 2
+    assert sum(cheapest[0].shape.nodes_used) == 1
+
+
+def test_plans_beyond_the_time_limit_are_refused() -> None:
+    """Just inside and just outside the step time of the best plan."""
+    instance = chain_instance([1, 1], [SLOW, SLOW])
+    found = minmax_plan(instance, shapes(instance))
+    assert found is not None
+    best_s = found[1] / 1e9
+    for limit_s, expected in ((best_s, found), (best_s * 0.999, None)):
+        limited = instance.model_copy(update={"limits": Limits(max_step_time_s=limit_s)})
+        assert minmax_plan(limited, shapes(limited)) == expected
+
+
+def test_plans_beyond_the_money_limit_are_refused() -> None:
+    """Just inside and just outside the cost of the only plan: 1 USD/h for its step time."""
+    instance = chain_instance([1, 1], [SLOW])
+    found = minmax_plan(instance, shapes(instance))
+    assert found is not None
+    cost_usd = found[1] / 1e9 / 3600
+    for limit_usd, expected in ((cost_usd * 1.001, found), (cost_usd * 0.999, None)):
+        limited = instance.model_copy(update={"limits": Limits(max_cost_usd_per_step=limit_usd)})
+        assert minmax_plan(limited, shapes(limited)) == expected
+
+
+def test_search_ends_when_told_to() -> None:
+    """Stopped at once, there is no plan."""
+    instance = chain_instance([1, 1], [SLOW])
+    assert minmax_plan(instance, shapes(instance), stop=lambda: True) is None
+
+
+def test_equal_blocks_keeps_the_ends_with_their_blocks() -> None:
+    """4 blocks on 2 stages: embedding + 2 and 2 + head."""
+    assert equal_blocks(chain_tables(chain_instance([1] * 4, [SLOW] * 2))) == (0, 3, 6)
+
+
+def test_equal_blocks_needs_a_divisor_of_their_number() -> None:
+    """5 blocks are not 2 equal stages."""
+    assert equal_blocks(chain_tables(chain_instance([1] * 5, [SLOW] * 2))) is None
+
+
+def megatron_instance(memory_gib: float, parameters: int, blocks: int = 4) -> Instance:
+    """2 nodes of 2 GPUs, equal blocks; 18 bytes per parameter beside a reserve of 1 GiB."""
+    kinds = ["embedding", *["block"] * blocks, "head"]
+    layers = [layer(kind, 1, parameters if kind == "block" else 0, 1000) for kind in kinds]
+    one = gpu("gpu", 2.0, memory_gib)
+    link = Link(bandwidth_bytes_per_s=1e9, latency_s=0)
+    group = NodeGroup(
+        name="node",
+        gpu=one,
+        gpus_per_node=2,
+        nodes=2,
+        price_usd_per_hour=1,
+        intra_node=link,
+        inter_node=link,
+    )
+    return Instance(
+        name="megatron",
+        source="test",
+        workload=workload(layers, 8, 1000, tied=False),
+        cluster=Cluster(groups=(group,)),
+        search=SearchSpace(micro_batch=(1, 2)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "degrees"),
+    [
+        (9.0, (1, 4, 1)),  # 4 blocks of 10^8 parameters: 7.2 GB = 6.7 GiB on one GPU
+        (5.0, (2, 2, 1)),  # 3.35 GiB on each of 2: tensor parallel inside a node
+        (3.0, (2, 1, 2)),  # 1.68 GiB on each of 4: then a pipeline of 2 nodes
+    ],
+)
+def test_megatron_grows_tensor_then_pipeline_until_it_fits(
+    memory_gib: float, degrees: tuple[int, int, int]
+) -> None:
+    """(tp, dp, pp): what the model does not need is left for data parallelism."""
+    instance = megatron_instance(memory_gib, 10**8)
+    found = megatron_rule(instance, shapes(instance))
+    assert found is not None
+    shape = found[0].shape
+    assert (shape.tp, shape.dp, shape.pp) == degrees
+    assert shape.recompute == "none"
+
+
+def test_megatron_finds_nothing_where_all_gpus_together_are_too_small() -> None:
+    """1.68 GiB and the reserve of 1 GiB do not fit 2 GiB."""
+    instance = megatron_instance(2.0, 10**8)
+    assert megatron_rule(instance, shapes(instance)) is None
+
+
+@pytest.mark.parametrize(("memory_gib", "zero"), [(3.6, 0), (3.4, 1)])
+def test_megatron_splits_the_optimizer_only_if_nothing_else_fits(
+    memory_gib: float, zero: int
+) -> None:
+    """3 blocks of 10^8 parameters cannot be cut in 2 stages; tp = 2 and dp = 2 need 2.51 GiB.
+
+    That is 18 bytes for 1.5 * 10^8 parameters. With the state split over 2 replicas 12 bytes,
+    1.68 GiB. The reserve is 1 GiB. (tp = 1 and dp = 4 need 9 bytes for all: 2.51 GiB too.)
+    """
+    instance = megatron_instance(memory_gib, 10**8, blocks=3)
+    found = megatron_rule(instance, shapes(instance))
+    assert found is not None
+    shape = found[0].shape
+    assert (shape.zero, shape.tp, shape.dp, shape.pp) == (zero, 2, 2, 1)
+
+
+def test_megatron_leaves_nodes_out_where_all_of_them_cannot_divide_the_batch() -> None:
+    """3 nodes of one GPU, 4 blocks, 4 sequences: neither 3 replicas nor 3 stages; 2 do."""
+    instance = chain_instance([1] * 4, [FAST, SLOW, SLOW], SearchSpace(micro_batch=(1, 2)))
+    found = megatron_rule(instance, shapes(instance))
+    assert found is not None
+    assert found[0].shape.nodes_used == (1, 1, 0)
+    assert (found[0].shape.dp, found[0].shape.pp) == (2, 1)
+
+
+def test_megatron_chooses_the_micro_batch_by_its_equation() -> None:
+    """(m + p - 1) (t_f + t_b) with p = 2 and 8 sequences: 9 t for b = 1, 5 * 2 t for b = 2."""
+    instance = megatron_instance(3.0, 10**8)
+    found = megatron_rule(instance, shapes(instance))
+    assert found is not None
+    assert found[0].shape.micro_batch == 1
+
+
+#: Narayanan et al. 2021, table 1: parameters, heads, hidden size, layers, t, p, GPUs, batch.
+PUBLISHED = [
+    ("1.7B", 24, 2304, 24, 1, 1, 32, 512),
+    ("39.1B", 64, 8192, 48, 8, 2, 512, 1536),
+    ("145.6B", 96, 12288, 80, 8, 8, 1536, 2304),
+]
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=[row[0] for row in PUBLISHED])
+def test_megatron_rule_gives_the_published_degrees(
+    row: tuple[str, int, int, int, int, int, int, int],
+) -> None:
+    """A100 of 80 GB in nodes of 8, full recomputation; the distributed optimizer is not needed."""
+    name, heads, hidden, blocks, tp, pp, gpus, batch = row
+    sizes = TransformerSizes(
+        hidden_size=hidden,
+        layers=blocks,
+        heads=heads,
+        vocabulary_size=51200,
+        learned_positions=2048,
+    )
+    gpt = build_workload(sizes, name=name, source="test", sequence_length=2048, global_batch=batch)
+    link = Link(bandwidth_bytes_per_s=1e11, latency_s=0)
+    a100 = gpu("A100-80", 312, 80).model_copy(update={"peak_flops": {gpt.precision: 3.12e14}})
+    group = NodeGroup(
+        name="dgx",
+        gpu=a100,
+        gpus_per_node=8,
+        nodes=gpus // 8,
+        price_usd_per_hour=1,
+        intra_node=link,
+        inter_node=link,
+    )
+    search = SearchSpace(recompute=("full",), idle_nodes=False, micro_batch=(1, 2, 4))
+    cluster = Cluster(groups=(group,))
+    instance = Instance(name=name, source="test", workload=gpt, cluster=cluster, search=search)
+    found = megatron_rule(instance, shapes(instance))
+    assert found is not None
+    assert (found[0].shape.tp, found[0].shape.pp) == (tp, pp)

@@ -1,0 +1,281 @@
+"""The log of closed shapes: the plan space, the proofs, and what a forged log gives away."""
+
+from typing import Any
+
+import pytest
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance, SearchSpace
+from formulations.plan import Shape
+from formulations.units import GIB
+from solver.document import PlanDocument
+from solver.search.shapes import shapes
+from solver.verify import verify_document
+from solver.verify.bounds import Prover
+from solver.verify.space import PlanSpace, key_of
+from tests import brute_force
+from tests.certified import certified_document
+from tests.certified_cases import CASES, instance
+from tests.chain_instances import FAST, SLOW, chain_instance
+from tests.resealed import forged
+from tests.small_instances import random_instance
+
+
+def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]:
+    """What is found wrong with a forged file."""
+    return verify_document(forged(document, changes)).problems
+
+
+def records(document: PlanDocument) -> list[dict[str, Any]]:
+    """The log of shapes as JSON."""
+    fields: list[dict[str, Any]] = document.model_dump(mode="json")["closed_shapes"]
+    return fields
+
+
+def all_keys(one: Instance) -> list[object]:
+    """The verifier's plan space."""
+    space = PlanSpace(one)
+    return [key for used in space.nodes for key in space.keys(used)]
+
+
+def test_plan_space_counted_by_hand() -> None:
+    """Two nodes of two GPUs, two blocks, batch 4, b of 1 and 2, both recomputations and ZeROs.
+
+    One node: (dp, pp) = (2, 1) with tp 1: 2 b * 2 * 2 = 8; (1, 2) with tp 1 and (1, 1) with tp 2,
+    where one replica leaves one ZeRO: 2 b * 2 each = 8. Together 16. Both nodes: (4, 1) with tp 1,
+    b = 1 only: 4; (2, 2) with tp 1: 8; (1, 4) lacks blocks; (2, 1) with tp 2: 8; (1, 2) with tp 2:
+    4. Together 24.
+    """
+    both = all_keys(instance(search=SearchSpace(idle_nodes=False, micro_batch=(1, 2))))
+    assert len(both) == len(set(both)) == 24
+    every = all_keys(instance(search=SearchSpace(micro_batch=(1, 2))))
+    assert len(every) == len(set(every)) == 16 + 16 + 24
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_plan_space_is_that_of_the_search(seed: int) -> None:
+    """Two enumerations of the same text list the same shapes."""
+    one = random_instance(seed)
+    search = one.search.model_copy(
+        update={
+            "micro_batch": None if seed % 2 else (1, 2, 3),
+            "idle_nodes": seed % 3 > 0,
+            "distributed_optimizer": ((True,), (False,), (False, True), (True, False))[seed % 4],
+            "pipeline_parallel": (1, 3) if seed % 5 == 0 else None,
+            "data_parallel": (1, 2) if seed % 7 == 0 else None,
+            "tensor_parallel": (2, 1) if seed % 4 == 0 else None,
+        }
+    )
+    limits = one.limits.model_copy(
+        update={"max_price_usd_per_hour": 4.0 if seed % 6 == 0 else None}
+    )
+    one = one.model_copy(update={"search": search, "limits": limits})
+    assert sorted(all_keys(one), key=str) == sorted(map(key_of, shapes(one)), key=str)
+
+
+def some_tables(seeds: range) -> list[CostTables]:
+    """Costs of all shapes of some tiny instances."""
+    return [
+        build_tables(one, shape) for one in map(random_instance, seeds) for shape in shapes(one)
+    ]
+
+
+def work_bound_ns(prover: Prover, shape: Shape) -> int:
+    """Work bound of a shape."""
+    return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
+
+
+def chain_shape(pp: int) -> Shape:
+    """Stages of one GPU each."""
+    return Shape(
+        tp=1,
+        dp=1,
+        pp=pp,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=0,
+        nodes_used=(1,) * pp,
+    )
+
+
+def test_work_bound_by_hand() -> None:
+    """4 micro-batches of 18 ms on the slow GPU or 9 ms on the fast: 4 / (1/18 + 1/9) = 24 ms."""
+    prover = Prover(PlanSpace(chain_instance([4, 2], [SLOW, FAST])))
+    assert work_bound_ns(prover, chain_shape(2)) == 24_000_000
+
+
+def test_bounds_never_exceed_the_optimum() -> None:
+    """No closed-form bound of a shape, or of its nodes, is above the best of all its plans."""
+    for tables in some_tables(range(25)):
+        best = brute_force.optimum_ns(tables)
+        if best is not None:
+            prover = Prover(PlanSpace(tables.instance))
+            nodes = prover.nodes_bound_ns(tables.shape.nodes_used)
+            assert nodes is not None
+            assert nodes <= work_bound_ns(prover, tables.shape) <= best
+
+
+def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
+    """Splits in which each stage fits the largest GPU used, with the fewest in flight."""
+    shape = tables.shape
+    even = tables.instance.search.micro_batches == "even"
+    m = tables.num_micro_batches // shape.dp if even else 1
+    most = max(int(tables.capacity_bytes[j]) for j, n in enumerate(shape.nodes_used) if n)
+    return [
+        split
+        for split in brute_force.all_splits(tables)
+        if all(tables.stage_memory(split[k], split[k + 1], k, m) <= most for k in range(shape.pp))
+    ]
+
+
+def test_lack_of_memory_is_what_trying_every_split_finds() -> None:
+    """The chain of stages finds a split exactly if there is one; some shapes have none."""
+    answers = set()
+    for tables in some_tables(range(60)):
+        lacks = Prover(PlanSpace(tables.instance)).lacks_memory(tables.shape)
+        assert lacks == (not splits_that_fit(tables))
+        answers.add(lacks)
+    assert answers == {False, True}
+
+
+@pytest.mark.parametrize(("spare", "lacks"), [(0, False), (-1, True)])
+def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
+    """One stage of all layers fits a GPU of just its size, and none that is a byte smaller."""
+    shape = chain_shape(1)
+    one = chain_instance([1, 1], [("slow", 2.0, 8.0)])
+    need = build_tables(one, shape).stage_memory(0, 4, 0, 4)
+    tight = chain_instance([1, 1], [("slow", 2.0, (need + spare) / GIB)])
+    assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
+
+
+def test_shape_missing_from_the_log_is_named() -> None:
+    """Without one record the log does not cover the plan space."""
+    document = CASES["idle"]()
+    [line] = problems(document, {"closed_shapes": records(document)[1:]})[:1]
+    assert line.startswith("closed_shapes: missing shapes: found Key(nodes_used=(1, 0)")
+
+
+def test_shape_closed_twice_is_named() -> None:
+    """Also a true record may stand in the log only once."""
+    document = CASES["idle"]()
+    log = [*records(document), records(document)[0]]
+    assert any("closed twice" in line for line in problems(document, {"closed_shapes": log}))
+
+
+def test_shape_outside_the_plan_space_is_named() -> None:
+    """A record of a micro-batch size that the instance rules out."""
+    document = CASES["idle"]()
+    log = records(document)
+    extra = log[0] | {"shape": log[0]["shape"] | {"micro_batch": 2}}
+    found = problems(document, {"closed_shapes": [*log, extra]})
+    assert any("outside" in line for line in found)
+
+
+def test_nodes_closed_at_once_need_no_shapes_of_their_own() -> None:
+    """A record of nodes and one of a shape on them close that shape twice."""
+    document = CASES["idle"]()
+    shape = document.closed_shapes[0].shape.model_dump() | {"nodes_used": [0, 1]}
+    extra = {"shape": shape, "reason": "bounded", "proof": "work", "bound_ns": 17878776}
+    found = problems(document, {"closed_shapes": [*records(document), extra]})
+    assert any("closed twice" in line for line in found)
+
+
+def worked(document: PlanDocument) -> tuple[int, int]:
+    """Index and bound of a record that the work bound closes."""
+    for i, record in enumerate(document.closed_shapes):
+        if record.proof == "work" and record.bound_ns is not None:
+            return i, record.bound_ns
+    raise AssertionError("no record with a work bound")
+
+
+def bounded_document() -> PlanDocument:
+    """A plan file with shapes that are closed by their work bounds one by one."""
+    return certified_document(random_instance(8), at_once=False)
+
+
+@pytest.mark.parametrize(("more", "accepted"), [(-1, True), (0, True), (1, False)])
+def test_work_bound_may_not_be_raised(more: int, accepted: bool) -> None:
+    """The bound in the log may be weaker than the verifier's, not stronger by 1 ns."""
+    document = bounded_document()
+    index, bound = worked(document)
+    found = problems(document, {f"closed_shapes.{index}.bound_ns": bound + more})
+    assert (found == ()) is accepted
+
+
+@pytest.mark.parametrize(("more", "accepted"), [(-1, True), (0, True), (1, False)])
+def test_bound_of_nodes_may_not_be_raised(more: int, accepted: bool) -> None:
+    """The same for shapes that are closed at once."""
+    document = CASES["idle"]()
+    bound = document.closed_nodes[0].bound_ns + more
+    assert (problems(document, {"closed_nodes.0.bound_ns": bound}) == ()) is accepted
+
+
+def test_bound_below_the_claim_is_refused() -> None:
+    """A record that leaves a better plan possible contradicts lower_bound_s and gap."""
+    document = bounded_document()
+    index, _ = worked(document)
+    found = problems(document, {f"closed_shapes.{index}.bound_ns": 1})
+    assert any(line.startswith("lower_bound_s: ") for line in found)
+    assert any(line.startswith("gap: ") for line in found)
+
+
+def own_record(document: PlanDocument) -> str:
+    """Path of the record of the plan's own shape."""
+    [index] = [i for i, one in enumerate(document.closed_shapes) if one.shape == document.shape]
+    return f"closed_shapes.{index}"
+
+
+CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
+    "open": ({"reason": "open"}, "status: found 1 shapes open"),
+    "solved by a bound": ({"proof": "work"}, "closed_shapes[I].proof: found work"),
+    "no bound": ({"bound_ns": None}, "closed_shapes[I].bound_ns: found None"),
+    "impossible": (
+        {"reason": "infeasible", "bound_ns": None},
+        "closed_shapes[I]: found infeasible, bound None",
+    ),
+    "no memory": (
+        {"reason": "infeasible", "proof": "memory", "bound_ns": None},
+        "closed_shapes[I]: found a split that fits",
+    ),
+    "no limit": (
+        {"reason": "infeasible", "proof": "limit", "bound_ns": None},
+        "closed_shapes[I]: found a bound of ",
+    ),
+    "bound of no plan": (
+        {"reason": "infeasible", "proof": "memory", "bound_ns": 5},
+        "closed_shapes[I].bound_ns: found 5, expected none",
+    ),
+    "bound above the plan": ({"bound_ns": 10**9}, "closed_shapes[I]: found solved, bound 10"),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_false_claim_of_the_own_shape_is_named(name: str) -> None:
+    """The record of the plan's own shape can be forged in no way that its plan does not refute."""
+    document = CASES["idle"]()
+    changes, start = CLAIMS[name]
+    path = own_record(document)
+    start = start.replace("I", path.rpartition(".")[2])
+    found = problems(document, {f"{path}.{key}": value for key, value in changes.items()})
+    assert [line for line in found if line.startswith(start)], found
+
+
+def test_limit_proves_shapes_infeasible() -> None:
+    """A step limit of 1 us is below every work bound, so all shapes are closed by it."""
+    document = CASES["infeasible"]()
+    log = [record | {"proof": "limit"} for record in records(document)]
+    limited = {"instance.limits.max_step_time_s": 1e-6, "closed_shapes": log}
+    assert problems(document, limited) == ()
+    loose = {"instance.limits.max_step_time_s": 1e6, "closed_shapes": log}
+    assert len(problems(document, loose)) == len(log)
+
+
+def test_plan_without_a_log_claims_no_bound() -> None:
+    """A heuristic's plan is verified as a plan; a bound or optimality would need a log."""
+    nothing = {"closed_shapes": [], "closed_nodes": [], "termination": "heuristic"}
+    modest = nothing | {"status": "feasible", "lower_bound_s": None, "gap": None}
+    document = CASES["idle"]()
+    assert problems(document, modest) == ()
+    found = problems(document, nothing)
+    assert {line.partition(":")[0] for line in found} == {"status", "lower_bound_s", "gap"}

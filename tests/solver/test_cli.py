@@ -1,0 +1,254 @@
+"""The command line: options, exit codes, what goes to stdout, to stderr and to files."""
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from formulations.errors import InstanceError, PlannerError
+from solver.cli import app
+from solver.options import SolveOptions
+from solver.result import Infeasibility, Result, Status, Termination
+from tests.command_line import run
+from tests.hand_made import pipelined_result, planless_result
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+Answer = Callable[[Result], None]
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
+    """A function that makes `solve` find the given result, whatever the file."""
+
+    def use(result: Result) -> None:
+        monkeypatch.setattr("formulations.instance.load.load_instance", lambda _: result.instance)
+        monkeypatch.setattr("solver.search.driver.solve", lambda *_: result)
+
+    return use
+
+
+def infeasible() -> Result:
+    """A proof that there is no plan."""
+    return replace(
+        planless_result(Status.INFEASIBLE, Termination.CLOSED),
+        infeasibility=Infeasibility("every GPU lacks 2 GiB", "GPUs with 10 GiB"),
+    )
+
+
+# Options
+
+
+def test_commands_and_options_stay() -> None:
+    """Scripts rely on these names; removing one breaks them."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = {
+        name: sorted(option for parameter in command.params for option in parameter.opts)
+        for name, command in commands.items()
+    }
+    assert options == {
+        "solve": [
+            "--gap",
+            "--json",
+            "--method",
+            "--out",
+            "--seed",
+            "--time-limit",
+            "--workers",
+            "instance",
+        ],
+        "verify": ["--instance", "plan"],
+        "show": ["--svg", "plan"],
+        "workload": ["--global-batch", "--json", "--sequence-length", "name"],
+        "schema": [],
+        "catalogue": ["--json"],
+    }
+
+
+def test_version_is_that_of_the_package() -> None:
+    """`--version` prints what pyproject.toml says."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert run("--version") == (0, f"hetplan {project['version']}\n", "")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--gap", "1"),
+        ("--gap", "-0.1"),
+        ("--gap", "nan"),
+        ("--time-limit", "0"),
+        ("--time-limit", "inf"),
+        ("--workers", "0"),
+        ("--seed", "-1"),
+        ("--method", "fast"),
+    ],
+)
+def test_absurd_options_are_refused(answer: Answer, option: tuple[str, str]) -> None:
+    """Exit code 2, the option named, nothing searched and nothing printed to stdout."""
+    answer(pipelined_result())
+    code, out, err = run("solve", "x.yaml", *option)
+    assert (code, out) == (2, "")
+    assert option[0] in err
+
+
+def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option of the command line is one of SolveOptions."""
+    seen = []
+    result = pipelined_result()
+    monkeypatch.setattr("formulations.instance.load.load_instance", lambda _: result.instance)
+
+    def solve(_: object, options: SolveOptions, __: object) -> Result:
+        seen.append(options)
+        return result
+
+    monkeypatch.setattr("solver.search.driver.solve", solve)
+    options = ("--method", "cpsat", "--time-limit", "9", "--gap", "0.1", "--seed", "3")
+    run("solve", "x.yaml", *options, "--workers", "2")
+    run("solve", "x.yaml")
+    assert seen == [SolveOptions("cpsat", 9.0, 0.1, 3, 2), SolveOptions()]
+
+
+def test_help_loads_no_engine() -> None:
+    """`--help` answers at once: no numerics, models or engines are imported for it."""
+    import subprocess
+
+    heavy = "{'numpy', 'ortools', 'pydantic', 'rich', 'highspy', 'pulp', 'yaml'}"
+    code = f"""import sys
+from solver.cli import app
+try:
+    app(["solve", "--help"])
+except SystemExit:
+    print(sorted({heavy} & set(sys.modules)))"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] in ("[]", "['pydantic']")  # newer Typer needs pydantic
+
+
+# Exit codes
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (pipelined_result(), 0),
+        (replace(pipelined_result(), status=Status.FEASIBLE), 0),
+        (infeasible(), 3),
+        (planless_result(Status.UNKNOWN, Termination.TIME_LIMIT), 4),
+    ],
+    ids=["optimal", "feasible", "infeasible", "unknown"],
+)
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_exit_code_tells_the_status(
+    answer: Answer, result: Result, code: int, form: tuple[str, ...]
+) -> None:
+    """0 for a plan, 3 for none, 4 for none found, in either form of output."""
+    answer(result)
+    assert run("solve", "x.yaml", *form)[0] == code
+
+
+def test_bad_input_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where, what and what is allowed on stderr, exit code 2, no traceback."""
+
+    def refuse(_: Path) -> None:
+        raise InstanceError("x.yaml:6:5 cluster.nodes", "-1", "1 to 10")
+
+    monkeypatch.setattr("formulations.instance.load.load_instance", refuse)
+    line = "error: x.yaml:6:5 cluster.nodes: -1; allowed: 1 to 10\n"
+    assert run("solve", "x.yaml") == (2, "", line)
+
+
+@pytest.mark.parametrize("command", ["solve", "verify", "show"])
+def test_missing_file_is_one_line(command: str, tmp_path: Path) -> None:
+    """The file is named."""
+    code, out, err = run(command, tmp_path / "missing.file")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert "missing.file" in err
+    assert err.count("\n") == 1
+
+
+# Output of solve
+
+
+def test_json_is_one_object_and_nothing_else(answer: Answer) -> None:
+    """Stdout parses as one JSON object; stderr is empty where it is no terminal."""
+    answer(pipelined_result())
+    code, out, err = run("solve", "x.yaml", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["status"] == "optimal"
+
+
+def test_json_of_an_infeasible_instance_has_null_figures(answer: Answer) -> None:
+    """The object says infeasible; reason and remedy go to stderr."""
+    answer(infeasible())
+    _, out, err = run("solve", "x.yaml", "--json")
+    fields = json.loads(out)
+    assert fields["status"] == "infeasible"
+    assert fields["step_time_s"] is None
+    assert fields["shape"] is None
+    assert err == "every GPU lacks 2 GiB; GPUs with 10 GiB\n"
+
+
+def test_infeasible_text_names_constraint_and_remedy(answer: Answer) -> None:
+    """Both sentences of the result are printed."""
+    answer(infeasible())
+    _, out, _ = run("solve", "x.yaml")
+    assert "not met       every GPU lacks 2 GiB" in out
+    assert "would help    GPUs with 10 GiB" in out
+
+
+def test_text_does_not_depend_on_the_window(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where stdout is no terminal, COLUMNS changes nothing and no line is padded."""
+    answer(pipelined_result())
+    texts = set()
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        texts.add(run("solve", "x.yaml")[1])
+    [text] = texts
+    assert all(line == line.rstrip() for line in text.splitlines())
+    assert "\x1b" not in text
+
+
+def test_out_writes_what_json_prints(answer: Answer, tmp_path: Path) -> None:
+    """The plan file is the printed object; no other file is left."""
+    answer(pipelined_result())
+    _, out, _ = run("solve", "x.yaml", "--json", "--out", tmp_path / "plan.json")
+    assert (tmp_path / "plan.json").read_text(encoding="utf-8") == out
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_unwritable_out_is_refused_before_the_search(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A missing folder costs no search."""
+    searched = []
+    monkeypatch.setattr("solver.search.driver.solve", lambda *_: searched.append(1))
+    code, out, err = run("solve", "x.yaml", "--out", tmp_path / "no" / "plan.json")
+    assert (code, out, searched) == (2, "", [])
+    assert err.startswith("error: cannot write ")
+    assert "No such file" in err
+
+
+def test_failing_write_still_prints_the_plan(
+    answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A disk that is full after the search does not lose the result."""
+    answer(pipelined_result())
+
+    def full(_: Path, __: str) -> None:
+        raise PlannerError("cannot write plan.json: disk full")
+
+    monkeypatch.setattr("solver.cli.solve.write_text", full)
+    code, out, err = run("solve", "x.yaml", "--out", tmp_path / "plan.json")
+    assert (code, err) == (2, "error: cannot write plan.json: disk full\n")
+    assert "step time" in out

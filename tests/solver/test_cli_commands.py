@@ -1,0 +1,127 @@
+"""Commands besides solve: what they print, and how they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from solver.document import read_document, sealed, to_json
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from tests.command_line import run
+from tests.hand_made import heuristic_result
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    """A plan file that claims no proof."""
+    path = tmp_path / "plan.json"
+    document = build_document(heuristic_result(), SolveOptions(method="minmax"))
+    path.write_text(to_json(document), encoding="utf-8")
+    return path
+
+
+def test_show_prints_stages_placement_and_timeline(plan_file: Path) -> None:
+    """The three parts and the legend are there."""
+    code, out, err = run("show", plan_file)
+    assert (code, err) == (0, "")
+    for part in ("stage  layers", "node    GPU type", "F forward", "replicas 0-1"):
+        assert part in out
+
+
+def test_show_writes_the_picture(plan_file: Path, tmp_path: Path) -> None:
+    """`--svg` writes an SVG file."""
+    assert run("show", plan_file, "--svg", tmp_path / "step.svg")[0] == 0
+    assert (tmp_path / "step.svg").read_text(encoding="utf-8").startswith("<svg ")
+
+
+def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
+    """One line that sends the user to verify."""
+    plan_file.write_text(plan_file.read_text().replace('"seed": 0', '"seed": 1'))
+    code, out, err = run("show", plan_file)
+    assert (code, out) == (2, "")
+    assert "verify" in err
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
+    """The version found and the one allowed are named."""
+    text = plan_file.read_text().replace('"schema_version": 1', '"schema_version": 99')
+    plan_file.write_text(text)
+    code, out, err = run(command, plan_file)
+    assert (code, out) == (2, "")
+    assert "schema version 99; allowed: 1" in err
+
+
+def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
+    """Exit code 0, and what was checked."""
+    code, out, err = run("verify", plan_file)
+    assert (code, err) == (0, "")
+    assert "checked: " in out
+    assert out.endswith("verified\n")
+
+
+def test_verify_refuses_a_changed_figure(plan_file: Path) -> None:
+    """A resealed plan with a better step time fails with the field, exit code 1."""
+    document = read_document(plan_file)
+    assert document.step_time_s is not None
+    faster = sealed(document.model_copy(update={"step_time_s": document.step_time_s / 2}))
+    plan_file.write_text(to_json(faster), encoding="utf-8")
+    code, out, err = run("verify", plan_file)
+    assert code == 1
+    assert "refused: " in out
+    assert "step_time_s" in out
+    assert err.startswith("error: ")
+
+
+def test_verify_compares_with_the_instance(
+    plan_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan for another instance than the given file is refused, naming the field."""
+    other = heuristic_result().instance.model_copy(update={"name": "other"})
+    monkeypatch.setattr("formulations.instance.load.load_instance", lambda _: other)
+    code, out, _ = run("verify", plan_file, "--instance", "other.yaml")
+    assert code == 1
+    assert f"instance.name: found '{heuristic_result().instance.name}', expected 'other'" in out
+
+
+def test_schema_is_json() -> None:
+    """The schema parses and describes an object with workload and cluster."""
+    code, out, _ = run("schema")
+    assert code == 0
+    assert {"workload", "cluster"} <= set(json.loads(out)["properties"])
+
+
+def test_catalogue_lists_gpus_with_sources() -> None:
+    """A100-80 has its memory, its peak and a source."""
+    code, out, _ = run("catalogue")
+    assert code == 0
+    assert "A100-80" in out
+    assert "TFLOP/s" in out
+    gpus = json.loads(run("catalogue", "--json")[1])["gpus"]
+    assert gpus["A100-80"]["peak_flops"]["bf16"] == 312e12
+    assert gpus["A100-80"]["source"]
+
+
+def test_workload_text_and_json_agree() -> None:
+    """The exact number of parameters stands in both."""
+    parameters = json.loads(run("workload", "bert-large", "--json")[1])["parameters"]
+    assert f"{parameters:,}" in run("workload", "bert-large")[1]
+
+
+def test_workload_takes_length_and_batch() -> None:
+    """Half the sequence length halves the head's FLOPs, 2 s h V."""
+    flops = {}
+    for length in (256, 512):
+        fields = json.loads(run("workload", "bert-large", "--json", "--sequence-length", length)[1])
+        assert fields["sequence_length"] == length
+        flops[length] = fields["layers"][-1]["forward_flops_per_sequence"]
+    assert flops[512] == 2 * flops[256] > 0
+
+
+def test_unknown_workload_is_one_line() -> None:
+    """The name is repeated, exit code 2."""
+    code, out, err = run("workload", "bert-huge")
+    assert (code, out) == (2, "")
+    assert "bert-huge" in err
+    assert err.count("\n") == 1

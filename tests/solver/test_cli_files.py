@@ -1,0 +1,51 @@
+"""Output files: refused early, written whole or not at all."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from formulations.errors import PlannerError
+from solver.cli.files import check_writable, write_text
+
+
+def test_folder_is_no_output_file(tmp_path: Path) -> None:
+    """The reason is told."""
+    with pytest.raises(PlannerError, match="it is a folder"):
+        check_writable(tmp_path)
+
+
+def test_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Checking creates no file."""
+    check_writable(tmp_path / "plan.json")
+    assert os.listdir(tmp_path) == []
+
+
+def test_write_keeps_the_old_file_on_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An error while writing leaves the old content and no temporary file."""
+    path = tmp_path / "plan.json"
+    path.write_text("old")
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(PlannerError, match="No space left"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["plan.json"]
+
+
+def test_write_follows_links_and_keeps_permissions(tmp_path: Path) -> None:
+    """A link stays a link, and a file readable by its owner alone stays so."""
+    path, link = tmp_path / "plan.json", tmp_path / "link.json"
+    path.write_text("old")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,0 +1,303 @@
+"""The cut loop: all four models find the brute-force optimum to the nanosecond, and prove it."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.tables import CostTables, build_tables
+from formulations.cpsat.parts import Decisions, decisions_of
+from formulations.instance import Cluster, Instance, Limits, NodeGroup
+from formulations.plan import Shape
+from solver.search.critical_path import Fixed, largest_share, max_step_time_ns, solve_shape
+from solver.search.paths import CutPool
+from tests import brute_force
+from tests.random_shapes import random_tables
+from tests.small_instances import gpu, layer, workload
+
+SEEDS = range(280)
+
+
+def random_decisions(tables: CostTables, seed: int) -> Decisions:
+    """Any decisions, in memory or not."""
+    rng = random.Random(seed)
+    return Decisions(
+        rng.choice(brute_force.all_orders(tables)),
+        rng.choice(list(brute_force.all_splits(tables))),
+        rng.choice(list(brute_force.all_shares(tables))),
+    )
+
+
+def judge(tables: CostTables, made: Decisions) -> int | None:
+    """Step time by the witness; None if the plan does not fit in memory."""
+    placed = brute_force.place(tables, made.order)
+    parts = tables, placed, made.boundaries, made.micro_batches
+    return brute_force.step_time_ns(*parts) if brute_force.fits(*parts) else None
+
+
+def feasible(seeds: range) -> list[tuple[CostTables, int]]:
+    """Random tables that have a plan, and its best step time."""
+    known = [(tables, brute_force.optimum_ns(tables)) for tables in map(random_tables, seeds)]
+    return [(tables, best) for tables, best in known if best is not None]
+
+
+def agrees(tables: CostTables, fixed: Fixed, expected: int | None) -> bool:
+    """Whether the loop ends with this optimum, proved, and a plan of this step time."""
+    outcome = solve_shape(tables, fixed=fixed)
+    if expected is None:
+        return outcome.status == "infeasible" and outcome.plan is None
+    return (
+        outcome.status == "optimal"
+        and outcome.plan is not None
+        and outcome.step_time_ns == outcome.bound_ns == expected
+        and judge(tables, decisions_of(tables.instance, outcome.plan)) == expected
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_layer_to_stage_equals_brute_force(seed: int) -> None:
+    """The best split for one order and given shares."""
+    tables = random_tables(seed)
+    made = random_decisions(tables, seed)
+    fixed = Fixed(order=made.order, micro_batches=made.micro_batches)
+    best = brute_force.optimum_ns(tables, orders=[made.order], shares=[made.micro_batches])
+    assert agrees(tables, fixed, best)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_node_order_equals_brute_force(seed: int) -> None:
+    """The best node order for one split and given shares."""
+    tables = random_tables(seed)
+    made = random_decisions(tables, seed)
+    fixed = Fixed(boundaries=made.boundaries, micro_batches=made.micro_batches)
+    best = brute_force.optimum_ns(tables, splits=[made.boundaries], shares=[made.micro_batches])
+    assert agrees(tables, fixed, best)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_microbatches_equal_brute_force(seed: int) -> None:
+    """The best shares for one split and order."""
+    tables = random_tables(seed)
+    made = random_decisions(tables, seed)
+    fixed = Fixed(order=made.order, boundaries=made.boundaries)
+    best = brute_force.optimum_ns(tables, orders=[made.order], splits=[made.boundaries])
+    assert agrees(tables, fixed, best)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_joint_equals_brute_force(seed: int) -> None:
+    """The best of every split, order and distribution at once."""
+    tables = random_tables(seed)
+    assert agrees(tables, Fixed(), brute_force.optimum_ns(tables))
+
+
+def test_cutoff_at_the_optimum_is_bounded() -> None:
+    """No plan is below its own optimum: closed without a plan."""
+    for tables, best in feasible(range(40)):
+        outcome = solve_shape(tables, cutoff_ns=best)
+        assert (outcome.status, outcome.plan, outcome.bound_ns) == ("bounded", None, best)
+
+
+def test_cutoff_above_the_optimum_is_solved() -> None:
+    """A nanosecond more and the optimum is found."""
+    for tables, best in feasible(range(40)):
+        outcome = solve_shape(tables, cutoff_ns=best + 1)
+        assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
+
+
+def test_optimal_incumbent_is_proved() -> None:
+    """Given the best plan, the loop returns it with the proof."""
+    for tables, best in feasible(range(40)):
+        plan = solve_shape(tables).plan
+        outcome = solve_shape(tables, incumbent=plan)
+        assert (outcome.status, outcome.plan, outcome.bound_ns) == ("optimal", plan, best)
+
+
+def test_incumbent_is_improved() -> None:
+    """From any feasible plan the loop reaches the optimum."""
+    for tables, best in feasible(range(40)):
+        made = random_decisions(tables, 1)
+        if judge(tables, made) is not None:
+            outcome = solve_shape(tables, incumbent=made.plan(tables))
+            assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
+
+
+def test_known_bound_closes_without_a_model() -> None:
+    """A plan that meets a bound proved elsewhere needs no round."""
+    for tables, best in feasible(range(20)):
+        plan = solve_shape(tables).plan
+        outcome = solve_shape(tables, incumbent=plan, bound_ns=best)
+        assert (outcome.status, outcome.rounds) == ("optimal", 0)
+
+
+def test_no_time_leaves_the_incumbent() -> None:
+    """Out of time: the plan given, with a bound that holds."""
+    for tables, best in feasible(range(20)):
+        plan = solve_shape(tables).plan
+        outcome = solve_shape(tables, incumbent=plan, time_limit_s=0.0)
+        assert (outcome.status, outcome.step_time_ns) == ("feasible", best)
+        assert outcome.bound_ns is not None
+        assert outcome.bound_ns <= best
+
+
+def test_no_time_and_no_incumbent_is_unknown() -> None:
+    """Out of time with nothing in hand is neither infeasible nor bounded."""
+    outcome = solve_shape(random_tables(0), time_limit_s=0.0)
+    assert (outcome.status, outcome.plan) == ("unknown", None)
+
+
+def limited(tables: CostTables, **limits: float) -> CostTables:
+    """Tables of the same instance with these limits."""
+    return replace(tables, instance=tables.instance.model_copy(update={"limits": Limits(**limits)}))
+
+
+def test_time_budget_to_the_nanosecond() -> None:
+    """(4) The optimum is within a budget of that, and not of a nanosecond less."""
+    for tables, best in feasible(range(40)):
+        within = solve_shape(limited(tables, max_step_time_s=best / 1e9))
+        assert (within.status, within.step_time_ns) == ("optimal", best)
+        outside = solve_shape(limited(tables, max_step_time_s=(best - 1) / 1e9))
+        assert outside.status == "infeasible"
+
+
+def test_money_budget_is_a_time_budget() -> None:
+    """A step of t ns on nodes of P USD/h costs t P / 3.6e12 USD."""
+    for tables, best in feasible(range(40)):
+        groups = tables.instance.cluster.groups
+        used = zip(tables.shape.nodes_used, groups, strict=True)
+        price = sum(n * group.price_usd_per_hour for n, group in used)
+        for spare, status in ((0, "optimal"), (-1, "infeasible")):
+            cost = (best + spare) * price / 3.6e12
+            assert solve_shape(limited(tables, max_cost_usd_per_step=cost)).status == status
+
+
+def test_budget_is_the_tighter_of_both() -> None:
+    """At 2 USD/h a step of 0.001 USD may take 1.8 s; the time limit of 1 s is tighter."""
+    tables = random_tables(1)
+    groups = tuple(
+        group.model_copy(update={"price_usd_per_hour": 2 / sum(tables.shape.nodes_used)})
+        for group in tables.instance.cluster.groups
+    )
+    cluster = tables.instance.cluster.model_copy(update={"groups": groups})
+    limits = Limits(max_step_time_s=1, max_cost_usd_per_step=0.001)
+    instance = tables.instance.model_copy(update={"cluster": cluster, "limits": limits})
+    assert max_step_time_ns(instance, tables.shape) == 1_000_000_000
+    free = Limits(max_cost_usd_per_step=0.001)
+    instance = instance.model_copy(update={"limits": free})
+    assert max_step_time_ns(instance, tables.shape) == 1_800_000_000
+
+
+def test_largest_share_never_excludes_a_plan() -> None:
+    """No plan within a step time has a replica with more micro-batches than the bound."""
+    for tables, _ in feasible(range(0, 80, 4)):
+        for order in brute_force.all_orders(tables):
+            for shares in brute_force.all_shares(tables):
+                made = Decisions(order, next(brute_force.all_splits(tables)), shares)
+                step = judge(tables, made)
+                assert step is None or max(shares) <= largest_share(tables, step)
+
+
+def test_pool_changes_no_optimum() -> None:
+    """Cuts from other shapes of the same schedule and stages hold."""
+    pool = CutPool()
+    for tables, best in feasible(range(60)):
+        assert solve_shape(tables, pool=pool).step_time_ns == best
+
+
+def test_same_seed_same_plan() -> None:
+    """One worker and one seed give the same plan."""
+    for tables, _ in feasible(range(0, 40, 4)):
+        first, second = solve_shape(tables, seed=3), solve_shape(tables, seed=3)
+        assert first.plan == second.plan
+        assert (first.rounds, first.num_cuts) == (second.rounds, second.num_cuts)
+
+
+def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
+    """Tables and node order of one reference pipeline: a node group per slowness."""
+    slowness = sorted(set(case["stage_slowness"]))
+    one = gpu("one", 100, 1000)
+    groups = tuple(
+        NodeGroup(
+            name=f"slow{slow}",
+            gpu=one,
+            gpus_per_node=1,
+            nodes=case["stage_slowness"].count(slow),
+            price_usd_per_hour=0,
+            intra_node=one.link,
+            inter_node=one.link,
+        )
+        for slow in slowness
+    )
+    chain = [layer("block", 1, 1, 0) for _ in case["layer_forward"]]
+    instance = Instance(
+        name=case["name"],
+        source="test",
+        workload=workload(chain, case["micro_batches"], 1, tied=False),
+        cluster=Cluster(groups=groups),
+    )
+    shape = Shape(
+        tp=1,
+        dp=1,
+        pp=len(case["stage_slowness"]),
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=0,
+        nodes_used=tuple(group.nodes for group in groups),
+    )
+    tables = build_tables(instance, shape)
+    timed = replace(
+        tables,
+        forward_ns=np.outer(case["layer_forward"], slowness),
+        backward_ns=np.outer(case["layer_backward"], slowness),
+        optimizer_ns=0 * tables.optimizer_ns,
+    )
+    return timed, tuple(slowness.index(slow) for slow in case["stage_slowness"])
+
+
+def solves_reference(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the loop proves the stored optimum of a pipeline with given transfers."""
+    send = np.array(case["send_forward"])[:, None]
+    placed = Placer.costs
+
+    def costs(placer: Placer, order: Sequence[int]) -> PlacementCosts:
+        return replace(placed(placer, order), send_ns=send)
+
+    monkeypatch.setattr(Placer, "costs", costs)
+    tables, order = pipeline_of(case)
+    outcome = solve_shape(tables, fixed=Fixed(order=order))
+    optimum = case["optimal_step_time"]
+    return outcome.status == "optimal" and outcome.step_time_ns == outcome.bound_ns == optimum
+
+
+def reference_cases(reference: Path) -> list[dict[str, Any]]:
+    """Single-replica 1F1B pipelines with their proved optimum."""
+    cases: list[dict[str, Any]] = json.loads((reference / "splits" / "optimal.json").read_text())[
+        "cases"
+    ]
+    return cases
+
+
+def test_reference_pipelines(reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optima that others proved, up to 8 stages, by brute force or enumeration."""
+    cases = [case for case in reference_cases(reference) if len(case["stage_slowness"]) <= 8]
+    assert len(cases) == 16
+    for case in cases:
+        with monkeypatch.context() as patch:
+            assert solves_reference(case, patch), case["name"]
+
+
+@pytest.mark.slow
+def test_deep_reference_pipelines(reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, 16 to 32 stages."""
+    cases = [case for case in reference_cases(reference) if len(case["stage_slowness"]) > 8]
+    assert len(cases) == 10
+    for case in cases:
+        with monkeypatch.context() as patch:
+            assert solves_reference(case, patch), case["name"]

@@ -1,0 +1,129 @@
+"""Paths as cuts: never above any simulated end, for any plan and any larger share."""
+
+import random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulations.costs.placement import Placer
+from formulations.cpsat.cuts import PathCut
+from formulations.cpsat.parts import Decisions
+from formulations.instance.instance import ScheduleName
+from solver.search.paths import CutPool, first_cuts, harvest
+from tests import brute_force
+from tests.random_shapes import random_tables
+
+Schedules = st.sampled_from(["1f1b", "gpipe"])
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> tuple[list[int], list[int], list[int]]:
+    """Forward, backward and transfer times of two to four stages."""
+    p = draw(st.integers(2, 4))
+    times = st.integers(0, 9)
+    forward = draw(st.lists(times, min_size=p, max_size=p))
+    backward = draw(st.lists(times, min_size=p, max_size=p))
+    return forward, backward, draw(st.lists(times, min_size=p - 1, max_size=p - 1))
+
+
+def length(cut: PathCut, pipeline: tuple[list[int], list[int], list[int]], blocking: bool) -> int:
+    """Time along a path."""
+    forward, backward, send = pipeline
+    return (
+        sum(n * t for n, t in zip(cut.forward, forward, strict=True))
+        + sum(n * t for n, t in zip(cut.backward, backward, strict=True))
+        + sum(n * t for n, t in zip(cut.sends(blocking), send, strict=True))
+    )
+
+
+@given(pipelines(), st.integers(1, 5), st.integers(0, 3), st.booleans(), Schedules)
+def test_first_cuts_bound_every_pipeline(
+    pipeline: tuple[list[int], list[int], list[int]],
+    m: int,
+    more: int,
+    blocking: bool,
+    schedule: ScheduleName,
+) -> None:
+    """A path of m micro-batches bounds the ends of all pipelines with m or more."""
+    ends = brute_force.stage_ends(schedule, m + more, *pipeline, blocking)
+    for cut in first_cuts(schedule, len(pipeline[0]), m):
+        assert length(cut, pipeline, blocking) <= ends[cut.stage]
+
+
+@given(pipelines(), st.integers(1, 6))
+def test_first_cuts_imply_latency_plus_bottleneck(
+    pipeline: tuple[list[int], list[int], list[int]], m: int
+) -> None:
+    """PROBLEM 6.3: latency + (m-1) t_i - w min(f_i, b_i), w = min(p-1-i, m-1), for every i."""
+    forward, backward, send = pipeline
+    p = len(forward)
+    latency = sum(forward) + sum(backward) + 2 * sum(send)
+    longest = max(length(cut, pipeline, False) for cut in first_cuts("1f1b", p, m))
+    for i in range(p):
+        f, b, w = forward[i], backward[i], min(p - 1 - i, m - 1)
+        assert longest >= latency + (m - 1) * (f + b) - w * min(f, b)
+
+
+def test_harvest_values_the_plan_at_its_step_time() -> None:
+    """The harvested paths, with the tails, reach the simulated step time of the plan itself."""
+    for seed in range(60):
+        rng, tables = random.Random(seed), random_tables(seed)
+        made = Decisions(
+            rng.choice(brute_force.all_orders(tables)),
+            rng.choice(list(brute_force.all_splits(tables))),
+            rng.choice(list(brute_force.all_shares(tables))),
+        )
+        placed = brute_force.place(tables, made.order)
+        placement = Placer(tables).costs(made.order)
+        found = harvest(tables, placement, made, range(1, 9), 0)
+        step = brute_force.step_time_ns(tables, placed, made.boundaries, made.micro_batches)
+        assert found.step_time_ns == step
+        stages = {cut.stage for cut in found.cuts if cut.micro_batches in made.micro_batches}
+        assert stages == set(range(tables.shape.pp))
+
+
+def test_harvest_never_exceeds_any_plan() -> None:
+    """Paths found on one plan bound the ends of the stages of every other."""
+    for seed in range(0, 40, 4):
+        rng, tables = random.Random(seed), random_tables(seed)
+        orders = brute_force.all_orders(tables)
+        splits, shares = list(brute_force.all_splits(tables)), list(brute_force.all_shares(tables))
+        made = Decisions(rng.choice(orders), rng.choice(splits), rng.choice(shares))
+        found = harvest(tables, Placer(tables).costs(made.order), made, range(1, 9), 0)
+        shape, blocking = tables.shape, tables.instance.search.blocking_sends
+        for boundaries in splits:
+            placed = brute_force.place(tables, rng.choice(orders))
+            share = rng.choice(shares)
+            for r, m in enumerate(share):
+                groups = [placed.groups[k * shape.dp + r] for k in range(shape.pp)]
+                forward, backward = (
+                    [
+                        int(table[a:b, j].sum())
+                        for a, b, j in zip(boundaries, boundaries[1:], groups, strict=False)
+                    ]
+                    for table in (tables.forward_ns, tables.backward_ns)
+                )
+                send = [placed.send[k * shape.dp + r] for k in range(shape.pp - 1)]
+                ends = brute_force.stage_ends(shape.schedule, m, forward, backward, send, blocking)
+                for cut in found.cuts:
+                    if cut.micro_batches <= m:
+                        value = length(cut, (forward, backward, send), blocking)
+                        assert value <= ends[cut.stage]
+
+
+def test_pool_keeps_schedules_and_stages_apart() -> None:
+    """Cuts are shared by shapes of one schedule and number of stages only."""
+    pool, shape = CutPool(), random_tables(0).shape
+    pool.of(shape).update(first_cuts(shape.schedule, shape.pp, 2))
+    deeper = shape.model_copy(update={"pp": shape.pp + 1})
+    assert pool.of(shape.model_copy(update={"tp": 8}))
+    assert not pool.of(deeper)
+
+
+def test_first_cuts_of_one_stage() -> None:
+    """A single stage has one path, through all operations."""
+    assert {(cut.forward, cut.backward, cut.transfers) for cut in first_cuts("1f1b", 1, 5)} == {
+        ((5,), (5,), ())
+    }
+    assert np.array(list(first_cuts("gpipe", 1, 1))).size

@@ -1,0 +1,150 @@
+"""Names in machine-readable output that scripts rely on. Adding is fine, renaming is not."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from solver.cli import app
+from solver.document import to_json
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Status, Termination
+from tests.hand_made import pipelined_result, planless_result
+
+TOP = {
+    "schema_version",
+    "hetplan_version",
+    "status",
+    "termination",
+    "method",
+    "requested_gap",
+    "seed",
+    "minimize",
+    "step_time_s",
+    "lower_bound_s",
+    "gap",
+    "rounding_error_s",
+    "runtime_s",
+    "throughput_sequences_per_s",
+    "price_usd_per_hour",
+    "cost_usd_per_step",
+    "training_cost_usd",
+    "time_sources",
+    "shape",
+    "node_order",
+    "replicas",
+    "closed_shapes",
+    "closed_nodes",
+    "instance",
+    "digest",
+}
+SHAPE = {"tp", "dp", "pp", "micro_batch", "schedule", "recompute", "zero", "nodes_used"}
+STAGE = {
+    "layers",
+    "node",
+    "gpus",
+    "gpu_type",
+    "forward_s",
+    "backward_s",
+    "send_forward_s",
+    "send_backward_s",
+    "gradient_sync_s",
+    "memory_bytes",
+    "memory_limit_bytes",
+}
+
+
+def fields() -> dict[str, object]:
+    """The object that `solve --json` prints for a plan."""
+    loaded = json.loads(to_json(build_document(pipelined_result(), SolveOptions())))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def test_names_of_the_object() -> None:
+    """All names of schema version 1 are there."""
+    assert fields()["schema_version"] == 1
+    assert set(fields()) >= TOP
+
+
+def test_names_of_the_shape() -> None:
+    """Degrees, micro-batch and strategies."""
+    shape = fields()["shape"]
+    assert isinstance(shape, dict)
+    assert set(shape) >= SHAPE
+
+
+def test_names_of_replicas_and_stages() -> None:
+    """A list of replicas, each with micro-batches and a list of stages."""
+    replicas = fields()["replicas"]
+    assert isinstance(replicas, list)
+    for replica in replicas:
+        assert set(replica) >= {"micro_batches", "stages"}
+        for stage in replica["stages"]:
+            assert set(stage) >= STAGE
+
+
+def test_layers_are_half_open_and_cover_the_chain() -> None:
+    """[start, end) of stage k + 1 starts where stage k ends."""
+    result = pipelined_result()
+    replicas = fields()["replicas"]
+    assert isinstance(replicas, list)
+    for replica in replicas:
+        ends = [0, *(stage["layers"][1] for stage in replica["stages"])]
+        assert [stage["layers"][0] for stage in replica["stages"]] == ends[:-1]
+        assert ends[-1] == len(result.instance.workload.layers)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (Status.OPTIMAL, "optimal"),
+        (Status.FEASIBLE, "feasible"),
+        (Status.INFEASIBLE, "infeasible"),
+        (Status.UNKNOWN, "unknown"),
+    ],
+)
+def test_words_for_status(status: Status, text: str) -> None:
+    """Lower-case words."""
+    document = build_document(planless_result(status, Termination.CLOSED), SolveOptions())
+    assert json.loads(to_json(document))["status"] == text
+
+
+@pytest.mark.parametrize(
+    ("termination", "text"),
+    [
+        (Termination.CLOSED, "closed"),
+        (Termination.TIME_LIMIT, "time_limit"),
+        (Termination.INTERRUPTED, "interrupted"),
+        (Termination.HEURISTIC, "heuristic"),
+    ],
+)
+def test_words_for_termination(termination: Termination, text: str) -> None:
+    """Lower-case words."""
+    document = build_document(planless_result(Status.UNKNOWN, termination), SolveOptions())
+    assert json.loads(to_json(document))["termination"] == text
+
+
+def test_names_of_a_workload() -> None:
+    """`workload --json` has parameters, settings, FLOPs and bytes per layer."""
+    done = CliRunner().invoke(app, ["workload", "bert-large", "--json"])
+    fields = json.loads(done.stdout)
+    assert set(fields) >= {
+        "name",
+        "source",
+        "parameters",
+        "sequence_length",
+        "global_batch",
+        "forward_flops_per_sequence",
+        "training_flops_per_sequence",
+        "layers",
+    }
+    assert set(fields["layers"][0]) >= {
+        "kind",
+        "count",
+        "parameters",
+        "parameter_bytes",
+        "activation_bytes_per_sequence",
+        "forward_flops_per_sequence",
+    }

@@ -1,0 +1,262 @@
+"""Reports: documents, tables, timeline and picture say what the plan and the simulator say."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.errors import PlanError
+from formulations.instance import Objective
+from formulations.units import seconds
+from solver.document import PlanDocument, digest, read_document, sealed, to_json
+from solver.options import SolveOptions
+from solver.report.document import build_document, costs_of, plan_of
+from solver.report.quantities import (
+    counted,
+    decimal_text,
+    money,
+    node_ranges,
+    percent,
+    ranges,
+    round_time_text,
+    significant,
+    size_text,
+    time_text,
+)
+from solver.report.stages import placed
+from solver.report.text import plan_text, result_text
+from solver.result import Result, Status, Termination
+from solver.simulate import Step, simulate_step
+from tests.hand_made import pipelined_result, planless_result, results
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def document_of(result: Result) -> PlanDocument:
+    """The document with default options."""
+    return build_document(result, SolveOptions())
+
+
+@pytest.fixture(scope="module")
+def document() -> PlanDocument:
+    """Two stages, two replicas, ZeRO 1."""
+    return document_of(pipelined_result())
+
+
+@pytest.fixture(scope="module")
+def step(document: PlanDocument) -> Step:
+    """The simulated step of `document`."""
+    return simulate_step(costs_of(document))
+
+
+def printed(parts: list[RenderableType]) -> str:
+    """What a 100-column terminal shows."""
+    console = Console(width=100, color_system=None)
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, markup=False)
+    return captured.get()
+
+
+# The document
+
+
+def test_document_of_a_plan_gives_the_plan_back() -> None:
+    """Names and numbers of nodes translate both ways, for plans of many forms."""
+    for result in results(range(25)):
+        assert plan_of(document_of(result)) == result.plan
+
+
+def test_document_survives_the_plan_file(document: PlanDocument, tmp_path: Path) -> None:
+    """Written as JSON and read again it is the same, digest included."""
+    path = tmp_path / "plan.json"
+    path.write_text(to_json(document), encoding="utf-8")
+    assert read_document(path) == document
+    assert digest(document.model_dump(mode="json")) == document.digest
+
+
+def test_document_has_the_simulated_figures(document: PlanDocument) -> None:
+    """Step time, throughput and money follow from the simulator, the batch and the rent."""
+    result = pipelined_result()
+    assert result.step_time_ns is not None
+    step_s = result.step_time_ns / 1e9
+    price = 2 * result.instance.cluster.groups[0].price_usd_per_hour  # nodes_used is (2,)
+    assert document.shape is not None
+    assert document.shape.nodes_used == (2,)
+    assert document.step_time_s == document.lower_bound_s == pytest.approx(step_s)
+    batch = result.instance.workload.global_batch
+    assert document.throughput_sequences_per_s == pytest.approx(batch / step_s)
+    assert document.price_usd_per_hour == pytest.approx(price)
+    assert document.cost_usd_per_step == pytest.approx(price * step_s / 3600)
+    assert document.gap == 0
+    assert document.time_sources == ("analytic",)
+
+
+def test_document_sends_nothing_beyond_the_ends(document: PlanDocument) -> None:
+    """The last stage sends no activations on, the first no gradients back; the others do."""
+    for replica in document.replicas:
+        first, last = replica.stages
+        assert first.send_backward_s == last.send_forward_s == 0
+        assert first.send_forward_s == last.send_backward_s > 0
+
+
+def test_document_sync_is_reduction_and_gather(document: PlanDocument) -> None:
+    """With ZeRO 1 the gradient sync of a stage includes the gather of its parameters."""
+    costs = plan_costs(document.instance, plan_of(document))
+    assert costs.gather_ns.min() > 0
+    for replica in document.replicas:
+        for k, stage in enumerate(replica.stages):
+            sync_ns = int(costs.sync_ns[k] + costs.gather_ns[k])
+            assert stage.gradient_sync_s == seconds(sync_ns)
+
+
+def test_training_cost_is_that_of_all_steps() -> None:
+    """1,000 steps cost 1,000 times one step."""
+    result = pipelined_result()
+    objective = Objective(minimize="training_cost", steps=1000)
+    instance = result.instance.model_copy(update={"objective": objective})
+    document = document_of(replace(result, instance=instance))
+    assert document.cost_usd_per_step is not None
+    assert document.training_cost_usd == pytest.approx(1000 * document.cost_usd_per_step)
+
+
+def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
+    """Where money is minimised, bound / rent is a time that leaves the same gap."""
+    result = pipelined_result()
+    instance = result.instance.model_copy(update={"objective": Objective(minimize="cost_per_step")})
+    assert result.step_time_ns is not None
+    rent = 2 * instance.cluster.groups[0].price_usd_per_hour
+    objective = rent * result.step_time_ns
+    document = document_of(
+        replace(result, instance=instance, objective=objective, bound=objective * 0.75)
+    )
+    assert document.step_time_s is not None
+    assert document.gap == pytest.approx(0.25)
+    assert document.lower_bound_s == pytest.approx(0.75 * document.step_time_s)
+
+
+def test_document_without_plan_has_no_figures() -> None:
+    """Unknown figures are null, not zero."""
+    document = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
+    figures = document.model_dump(include={"shape", "step_time_s", "gap", "cost_usd_per_step"})
+    assert set(figures.values()) == {None}
+    assert document.replicas == ()
+    assert document.node_order == ()
+
+
+def test_changed_document_is_not_shown(document: PlanDocument) -> None:
+    """A file that was edited after solve wrote it is refused in one line."""
+    changed = document.model_copy(update={"step_time_s": 1.0})
+    with pytest.raises(PlanError, match=r"digest: the plan file was changed"):
+        plan_of(changed)
+
+
+def test_senseless_document_is_not_shown(document: PlanDocument) -> None:
+    """A sealed file with a node that the cluster lacks is refused in one line too."""
+    changed = sealed(document.model_copy(update={"node_order": ("moon-0", "fast-1")}))
+    with pytest.raises(PlanError, match=r"a plan that verify accepts"):
+        costs_of(changed)
+
+
+def test_document_without_plan_is_not_shown() -> None:
+    """The refusal names the status."""
+    document = document_of(planless_result(Status.INFEASIBLE, Termination.CLOSED))
+    with pytest.raises(PlanError, match=r"no plan \(status infeasible\)"):
+        plan_of(document)
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (significant(1234.56), "1,235"),
+        (significant(0.00123456), "0.001235"),
+        (significant(0), "0"),
+        (time_text(1.23456), "1.235 s"),
+        (time_text(0.0123456), "12.35 ms"),
+        (time_text(4e-7), "400.0 ns"),
+        (time_text(0.0123456, like=2.0), "0.012 s"),
+        (time_text(0.0, like=0.0123), "0 ms"),
+        (round_time_text(0.3, like=0.9), "300 ms"),
+        (size_text(40 << 30), "40.00 GiB"),
+        (size_text(512 << 20, like=40 << 30), "0.50 GiB"),
+        (decimal_text(312e12, "FLOP/s"), "312 TFLOP/s"),
+        (percent(0.0), "0 %"),
+        (percent(0.0123), "1.2 %"),
+        (percent(0.00001234), "0.0012 %"),
+        (money(0.0052954), "0.005295 USD"),
+        (money(1234.5), "1,234.50 USD"),
+        (counted(1, "stage"), "1 stage"),
+        (counted(2048, "stage"), "2,048 stages"),
+        (ranges([3, 0, 1, 2, 6]), "0-3, 6"),
+        (node_ranges(["a10-1", "a10-0", "a100-0"]), "a10-0..1, a100-0"),
+    ],
+)
+def test_numbers_read_well(text: str, expected: str) -> None:
+    """Four significant digits, thousands apart, runs joined, a unit behind."""
+    assert text == expected
+
+
+# Tables and words
+
+
+def test_placed_joins_nodes_and_gpus(document: PlanDocument) -> None:
+    """Equal GPUs of several nodes are named once."""
+    stages = [stage for replica in document.replicas for stage in replica.stages]
+    assert placed(stages) == "fast-0..1: 0-1"
+
+
+def test_result_text_groups_identical_replicas(document: PlanDocument, step: Step) -> None:
+    """One line per stage: both replicas do the same."""
+    text = printed(result_text(document, costs_of(document), step))
+    rows = [line.split()[:3] for line in text.splitlines() if re.match(r"\d +\d+-\d+ +0-1 ", line)]
+    assert rows == [["0", "0-1", "0-1"], ["1", "2-3", "0-1"]]
+
+
+def test_result_text_has_a_unit_behind_every_figure(document: PlanDocument, step: Step) -> None:
+    """Step time, throughput, money, memory, bound, gap and seconds are there, with units."""
+    text = printed(result_text(document, costs_of(document), step))
+    for figure in (
+        r"step time +[\d.]+ ms",
+        r"throughput +[\d.,]+ sequences/s",
+        r"money +[\d.]+ USD per step, [\d.]+ USD per hour",
+        r"tightest on stage \d.* GiB free",
+        r"status +optimal: .* gap 0 %, lower bound [\d.]+ ms",
+        r"shapes +0 infeasible, 0 bounded, 1 solved, 0 open",
+        r"search +exact, 0.500 s",
+        r"limited by +[\d.]+ %",
+        r"faster with +10 % less time for .* saves [\d.]+ % of the step",
+    ):
+        assert re.search(figure, text), figure
+
+
+def test_result_text_fits_a_hundred_columns() -> None:
+    """No cell of a number is cut or folded, for plans of many forms."""
+    for result in results(range(12)):
+        document = document_of(result)
+        costs = costs_of(document)
+        text = printed(result_text(document, costs, simulate_step(costs)))
+        assert "…" not in text
+        assert max(map(len, text.splitlines())) <= 100
+
+
+def test_text_without_plan_tells_the_status() -> None:
+    """UNKNOWN is told apart from INFEASIBLE."""
+    document = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
+    text = printed(result_text(document, None, None))
+    assert "no plan found, and no proof that there is none" in text
+    assert "the time limit was reached" in text
+
+
+def test_plan_text_places_every_group(document: PlanDocument, step: Step) -> None:
+    """Node by node: GPU, stage and replica."""
+    text = printed(plan_text(document, step))
+    lines = [line.split() for line in text.splitlines()]
+    assert ["fast-0", "fast", "0", "0", "0"] in lines
+    assert ["1", "0", "1"] in lines  # the second GPU of fast-0 runs stage 0 of replica 1
+    assert ["fast-1", "fast", "0", "1", "0"] in lines

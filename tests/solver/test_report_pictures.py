@@ -1,0 +1,190 @@
+"""What limits a step, its timeline and its picture agree with the simulator."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.critical import busy_share, improvements, shares
+from solver.report.document import build_document, costs_of
+from solver.report.quantities import time_text
+from solver.report.rows import identical_replicas, rows_of
+from solver.report.svg import svg_picture, ticks
+from solver.report.timeline import marks, text_timeline
+from solver.result import Result
+from solver.simulate import Operation, Step, simulate_step
+from tests.hand_made import pipelined_result, result_of, results
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def document_of(result: Result) -> PlanDocument:
+    """The document with default options."""
+    return build_document(result, SolveOptions())
+
+
+@pytest.fixture(scope="module")
+def document() -> PlanDocument:
+    """Two stages, two replicas, ZeRO 1."""
+    return document_of(pipelined_result())
+
+
+@pytest.fixture(scope="module")
+def step(document: PlanDocument) -> Step:
+    """The simulated step of `document`."""
+    return simulate_step(costs_of(document))
+
+
+# What limits a step
+
+
+def test_shares_of_the_critical_path_are_the_step_time() -> None:
+    """Nothing of the step is left unexplained, for plans of many forms."""
+    for result in results(range(25)):
+        step = simulate_step(costs_of(document_of(result)))
+        assert sum(share.time_ns for share in shares(step)) == step.step_time_ns
+
+
+def test_improvement_of_a_lone_stage_is_its_share() -> None:
+    """On one stage without sync, 10 % off the compute saves 10 % of its share of the step."""
+    result = next(
+        result
+        for result in results(range(50))
+        if result.plan is not None and result.plan.shape.slots == 1
+    )
+    document = document_of(result)
+    costs = costs_of(document)
+    step = simulate_step(costs)
+    compute = next(share for share in shares(step) if share.kind == "compute")
+    [stage] = document.replicas[0].stages
+    saved = dict(improvements(document, costs, step))[f"compute on {stage.gpu_type}"]
+    assert saved == pytest.approx(0.1 * compute.time_ns / step.step_time_ns, rel=1e-6)
+
+
+def test_improvements_save_no_more_than_asked() -> None:
+    """10 % off one kind of work saves some, and at most 10 %, of any step; largest first."""
+    for result in results(range(12)):
+        document = document_of(result)
+        costs = costs_of(document)
+        saved = [part for _, part in improvements(document, costs, simulate_step(costs))]
+        assert saved == sorted(saved, reverse=True)
+        assert all(0 < part <= 0.1 + 1e-6 for part in saved)
+
+
+def test_busy_share_counts_all_gpus(document: PlanDocument) -> None:
+    """Compute of all groups over groups times step."""
+    busy = sum(
+        replica.micro_batches * (stage.forward_s + stage.backward_s)
+        for replica in document.replicas
+        for stage in replica.stages
+    )
+    assert document.step_time_s is not None
+    assert busy_share(document) == pytest.approx(busy / (4 * document.step_time_s))
+
+
+# Timeline
+
+
+def bar(kind: str, start: int, end: int) -> Operation:
+    """An operation of stage 0, replica 0."""
+    return Operation(kind, 0, 0, 0, start, end)
+
+
+def test_marks_follow_the_bars() -> None:
+    """A quarter forward, a quarter idle, half backward, in eight letters."""
+    assert marks([bar("forward", 0, 10), bar("backward", 20, 40)], 40, 8) == "FF..BBBB"
+
+
+def test_marks_keep_shares_where_bars_are_short() -> None:
+    """A hundred pairs of F and B, B twice as long, in ten letters: a third of them F."""
+    bars = [
+        bar(kind, 3 * i + start, 3 * i + end)
+        for i in range(100)
+        for kind, start, end in (("forward", 0, 1), ("backward", 1, 3))
+    ]
+    assert marks(bars, 300, 10).count("F") in (3, 4)
+    assert "." not in marks(bars, 300, 10)
+
+
+def test_text_timeline_has_equal_lines(document: PlanDocument, step: Step) -> None:
+    """Each stage has one line of 72 letters, shared by its identical replicas."""
+    text = text_timeline(document, step)
+    lines = re.findall(r"^stage \d ([A-Z.]+) ", text, re.MULTILINE)
+    assert [len(line) for line in lines] == [72, 72]
+    assert "replicas 0-1" in text
+    assert lines[0].startswith("F")
+
+
+def test_rows_hold_every_operation_of_their_replicas() -> None:
+    """Replicas of equal signature have equal bars, and no operation is lost."""
+    for result in results(range(12)):
+        document = document_of(result)
+        step = simulate_step(costs_of(document))
+        drawn = 0
+        for row in rows_of(document, step):
+            assert [b.start_ns for b in row.bars] == sorted(b.start_ns for b in row.bars)
+            own = [b for b in row.bars if b.replica is not None]
+            for replica in row.replicas:
+                same = [b for b in step.timeline if (b.stage, b.replica) == (row.stage, replica)]
+                spans = [(b.kind, b.micro_batch, b.start_ns, b.end_ns) for b in own]
+                assert spans == [(b.kind, b.micro_batch, b.start_ns, b.end_ns) for b in same]
+                drawn += len(same)
+        assert drawn == sum(b.replica is not None for b in step.timeline)
+
+
+# Picture
+
+
+def test_picture_is_xml_with_title_and_labels(document: PlanDocument, step: Step) -> None:
+    """Title with the step time, a label per stage, the number of replicas drawn once."""
+    root = ElementTree.fromstring(svg_picture(document, step))
+    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
+    assert texts[0] == f"tiny: one training step, {time_text(step.step_time_ns / 1e9)}"
+    assert "stage 0, layers 0-1: fast-0 (fast)" in texts
+    assert "replicas 0-1 (x 2, all alike): 2 micro-batches each" in texts
+    assert "time in the step" in texts
+    assert len(list(root.iter(f"{SVG}polyline"))) == 1
+
+
+def test_picture_draws_every_bar_inside_the_chart(document: PlanDocument, step: Step) -> None:
+    """As many bars as operations of one replica of each group and shared ones; none outside."""
+    root = ElementTree.fromstring(svg_picture(document, step))
+    bars = [
+        (float(x), float(width))
+        for path in root.iter(f"{SVG}path")
+        for x, width in re.findall(r"M([\d.]+) [\d.]+h([\d.]+)v", path.get("d", ""))
+    ]
+    assert len(bars) == sum(len(row.bars) for row in rows_of(document, step))
+    chart = next(r for r in root.iter(f"{SVG}rect") if r.get("width") == "1100")
+    left = float(chart.get("x", "0"))
+    assert min(x for x, _ in bars) >= left - 0.01
+    assert max(x + width for x, width in bars) <= left + 1100.01
+
+
+def test_picture_escapes_names() -> None:
+    """A workload name with XML characters does not break the file."""
+    result = pipelined_result()
+    workload = result.instance.workload.model_copy(update={"name": "a<b & c"})
+    instance = result.instance.model_copy(update={"workload": workload})
+    assert result.plan is not None
+    document = document_of(result_of(instance, result.plan))
+    root = ElementTree.fromstring(svg_picture(document, simulate_step(costs_of(document))))
+    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
+    assert texts[0].startswith("a<b & c: one training step")
+
+
+def test_ticks_are_round_and_inside() -> None:
+    """724.7 ms are divided every 100 ms, from 0 to 700 ms."""
+    assert ticks(724_700_000) == [100_000_000.0 * i for i in range(8)]
+
+
+def test_replicas_with_different_shares_are_not_alike() -> None:
+    """Uneven micro-batches get rows of their own."""
+    document = next(
+        document
+        for document in map(document_of, results(range(60)))
+        if len({replica.micro_batches for replica in document.replicas}) > 1
+    )
+    assert len(identical_replicas(document)) > 1

@@ -1,0 +1,136 @@
+"""No field of a plan file can be changed unnoticed."""
+
+import json
+from functools import cache
+
+import pytest
+from pydantic import ValidationError
+
+from solver.document import RECORDED, PlanDocument, sealed
+from solver.verify import verify_document
+from tests.certified_cases import CASES
+from tests.mutations import Mutation, mutations
+
+LOG = ("closed_shapes", "closed_nodes")
+EXHAUSTIVE = ("enumeration", "cpsat")
+
+#: Fields of the instance on which no constraint, cost or bound depends.
+UNUSED = {
+    "instance.name": "a label",
+    "instance.source": "free text",
+    "instance.workload.name": "a label",
+    "instance.workload.source": "free text",
+    "instance.workload.parameters": "the published count; costs add up the layers",
+    "instance.workload.tied_embeddings": "said again by the layers' tied_copy",
+    "instance.cluster.groups.gpu.source": "free text",
+    "instance.cluster.groups.gpu.efficiency_source": "free text",
+    "instance.cluster.groups.gpu.link.bandwidth_bytes_per_s": "only the default of intra_node",
+    "instance.cluster.groups.gpu.link.latency_s": "only the default of intra_node",
+    "instance.profile.source": "free text",
+}
+
+
+def read(mutation: Mutation, document: PlanDocument) -> PlanDocument | None:
+    """The changed file; None if it cannot be read, or says the same (0.0 and -0.0)."""
+    try:
+        changed = PlanDocument.model_validate_json(json.dumps(mutation.value))
+    except ValidationError:
+        return None
+    return None if changed == document else changed
+
+
+@cache
+def readable(case: str) -> list[tuple[Mutation, PlanDocument]]:
+    """All changes of a case that can be read at all."""
+    document = CASES[case]()
+    pairs = ((m, read(m, document)) for m in mutations(document.model_dump(mode="json")))
+    return [(mutation, changed) for mutation, changed in pairs if changed is not None]
+
+
+@cache
+def accepted(case: str) -> list[Mutation]:
+    """Changes that verify when the digest is made anew."""
+    return [
+        mutation
+        for mutation, changed in readable(case)
+        if mutation.path != ("digest",) and verify_document(sealed(changed)).ok
+    ]
+
+
+def record_of(mutation: Mutation, document: PlanDocument) -> tuple[str, str, int | None]:
+    """Reason, proof and bound of the log record that a change is in."""
+    index = mutation.path[1]
+    assert isinstance(index, int)
+    if mutation.path[0] == "closed_nodes":
+        return "bounded", "work", document.closed_nodes[index].bound_ns
+    record = document.closed_shapes[index]
+    return record.reason, record.proof, record.bound_ns
+
+
+def harmless(mutation: Mutation, document: PlanDocument) -> bool:
+    """Whether a change of the log leaves it true, or turns to an argument that cannot be repeated.
+
+    Order means nothing. A bound may be lowered: the least of all is compared with the claim. The
+    word of an exhaustive search is taken for its own bound and for "solved" or "bounded".
+    """
+    if mutation.path in [(name,) for name in LOG]:
+        return mutation.what.endswith("swapped")
+    _, proof, bound = record_of(mutation, document)
+    changed = mutation.value[str(mutation.path[0])][mutation.path[1]]
+    if mutation.path[2] == "proof":
+        return changed["proof"] in (*EXHAUSTIVE, "pipeline", "work")
+    if mutation.path[2] == "reason":
+        return proof in EXHAUSTIVE and changed["reason"] != "infeasible"
+    if mutation.path[2] == "bound_ns":
+        return proof in EXHAUSTIVE or (bound is not None and changed["bound_ns"] < bound)
+    return False
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unchanged_file_is_verified(case: str) -> None:
+    """The plan file of every case holds."""
+    assert verify_document(CASES[case]()).problems == ()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_change_under_the_old_digest_is_refused(case: str) -> None:
+    """Whatever field is changed, the digest tells."""
+    passed = [str(mutation) for mutation, changed in readable(case) if verify_document(changed).ok]
+    assert passed == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_change_of_the_plan_is_refused_under_a_new_digest(case: str) -> None:
+    """Every field outside instance and log is derived again, but those of RECORDED."""
+    passed = [
+        str(mutation)
+        for mutation in accepted(case)
+        if mutation.path[0] not in ("instance", *LOG, *RECORDED)
+    ]
+    assert passed == []
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_change_of_the_log_is_refused_under_a_new_digest_unless_true(case: str) -> None:
+    """A log that verifies after a change claims no more than before, or on the search's word."""
+    document = CASES[case]()
+    passed = [
+        str(mutation)
+        for mutation in accepted(case)
+        if mutation.path[0] in LOG and not harmless(mutation, document)
+    ]
+    assert passed == []
+
+
+def test_every_field_of_the_instance_is_tied_to_the_plan() -> None:
+    """Each field of the instance, but the UNUSED, breaks some case when it is changed."""
+    changed: set[str] = set()
+    broken: set[str] = set()
+    for case in CASES:
+        passed = {(*mutation.path, mutation.what) for mutation in accepted(case)}
+        for mutation, _ in readable(case):
+            if mutation.path[0] == "instance":
+                changed.add(mutation.field)
+                if (*mutation.path, mutation.what) not in passed:
+                    broken.add(mutation.field)
+    assert changed - broken == UNUSED.keys()

@@ -1,0 +1,103 @@
+"""What is installed: the wheel holds the two packages and nothing else, and works anywhere."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from solver.document import HETPLAN_VERSION
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("formulations", "solver")
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    """Standard output of a command that must succeed."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | variables
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel built from this tree, without network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the wheel alone is installed."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    run(*pip, "--target", folder, wheel, cwd=folder)
+    return folder
+
+
+def source_files() -> set[str]:
+    """Paths of all files of the packages in the tree, bytecode aside."""
+    files = (path for package in PACKAGES for path in (ROOT / package).rglob("*"))
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_wheel_holds_exactly_the_packages(wheel: Path) -> None:
+    """Outside its metadata the wheel lists the files of solver and formulations, no others."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == source_files()
+
+
+def test_wheel_holds_the_catalogue(wheel: Path) -> None:
+    """GPU, link and workload figures travel with the code."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    catalogue = [name for name in names if name.startswith("formulations/instance/catalogue/")]
+    assert any(name.endswith(".yaml") for name in catalogue)
+
+
+def test_plan_files_carry_the_version_of_the_wheel(wheel: Path) -> None:
+    """The version written into plan files is the one in pyproject.toml."""
+    assert wheel.name.split("-")[:2] == ["hetplan", HETPLAN_VERSION]
+
+
+def test_wheel_names_script_and_licence(wheel: Path) -> None:
+    """The only console script is hetplan = solver.cli:app, and the licence text is included."""
+    with zipfile.ZipFile(wheel) as archive:
+        [entry] = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+        licences = [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
+        scripts = ConfigParser()
+        scripts.read_string(archive.read(entry).decode())
+        text = archive.read(licences[0]).decode()
+    assert dict(scripts["console_scripts"]) == {"hetplan": "solver.cli:app"}
+    assert text == (ROOT / "LICENSE").read_text()
+
+
+def test_api_imports_from_another_folder(site: Path, tmp_path: Path) -> None:
+    """The command line app of the wheel imports where no checkout is in sight."""
+    code = "import solver.cli; print(solver.cli.__file__)"
+    printed = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site))
+    assert Path(printed.strip()).is_relative_to(site)
+
+
+def test_console_script_runs_from_another_folder(site: Path, tmp_path: Path) -> None:
+    """`hetplan catalogue` reads its packaged data from any working folder."""
+    printed = run(site / "bin" / "hetplan", "catalogue", cwd=tmp_path, PYTHONPATH=str(site))
+    assert "A100-80" in printed
+
+
+def test_launcher_runs_from_another_folder(tmp_path: Path) -> None:
+    """`python cli.py` finds the packages beside it, whatever the working folder."""
+    assert "solve" in run(sys.executable, ROOT / "cli.py", "--help", cwd=tmp_path)

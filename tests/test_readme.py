@@ -1,0 +1,82 @@
+"""What the README tells a newcomer to type works, and prints what the README shows."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import typer.main
+
+from formulations.instance.load import load_instance
+from solver.cli import app
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SET_UP = "python3 -m venv .venv && .venv/bin/pip install -q -e "
+MAIN = SET_UP + ". && .venv/bin/python cli.py solve instances/hetero_small.yaml"
+TESTS = SET_UP + "'.[dev]' && .venv/bin/python -m pytest"
+
+
+def example() -> list[str]:
+    """Lines of the code block between <!-- example --> and <!-- /example -->."""
+    [block] = re.findall(r"<!-- example -->\n```\n(.*?)```\n<!-- /example -->", README, re.DOTALL)
+    return str(block).splitlines()
+
+
+def stable(lines: list[str]) -> list[str]:
+    """Lines with text, right-trimmed, without the one that tells how long the search took."""
+    return [line.rstrip() for line in lines if line.strip() and not line.startswith("search ")]
+
+
+def run_main_command() -> list[str]:
+    """Lines printed by the README's main command, in the environment that runs this test."""
+    venv_python, *arguments = shlex.split(MAIN.rpartition("&& ")[2])
+    assert venv_python == ".venv/bin/python"
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_readme_example_is_what_the_main_command_prints() -> None:
+    """Every line of the example but the search's time is printed today, in the same order."""
+    shown = stable(example())
+    assert len(shown) > 5
+    assert shown == stable(run_main_command())
+
+
+def test_readme_names_both_commands_once() -> None:
+    """Main job and tests are one line each, with all their set-up."""
+    lines = README.splitlines()
+    assert lines.count(MAIN) == 1
+    assert lines.count(TESTS) == 1
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    """`.ci/run` picks its last command from the README by its end, which no other line has."""
+    assert [line for line in README.splitlines() if line.endswith("-m pytest")] == [TESTS]
+    script = ROOT / ".ci" / "run"
+    assert "grep -e '-m pytest$' README.md" in script.read_text(encoding="utf-8")
+    assert os.access(script, os.X_OK)
+
+
+def test_readme_lists_the_commands_of_the_command_line() -> None:
+    """The table of commands names every command of `cli.py`, and no other."""
+    table = README.partition("## Commands")[2].partition("##")[0]
+    listed = re.findall(r"^\| `(\w+)", table, re.MULTILINE)
+    assert sorted(listed) == sorted(typer.main.get_group(app).commands)
+
+
+def test_readme_instance_is_valid(tmp_path: Path) -> None:
+    """The instance that the README shows as complete loads as it stands."""
+    [text] = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    path = tmp_path / "instance.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert load_instance(path).name == "my_cluster"
