@@ -93,6 +93,8 @@ class Result:
         """Largest relative distance to the best plan."""
         if self.objective is None or self.bound is None:
             return None
+        if not self.objective:
+            return 0.0
         return max(0.0, (self.objective - self.bound) / self.objective)
 
 
@@ -109,3 +111,14 @@ def objective_weight(instance: Instance, shape: Shape) -> float:
     if instance.objective.minimize == "step_time":
         return 1.0
     return price_usd_per_hour(instance, shape)
+
+
+def max_step_time_ns(instance: Instance, shape: Shape) -> int | None:
+    """Longest step time that the limits on time and on money per step allow; None: any."""
+    limits, price = instance.limits, price_usd_per_hour(instance, shape)
+    seconds = []
+    if limits.max_step_time_s is not None:
+        seconds.append(limits.max_step_time_s)
+    if limits.max_cost_usd_per_step is not None and price > 0:
+        seconds.append(limits.max_cost_usd_per_step / price * 3600)
+    return int(min(seconds) * 1e9 * (1 + 1e-12)) if seconds else None

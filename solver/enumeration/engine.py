@@ -14,7 +14,7 @@ from solver.enumeration.problem import Array, Mask, SplitProblem
 
 @dataclass(frozen=True)
 class SplitOutcome:
-    """Best split [p + 1] found below the cutoff and its simulated time; is it proved?
+    """Best split [p + 1] found below the cutoff, its simulated time, and whether it is proved.
 
     `complete`: no split is faster than min(cutoff, step time); with a tolerance, than that time
     less the tolerance.

@@ -30,9 +30,7 @@ class Prefixes:
 
     def take(self, keep: Array) -> "Prefixes":
         """The prefixes with these indices."""
-        return Prefixes(
-            self.ends[keep], self.latency[:, keep], self.term[:, keep], self.cuts[keep]
-        )
+        return Prefixes(self.ends[keep], self.latency[:, keep], self.term[:, keep], self.cuts[keep])
 
 
 class Enumerator:

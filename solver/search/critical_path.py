@@ -18,11 +18,10 @@ from formulations.cpsat import joint
 from formulations.cpsat.cuts import PathCut
 from formulations.cpsat.microbatches import even_shares, share_range
 from formulations.cpsat.parts import Decisions, decisions_of
-from formulations.instance import Instance
-from formulations.plan import Plan, Shape
+from formulations.plan import Plan
 from solver.backends import cpsat
 from solver.options import SolveOptions
-from solver.result import Status, Termination, price_usd_per_hour
+from solver.result import Status, Termination, max_step_time_ns
 from solver.search.paths import CutPool, first_cuts, harvest
 from solver.simulate import step_time_ns
 
@@ -57,17 +56,6 @@ class ShapeOutcome:
     rounds: int
     num_cuts: int
     runtime_s: float
-
-
-def max_step_time_ns(instance: Instance, shape: Shape) -> int | None:
-    """Longest step time that the limits on time and on money per step allow; None: any."""
-    limits, price = instance.limits, price_usd_per_hour(instance, shape)
-    seconds = []
-    if limits.max_step_time_s is not None:
-        seconds.append(limits.max_step_time_s)
-    if limits.max_cost_usd_per_step is not None and price > 0:
-        seconds.append(limits.max_cost_usd_per_step / price * 3600)
-    return int(min(seconds) * 1e9 * (1 + 1e-12)) if seconds else None
 
 
 def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:

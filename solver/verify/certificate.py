@@ -15,6 +15,7 @@ from solver.result import Proof, Reason, ShapeRecord
 from solver.verify.bounds import Prover
 from solver.verify.figures import broken_limits
 from solver.verify.findings import Findings
+from solver.verify.pipeline import PipelineBound
 from solver.verify.space import Key, Nodes, PlanSpace, key_of, price_usd_per_hour
 
 #: Which arguments can stand behind which claim.
@@ -116,7 +117,7 @@ def _check_record(prover: Prover, field: str, record: ShapeRecord, findings: Fin
     elif record.bound_ns is None:
         findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
     elif record.proof not in EXHAUSTIVE:
-        own = _closed_form_ns(prover, record)
+        own = _closed_form_ns(prover, record, record.bound_ns)
         text = f"at most {own}, what the {record.proof} bound proves"
         findings.require(record.bound_ns <= own, f"{field}.bound_ns", record.bound_ns, text)
 
@@ -126,10 +127,11 @@ def _work_ns(prover: Prover, record: ShapeRecord) -> int:
     return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
 
 
-def _closed_form_ns(prover: Prover, record: ShapeRecord) -> int:
+def _closed_form_ns(prover: Prover, record: ShapeRecord, claimed: int) -> int:
+    """Our own bound of the kind that a record names; of a pipeline at most what is claimed."""
     if record.proof == "work":
         return _work_ns(prover, record)
-    return prover.pipeline_bound_ns(record.shape)
+    return PipelineBound(prover, record.shape).bound_ns(claimed)
 
 
 def _check_infeasible(prover: Prover, field: str, record: ShapeRecord, findings: Findings) -> None:
@@ -139,7 +141,7 @@ def _check_infeasible(prover: Prover, field: str, record: ShapeRecord, findings:
         findings.require(prover.lacks_memory(record.shape), field, found, text)
     if record.proof == "limit":
         used = record.shape.nodes_used
-        bound = max(_work_ns(prover, record), prover.pipeline_bound_ns(record.shape))
+        bound = max(_work_ns(prover, record), PipelineBound(prover, record.shape).bound_ns())
         broken = broken_limits(prover.instance, used, bound)
         text = "a bound beyond the limits on step time or cost"
         findings.require(bool(broken), field, f"a bound of {bound} ns", text)

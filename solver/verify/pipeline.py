@@ -13,8 +13,8 @@ stage 0 ends no earlier than
     sum_k t_k + transfers both ways + (m - 1) t_i - w min(f_i, b_i).
 
 In GPipe all forwards of stage i come before micro-batch m - 1 goes down to the last stage; there
-B(0) follows, which goes up to stage i, whose m backwards come before B(m - 1) goes up: the same with
-w = 0. Blocking sends only lengthen operations. More micro-batches than m lengthen each of the paths.
+B(0) follows, which goes up to stage i, whose m backwards come before B(m - 1) goes up: the same
+with w = 0. Blocking sends only lengthen operations, and more micro-batches than m each path.
 
 (2) After that come sync, embedding, optimizer and gather of stage 0; see `least_costs` for these
 and for the transfers.
@@ -81,9 +81,7 @@ class PipelineBound:
     def caps(self) -> tuple[int, ...]:
         """Per group used: most stages of the replica on it; 0 for any number. See (3)."""
         least, shape = self.least, self.shape
-        caps = [
-            min(shape.pp, n * most) for n, most in zip(least.counts, least.visits, strict=True)
-        ]
+        caps = [min(shape.pp, n * most) for n, most in zip(least.counts, least.visits, strict=True)]
         speed = np.argsort(self.work[:, 0, -1], kind="stable").tolist()
         fastest = speed[0]
         if self.prover.instance.search.micro_batches == "even":
@@ -93,3 +91,103 @@ class PipelineBound:
             if prod(caps[one] + 1 for one in (*counted, g)) <= LARGEST_TABLE:
                 counted.append(g)
         return tuple(cap if g in counted else NEVER for g, cap in enumerate(caps))
+
+    @cached_property
+    def axes(self) -> tuple[int | None, ...]:
+        """Per group used: the axis of the table that counts its stages."""
+        counted = [g for g, cap in enumerate(self.caps) if cap < NEVER]
+        return tuple(
+            counted.index(g) if g in counted else None for g in range(len(self.least.used))
+        )
+
+    @cached_property
+    def terms(self) -> list[Array]:
+        """Per stage: [G, n, n] bottleneck term, NEVER where the layers may not stand."""
+        shape, m = self.shape, self.micro_batches
+        capacities = capacity_bytes(self.prover.instance)[list(self.least.used), None, None]
+        static, activation = self.prover.memory(shape)
+        least = np.minimum(self.forward, self.backward)
+        terms = []
+        for k in range(shape.pp):
+            saved = 0 if shape.schedule == "gpipe" else min(shape.pp - 1 - k, m - 1)
+            held = in_flight(shape.schedule, shape.pp, k, m)
+            fits = self.prover.enough_blocks & (static + held * activation <= capacities)
+            terms.append(np.where(fits, (m - 1) * self.work - saved * least, NEVER))
+        return terms
+
+    def bound_ns(self, below: int = NEVER) -> int:
+        """The bound, or `below` if that is less; NEVER if no split fits the memory."""
+        best, cap = below, below - 1
+        while cap >= 0 and (path := self._cheapest(cap)) is not None:
+            best = min(best, path.total + path.largest)
+            cap = min(path.largest, best - path.total) - 1
+        return best
+
+    def _stage_costs(self, k: int, cap: int) -> Array:
+        """[G, n, n] cost of stage k; NEVER where its term is above the cap."""
+        cost = self.work if k else self.work + self.tail
+        return np.where(self.terms[k] <= cap, cost, NEVER)
+
+    def _cheapest(self, cap: int) -> Path | None:
+        """Stages of least total cost with no term above `cap`; None if there are none.
+
+        tables[k][.., a]: least cost of stages ..k-1 for layers [0, a), by stages per counted group.
+        """
+        size = self.work.shape[-1]
+        table = np.full((*(c + 1 for c in self.caps if c < NEVER), size), NEVER, dtype=np.int64)
+        table[(0,) * table.ndim] = 0
+        tables = [table]
+        for k in range(self.shape.pp):
+            tables.append(self._extended(tables[-1], self._stage_costs(k, cap)))
+        ends = tables[-1][..., -1]
+        total = int(ends.min())
+        if total >= NEVER:
+            return None
+        at = (*(int(i) for i in np.unravel_index(int(ends.argmin()), ends.shape)), size - 1)
+        return Path(total + self.once, self._largest_term(tables, cap, at))
+
+    def _extended(self, table: Array, costs: Array) -> Array:
+        """The table with one stage more."""
+        longer = np.full_like(table, NEVER)
+        for g, axis in enumerate(self.axes):
+            reached = (table[..., :, None] + costs[g]).min(axis=-2)
+            source, target = _shifted(table.ndim, axis)
+            longer[target] = np.minimum(longer[target], reached[source])
+        return longer
+
+    def _largest_term(self, tables: list[Array], cap: int, at: tuple[int, ...]) -> int:
+        """Largest term on the cheapest path that ends at entry `at` of the last table."""
+        largest = 0
+        for k in reversed(range(self.shape.pp)):
+            costs = self._stage_costs(k, cap)
+            g, begin, before = next(
+                (g, int(begins[0]), before)
+                for g, axis in enumerate(self.axes)
+                if (before := _one_less(at, axis)) is not None
+                and (
+                    begins := np.flatnonzero(
+                        tables[k][before] + costs[g][:, at[-1]] == tables[k + 1][at]
+                    )
+                ).size
+            )
+            largest = max(largest, int(self.terms[k][g, begin, at[-1]]))
+            at = (*before, begin)
+        return largest
+
+
+def _shifted(ndim: int, axis: int | None) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Source and target slices that count one stage more along an axis."""
+    source, target = [slice(None)] * ndim, [slice(None)] * ndim
+    if axis is not None:
+        source[axis], target[axis] = slice(None, -1), slice(1, None)
+    return tuple(source), tuple(target)
+
+
+def _one_less(at: tuple[int, ...], axis: int | None) -> tuple[int, ...] | None:
+    """Counts of an entry with one stage less along an axis; None if there is none."""
+    counts = list(at[:-1])
+    if axis is not None:
+        counts[axis] -= 1
+        if counts[axis] < 0:
+            return None
+    return tuple(counts)

@@ -15,7 +15,8 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.cpsat.parts import Decisions, decisions_of
 from formulations.instance import Cluster, Instance, Limits, NodeGroup
 from formulations.plan import Shape
-from solver.search.critical_path import Fixed, largest_share, max_step_time_ns, solve_shape
+from solver.result import max_step_time_ns
+from solver.search.critical_path import Fixed, largest_share, solve_shape
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.random_shapes import random_tables

@@ -1,0 +1,31 @@
+"""One shape by the joint CP-SAT model with critical-path cuts: slower, a second witness."""
+
+from formulations.costs.tables import CostTables
+from solver.options import SolveOptions
+from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
+from solver.search.critical_path import solve_shape
+from solver.search.paths import CutPool
+
+
+def cpsat_engine(options: SolveOptions) -> ShapeEngine:
+    """Engine with one cut pool for all shapes; exact whatever gap is asked for."""
+    pool = CutPool()
+
+    def close(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+        if stop():
+            return ShapeAnswer(None, None, False)
+        outcome = solve_shape(
+            tables,
+            cutoff_ns=cutoff,
+            time_limit_s=options.time_limit_s,
+            seed=options.seed,
+            workers=options.workers,
+            pool=pool,
+        )
+        complete = outcome.status in ("optimal", "bounded", "infeasible")
+        better = outcome.step_time_ns is not None and outcome.step_time_ns < cutoff
+        if not better:
+            return ShapeAnswer(None, None, complete)
+        return ShapeAnswer(outcome.plan, outcome.step_time_ns, complete)
+
+    return close

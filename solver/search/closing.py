@@ -1,0 +1,99 @@
+"""Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.tables import CostTables
+from formulations.plan import Plan, uniform_plan
+from formulations.schedules import in_flight
+from solver.enumeration.engine import below, solve_split
+from solver.enumeration.problem import Intervals, ReplicaClass, replica_classes, split_problem
+from solver.heuristics.orders import count_orders, node_orders
+from solver.search.distribute import largest_share, least_vectors, shares
+
+#: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
+ORDER_LIMIT = 20_000
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class ShapeAnswer:
+    """Best plan below the cutoff, if any; `complete`: nothing else is, up to the gap."""
+
+    plan: Plan | None
+    step_time_ns: int | None
+    complete: bool
+
+
+class ShapeEngine(Protocol):
+    """An exact method for one shape."""
+
+    def __call__(self, tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+        """The best plan of the shape with a step time below `cutoff`."""
+
+
+def lacks_memory(tables: CostTables) -> bool:
+    """Whether no split fits even if every stage had the largest GPU used.
+
+    Proof. Stage k holds no fewer micro-batches than with the least share of any replica, on a
+    GPU of at most that memory; `ends` are the layers where a chain of k + 1 such stages can end.
+    """
+    shape, instance = tables.shape, tables.instance
+    even = instance.search.micro_batches == "even"
+    least = tables.num_micro_batches // shape.dp if even else 1
+    largest = max(
+        (j for j, n in enumerate(shape.nodes_used) if n), key=lambda j: tables.capacity_bytes[j]
+    )
+    intervals = Intervals(tables)
+    ends = np.zeros(tables.num_layers + 1, dtype=bool)
+    ends[0] = True
+    for k in range(shape.pp):
+        held = in_flight(shape.schedule, shape.pp, k, least)
+        ends = intervals.fits(largest, held)[ends].any(axis=0)
+    return not ends[-1]
+
+
+def _share_vectors(
+    intervals: Intervals, placement: PlacementCosts, classes: list[ReplicaClass], cutoff: int
+) -> Iterator[list[int]]:
+    tables = intervals.tables
+    total, dp = tables.num_micro_batches, tables.shape.dp
+    if tables.instance.search.micro_batches == "even":
+        yield [total // dp] * len(classes)
+        return
+    counts = [one.count for one in classes]
+    most = [largest_share(intervals, placement, one, total - dp + 1, cutoff) for one in classes]
+    speed = [
+        int(sum(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1] for j in one.groups))
+        for one in classes
+    ]
+    vectors = least_vectors(counts, most, total)
+    yield from sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
+
+
+def enumerate_shape(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    """Every order and share vector through `solve_split`, with the best time as cutoff."""
+    shape = tables.shape
+    intervals, placer = Intervals(tables), Placer(tables)
+    plan: Plan | None = None
+    best = cutoff
+    complete = count_orders(shape.nodes_used) <= ORDER_LIMIT
+    for order in node_orders(shape.nodes_used, ORDER_LIMIT):
+        placement = placer.costs(order)
+        classes = replica_classes(placement, shape.dp)
+        for vector in _share_vectors(intervals, placement, classes, below(best, gap)):
+            if stop():
+                return ShapeAnswer(plan, best if plan else None, False)
+            problem = split_problem(intervals, placement, classes, vector)
+            found = solve_split(problem, best, gap, stop)
+            complete &= found.complete
+            if found.split is not None and found.step_time_ns is not None:
+                best = found.step_time_ns
+                counts = shares(classes, vector, tables.num_micro_batches)
+                plan = uniform_plan(tables.instance, shape, order, found.split.tolist(), counts)
+    return ShapeAnswer(plan, best if plan else None, complete)
