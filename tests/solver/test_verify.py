@@ -160,8 +160,12 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "false_modesty": ("pipelined", {"status": "feasible"}, "status: found feasible"),
     "gap": ("interrupted", {"gap": 0.1}, "gap: found 0.1"),
     "bound": ("interrupted", {"lower_bound_s": 0.03}, "lower_bound_s: found 0.03"),
-    "no_curve": ("profiled", {"instance.cluster.groups.0.gpu.name": "x"}, "instance: figures"),
-    "no_peak": ("pipelined", {"instance.workload.precision": "bf16"}, "instance: "),
+    "no_curve": (
+        "profiled",
+        {"instance.cluster.groups.0.gpu.name": "x"},
+        "instance: found figures",
+    ),
+    "no_peak": ("pipelined", {"instance.workload.precision": "bf16"}, "instance: found figures"),
 }
 
 

@@ -1,0 +1,136 @@
+"""The search over shapes, held against brute force and the verifier."""
+
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from formulations.units import GIB
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Status, Termination, objective_weight
+from solver.search.closing import enumerate_shape
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import verify_document
+from tests.brute_force import optimum_ns
+from tests.small_instances import random_instance
+
+INSTANCES = Path(__file__).resolve().parents[2] / "instances"
+SMALL = load_instance(INSTANCES / "hetero_small.yaml")
+
+
+def small_space(instance: Instance) -> Instance:
+    """At most three stages, so that brute force stays quick."""
+    search = instance.search.model_copy(update={"pipeline_parallel": (1, 2, 3)})
+    return instance.model_copy(update={"search": search})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_search_equals_brute_force_over_the_whole_plan_space(seed: int) -> None:
+    """The plan's objective is the least over every shape, order, split and share."""
+    instance = small_space(random_instance(seed))
+    result = solve(instance)
+    values = [
+        found * objective_weight(instance, shape)
+        for shape in shapes(instance)
+        if (found := optimum_ns(build_tables(instance, shape))) is not None
+    ]
+    assert result.objective == min(values, default=None)
+    assert result.status is (Status.OPTIMAL if values else Status.INFEASIBLE)
+    assert result.gap in (0.0, None)
+
+
+@pytest.mark.parametrize("seed", range(200, 400))
+def test_engine_equals_brute_force_on_one_shape(seed: int) -> None:
+    """Without any cutoff the engine finds the least step time of the shape, or that none fits."""
+    instance = small_space(random_instance(seed))
+    space = list(shapes(instance))
+    if not space:
+        pytest.skip("no shape")
+    shape = space[seed * 7919 % len(space)]
+    tables = build_tables(instance, shape)
+    answer = enumerate_shape(tables, 1 << 56, 0.0, lambda: False)
+    assert answer.complete
+    assert answer.step_time_ns == optimum_ns(tables)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plan_and_log_pass_verify(seed: int) -> None:
+    """What the search claims, the verifier finds again."""
+    result = solve(random_instance(seed))
+    found = verify_document(build_document(result, SolveOptions()))
+    assert found.ok, found.problems
+
+
+@pytest.mark.parametrize("minimize", ["step_time", "cost_per_step"])
+def test_cpsat_and_enumeration_agree(minimize: str) -> None:
+    """Both exact methods reach the same objective on a tiny cluster."""
+    for seed in range(6):
+        instance = small_space(random_instance(seed))
+        objective = instance.objective.model_copy(update={"minimize": minimize})
+        instance = instance.model_copy(update={"objective": objective})
+        exact, cpsat = solve(instance), solve(instance, SolveOptions(method="cpsat"))
+        assert exact.objective == cpsat.objective
+
+
+def test_hetero_small_is_proved_and_verified() -> None:
+    """The README's example: gap 0, closed, and the verifier agrees."""
+    result = solve(SMALL)
+    assert (result.status, result.termination) == (Status.OPTIMAL, Termination.CLOSED)
+    assert result.gap == 0.0
+    assert verify_document(build_document(result, SolveOptions())).ok
+
+
+def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
+    """A search that stops early keeps its plan and a valid bound."""
+    instance = load_instance(INSTANCES / "hetero_large_gpt2xl.yaml")
+    options = SolveOptions(time_limit_s=1.0)
+    result = solve(instance, options)
+    assert result.status is Status.FEASIBLE
+    assert result.gap is not None
+    assert 0 < result.gap < 1
+    assert verify_document(build_document(result, options)).ok
+
+
+def test_interrupt_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of the proof loses nothing."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("solver.search.driver.enumerate_shape", interrupt)
+    result = solve(SMALL)
+    assert result.termination is Termination.INTERRUPTED
+    assert result.plan is not None
+    assert result.status is Status.FEASIBLE
+
+
+def test_same_seed_gives_the_same_plan() -> None:
+    """Two runs choose the same plan, ties included."""
+    assert solve(SMALL).plan == solve(SMALL).plan
+
+
+def test_too_little_memory_names_the_remedy() -> None:
+    """An instance that no GPU can hold is infeasible for memory, with a figure."""
+    groups = tuple(
+        group.model_copy(update={"gpu": group.gpu.model_copy(update={"memory_bytes": GIB})})
+        for group in SMALL.cluster.groups
+    )
+    cluster = SMALL.cluster.model_copy(update={"groups": groups})
+    result = solve(SMALL.model_copy(update={"cluster": cluster}))
+    assert result.status is Status.INFEASIBLE
+    assert result.infeasibility is not None
+    assert result.infeasibility.constraint.startswith("memory")
+    assert "GiB more memory per GPU" in result.infeasibility.remedy
+
+
+def test_budget_below_the_best_plan_is_infeasible() -> None:
+    """One nanosecond below the optimum no plan is left; at the optimum there is one."""
+    best = solve(SMALL).step_time_ns
+    assert best is not None
+    for limit_ns, status in ((best, Status.OPTIMAL), (best - 1, Status.INFEASIBLE)):
+        limits = SMALL.limits.model_copy(update={"max_step_time_s": limit_ns / 1e9})
+        assert solve(SMALL.model_copy(update={"limits": limits})).status is status
