@@ -78,7 +78,7 @@ def exact(instance: Instance, options: SolveOptions) -> Outcome:
     return Outcome(
         status=result.status,
         termination=result.termination,
-        shape=result.plan and result.plan.shape,
+        shape=None if result.plan is None else result.plan.shape,
         step_time_ns=result.step_time_ns,
         objective=result.objective,
         bound=result.bound,

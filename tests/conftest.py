@@ -15,3 +15,9 @@ def reference() -> Path:
     if not folder.is_dir():
         pytest.skip(f"reference data not found at {folder} (set HETPLAN_REFERENCE)")
     return folder
+
+
+@pytest.fixture
+def round_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switches the memory traffic of layers off, so that times by hand are round numbers."""
+    monkeypatch.setattr("formulations.costs.compute.MEMORY_PASSES", 0.0)

@@ -54,7 +54,7 @@ def lacks_memory(tables: CostTables) -> bool:
     ends[0] = True
     for k in range(shape.pp):
         held = in_flight(shape.schedule, shape.pp, k, least)
-        ends = intervals.fits(largest, held)[ends].any(axis=0)
+        ends = np.any(intervals.fits(largest, held)[ends], axis=0)
     return not ends[-1]
 
 

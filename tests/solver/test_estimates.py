@@ -18,6 +18,8 @@ from solver.simulate import step_time_ns
 from tests.chain_instances import SLOW, all_splits, chain_instance, chain_tables
 from tests.small_instances import random_instance
 
+pytestmark = pytest.mark.usefixtures("round_times")
+
 Case = tuple[Instance, StageCosts, PlanCosts, Split]
 
 

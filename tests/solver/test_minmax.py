@@ -18,6 +18,8 @@ from solver.search.shapes import shapes
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
 from tests.small_instances import random_instance
 
+pytestmark = pytest.mark.usefixtures("round_times")
+
 MS = 1_000_000
 
 
