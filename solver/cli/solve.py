@@ -66,7 +66,7 @@ def solve_command(
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     workers: Annotated[
-        int, typer.Option(min=1, help="Parallel workers; one gives the same plan every time.")
+        int, typer.Option(min=1, help="Threads of CP-SAT; the exact search uses one core.")
     ] = 1,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.

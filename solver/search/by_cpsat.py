@@ -1,5 +1,7 @@
 """One shape by the joint CP-SAT model with critical-path cuts: slower, a second witness."""
 
+import time
+
 from formulations.costs.tables import CostTables
 from solver.options import SolveOptions
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
@@ -10,14 +12,17 @@ from solver.search.paths import CutPool
 def cpsat_engine(options: SolveOptions) -> ShapeEngine:
     """Engine with one cut pool for all shapes; exact whatever gap is asked for."""
     pool = CutPool()
+    begin = time.monotonic()
 
     def close(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
         if stop():
             return ShapeAnswer(None, None, False)
+        limit = options.time_limit_s
+        left_s = None if limit is None else limit - (time.monotonic() - begin)
         outcome = solve_shape(
             tables,
             cutoff_ns=cutoff,
-            time_limit_s=options.time_limit_s,
+            time_limit_s=left_s,
             seed=options.seed,
             workers=options.workers,
             pool=pool,
