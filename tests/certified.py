@@ -12,6 +12,7 @@ from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import (
     NodesRecord,
+    Proof,
     Result,
     SearchLog,
     ShapeRecord,
@@ -21,6 +22,7 @@ from solver.result import (
 )
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
+from solver.verify.pipeline import PipelineBound
 from solver.verify.space import PlanSpace
 from tests import brute_force
 
@@ -50,12 +52,16 @@ def best_of(tables: CostTables) -> Best | None:
 def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -> ShapeRecord:
     """The cheapest argument that closes the shape."""
     if best is None:
-        proof = "memory" if prover.lacks_memory(shape) else "enumeration"
+        proof: Proof = "memory" if prover.lacks_memory(shape) else "enumeration"
         return ShapeRecord(shape=shape, reason="infeasible", proof=proof)
     weight = objective_weight(prover.instance, shape)
-    bound = prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
-    if bound * weight >= incumbent:
-        return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=bound)
+    if best.time_ns * weight > incumbent:
+        work = prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
+        if work * weight >= incumbent:
+            return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
+        bound = PipelineBound(prover, shape).bound_ns()
+        if bound * weight >= incumbent:
+            return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=bound)
     return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)
 
 

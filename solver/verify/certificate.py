@@ -1,9 +1,4 @@
-"""The log of closed shapes: that it is complete, and that its proofs hold.
-
-A record is re-proved here where its argument is a closed form (memory, limit, work, pipeline).
-Exhaustive searches (enumeration, cpsat) cannot be repeated without the code of the search: their
-bounds are taken at their word, and `checked` says how many there are.
-"""
+"""The log of closed shapes: that it is complete, that its proofs hold, and what they prove."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -11,21 +6,10 @@ from dataclasses import dataclass
 
 from formulations.instance import Instance
 from solver.document import PlanDocument
-from solver.result import Proof, Reason, ShapeRecord
 from solver.verify.bounds import Prover
-from solver.verify.figures import broken_limits
 from solver.verify.findings import Findings
-from solver.verify.pipeline import PipelineBound
+from solver.verify.records import Argument, check_record
 from solver.verify.space import Key, Nodes, PlanSpace, key_of, price_usd_per_hour
-
-#: Which arguments can stand behind which claim.
-PROOFS: dict[Reason, tuple[Proof, ...]] = {
-    "infeasible": ("memory", "limit", "enumeration", "cpsat"),
-    "bounded": ("work", "pipeline", "enumeration", "cpsat"),
-    "solved": ("enumeration", "cpsat"),
-    "open": ("work", "pipeline", "enumeration", "cpsat"),
-}
-EXHAUSTIVE: tuple[Proof, ...] = ("enumeration", "cpsat")
 
 #: Missing or surplus shapes that are named one by one.
 EXAMPLES = 3
@@ -62,10 +46,11 @@ def check_log(space: PlanSpace, document: PlanDocument, findings: Findings) -> L
         for i, record in enumerate(document.closed_shapes)
         if key_of(record.shape) in known
     ]
-    for i, record in records:
-        _check_record(prover, f"closed_shapes[{i}]", record, findings)
+    arguments = Counter(
+        check_record(prover, f"closed_shapes[{i}]", record, findings) for i, record in records
+    )
     _check_nodes_records(prover, document, findings)
-    _note_proofs(document, findings)
+    _note_proofs(document, arguments, findings)
     weighted = [(r.bound_ns, r.shape.nodes_used) for _, r in records if r.bound_ns is not None]
     weighted += [(r.bound_ns, r.nodes_used) for r in document.closed_nodes]
     return LogSummary(
@@ -105,48 +90,6 @@ def _name_some(field: str, items: Iterable[Key | Nodes], findings: Findings) -> 
     findings.require(not names, field, f"{shown}{more}", "every shape of the plan space once")
 
 
-def _check_record(prover: Prover, field: str, record: ShapeRecord, findings: Findings) -> None:
-    allowed = PROOFS[record.reason]
-    text = f"one of {', '.join(allowed)} for {record.reason}"
-    if not findings.require(record.proof in allowed, f"{field}.proof", record.proof, text):
-        return
-    if record.reason == "infeasible":
-        text = "none, as there is no plan"
-        findings.require(record.bound_ns is None, f"{field}.bound_ns", record.bound_ns, text)
-        _check_infeasible(prover, field, record, findings)
-    elif record.bound_ns is None:
-        findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
-    elif record.proof not in EXHAUSTIVE:
-        own = _closed_form_ns(prover, record, record.bound_ns)
-        text = f"at most {own}, what the {record.proof} bound proves"
-        findings.require(record.bound_ns <= own, f"{field}.bound_ns", record.bound_ns, text)
-
-
-def _work_ns(prover: Prover, record: ShapeRecord) -> int:
-    shape = record.shape
-    return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
-
-
-def _closed_form_ns(prover: Prover, record: ShapeRecord, claimed: int) -> int:
-    """Our own bound of the kind that a record names; of a pipeline at most what is claimed."""
-    if record.proof == "work":
-        return _work_ns(prover, record)
-    return PipelineBound(prover, record.shape).bound_ns(claimed)
-
-
-def _check_infeasible(prover: Prover, field: str, record: ShapeRecord, findings: Findings) -> None:
-    if record.proof == "memory":
-        text = "no split that fits the largest GPU used"
-        found = "a split that fits"
-        findings.require(prover.lacks_memory(record.shape), field, found, text)
-    if record.proof == "limit":
-        used = record.shape.nodes_used
-        bound = max(_work_ns(prover, record), PipelineBound(prover, record.shape).bound_ns())
-        broken = broken_limits(prover.instance, used, bound)
-        text = "a bound beyond the limits on step time or cost"
-        findings.require(bool(broken), field, f"a bound of {bound} ns", text)
-
-
 def _check_nodes_records(prover: Prover, document: PlanDocument, findings: Findings) -> None:
     for i, record in enumerate(document.closed_nodes):
         if record.nodes_used not in prover.space.nodes:
@@ -157,13 +100,11 @@ def _check_nodes_records(prover: Prover, document: PlanDocument, findings: Findi
             findings.require(record.bound_ns <= own, field, record.bound_ns, text)
 
 
-def _note_proofs(document: PlanDocument, findings: Findings) -> None:
-    counts = Counter(record.proof for record in document.closed_shapes)
-    word = sum(counts[proof] for proof in EXHAUSTIVE)
-    proved = {proof: n for proof, n in sorted(counts.items()) if proof not in EXHAUSTIVE}
-    kinds = ", ".join(f"{proof} {n}" for proof, n in proved.items())
+def _note_proofs(document: PlanDocument, arguments: Counter[Argument], findings: Findings) -> None:
+    word = arguments.pop("word", 0)
+    kinds = ", ".join(f"{argument} {n}" for argument, n in sorted(arguments.items()))
     findings.note(
-        f"log of {len(document.closed_shapes)} shapes: {sum(proved.values())} re-proved"
+        f"log of {len(document.closed_shapes)} shapes: {arguments.total()} re-proved"
         f"{f' ({kinds})' if kinds else ''}, {word} by the search's word"
     )
     if document.closed_nodes:

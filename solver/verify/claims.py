@@ -5,7 +5,7 @@ from formulations.units import NANOSECONDS_PER_SECOND
 from solver.document import PlanDocument
 from solver.result import Status
 from solver.verify.certificate import LogSummary, objective_weight
-from solver.verify.findings import NOISE_NEAR_ZERO, Findings
+from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings
 from solver.verify.space import key_of
 
 
@@ -54,6 +54,17 @@ def _check_with_plan(
     text = f"{status.value}: gap {gap}, requested {document.requested_gap}"
     findings.require(document.status is status, "status", document.status.value, text)
     _check_closed(document, log, findings)
+    _check_bounded(document, objective, findings)
+
+
+def _check_bounded(document: PlanDocument, objective: float, findings: Findings) -> None:
+    """A shape is closed by a bound only if that is within the requested gap of the plan."""
+    least = objective * (1 - document.requested_gap) * (1 - NOISE)
+    for i, record in enumerate(document.closed_shapes):
+        if record.reason == "bounded" and record.bound_ns is not None:
+            bound = record.bound_ns * objective_weight(document.instance, record.shape.nodes_used)
+            text = f"open, as its bound is below {least}"
+            findings.require(bound >= least, f"closed_shapes[{i}].reason", "bounded", text)
 
 
 def _in_seconds(bound: float | None, weight: float) -> float | None:

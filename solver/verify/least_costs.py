@@ -11,7 +11,7 @@ from functools import cached_property
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
 from formulations.costs.memory import layer_memory
@@ -24,10 +24,11 @@ from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
 Array = NDArray[np.int64]
 
 
-def at_least_ns(seconds: float | NDArray[np.float64]) -> Array:
+def at_least_ns(seconds: ArrayLike) -> Array:
     """Nanoseconds rounded up, after taking off twice the noise that rounding up forgives."""
     exact = np.asarray(seconds, dtype=np.float64) * NANOSECONDS_PER_SECOND
-    return np.ceil(exact * (1 - 2 * NOISE)).astype(np.int64)
+    whole: Array = np.ceil(exact * (1 - 2 * NOISE)).astype(np.int64)
+    return whole
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,8 @@ class LeastCosts:
         layers = at_least_ns(sizes * inside) + at_least_ns(sizes * outside)
         inner_s = min(g.intra_node.latency_s for g in self.groups)
         outer_s = min(g.inter_node.latency_s for g in self.groups)
-        start = at_least_ns(factor * (members - 1) * inner_s) + at_least_ns(
-            factor * (nodes - 1) * outer_s
-        )
+        inner_start: Array = at_least_ns(factor * inner_s * (members - 1))
+        start: Array = inner_start + at_least_ns(factor * outer_s * (nodes - 1))
         return layers.min(axis=1), int(start.min())
 
     def tail_ns(self) -> tuple[Array, int]:

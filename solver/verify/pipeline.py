@@ -49,7 +49,7 @@ Array = NDArray[np.int64]
 #: More than any time in ns; sums of two stay within 64 bits.
 NEVER = 1 << 61
 #: Numbers of stages per group that a table distinguishes at most.
-LARGEST_TABLE = 512
+LARGEST_TABLE = 128
 
 
 @dataclass(frozen=True)

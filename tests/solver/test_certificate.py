@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Instance, SearchSpace
+from formulations.instance import Instance, Profile, ProfileEntry, SearchSpace
 from formulations.plan import Shape
 from formulations.units import GIB
 from solver.document import PlanDocument
+from solver.result import Proof
 from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
+from solver.verify.pipeline import PipelineBound
 from solver.verify.space import PlanSpace, key_of
 from tests import brute_force
 from tests.certified import certified_document
@@ -73,11 +75,14 @@ def test_plan_space_is_that_of_the_search(seed: int) -> None:
     assert sorted(all_keys(one), key=str) == sorted(map(key_of, shapes(one)), key=str)
 
 
-def some_tables(seeds: range) -> list[CostTables]:
+def some_tables(seeds: range, scatter_gather: bool = False) -> list[CostTables]:
     """Costs of all shapes of some tiny instances."""
-    return [
-        build_tables(one, shape) for one in map(random_instance, seeds) for shape in shapes(one)
-    ]
+    found = []
+    for one in map(random_instance, seeds):
+        search = one.search.model_copy(update={"scatter_gather": scatter_gather})
+        instance = one.model_copy(update={"search": search})
+        found += [build_tables(instance, shape) for shape in shapes(instance)]
+    return found
 
 
 def work_bound_ns(prover: Prover, shape: Shape) -> int:
@@ -99,21 +104,68 @@ def chain_shape(pp: int) -> Shape:
     )
 
 
+def two_nodes(second: tuple[str, float, float]) -> Prover:
+    """Embedding, two blocks and head on a slow GPU and another, with measured times.
+
+    Forward 1, 3, 3, 2 ms on the slow GPU, half of that on the fast; backward twice that. The one
+    split with a block on both stages: 4 and 5 ms forward, 8 and 10 backward.
+    """
+    entries = tuple(
+        ProfileEntry(kind=kind, gpu=name, tp=1, micro_batch=1, forward_s=s, backward_s=2 * s)
+        for kind, slow in (("embedding", 1e-3), ("block", 3e-3), ("head", 2e-3))
+        for name, s in (("slow", slow), ("fast", slow / 2))
+    )
+    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
+    chain = chain_instance([1, 1], [SLOW, second])
+    return Prover(PlanSpace(chain.model_copy(update={"profile": profile})))
+
+
 def test_work_bound_by_hand() -> None:
-    """4 micro-batches of 18 ms on the slow GPU or 9 ms on the fast: 4 / (1/18 + 1/9) = 24 ms."""
-    prover = Prover(PlanSpace(chain_instance([4, 2], [SLOW, FAST])))
-    assert work_bound_ns(prover, chain_shape(2)) == 24_000_000
+    """4 micro-batches of 27 ms on the slow GPU or 13.5 on the fast: 4 / (1/27 + 1/13.5) = 36 ms."""
+    assert work_bound_ns(two_nodes(FAST), chain_shape(2)) == 36_000_000
 
 
-def test_bounds_never_exceed_the_optimum() -> None:
+#: Optimizer of the first stage: 10,000,007 parameters * (4 + 2 * 12 + 2) bytes at 1e12 B/s, twice
+#: rounded up to 300,001 ns; and one transfer of 1 us each way.
+AFTER_NS = 602_002
+
+
+def test_pipeline_bound_by_hand() -> None:
+    """Two slow GPUs: latency 27 ms; terms 3 * 12 - 1 * 4 = 32 ms, and 3 * 15 on the last stage."""
+    bound = PipelineBound(two_nodes(SLOW), chain_shape(2)).bound_ns()
+    assert bound == 27_000_000 + 45_000_000 + AFTER_NS
+
+
+def test_pipeline_bound_takes_the_best_order_of_the_nodes() -> None:
+    """One stage on the fast GPU. Last: 12 + 7.5 and 32 ms. First: 6 + 15 and 45. So 51.5 ms."""
+    bound = PipelineBound(two_nodes(FAST), chain_shape(2)).bound_ns()
+    assert bound == 51_500_000 + AFTER_NS
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_pipeline_bound_stops_at_what_is_asked(more: int) -> None:
+    """Asked whether some bound holds, the answer is that bound, or the least that does."""
+    asked = 51_500_000 + AFTER_NS + more
+    bound = PipelineBound(two_nodes(FAST), chain_shape(2)).bound_ns(asked)
+    assert bound == min(asked, 51_500_000 + AFTER_NS)
+
+
+@pytest.mark.parametrize("scatter_gather", [False, True])
+def test_bounds_never_exceed_the_optimum(scatter_gather: bool) -> None:
     """No closed-form bound of a shape, or of its nodes, is above the best of all its plans."""
-    for tables in some_tables(range(25)):
+    exact = 0
+    for tables in some_tables(range(30), scatter_gather):
         best = brute_force.optimum_ns(tables)
-        if best is not None:
-            prover = Prover(PlanSpace(tables.instance))
-            nodes = prover.nodes_bound_ns(tables.shape.nodes_used)
-            assert nodes is not None
-            assert nodes <= work_bound_ns(prover, tables.shape) <= best
+        if best is None:
+            continue
+        prover = Prover(PlanSpace(tables.instance))
+        nodes = prover.nodes_bound_ns(tables.shape.nodes_used)
+        assert nodes is not None
+        assert nodes <= work_bound_ns(prover, tables.shape) <= best
+        pipeline = PipelineBound(prover, tables.shape).bound_ns()
+        assert pipeline <= best
+        exact += pipeline == best
+    assert exact > 100
 
 
 def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
@@ -181,26 +233,36 @@ def test_nodes_closed_at_once_need_no_shapes_of_their_own() -> None:
     assert any("closed twice" in line for line in found)
 
 
-def worked(document: PlanDocument) -> tuple[int, int]:
-    """Index and bound of a record that the work bound closes."""
-    for i, record in enumerate(document.closed_shapes):
-        if record.proof == "work" and record.bound_ns is not None:
-            return i, record.bound_ns
-    raise AssertionError("no record with a work bound")
+def proved_by(proof: Proof, document: PlanDocument) -> tuple[int, int]:
+    """Index and bound of a record that a closed form closes."""
+    return next(
+        (i, record.bound_ns)
+        for i, record in enumerate(document.closed_shapes)
+        if record.proof == proof and record.bound_ns is not None
+    )
 
 
 def bounded_document() -> PlanDocument:
-    """A plan file with shapes that are closed by their work bounds one by one."""
+    """A plan file with shapes that are closed by their own bounds of both kinds."""
     return certified_document(random_instance(8), at_once=False)
 
 
+@pytest.mark.parametrize("proof", ["work", "pipeline"])
 @pytest.mark.parametrize(("more", "accepted"), [(-1, True), (0, True), (1, False)])
-def test_work_bound_may_not_be_raised(more: int, accepted: bool) -> None:
+def test_closed_form_bound_may_not_be_raised(proof: Proof, more: int, accepted: bool) -> None:
     """The bound in the log may be weaker than the verifier's, not stronger by 1 ns."""
     document = bounded_document()
-    index, bound = worked(document)
+    index, bound = proved_by(proof, document)
     found = problems(document, {f"closed_shapes.{index}.bound_ns": bound + more})
     assert (found == ()) is accepted
+
+
+def test_search_is_not_taken_at_its_word_where_a_bound_proves_it() -> None:
+    """A record of an exhaustive search counts as re-proved if the pipeline bound reaches it."""
+    document = bounded_document()
+    index, _ = proved_by("pipeline", document)
+    changed = forged(document, {f"closed_shapes.{index}.proof": "enumeration"})
+    assert verify_document(changed).checked == verify_document(document).checked
 
 
 @pytest.mark.parametrize(("more", "accepted"), [(-1, True), (0, True), (1, False)])
@@ -214,10 +276,11 @@ def test_bound_of_nodes_may_not_be_raised(more: int, accepted: bool) -> None:
 def test_bound_below_the_claim_is_refused() -> None:
     """A record that leaves a better plan possible contradicts lower_bound_s and gap."""
     document = bounded_document()
-    index, _ = worked(document)
+    index, _ = proved_by("work", document)
     found = problems(document, {f"closed_shapes.{index}.bound_ns": 1})
     assert any(line.startswith("lower_bound_s: ") for line in found)
     assert any(line.startswith("gap: ") for line in found)
+    assert any(line.startswith(f"closed_shapes[{index}].reason: found bounded") for line in found)
 
 
 def own_record(document: PlanDocument) -> str:
@@ -262,12 +325,13 @@ def test_false_claim_of_the_own_shape_is_named(name: str) -> None:
 
 
 def test_limit_proves_shapes_infeasible() -> None:
-    """A step limit of 1 us is below every work bound, so all shapes are closed by it."""
+    """A step limit of 1 us is below every bound, so all shapes are closed by it; 10^6 s is not."""
     document = CASES["infeasible"]()
     log = [record | {"proof": "limit"} for record in records(document)]
-    limited = {"instance.limits.max_step_time_s": 1e-6, "closed_shapes": log}
+    roomy = {f"instance.cluster.groups.{j}.gpu.memory_bytes": 8 * GIB for j in (0, 1)}
+    limited = roomy | {"closed_shapes": log, "instance.limits.max_step_time_s": 1e-6}
     assert problems(document, limited) == ()
-    loose = {"instance.limits.max_step_time_s": 1e6, "closed_shapes": log}
+    loose = limited | {"instance.limits.max_step_time_s": 1e6}
     assert len(problems(document, loose)) == len(log)
 
 

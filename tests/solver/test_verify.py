@@ -204,10 +204,10 @@ def test_digest_alone_tells_of_a_recorded_field() -> None:
     assert line.startswith("digest: found ")
 
 
-def test_checked_tells_what_rests_on_the_search() -> None:
-    """Three shapes closed by exhaustive search, one choice of nodes proved again."""
+def test_checked_tells_what_is_proved_again() -> None:
+    """Three shapes follow from their pipeline bounds, one choice of nodes from its work bound."""
     checked = verify_document(CASES["idle"]()).checked
-    assert "log of 3 shapes: 0 re-proved, 3 by the search's word" in checked
+    assert "log of 3 shapes: 3 re-proved (pipeline 3), 0 by the search's word" in checked
     assert "1 choices of nodes re-proved (work)" in checked
 
 
