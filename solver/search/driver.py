@@ -118,8 +118,11 @@ class _Search:
         return True
 
     def record_work(self, shape: Shape, bound_ns: int) -> None:
-        """Closed by the work bound if that is high enough, else open."""
-        cutoff, _ = self.cutoff(shape)
+        """Closed by the work bound if that is beyond a limit or the incumbent, else open."""
+        cutoff, limited = self.cutoff(shape)
+        if limited and bound_ns >= cutoff:
+            self.records[shape] = ShapeRecord(shape=shape, reason="infeasible", proof="limit")
+            return
         closed = self.plan is not None and bound_ns >= below(cutoff, self.options.gap)
         self.records[shape] = ShapeRecord(
             shape=shape, reason="bounded" if closed else "open", proof="work", bound_ns=bound_ns
