@@ -101,18 +101,18 @@ class _Search:
         if bound_ns >= below(cutoff, self.options.gap) and not limited:
             self.record_work(shape, bound_ns)
             return True
-        answer = engine(tables, cutoff, self.options.gap, self.out_of_time)
+        gap = 0.0 if limited else self.options.gap
+        answer = engine(tables, cutoff, gap, self.out_of_time)
         if answer.plan is not None and answer.step_time_ns is not None:
             self.offer((answer.plan, answer.step_time_ns))
         if not answer.complete:
             return False
-        proof = "cpsat" if self.options.method == "cpsat" else "enumeration"
         none = answer.plan is None and (limited or self.plan is None)
-        target = None if none else below(answer.step_time_ns or cutoff, self.options.gap)
+        target = None if none else below(answer.step_time_ns or cutoff, gap)
         self.records[shape] = ShapeRecord(
             shape=shape,
             reason="infeasible" if none else "solved" if answer.plan else "bounded",
-            proof="cpsat" if proof == "cpsat" else "enumeration",
+            proof="cpsat" if self.options.method == "cpsat" else "enumeration",
             bound_ns=target,
         )
         return True

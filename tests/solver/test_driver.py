@@ -134,3 +134,24 @@ def test_budget_below_the_best_plan_is_infeasible() -> None:
     for limit_ns, status in ((best, Status.OPTIMAL), (best - 1, Status.INFEASIBLE)):
         limits = SMALL.limits.model_copy(update={"max_step_time_s": limit_ns / 1e9})
         assert solve(SMALL.model_copy(update={"limits": limits})).status is status
+
+
+def test_bug_gap_is_not_taken_off_a_budget() -> None:
+    """A gap loosens the proof, never a limit: the plan that just keeps the budget is found."""
+    best = solve(SMALL).step_time_ns
+    assert best is not None
+    limits = SMALL.limits.model_copy(update={"max_step_time_s": best / 1e9})
+    result = solve(SMALL.model_copy(update={"limits": limits}), SolveOptions(gap=0.1))
+    assert (result.status, result.step_time_ns) == (Status.OPTIMAL, best)
+
+
+@pytest.mark.parametrize("seed", [3, 5, 8, 12])
+def test_bug_gap_with_a_budget_never_makes_an_instance_infeasible(seed: int) -> None:
+    """Limits at the optimum of one shape, no incumbent: the engine still finds the plan."""
+    instance = small_space(random_instance(seed))
+    best = solve(instance).step_time_ns
+    if best is None:
+        pytest.skip("no plan")
+    limits = instance.limits.model_copy(update={"max_step_time_s": best / 1e9})
+    limited = instance.model_copy(update={"limits": limits})
+    assert solve(limited, SolveOptions(gap=0.2)).step_time_ns == best
