@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.cpsat.fixed import FixedOrder, FixedShares, FixedSplit
 from formulations.cpsat.layer_to_stage import SplitVariables
-from formulations.cpsat.microbatches import ShareVariables, even_shares, share_range
+from formulations.cpsat.microbatches import ShareVariables
 from formulations.cpsat.node_order import order_part
 from formulations.cpsat.parts import Order, Shares
 from formulations.cpsat.step_time import Built
+from formulations.decisions import even_shares, share_range
+from formulations.fixed import FixedOrder, FixedShares, FixedSplit
 
 
 def _shares(

@@ -24,27 +24,10 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import Array, CostTables
-from formulations.cpsat.fixed import FixedOrder, FixedShares
 from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, value_of, weighted
-
-
-def least_end(tables: CostTables, start: int) -> int:
-    """Least end of a stage that starts at a layer; L + 1 if there is none."""
-    blocks = tables.blocks_before
-    for end in range(start + 1, tables.num_layers + 1):
-        if blocks[end] - blocks[start] >= tables.min_blocks:
-            return end
-    return tables.num_layers + 1
-
-
-def largest_start(tables: CostTables, end: int) -> int:
-    """Largest start of a stage that ends before a layer; -1 if there is none."""
-    blocks = tables.blocks_before
-    for start in range(end - 1, -1, -1):
-        if blocks[end] - blocks[start] >= tables.min_blocks:
-            return start
-    return -1
+from formulations.decisions import boundary_ranges, least_end
+from formulations.fixed import FixedOrder, FixedShares
 
 
 class SplitVariables:
@@ -53,17 +36,12 @@ class SplitVariables:
     def __init__(self, model: cp_model.CpModel, tables: CostTables) -> None:
         self.model = model
         self.num_layers = tables.num_layers
-        stages, layers = range(tables.shape.pp - 1), range(tables.num_layers)
-        earliest, latest = [0], [tables.num_layers]
-        for _ in stages:
-            earliest.append(least_end(tables, min(earliest[-1], tables.num_layers)))
-            latest.append(largest_start(tables, max(latest[-1], 0)))
-        last_start = least_end(tables, min(earliest[-1], tables.num_layers))
-        if last_start > tables.num_layers:
+        ends = boundary_ranges(tables)[1:]
+        if ends[-1][0] > tables.num_layers:
             model.add_bool_or([])
         self.after = [
-            [self._literal(k, layer, earliest[k + 1], latest[-1 - k]) for layer in layers]
-            for k in stages
+            [self._literal(k, layer, *ends[k]) for layer in range(tables.num_layers)]
+            for k in range(tables.shape.pp - 1)
         ]
         self._add_constraints(tables)
 

@@ -19,27 +19,11 @@ from itertools import pairwise
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.cpsat.fixed import FixedOrder, FixedSplit
 from formulations.cpsat.parts import Order
 from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Literal, value_of, weighted
-
-
-def even_shares(tables: CostTables) -> tuple[int, ...]:
-    """M / dp micro-batches for every replica; dp must divide M."""
-    dp = tables.shape.dp
-    return (tables.num_micro_batches // dp,) * dp
-
-
-def share_range(tables: CostTables, largest: int | None = None) -> range:
-    """Shares that a replica may have if none exceeds `largest` (None: no such limit).
-
-    Every replica has at least one micro-batch, so none has more than M - (dp - 1); and none has
-    less than what the others leave at their largest. Empty if M micro-batches do not fit.
-    """
-    total, dp = tables.num_micro_batches, tables.shape.dp
-    high = total - dp + 1 if largest is None else min(largest, total - dp + 1)
-    return range(max(1, total - (dp - 1) * high), high + 1)
+from formulations.decisions import share_range
+from formulations.fixed import FixedOrder, FixedSplit
 
 
 class ShareVariables:

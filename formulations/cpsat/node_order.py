@@ -21,32 +21,18 @@ Left out. Orders that differ only inside a group, for the same reason.
 Size. O(J S) binary variables, O(J S R) rows, for sync times the largest N.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import accumulate
 
 from ortools.sat.python import cp_model
 
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.tables import CostTables
-from formulations.cpsat.fixed import FixedOrder, FixedShares, FixedSplit
 from formulations.cpsat.parts import Order, Split
 from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
-
-Start = tuple[int, int]  #: node group, first slot
-
-
-def possible_starts(tables: CostTables) -> Iterator[Start]:
-    """Every (j, a) such that some nodes besides one of group j fill exactly a slots."""
-    used = tables.shape.nodes_used
-    for j, count in enumerate(used):
-        if not count:
-            continue
-        sums = {0}
-        for i, nodes in enumerate(used):
-            others = range(nodes + 1 - (i == j))
-            sums = {a + n * tables.slots_per_node[i] for a in sums for n in others}
-        yield from ((j, a) for a in sorted(sums))
+from formulations.decisions import Start, only_order, possible_starts
+from formulations.fixed import FixedOrder, FixedShares, FixedSplit
 
 
 class OrderVariables:
@@ -259,10 +245,8 @@ class OrderVariables:
 
 def order_part(model: cp_model.CpModel, tables: CostTables) -> Order:
     """The free order; fixed where nodes of a single group leave no choice."""
-    used = tables.shape.nodes_used
-    if sum(count > 0 for count in used) == 1:
-        return FixedOrder(tables, [j for j, count in enumerate(used) for _ in range(count)])
-    return OrderVariables(model, tables)
+    order = only_order(tables)
+    return OrderVariables(model, tables) if order is None else FixedOrder(tables, order)
 
 
 def build(

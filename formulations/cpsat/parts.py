@@ -1,38 +1,10 @@
-"""The parts of a model, each fixed or free, and the decisions that they stand for."""
+"""The parts of a model, each fixed or free."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from formulations.costs.tables import Array, CostTables
+from formulations.costs.tables import Array
 from formulations.cpsat.terms import Linear, Literal
-from formulations.instance import Instance
-from formulations.plan import Plan, uniform_plan
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """What is chosen inside a shape: node groups in order, p + 1 boundaries, R shares."""
-
-    order: tuple[int, ...]
-    boundaries: tuple[int, ...]
-    micro_batches: tuple[int, ...]
-
-    def plan(self, tables: CostTables) -> Plan:
-        """The plan that they make of the shape."""
-        return uniform_plan(
-            tables.instance, tables.shape, self.order, self.boundaries, self.micro_batches
-        )
-
-
-def decisions_of(instance: Instance, plan: Plan) -> Decisions:
-    """The decisions of a plan whose replicas share one split."""
-    groups = instance.cluster.node_groups
-    return Decisions(
-        order=tuple(groups[node] for node in plan.node_order),
-        boundaries=(0, *(stage.layers[1] for stage in plan.replicas[0].stages)),
-        micro_batches=tuple(replica.micro_batches for replica in plan.replicas),
-    )
 
 
 class Split(Protocol):

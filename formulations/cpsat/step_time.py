@@ -18,7 +18,7 @@ Constraints.
     + optimizer + gather of both.
 (4) Budget: step_time <= the step time that the limits allow.
 (5) Cuts: ready[k] >= every known path to the last backward of k, for every replica whose share
-    reaches the path's micro-batches (`cuts`). Added while solving.
+    reaches the path's micro-batches (`formulations.paths`). Added while solving.
 Assumptions. All replicas share one split. Every term is monotone in every time, so lower bounds
 suffice: at a minimum, with all cuts, step_time is the simulated step time. No step takes longer
 than 2^52 ns (52 days).
@@ -32,9 +32,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import Array, CostTables
-from formulations.cpsat.cuts import PathCut
-from formulations.cpsat.parts import Decisions, Order, Shares, Split
+from formulations.cpsat.parts import Order, Shares, Split
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum, require_at_most
+from formulations.decisions import Decisions
+from formulations.paths import PathCut
 from formulations.schedules import in_flight
 
 HORIZON_NS = 1 << 52

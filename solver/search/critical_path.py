@@ -15,9 +15,8 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
 from formulations.cpsat import joint
-from formulations.cpsat.cuts import PathCut
-from formulations.cpsat.microbatches import even_shares, share_range
-from formulations.cpsat.parts import Decisions, decisions_of
+from formulations.decisions import Decisions, decisions_of, even_shares, share_range
+from formulations.paths import PathCut
 from formulations.plan import Plan
 from solver.backends import cpsat
 from solver.options import SolveOptions

@@ -8,9 +8,9 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.tables import Array, CostTables
-from formulations.cpsat.cuts import PathCut
-from formulations.cpsat.parts import Decisions
+from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
+from formulations.paths import PathCut
 from formulations.plan import Shape
 from formulations.schedules import ScheduleGraph, schedule_graph
 from solver.simulate import Times, simulate, tail_ns, trace

@@ -9,8 +9,8 @@ import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.cpsat import joint, layer_to_stage, microbatches, node_order
-from formulations.cpsat.parts import Decisions, decisions_of
 from formulations.cpsat.step_time import Built
+from formulations.decisions import Decisions, decisions_of
 from solver.result import Status
 from solver.search.paths import first_cuts
 from tests import brute_force

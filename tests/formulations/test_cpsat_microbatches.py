@@ -7,9 +7,10 @@ import pytest
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.cpsat.fixed import FixedOrder
-from formulations.cpsat.microbatches import ShareVariables, build, share_range
+from formulations.cpsat.microbatches import ShareVariables, build
 from formulations.cpsat.node_order import OrderVariables
+from formulations.decisions import share_range
+from formulations.fixed import FixedOrder
 from solver.result import Status
 from tests import brute_force
 from tests.engine import all_solutions, solved

@@ -8,9 +8,10 @@ import pytest
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.cpsat.fixed import FixedOrder, FixedSplit
-from formulations.cpsat.node_order import OrderVariables, build, order_part, possible_starts
+from formulations.cpsat.node_order import OrderVariables, build, order_part
 from formulations.cpsat.terms import Linear
+from formulations.decisions import possible_starts
+from formulations.fixed import FixedOrder, FixedSplit
 from solver.result import Status
 from tests import brute_force
 from tests.engine import all_solutions, solved

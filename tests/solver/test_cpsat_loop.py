@@ -12,7 +12,7 @@ import pytest
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
-from formulations.cpsat.parts import Decisions, decisions_of
+from formulations.decisions import Decisions, decisions_of
 from formulations.instance import Cluster, Instance, Limits, NodeGroup
 from formulations.plan import Shape
 from solver.result import max_step_time_ns

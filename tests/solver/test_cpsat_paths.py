@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulations.costs.placement import Placer
-from formulations.cpsat.cuts import PathCut
-from formulations.cpsat.parts import Decisions
+from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
+from formulations.paths import PathCut
 from solver.search.paths import CutPool, first_cuts, harvest
 from tests import brute_force
 from tests.random_shapes import random_tables

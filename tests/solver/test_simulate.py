@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, plan_costs, split_costs
-from formulations.cpsat.parts import Decisions
+from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import schedule_graph
 from solver.simulate import Operation, Times, simulate, simulate_step, step_time_ns, trace

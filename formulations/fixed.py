@@ -1,14 +1,29 @@
 """The parts of a model that are given: a split, a node order, shares.
 
-They offer what the free parts offer, with ints in place of variables, and leave hints alone.
+They offer what the free parts of any engine's models offer, with ints in place of variables, and
+leave hints alone.
 """
 
 from collections.abc import Hashable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables
-from formulations.cpsat.parts import Split
-from formulations.cpsat.terms import Linear, Literal
+
+
+class _Addable(Protocol):
+    def __add__(self, other: int, /) -> Any: ...
+
+
+Expression = TypeVar("Expression", bound=_Addable)
+Expression_co = TypeVar("Expression_co", bound=_Addable, covariant=True)
+
+
+class Summing(Protocol[Expression_co]):
+    """A split, fixed or free, whose sums are expressions of some engine, or ints."""
+
+    def stage_sum(self, stage: int, values: Array) -> Expression_co | int:
+        """Sum of `values` [L] over the layers of a stage."""
 
 
 class FixedSplit:
@@ -20,11 +35,11 @@ class FixedSplit:
     def _layers(self, stage: int) -> slice:
         return slice(self.boundaries[stage], self.boundaries[stage + 1])
 
-    def stage_sum(self, stage: int, values: Array) -> Linear:
+    def stage_sum(self, stage: int, values: Array) -> int:
         """Sum of `values` [L] over the layers of a stage."""
         return int(values[self._layers(stage)].sum())
 
-    def largest(self, stage: int, values: Array) -> Linear:
+    def largest(self, stage: int, values: Array) -> int:
         """Largest of `values` [L] over the layers of a stage."""
         return int(values[self._layers(stage)].max(initial=0))
 
@@ -46,11 +61,11 @@ class FixedOrder:
         groups = self._costs.group_of_slot.tolist()
         self._groups = [groups[k * self._dp :][: self._dp] for k in range(tables.shape.pp)]
 
-    def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
+    def types(self, slot: int) -> Sequence[tuple[int, int]]:
         """The node group that owns a slot."""
         return ((self._groups[slot // self._dp][slot % self._dp], 1),)
 
-    def nodes(self, stage: int) -> Sequence[tuple[int, Literal]]:
+    def nodes(self, stage: int) -> Sequence[tuple[int, int]]:
         """The node groups of a stage."""
         return [(j, 1) for j in sorted(set(self._groups[stage]))]
 
@@ -61,21 +76,25 @@ class FixedOrder:
             tuple(self._costs.send_ns[:, replica].tolist()),
         )
 
-    def send(self, stage: int, replica: int) -> Linear:
+    def send(self, stage: int, replica: int) -> int:
         """Transfer from a stage to the next, ns."""
         return int(self._costs.send_ns[stage, replica])
 
-    def sync(self, stage: int, split: Split) -> Linear:
+    def sync(self, stage: int, split: Summing[Expression]) -> Expression | int:
         """Gradient sync of a stage, ns."""
         costs = self._costs
-        return split.stage_sum(stage, costs.sync_ns[stage]) + int(costs.sync_latency_ns[stage])
+        total: Expression | int = split.stage_sum(stage, costs.sync_ns[stage])
+        total += int(costs.sync_latency_ns[stage])
+        return total
 
-    def gather(self, stage: int, split: Split) -> Linear:
+    def gather(self, stage: int, split: Summing[Expression]) -> Expression | int:
         """Parameter gather of a stage, ns."""
         costs = self._costs
-        return split.stage_sum(stage, costs.gather_ns[stage]) + int(costs.gather_latency_ns[stage])
+        total: Expression | int = split.stage_sum(stage, costs.gather_ns[stage])
+        total += int(costs.gather_latency_ns[stage])
+        return total
 
-    def embedding(self) -> Linear:
+    def embedding(self) -> int:
         """All-reduce of the tied embeddings, ns."""
         return self._costs.embedding_ns
 
@@ -97,7 +116,7 @@ class FixedShares:
         """The one share of a replica."""
         return (self.micro_batches[replica],)
 
-    def at_least(self, replica: int, count: int) -> Literal:
+    def at_least(self, replica: int, count: int) -> int:
         """Whether a replica has `count` micro-batches or more."""
         return int(self.micro_batches[replica] >= count)
 

@@ -1,0 +1,102 @@
+"""What is decided inside a shape, and the ranges that the plan space leaves for it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from formulations.costs.tables import CostTables
+from formulations.instance import Instance
+from formulations.plan import Plan, uniform_plan
+
+Start = tuple[int, int]  #: node group, first slot
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What is chosen inside a shape: node groups in order, p + 1 boundaries, R shares."""
+
+    order: tuple[int, ...]
+    boundaries: tuple[int, ...]
+    micro_batches: tuple[int, ...]
+
+    def plan(self, tables: CostTables) -> Plan:
+        """The plan that they make of the shape."""
+        return uniform_plan(
+            tables.instance, tables.shape, self.order, self.boundaries, self.micro_batches
+        )
+
+
+def decisions_of(instance: Instance, plan: Plan) -> Decisions:
+    """The decisions of a plan whose replicas share one split."""
+    groups = instance.cluster.node_groups
+    return Decisions(
+        order=tuple(groups[node] for node in plan.node_order),
+        boundaries=(0, *(stage.layers[1] for stage in plan.replicas[0].stages)),
+        micro_batches=tuple(replica.micro_batches for replica in plan.replicas),
+    )
+
+
+def least_end(tables: CostTables, start: int) -> int:
+    """Least end of a stage that starts at a layer; L + 1 if there is none."""
+    blocks = tables.blocks_before
+    for end in range(start + 1, tables.num_layers + 1):
+        if blocks[end] - blocks[start] >= tables.min_blocks:
+            return end
+    return tables.num_layers + 1
+
+
+def largest_start(tables: CostTables, end: int) -> int:
+    """Largest start of a stage that ends before a layer; -1 if there is none."""
+    blocks = tables.blocks_before
+    for start in range(end - 1, -1, -1):
+        if blocks[end] - blocks[start] >= tables.min_blocks:
+            return start
+    return -1
+
+
+def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
+    """[p + 1] least and largest boundary before stage k that the other stages leave room for.
+
+    Boundary 0 is 0 and boundary p is L whatever stands there; there is a split iff the least
+    boundary p is at most L.
+    """
+    least, largest = [0], [tables.num_layers]
+    for _ in range(tables.shape.pp):
+        least.append(least_end(tables, min(least[-1], tables.num_layers)))
+        largest.append(largest_start(tables, max(largest[-1], 0)))
+    return list(zip(least, reversed(largest), strict=True))
+
+
+def only_order(tables: CostTables) -> tuple[int, ...] | None:
+    """The node order if nodes of a single group leave no choice, else None."""
+    used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
+    return (used[0],) * tables.shape.nodes_used[used[0]] if len(used) == 1 else None
+
+
+def possible_starts(tables: CostTables) -> Iterator[Start]:
+    """Every (j, a) such that some nodes besides one of group j fill exactly a slots."""
+    used = tables.shape.nodes_used
+    for j, count in enumerate(used):
+        if not count:
+            continue
+        sums = {0}
+        for i, nodes in enumerate(used):
+            others = range(nodes + 1 - (i == j))
+            sums = {a + n * tables.slots_per_node[i] for a in sums for n in others}
+        yield from ((j, a) for a in sorted(sums))
+
+
+def even_shares(tables: CostTables) -> tuple[int, ...]:
+    """M / dp micro-batches for every replica; dp must divide M."""
+    dp = tables.shape.dp
+    return (tables.num_micro_batches // dp,) * dp
+
+
+def share_range(tables: CostTables, largest: int | None = None) -> range:
+    """Shares that a replica may have if none exceeds `largest` (None: no such limit).
+
+    Every replica has at least one micro-batch, so none has more than M - (dp - 1); and none has
+    less than what the others leave at their largest. Empty if M micro-batches do not fit.
+    """
+    total, dp = tables.num_micro_batches, tables.shape.dp
+    high = total - dp + 1 if largest is None else min(largest, total - dp + 1)
+    return range(max(1, total - (dp - 1) * high), high + 1)
