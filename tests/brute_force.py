@@ -59,6 +59,16 @@ class Floor:
         link = group.intra_node if inside else group.inter_node
         return Fraction(link.bandwidth_bytes_per_s), Fraction(link.latency_s)
 
+    def zone(self, node: int) -> str | None:
+        """Where a node stands."""
+        return self.tables.instance.cluster.groups[self.group(node)].zone
+
+    def zone_link(self) -> tuple[Fraction, Fraction]:
+        """Bytes per second and seconds of latency between any two zones."""
+        link = self.tables.instance.cluster.zone_link
+        assert link is not None
+        return Fraction(link.bandwidth_bytes_per_s), Fraction(link.latency_s)
+
     def slots(self, stage: int) -> range:
         """Slots of a stage."""
         return range(stage * self.shape.dp, (stage + 1) * self.shape.dp)
@@ -72,12 +82,16 @@ class Floor:
             return up(size / speed + latency)
         flows = [(self.node[s], self.node[s + dp]) for s in self.slots(slot // dp)]
         crossing = [(a, b) for a, b in flows if a != b]
+        ways = [
+            (source, self.link(source, inside=False), sum(a == source for a, _ in crossing)),
+            (target, self.link(target, inside=False), sum(b == target for _, b in crossing)),
+        ]
+        here, there = self.zone(source), self.zone(target)
+        if here != there:
+            zoned = sum((self.zone(a), self.zone(b)) == (here, there) for a, b in flows)
+            ways += [(node, self.zone_link(), zoned) for node in (source, target)]
         times = []
-        for node, sharing in (
-            (source, sum(a == source for a, _ in crossing)),
-            (target, sum(b == target for _, b in crossing)),
-        ):
-            speed, latency = self.link(node, inside=False)
+        for node, (speed, latency), sharing in ways:
             seconds = tp * size * sharing / speed + latency
             if self.tables.instance.search.scatter_gather and tp > 1:
                 inner, start = self.link(node, inside=True)
@@ -94,6 +108,14 @@ class Floor:
         ]
         return self.shape.tp * len(partly)
 
+    def zone_pairs(self, stage: int) -> list[set[str | None]]:
+        """Pairs of zones between which the ring of a stage passes, in the cluster's order."""
+        known = dict.fromkeys(group.zone for group in self.tables.instance.cluster.groups)
+        visited = {self.zone(self.node[s]) for s in self.slots(stage)}
+        tour = [zone for zone in known if zone in visited]
+        legs = [{a, b} for a, b in zip(tour, tour[1:] + tour[:1], strict=True) if a != b]
+        return legs[:1] if len(tour) == 2 else legs
+
     def ring(self, stage: int, factor: int, sizes: Sequence[int]) -> tuple[list[int], int]:
         """Collective over the replicas of a stage: ns per layer, and once."""
         members = [self.node[s] for s in self.slots(stage)]
@@ -108,6 +130,11 @@ class Floor:
             inner_start = max(inner_start, (n - 1) * latency)
             speed, latency = self.link(node, inside=False)
             outer = max(outer, self.rings(node) / speed if count > 1 else Fraction(0))
+            outer_start = max(outer_start, (count - 1) * latency)
+        all_pairs = [pair for k in range(self.shape.pp) for pair in self.zone_pairs(k)]
+        for pair in self.zone_pairs(stage):
+            speed, latency = self.zone_link()
+            outer = max(outer, self.shape.tp * all_pairs.count(pair) / speed)
             outer_start = max(outer_start, (count - 1) * latency)
         outer *= Fraction(count - 1, count) / efficiency
         layers = [up(factor * inner * size) + up(factor * outer * size) for size in sizes]
@@ -128,6 +155,11 @@ class Floor:
             if (node, node) in ends:
                 speed, latency = self.link(node, inside=True)
                 times.append(size / speed + 2 * latency)
+        zones = [{self.zone(a), self.zone(b)} for a, b in ends]
+        for pair in zones:
+            if len(pair) == 2:
+                speed, latency = self.zone_link()
+                times.append(zones.count(pair) * tp * size / speed + 2 * latency)
         return up(max(times))
 
 

@@ -14,6 +14,7 @@ from formulations.instance import (
     Profile,
     ProfileEntry,
     SearchSpace,
+    ZoneLink,
 )
 from formulations.units import GIB
 from solver.document import PlanDocument
@@ -158,6 +159,28 @@ def idle() -> PlanDocument:
     return certified_document(instance(search=search))
 
 
+def zones() -> PlanDocument:
+    """Two stages of two tensor groups: one fills a node in zone x, the other two nodes in y."""
+    one = instance()
+    fast, slow = one.cluster.groups
+    groups = (
+        fast.model_copy(update={"zone": "x", "gpus_per_node": 4}),
+        slow.model_copy(update={"zone": "y"}),
+        slow.model_copy(update={"zone": "y", "name": "slow2"}),
+    )
+    link = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-4, source="test")
+    cluster = one.cluster.model_copy(update={"groups": groups, "zone_link": link})
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(1,),
+        recompute=("none",),
+        distributed_optimizer=(False,),
+    )
+    return certified_document(instance(cluster=cluster, search=search))
+
+
 def infeasible() -> PlanDocument:
     """No plan: the memory of every GPU is too small."""
     search = SearchSpace(idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,))
@@ -195,5 +218,14 @@ def interrupted() -> PlanDocument:
 
 CASES: dict[str, Callable[[], PlanDocument]] = {
     one.__name__: cache(one)
-    for one in (pipelined, tensor_parallel, cheapest, profiled, idle, infeasible, interrupted)
+    for one in (
+        pipelined,
+        tensor_parallel,
+        cheapest,
+        profiled,
+        idle,
+        zones,
+        infeasible,
+        interrupted,
+    )
 }

@@ -3,7 +3,7 @@
 import random
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, SearchSpace
+from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, SearchSpace, ZoneLink
 from formulations.plan import Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
@@ -54,6 +54,39 @@ def crowded_instance(seed: int) -> Instance:
     )
 
 
+def zoned(instance: Instance, seed: int) -> Instance:
+    """The instance with its nodes, one group each, in two to four zones behind slow links."""
+    rng = random.Random(seed)
+    names = "wxyz"[: rng.randint(2, 4)]
+    nodes = [group for group in instance.cluster.groups for _ in range(group.nodes)]
+    zones = ["w", *(rng.choice(names) for _ in nodes[1:])]
+    zones[-1] = "x" if len(set(zones)) == 1 and len(nodes) > 1 else zones[-1]
+    link = ZoneLink(
+        bandwidth_bytes_per_s=rng.choice([3e8, 2e9]), latency_s=rng.choice([1e-5, 1e-3])
+    )
+    cluster = Cluster(
+        groups=tuple(
+            node.model_copy(update={"name": f"n{i}", "nodes": 1, "zone": zone})
+            for i, (node, zone) in enumerate(zip(nodes, zones, strict=True))
+        ),
+        zone_link=link if len(nodes) > 1 else None,
+        network_efficiency=instance.cluster.network_efficiency,
+    )
+    return instance.model_copy(update={"cluster": cluster})
+
+
+def wide_zones(seed: int) -> CostTables:
+    """Tables of a random shape of six nodes in up to four zones."""
+    instance = crowded_instance(seed)
+    groups = tuple(g.model_copy(update={"nodes": 3}) for g in instance.cluster.groups)
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    busy = instance.workload.model_copy(update={"global_batch": 24})
+    wide = zoned(instance.model_copy(update={"cluster": cluster, "workload": busy}), seed)
+    shape = random_shape(wide, seed, most_stages=6)
+    assert shape is not None
+    return build_tables(wide, shape)
+
+
 def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape | None:
     """A shape of the instance, with several stages and replicas if it has such; or None."""
     rng = random.Random(seed)
@@ -63,10 +96,12 @@ def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape |
     return rng.choice(rng.choice([wide or deep or known, deep or known])) if known else None
 
 
-def random_tables(seed: int) -> CostTables:
-    """Tables of a random shape of a random instance."""
+def random_tables(seed: int, zones: bool = False) -> CostTables:
+    """Tables of a random shape of a random instance; with `zones`, of `zoned` nodes."""
     for number in range(seed, seed + 10_000, 1000):
         instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
+        if zones:
+            instance = zoned(instance, number)
         if shape := random_shape(instance, seed):
             return build_tables(instance, shape)
     raise AssertionError("ten instances without a shape")

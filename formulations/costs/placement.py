@@ -3,8 +3,9 @@
 Slots are tensor-parallel groups in rank order; slot k * dp + r runs stage k of replica r. A node
 of group j that starts at slot a covers slots [a, a + c_j). Every term below is a maximum over
 nodes of something that depends on (j, a) alone, or, for the inter-node part of the sync, also
-on the number of nodes that the stage spans. `NodeTerms` holds those; `placement_costs` takes the
-maxima for one order, the models choose among them.
+on the number of nodes that the stage spans. `NodeTerms` holds those; `Placer.costs` takes the
+maxima for one order, the models choose among them. Where the cluster has zones, the maxima are
+also over the links between zones, whose terms depend on pairs of slots: `zones`.
 
 Bandwidth sharing: flows of one stage boundary and direction that leave (or enter) the same node
 share its link, and so do the tp rings of all stages that span the node's border
@@ -20,6 +21,8 @@ import numpy as np
 
 from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
 from formulations.costs.tables import Array, CostTables
+from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
+from formulations.costs.zones import ZoneCrossings, ZoneTerms
 from formulations.units import ceil_ns
 
 
@@ -58,51 +61,31 @@ class PlacementCosts:
     embedding_ns: int
 
 
-def send_ns(tables: CostTables, j: int, flows: int, inside: bool) -> int:
-    """One transfer of one group: over the links inside a node, or sharing the node's link."""
-    tp, size = tables.shape.tp, tables.send_bytes
-    group = tables.instance.cluster.groups[j]
-    inside_s = size / group.intra_node.bandwidth_bytes_per_s + group.intra_node.latency_s
-    if inside:
-        return ceil_ns(inside_s)
-    link = group.inter_node
-    outside_s = tp * size * flows / link.bandwidth_bytes_per_s + link.latency_s
-    gathers = tables.instance.search.scatter_gather and tp > 1
-    return ceil_ns(outside_s + (inside_s * (tp - 1) if gathers else 0.0))
-
-
 def _sends(tables: CostTables, j: int, start: int) -> dict[int, int]:
     dp, total = tables.shape.dp, tables.shape.slots
+    link = tables.instance.cluster.groups[j].inter_node
     stop = start + tables.slots_per_node[j]
-    terms = {s: send_ns(tables, j, 1, True) for s in range(start, min(stop, total) - dp)}
+    terms = {s: inside_ns(tables, j) for s in range(start, min(stop, total) - dp)}
     leaving = range(max(start, stop - dp), min(stop, total - dp))
     entering = range(max(start, dp) - dp, min(stop - dp, start))
     for crossing in (leaving, entering):
         flows: dict[int, int] = {}
         for s in crossing:
             flows[s // dp] = flows.get(s // dp, 0) + 1
-        terms.update({s: send_ns(tables, j, flows[s // dp], False) for s in crossing})
+        terms.update({s: outside_ns(tables, j, flows[s // dp], link) for s in crossing})
     return terms
 
 
 def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     """Lanes between slot r and slot (p - 1) dp + r; those inside one node do not cross."""
-    shape, size = tables.shape, tables.embedding_bytes
-    group = tables.instance.cluster.groups[j]
+    shape, group = tables.shape, tables.instance.cluster.groups[j]
     own = range(start, start + tables.slots_per_node[j])
     last = (shape.pp - 1) * shape.dp
     pairs = [(r in own, last + r in own) for r in range(shape.dp)]
     crossing = sum(first != second for first, second in pairs)
-    link = group.inter_node
-    times = [0.0]
-    if crossing:
-        latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
-        times.append(shape.tp * crossing * size / link.bandwidth_bytes_per_s + latency_s)
-    if any(first and second for first, second in pairs):
-        inside = group.intra_node
-        latency_s = ring_latency_s(ALL_REDUCE, 2, inside.latency_s)
-        times.append(size / inside.bandwidth_bytes_per_s + latency_s)
-    return ceil_ns(max(times)) if size else 0
+    across = embedding_ns(tables, shape.tp * crossing, group.inter_node) if crossing else 0
+    within = any(first and second for first, second in pairs)
+    return max(across, embedding_ns(tables, 1, group.intra_node) if within else 0)
 
 
 def wire_ns(size_bytes: Array, s_per_byte: float) -> Array:
@@ -139,6 +122,7 @@ class Placer:
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
+        self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
         zero = tables.shape.zero
         self.sync = SyncPhase(HALF if zero else ALL_REDUCE, tables.gradient_bytes)
@@ -184,44 +168,59 @@ class Placer:
             starts.append(len(slots))
             slots.extend([j] * tables.slots_per_node[j])
         nodes = [self.terms(j, start) for j, start in zip(order, starts, strict=True)]
-        send = np.zeros((max(shape.pp - 1, 0), shape.dp), dtype=np.int64)
-        for node in nodes:
-            for s, time in node.send_ns.items():
-                send[s // shape.dp, s % shape.dp] = max(send[s // shape.dp, s % shape.dp], time)
+        zones = ZoneCrossings(self.zones, slots)
         spans = [
             [i for i, n in enumerate(nodes) if k in n.inside_s_per_byte] for k in range(shape.pp)
         ]
         stages = [
-            self._stage(k, [nodes[i] for i in span], [order[i] for i in span])
+            self._stage(k, [nodes[i] for i in span], [order[i] for i in span], zones.ring(k))
             for k, span in enumerate(spans)
         ]
         return PlacementCosts(
             group_of_slot=np.array(slots, dtype=np.int64),
-            send_ns=send,
+            send_ns=self._sends_ns(nodes, zones),
             sync_ns=np.array([stage[0] for stage in stages]),
             sync_latency_ns=np.array([stage[1] for stage in stages], dtype=np.int64),
             gather_ns=np.array([stage[2] for stage in stages]),
             gather_latency_ns=np.array([stage[3] for stage in stages], dtype=np.int64),
-            embedding_ns=max(node.embedding_ns for node in nodes),
+            embedding_ns=max(zones.embedding_ns(), *(node.embedding_ns for node in nodes)),
         )
 
+    def _sends_ns(self, nodes: Sequence[NodeTerms], zones: ZoneCrossings) -> Array:
+        """[p - 1, dp] transfers from every stage to the next."""
+        shape = self.tables.shape
+        rows = [zones.sends_ns(k) for k in range(shape.pp - 1)]
+        send = np.array(rows, dtype=np.int64).reshape(-1, shape.dp)
+        for node in nodes:
+            for s, time in node.send_ns.items():
+                send[s // shape.dp, s % shape.dp] = max(send[s // shape.dp, s % shape.dp], time)
+        return send
+
     def _stage(
-        self, k: int, nodes: list[NodeTerms], groups: list[int]
+        self, k: int, nodes: list[NodeTerms], groups: list[int], zones: tuple[float, float]
     ) -> tuple[Array, int, Array, int]:
-        """Sync and gather of stage k over its nodes: [L] and start-up, twice."""
-        sync, sync_latency = self._phase(self.sync, k, nodes, groups)
+        """Sync and gather of stage k over its nodes: [L] and start-up, twice.
+
+        `zones`: seconds per byte and latency of the links between its zones.
+        """
+        sync, sync_latency = self._phase(self.sync, k, nodes, groups, zones)
         if self.gather is None:
             return sync, sync_latency, np.zeros_like(sync), 0
-        return sync, sync_latency, *self._phase(self.gather, k, nodes, groups)
+        return sync, sync_latency, *self._phase(self.gather, k, nodes, groups, zones)
 
     def _phase(
-        self, phase: SyncPhase, k: int, nodes: list[NodeTerms], groups: list[int]
+        self,
+        phase: SyncPhase,
+        k: int,
+        nodes: list[NodeTerms],
+        groups: list[int],
+        zones: tuple[float, float],
     ) -> tuple[Array, int]:
         cluster = self.tables.instance.cluster
         inside = phase.inside_ns(max(node.inside_s_per_byte[k] for node in nodes))
         inside_latency_s = max(node.inside_latency_s[k] for node in nodes)
         n = len(nodes)
-        outside_s = max(node.outside_s_per_byte.get(k, 0.0) for node in nodes)
-        latency_s = max(cluster.groups[j].inter_node.latency_s for j in groups)
+        outside_s = max(zones[0], *(node.outside_s_per_byte.get(k, 0.0) for node in nodes))
+        latency_s = max(zones[1], *(cluster.groups[j].inter_node.latency_s for j in groups))
         outside = phase.outside_ns(outside_s, n, cluster.efficiency(n))
         return inside + outside, phase.latency_ns(inside_latency_s, n, latency_s)

@@ -1,6 +1,6 @@
 """What the user has and wants: workload, cluster, profile, limits."""
 
-from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup
+from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink
 from formulations.instance.instance import Instance, Limits, Objective, SearchSpace
 from formulations.instance.profile import Profile, ProfileEntry
 from formulations.instance.workload import Layer, LayerRun, Workload
@@ -19,4 +19,5 @@ __all__ = [
     "ProfileEntry",
     "SearchSpace",
     "Workload",
+    "ZoneLink",
 ]

@@ -1,8 +1,10 @@
 """The machines: node groups, GPU types, links and prices."""
 
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from formulations.instance.record import Record
 
@@ -12,6 +14,12 @@ class Link(Record):
 
     bandwidth_bytes_per_s: float = Field(gt=0)
     latency_s: float = Field(ge=0)
+
+
+class ZoneLink(Link):
+    """The link that joins each pair of zones; all flows from one to the other share it."""
+
+    source: str = "not stated"
 
 
 class GpuType(Record):
@@ -40,14 +48,50 @@ class NodeGroup(Record):
     price_usd_per_hour: float = Field(ge=0)  #: per node
     intra_node: Link
     inter_node: Link  #: out of the node, shared by its GPUs
+    zone: str | None = None  #: where the nodes stand; of all groups or of none
+
+
+class ZoneFault(NamedTuple):
+    """What is wrong with the zones of a cluster: the field's path, what was found, what may be."""
+
+    path: tuple[str | int, ...]
+    found: str
+    allowed: str
+
+
+def zone_fault(zones: Sequence[str | None], linked: bool) -> ZoneFault | None:
+    """The fault, if any, of the groups' zones; `linked`: a link between zones is given."""
+    named = list(dict.fromkeys(zone for zone in zones if zone is not None))
+    if named and None in zones:
+        given = next(j for j, zone in enumerate(zones) if zone is not None)
+        found = f"missing, but groups[{given}] stands in zone {named[0]!r}"
+        return ZoneFault(
+            ("groups", zones.index(None), "zone"), found, "a zone for every group, or for none"
+        )
+    if len(named) > 1 and not linked:
+        found = f"missing, but the groups stand in the zones {', '.join(named)}"
+        return ZoneFault(("zone_link",), found, "bandwidth and latency of the link between zones")
+    if len(named) < 2 and linked:
+        where = f"all groups stand in zone {named[0]!r}" if named else "no group names a zone"
+        found = f"a link between zones, but {where}"
+        return ZoneFault(("zone_link",), found, "no zone_link, or groups in two zones or more")
+    return None
 
 
 class Cluster(Record):
-    """Node groups and the efficiency of the network between nodes."""
+    """Node groups, the efficiency of the network between nodes, the link between zones."""
 
     groups: tuple[NodeGroup, ...] = Field(min_length=1)
+    zone_link: ZoneLink | None = None  #: given if and only if there are two zones or more
     #: (number of nodes, efficiency): the entry with the largest number <= n holds for n nodes
     network_efficiency: tuple[tuple[int, float], ...] = ((1, 1.0),)
+
+    @model_validator(mode="after")
+    def _check_zones(self) -> "Cluster":
+        fault = zone_fault([g.zone for g in self.groups], self.zone_link is not None)
+        if fault:
+            raise ValueError(f"{fault.path[-1]}: {fault.found}; allowed: {fault.allowed}")
+        return self
 
     def efficiency(self, num_nodes: int) -> float:
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
@@ -67,3 +111,10 @@ class Cluster(Record):
     def first_node(self) -> tuple[int, ...]:
         """Index of each group's first node in `node_names`."""
         return tuple(accumulate((g.nodes for g in self.groups[:-1]), initial=0))
+
+    @property
+    def zone_of_group(self) -> tuple[int, ...]:
+        """Number of every group's zone, in order of first mention; 0 for all without zones."""
+        zones = [group.zone for group in self.groups]
+        numbers = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
+        return tuple(numbers[zone] for zone in zones)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup
+from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
 from formulations.instance.gpu_catalogue import find_link, gpu_type
 from formulations.instance.positions import Place
 from formulations.instance.schema_cluster import MAX_GPUS, ClusterFile, GpuFile, NodeGroupFile
@@ -19,17 +19,31 @@ class Catalogue:
 
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
-    """The cluster. Raises InstanceError for repeated names and for more GPUs than can be meant."""
+    """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
     _check_groups(written.groups, place)
     num_nodes = sum(group.nodes for group in written.groups)
     groups = tuple(
         _group(group, place.at("groups", j), catalogue, alone=num_nodes == 1)
         for j, group in enumerate(written.groups)
     )
-    if written.network_efficiency is None:
-        return Cluster(groups=groups)
-    table = {1: 1.0} | written.network_efficiency
-    return Cluster(groups=groups, network_efficiency=tuple(sorted(table.items())))
+    table = {1: 1.0} | (written.network_efficiency or {})
+    return Cluster(
+        groups=groups,
+        zone_link=_zone_link(written, place),
+        network_efficiency=tuple(sorted(table.items())),
+    )
+
+
+def _zone_link(written: ClusterFile, place: Place) -> ZoneLink | None:
+    link = written.zone_link
+    fault = zone_fault([group.zone for group in written.groups], link is not None)
+    if fault:
+        raise place.at(*fault.path).error(fault.found, fault.allowed)
+    if link is None:
+        return None
+    return ZoneLink(
+        bandwidth_bytes_per_s=link.bandwidth, latency_s=link.latency, source=link.source
+    )
 
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
@@ -68,6 +82,7 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
         price_usd_per_hour=written.price or 0.0,
         intra_node=intra_node,
         inter_node=inter_node,
+        zone=written.zone,
     )
 
 

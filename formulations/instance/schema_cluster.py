@@ -29,6 +29,12 @@ class LinkFile(Written):
     latency: Latency = Field(description="Time of an empty message, such as 14 us.")
 
 
+class ZoneLinkFile(LinkFile):
+    """The link between zones."""
+
+    source: Text = Field(default="not stated", description="Where the figures come from.")
+
+
 class CatalogueLinkFile(LinkFile):
     """A link of the catalogue."""
 
@@ -107,12 +113,21 @@ class NodeGroupFile(Written):
         description="The node's link to the others, one direction, shared by its GPUs. Needed where"
         " there are several nodes.",
     )
+    zone: Name | None = Field(
+        default=None,
+        description="Where the nodes stand, such as an availability zone; of all groups or none.",
+    )
 
 
 class ClusterFile(Written):
     """The machines."""
 
     groups: list[NodeGroupFile] = Field(min_length=1, description="Groups of equal nodes.")
+    zone_link: ZoneLinkFile | None = Field(
+        default=None,
+        description="The link, one direction, that joins each pair of zones and that all flows from"
+        " one to the other share. Needed where there are several zones.",
+    )
     network_efficiency: dict[Count, Efficiency] | None = Field(
         default=None,
         min_length=1,

@@ -4,6 +4,9 @@ Slots are tensor groups in node order: a node of group j covers c_j of them in a
 replica r has slot k dp + r. Every figure here is one of `solver.verify.recount`, with the unknown
 node replaced by the best one used and the unknown number of flows or nodes by its least value.
 Each is proved at its function. Rounded up where the real cost is, after a margin for float noise.
+
+Links between zones are left out, which keeps every figure a lower bound: a transfer, a collective
+or an all-reduce takes as long as the slowest of its links, and here one may be missing.
 """
 
 from dataclasses import dataclass

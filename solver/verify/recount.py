@@ -7,7 +7,9 @@ every (stage, replica) are looked up, and what crosses a link is counted flow by
   all flows of that boundary that leave the node, and the receiver's with all that enter it;
 * a collective runs in rings inside the nodes, then between them. A node's link is shared by the
   tp rings of every stage that has groups on this node and on another;
-* the tied matrix is reduced between first and last stage, replica by replica.
+* the tied matrix is reduced between first and last stage, replica by replica;
+* between two zones there is one link more, which all that pass from one to the other share: flows
+  of a boundary, rings between nodes (zone by zone, in the cluster's order, and back), tied lanes.
 """
 
 from collections import Counter
@@ -22,7 +24,7 @@ from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, rin
 from formulations.costs.compute import layer_times
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.plan_costs import PlanCosts
-from formulations.instance import Instance, NodeGroup
+from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.workload import Workload, padded_vocabulary
 from formulations.plan import Plan, Shape
 from formulations.schedules import in_flight
@@ -47,6 +49,18 @@ class Layout:
     def group_index(self) -> tuple[int, ...]:
         """Group index of every node of the cluster."""
         return self.instance.cluster.node_groups
+
+    @cached_property
+    def zone(self) -> tuple[str | None, ...]:
+        """Zone of every node of the cluster."""
+        return tuple(self.instance.cluster.groups[j].zone for j in self.group_index)
+
+    @cached_property
+    def zone_link(self) -> Link:
+        """The link between two zones."""
+        link = self.instance.cluster.zone_link
+        assert link is not None  # Cluster: nodes in two zones have one
+        return link
 
     @cached_property
     def members(self) -> list[Counter[int]]:
@@ -74,14 +88,46 @@ class Layout:
         lanes = range(self.shape.tp)
         return Counter(end(a, b) for a, b in pairs if a != b for _ in lanes)
 
+    @cached_property
+    def passages(self) -> list[Counter[tuple[str | None, str | None]]]:
+        """Per boundary: flows from GPU to GPU from zone to zone."""
+        return [
+            Counter(
+                (self.zone[a], self.zone[b])
+                for a, b in zip(self.nodes[k], self.nodes[k + 1], strict=True)
+                for _ in range(self.shape.tp)
+            )
+            for k in range(self.shape.pp - 1)
+        ]
+
+    @cached_property
+    def legs(self) -> list[set[frozenset[str]]]:
+        """Per stage: pairs of zones that follow each other on the ring between its nodes."""
+        order = dict.fromkeys(self.zone)
+        tours = [
+            [zone for zone in order if zone and any(self.zone[node] == zone for node in stage)]
+            for stage in self.members
+        ]
+        return [
+            {frozenset((tour[i - 1], tour[i])) for i in range(len(tour)) if len(tour) > 1}
+            for tour in tours
+        ]
+
     def send_ns(self, k: int, r: int) -> int:
         """Transfer of one micro-batch between stages k and k + 1 of replica r, either way."""
         source, target = self.nodes[k][r], self.nodes[k + 1][r]
         if source == target:
             return ceil_ns(self._inside_s(source))
-        leaving = self._outside_s(source, self.departures[k][source])
-        entering = self._outside_s(target, self.arrivals[k][target])
-        return max(ceil_ns(leaving), ceil_ns(entering))
+        own = [self.group(node).inter_node for node in (source, target)]
+        ways = [
+            self._outside_s(source, own[0], self.departures[k][source]),
+            self._outside_s(target, own[1], self.arrivals[k][target]),
+        ]
+        way = (self.zone[source], self.zone[target])
+        if way[0] != way[1]:
+            flows = self.passages[k][way]
+            ways += [self._outside_s(node, self.zone_link, flows) for node in (source, target)]
+        return max(map(ceil_ns, ways))
 
     @cached_property
     def message_bytes(self) -> int:
@@ -92,8 +138,7 @@ class Layout:
         link = self.group(node).intra_node
         return self.message_bytes / link.bandwidth_bytes_per_s + link.latency_s
 
-    def _outside_s(self, node: int, flows: int) -> float:
-        link = self.group(node).inter_node
+    def _outside_s(self, node: int, link: Link, flows: int) -> float:
         outside_s = flows * self.message_bytes / link.bandwidth_bytes_per_s + link.latency_s
         if self.instance.search.scatter_gather:  # the parts are gathered inside the node
             outside_s += (self.shape.tp - 1) * self._inside_s(node)
@@ -107,22 +152,25 @@ class Layout:
             ring_share(factor, n) / groups[node].intra_node.bandwidth_bytes_per_s
             for node, n in self.members[k].items()
         )
+        links = [(group.inter_node, self.rings[node]) for node, group in groups.items()]
+        links += [(self.zone_link, self._zone_rings(leg)) for leg in self.legs[k]]
         outside_s_per_byte = max(
-            self.rings[node] * ring_share(factor, count) / group.inter_node.bandwidth_bytes_per_s
-            for node, group in groups.items()
+            rings * ring_share(factor, count) / link.bandwidth_bytes_per_s for link, rings in links
         ) / self.instance.cluster.efficiency(count)
         start_s = max(
             ring_latency_s(factor, n, groups[node].intra_node.latency_s)
             for node, n in self.members[k].items()
         )
-        between_s = max(
-            ring_latency_s(factor, count, group.inter_node.latency_s) for group in groups.values()
-        )
+        between_s = max(ring_latency_s(factor, count, link.latency_s) for link, _ in links)
         layers = (
             ceil_ns(size * inside_s_per_byte) + ceil_ns(size * outside_s_per_byte)
             for size in sizes_bytes
         )
         return sum(layers) + ceil_ns(start_s) + ceil_ns(between_s)
+
+    def _zone_rings(self, leg: frozenset[str]) -> int:
+        """Rings of GPUs between two zones, over all stages."""
+        return self.shape.tp * sum(leg in legs for legs in self.legs)
 
     def embedding_ns(self, size_bytes: int) -> int:
         """All-reduce of a tied matrix between the two groups of every replica that hold it."""
@@ -134,6 +182,12 @@ class Layout:
             (self.group(node).inter_node, count * self.shape.tp) for node, count in lanes.items()
         ]
         links += [(self.group(a).intra_node, 1) for a, b in pairs if a == b]
+        zones = Counter(frozenset((self.zone[a], self.zone[b])) for a, b in pairs)
+        links += [
+            (self.zone_link, count * self.shape.tp)
+            for ends, count in zones.items()
+            if len(ends) > 1
+        ]
         return max(
             ceil_ns(
                 flows * ring_share(ALL_REDUCE, 2) * size_bytes / link.bandwidth_bytes_per_s

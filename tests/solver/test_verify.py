@@ -1,5 +1,6 @@
 """The verifier's own view of a plan: constraints, costs, claims."""
 
+import random
 import subprocess
 import sys
 from dataclasses import fields
@@ -10,12 +11,14 @@ import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
+from formulations.plan import uniform_plan
 from solver.document import PlanDocument
 from solver.verify import compare_instance, verify_document
 from solver.verify.recount import Recount
 from tests.certified import certified_document
 from tests.certified_cases import CASES
 from tests.hand_made import uniform_plans
+from tests.random_shapes import wide_zones, zoned
 from tests.resealed import forged
 from tests.small_instances import random_instance
 
@@ -44,14 +47,40 @@ def variant(instance: Instance, **search: object) -> Instance:
     return instance.model_copy(update={"search": instance.search.model_copy(update=search)})
 
 
+@pytest.mark.parametrize("seed", range(0, 40, 2))
+def test_brute_force_optimum_over_zones_is_verified(seed: int) -> None:
+    """So do those of nodes in several zones: no closed form exceeds what the zones cost."""
+    document = certified_document(zoned(random_instance(seed), seed))
+    assert verify_document(document).problems == ()
+
+
+@pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("scatter_gather", [False, True])
-def test_costs_counted_from_the_groups_equal_those_of_the_placement(scatter_gather: bool) -> None:
+def test_costs_counted_from_the_groups_equal_those_of_the_placement(
+    scatter_gather: bool, zones: bool
+) -> None:
     """Two ways to count flows and rings agree on every cost of over a thousand plans."""
     for seed in range(40):
         instance = variant(random_instance(seed), scatter_gather=scatter_gather)
+        if zones:
+            instance = zoned(instance, seed)
         for plan in uniform_plans(instance):
             counted = Recount(instance, plan).costs()
             assert figures(counted) == figures(plan_costs(instance, plan))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_costs_of_many_zones_counted_from_the_groups(seed: int) -> None:
+    """They agree for six nodes in up to four zones, in ten orders each."""
+    tables, rng = wide_zones(seed), random.Random(seed)
+    layers, pp = tables.num_layers, tables.shape.pp
+    shares = [24 // tables.shape.dp] * tables.shape.dp
+    for _ in range(10):
+        order = rng.sample(range(6), 6)
+        cuts = sorted(rng.sample(range(1, layers), pp - 1))
+        plan = uniform_plan(tables.instance, tables.shape, order, [0, *cuts, layers], shares)
+        counted = Recount(tables.instance, plan).costs()
+        assert figures(counted) == figures(plan_costs(tables.instance, plan))
 
 
 def test_transfer_between_nodes_shares_the_slower_link() -> None:

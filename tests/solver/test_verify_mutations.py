@@ -26,6 +26,7 @@ UNUSED = {
     "instance.cluster.groups.gpu.efficiency_source": "free text",
     "instance.cluster.groups.gpu.link.bandwidth_bytes_per_s": "only the default of intra_node",
     "instance.cluster.groups.gpu.link.latency_s": "only the default of intra_node",
+    "instance.cluster.zone_link.source": "free text",
     "instance.profile.source": "free text",
 }
 

@@ -1,0 +1,35 @@
+"""One message, or the lanes of a tied matrix, over one link; alike for all node orders."""
+
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s
+from formulations.costs.tables import CostTables
+from formulations.instance import Link
+from formulations.units import ceil_ns
+
+
+def _inside_s(tables: CostTables, j: int) -> float:
+    link = tables.instance.cluster.groups[j].intra_node
+    return tables.send_bytes / link.bandwidth_bytes_per_s + link.latency_s
+
+
+def inside_ns(tables: CostTables, j: int) -> int:
+    """One transfer between two slots of a node of group j."""
+    return ceil_ns(_inside_s(tables, j))
+
+
+def outside_ns(tables: CostTables, j: int, flows: int, link: Link) -> int:
+    """One transfer from or to a node of group j, with `flows` replicas sharing the link.
+
+    With scatter and gather the parts are gathered over the links inside the node.
+    """
+    tp, size = tables.shape.tp, tables.send_bytes
+    outside_s = tp * size * flows / link.bandwidth_bytes_per_s + link.latency_s
+    gathers = tables.instance.search.scatter_gather and tp > 1
+    return ceil_ns(outside_s + (_inside_s(tables, j) * (tp - 1) if gathers else 0.0))
+
+
+def embedding_ns(tables: CostTables, lanes: int, link: Link) -> int:
+    """All-reduce of the tied matrix between pairs of GPUs, `lanes` of which share the link."""
+    if not tables.embedding_bytes:
+        return 0
+    latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
+    return ceil_ns(lanes * tables.embedding_bytes / link.bandwidth_bytes_per_s + latency_s)

@@ -1,0 +1,92 @@
+"""What crossing between zones costs, beside what each node's own link costs: see `placement`.
+
+One link joins each pair of zones, of the same bandwidth and latency for all pairs. On it
+
+* the flows of one stage boundary from zone y to zone z share the bandwidth of that direction, as
+  those do that leave one node; a transfer takes as long as the slowest link on its way;
+* the ring between the nodes of a stage goes zone by zone, in the order in which the cluster first
+  names them, and back to the first. Between two neighbouring zones it passes once, with each
+  node's whole buffer, for each of the tp lanes. Rings have no fixed direction, so the rings of
+  all stages with neighbours y and z share the link between them, whatever else they visit. Time
+  per byte and start-up are those of the slowest link of the ring, at the ring's efficiency;
+* the lanes of the tied matrix with one end in y and the other in z share it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from formulations.costs.tables import CostTables
+from formulations.costs.transfers import embedding_ns, outside_ns
+from formulations.instance import ZoneLink
+
+Pair = tuple[int, int]  #: two zones, by number
+
+
+def neighbours(zones: Sequence[int]) -> set[Pair]:
+    """Pairs y < z of zones between which a ring passes that visits all of `zones`."""
+    ring = sorted(set(zones))
+    return {*pairwise(ring), (ring[0], ring[-1])} if len(ring) > 1 else set()
+
+
+class ZoneTerms:
+    """Costs of the links between zones for one shape; groups are given by number."""
+
+    def __init__(self, tables: CostTables) -> None:
+        self.tables = tables
+        self.zone_of_group = tables.instance.cluster.zone_of_group
+
+    @property
+    def link(self) -> ZoneLink:
+        """The link between two zones, of which there are some."""
+        link = self.tables.instance.cluster.zone_link
+        assert link is not None  # Cluster: two zones have one
+        return link
+
+    def send_ns(self, i: int, j: int, flows: int) -> int:
+        """One transfer between nodes of groups i and j of different zones."""
+        return max(outside_ns(self.tables, one, flows, self.link) for one in (i, j))
+
+    def ring_s_per_byte(self, stages: int) -> float:
+        """Seconds per byte on a link that the rings of so many stages share, as `NodeTerms`."""
+        return self.tables.shape.tp * stages / self.link.bandwidth_bytes_per_s
+
+    def embedding_ns(self, replicas: int) -> int:
+        """All-reduce of the tied matrix, with so many replicas' lanes on the link."""
+        return embedding_ns(self.tables, self.tables.shape.tp * replicas, self.link)
+
+
+class ZoneCrossings:
+    """What crosses between zones in one order; `slots`: node group of every slot."""
+
+    def __init__(self, terms: ZoneTerms, slots: Sequence[int]) -> None:
+        shape, zone = terms.tables.shape, terms.zone_of_group
+        self.terms = terms
+        self.stages = [slots[k * shape.dp : (k + 1) * shape.dp] for k in range(shape.pp)]
+        self.zones = [[zone[j] for j in stage] for stage in self.stages]
+        self.rings = Counter(pair for zones in self.zones for pair in neighbours(zones))
+
+    def sends_ns(self, k: int) -> list[int]:
+        """[dp] transfers from stage k to the next as the links between zones allow; 0 inside."""
+        pairs = list(zip(self.zones[k], self.zones[k + 1], strict=True))
+        flows = Counter(pairs)
+        ends = zip(self.stages[k], self.stages[k + 1], strict=True)
+        return [
+            self.terms.send_ns(i, j, flows[pair]) if pair[0] != pair[1] else 0
+            for (i, j), pair in zip(ends, pairs, strict=True)
+        ]
+
+    def ring(self, k: int) -> tuple[float, float]:
+        """Seconds per byte and latency of the slowest link between zones of stage k's ring."""
+        pairs = neighbours(self.zones[k])
+        if not pairs:
+            return 0.0, 0.0
+        most = max(self.rings[pair] for pair in pairs)
+        return self.terms.ring_s_per_byte(most), self.terms.link.latency_s
+
+    def embedding_ns(self) -> int:
+        """All-reduce of the tied matrix as the links between zones allow; 0 if none crosses."""
+        pairs = zip(self.zones[0], self.zones[-1], strict=True)
+        lanes = Counter(tuple(sorted(pair)) for pair in pairs if pair[0] != pair[1])
+        crossing = max(lanes.values(), default=0)
+        return self.terms.embedding_ns(crossing) if crossing else 0

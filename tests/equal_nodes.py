@@ -1,0 +1,71 @@
+"""Tables with round figures of a few equal nodes, alike or in zones."""
+
+from dataclasses import replace
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
+from formulations.plan import Shape
+from tests.small_instances import gpu, layer, workload
+
+INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)
+OUTSIDE = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
+BETWEEN_ZONES = ZoneLink(bandwidth_bytes_per_s=5e8, latency_s=1e-3)
+
+
+def _cluster(nodes: int, gpus: int, zones: str) -> Cluster:
+    node = NodeGroup(
+        name="one",
+        gpu=gpu("one", 100, 80),
+        gpus_per_node=gpus,
+        nodes=nodes,
+        price_usd_per_hour=1,
+        intra_node=INSIDE,
+        inter_node=OUTSIDE,
+    )
+    groups = tuple(
+        node.model_copy(update={"name": f"n{i}", "nodes": 1, "zone": zone})
+        for i, zone in enumerate(zones)
+    )
+    return Cluster(
+        groups=groups or (node,),
+        zone_link=BETWEEN_ZONES if len(set(zones)) > 1 else None,
+        network_efficiency=((1, 1.0), (2, 0.5)),
+    )
+
+
+def equal_nodes(
+    nodes: int,
+    gpus: int,
+    tp: int,
+    dp: int,
+    pp: int,
+    zero: int = 0,
+    tied: bool = False,
+    zones: str = "",
+    scatter_gather: bool = False,
+) -> CostTables:
+    """Messages of 1 MB; 10 MB of gradients per layer; efficiency 0.5 from two nodes on.
+
+    `zones`: one letter per node; the nodes are then groups of their own.
+    """
+    chain = [layer(kind, 1, 0, 0) for kind in ("embedding", "block", "block", "head")]
+    instance = Instance(
+        name="equal",
+        source="test",
+        workload=workload(chain, 4, 10**6, tied),
+        cluster=_cluster(nodes, gpus, zones),
+        search=SearchSpace(embedding_only_stages=True, scatter_gather=scatter_gather),
+    )
+    shape = Shape(
+        tp=tp,
+        dp=dp,
+        pp=pp,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=zero,
+        nodes_used=(1,) * nodes if zones else (nodes,),
+    )
+    tables = build_tables(instance, shape)
+    size = tables.gradient_bytes * 0 + 10**7
+    return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * zero)

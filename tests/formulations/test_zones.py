@@ -1,0 +1,147 @@
+"""Costs of the links between zones: 0.5 GB/s and 1 ms, by hand.
+
+Each letter is a node, in node order; `equal_nodes` has the other figures.
+"""
+
+import pytest
+from pydantic import ValidationError
+
+from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.zones import neighbours
+from formulations.instance import Cluster
+from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
+
+
+def placed(
+    zones: str,
+    dp: int,
+    pp: int,
+    gpus: int = 1,
+    tp: int = 1,
+    zero: int = 0,
+    tied: bool = False,
+    scatter_gather: bool = False,
+) -> PlacementCosts:
+    """Costs of the nodes in these zones, in this order."""
+    tables = equal_nodes(len(zones), gpus, tp, dp, pp, zero, tied, zones, scatter_gather)
+    return Placer(tables).costs(range(len(zones)))
+
+
+def test_transfer_inside_a_zone_and_between_zones() -> None:
+    """A stage boundary inside a zone costs what it did; one between zones its slower link."""
+    # 1 MB / 1 GB/s + 10 us; 1 MB / 0.5 GB/s + 1 ms.
+    assert placed("xxy", 1, 3).send_ns.ravel().tolist() == [1_010_000, 3_000_000]
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        ("xxyy", [5_000_000] * 2),  # both from x to y: 2 MB / 0.5 GB/s + 1 ms
+        ("xyyx", [3_000_000] * 2),  # one each way
+        ("xxyz", [3_000_000] * 2),  # to two zones
+        ("xyxz", [1_010_000, 3_000_000]),  # the first one stays in x
+    ],
+)
+def test_flows_from_zone_to_zone_share_the_link(zones: str, expected: list[int]) -> None:
+    """Two replicas, one node per slot: only flows with equal ends share, way by way."""
+    assert placed(zones, 2, 2).send_ns.ravel().tolist() == expected
+
+
+def test_scattered_message_is_gathered_after_the_link() -> None:
+    """Two lanes of half a message share the link, then each part passes inside the node."""
+    # 2 x 0.5 MB / 0.5 GB/s + 1 ms + 0.5 MB / 10 GB/s + 1 us.
+    costs = placed("xy", 1, 2, gpus=2, tp=2, scatter_gather=True)
+    assert costs.send_ns.tolist() == [[3_051_000]]
+
+
+def test_sync_between_zones() -> None:
+    """The rings of both tensor ranks share the link, at the efficiency for two nodes."""
+    # 2 rings x 2 x 1/2 x 10 MB / (0.5 GB/s x 0.5) = 80 ms a layer; 2 steps of 1 ms.
+    costs = placed("xy", 2, 1, gpus=2, tp=2)
+    assert costs.sync_ns.tolist() == [[80_000_000] * 4]
+    assert costs.sync_latency_ns.tolist() == [2_000_000]
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        ("xyxy", [80_000_000, 80_000_000]),  # two rings x 10 MB / (0.5 GB/s x 0.5)
+        ("xyxz", [40_000_000, 40_000_000]),  # different links
+        ("xyzz", [40_000_000, 20_000_000]),  # the second inside z: 10 MB / (1 GB/s x 0.5)
+    ],
+)
+def test_rings_of_two_stages_share_the_link(zones: str, expected: list[int]) -> None:
+    """Two stages of two nodes each: rings between the same zones share their link."""
+    assert placed(zones, 2, 2).sync_ns[:, 0].tolist() == expected
+
+
+def test_ring_over_three_zones_returns_to_the_first() -> None:
+    """A ring over x, y, z uses all three links; one over x and z shares that between these."""
+    # 2 rings x 2 x 2/3 x 10 MB / (0.5 GB/s x 0.5) = 106.67 ms; 2 x 2 steps of 1 ms.
+    costs = placed("xyzxxz", 3, 2)
+    assert costs.sync_ns[:, 0].tolist() == [106_666_667] * 2
+    assert costs.sync_latency_ns.tolist() == [4_000_000] * 2
+
+
+def test_ring_over_four_zones_passes_neighbours_only() -> None:
+    """A ring over w, x, y, z has no share in the link between w and y."""
+    assert neighbours([3, 1, 0, 2, 1]) == {(0, 1), (1, 2), (2, 3), (0, 3)}
+    # 1 ring x 2 x 3/4 x 10 MB / (0.5 GB/s x 0.5) = 60 ms.
+    assert placed("wxyzwwyy", 4, 2).sync_ns[:, 0].tolist() == [60_000_000] * 2
+
+
+def test_ring_inside_a_zone_has_no_neighbours() -> None:
+    """One zone, however often it is named, needs no link."""
+    assert neighbours([2, 2, 2]) == set()
+
+
+def test_gather_between_zones() -> None:
+    """ZeRO 1 moves half an all-reduce, and then the parameters, over the link."""
+    # 1/2 x 10 MB / (0.5 GB/s x 0.5) = 20 ms; 1/2 x 5 MB / (0.5 GB/s x 0.5) = 10 ms; 1 ms each.
+    costs = placed("xy", 2, 1, zero=1)
+    assert (costs.sync_ns[0, 0], costs.gather_ns[0, 0]) == (20_000_000, 10_000_000)
+    assert (costs.sync_latency_ns[0], costs.gather_latency_ns[0]) == (1_000_000, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        ("xxyy", 2 * 8_192_000 + 2_000_000),
+        ("xyyx", 2 * 8_192_000 + 2_000_000),  # an all-reduce goes both ways
+        ("xxyz", 8_192_000 + 2_000_000),
+        ("xyxy", 4_096_000 + 20_000),  # inside the zones
+    ],
+)
+def test_tied_embeddings_between_zones(zones: str, expected: int) -> None:
+    """Lanes with ends in the same two zones share the link: 4.096 MB each at 0.5 GB/s."""
+    assert placed(zones, 2, 2, tied=True).embedding_ns == expected
+
+
+def test_single_zone_costs_what_no_zone_does() -> None:
+    """Naming the one zone changes nothing."""
+    named = placed("xxxx", 2, 2, zero=1, tied=True)
+    plain = Placer(equal_nodes(4, 1, 1, 2, 2, 1, True)).costs([0, 0, 0, 0])
+    for one, other in (
+        (named.send_ns, plain.send_ns),
+        (
+            named.sync_ns + named.sync_latency_ns[:, None],
+            plain.sync_ns + plain.sync_latency_ns[:, None],
+        ),
+        (named.gather_ns, plain.gather_ns),
+    ):
+        assert one.tolist() == other.tolist()
+    assert named.embedding_ns == plain.embedding_ns
+
+
+@pytest.mark.parametrize(
+    ("zones", "linked"), [((None, "x"), False), (("x", "y"), False), (("x", "x"), True)]
+)
+def test_cluster_refuses_zones_that_do_not_fit(zones: tuple[str | None, ...], linked: bool) -> None:
+    """Zones of some groups only, no link where one is needed, and one with nothing to join."""
+    known = equal_nodes(2, 1, 1, 1, 2, zones="xy").instance.cluster
+    groups = tuple(
+        group.model_copy(update={"zone": zone})
+        for group, zone in zip(known.groups, zones, strict=True)
+    )
+    with pytest.raises(ValidationError, match="zone"):
+        Cluster(groups=groups, zone_link=BETWEEN_ZONES if linked else None)
