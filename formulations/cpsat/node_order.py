@@ -4,25 +4,36 @@ Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k; N, nodes
 Parameters. NodeTerms of (j, a): what a node of group j brings if its first slot is a.
 Variables. start[j, a]: a node of group j starts at slot a, for every a that is a sum of sizes of
 other nodes; owner[s, j]: group j owns slot s; span[k, N]: stage k lies on N nodes; send[k, r];
-inside[k], outside[k] of the gradient sync and of the gather; embedding.
+inside[k], outside[k] of the gradient sync and of the gather; embedding. Where nodes stand in
+several zones y, z: crosses[s, t, y, z], flows[k, y, z, n], visits[k, y], joins[k, y, z],
+rings[y, z, n], lanes[y, z, n], n >= 0 a number of replicas or stages.
 Objective. Step time, with the rest of the constraints: `step_time`.
 Constraints.
 (12) Tiling: every slot is covered by exactly one start.
 (13) Every node is used: sum over a of start[j, a] = n_j.
 (14) owner[s, j] = sum of start[j, a] over a that cover s.
-(15) send[k, r] >= the term of every node that starts where it decides this transfer.
+(15) send[k, r] >= the term of every node that starts where it decides this transfer, and the
+     term of n flows between zones if flows[k, y, z, n] and its ends' owners stand in y and z.
 (16) Exactly one span[k, N], and sum of N span[k, N] = number of starts that overlap stage k.
 (17) inside[k] >= the ring inside each node of the stage, bytes and start-up apart, as each is the
      largest over its nodes; outside[k] >= the ring between N nodes at each node's rate, if
-     span[k, N], bytes and start-up apart.
-(18) embedding >= the term of every node.
+     span[k, N], bytes and start-up apart; the same for the rate of n rings between zones if
+     joins[k, y, z] and rings[y, z, n].
+(18) embedding >= the term of every node, and the term of n lanes if lanes[y, z, n].
+(19) crosses[s, s + dp, y, z] if groups of y and z own the slots; exactly one flows[k, y, z, n],
+     with sum of n flows[k, y, z, n] >= sum over the slots of k of crosses.
+(20) visits[k, y] if and only if a group of y owns a slot of k. joins[k, y, z] if k visits both
+     and none of the zones between y and z, or none of the others: then they are neighbours on
+     its ring. Exactly one rings[y, z, n], with sum of n rings[y, z, n] >= sum over k of joins.
+(21) lanes[y, z, n] as flows in (19), for slots r and (p - 1) dp + r in y and z or z and y.
 Assumptions. Nodes of a group are interchangeable and therefore have no names here.
 Left out. Orders that differ only inside a group, for the same reason.
-Size. O(J S) binary variables, O(J S R) rows, for sync times the largest N.
+Size. O(J S) binary variables, O(J S R) rows, for sync times the largest N. Z zones add
+O(Z^2 (S + p R)) binary variables, O(J^2 S R) rows for sends and O(Z^2 p^2 N) for sync.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 
 from ortools.sat.python import cp_model
 
@@ -31,6 +42,7 @@ from formulations.costs.tables import CostTables
 from formulations.cpsat.parts import Order, Split
 from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
+from formulations.cpsat.zones import ZoneVariables
 from formulations.decisions import Start, only_order, possible_starts
 from formulations.fixed import FixedOrder, FixedShares, FixedSplit
 
@@ -54,6 +66,7 @@ class OrderVariables:
         self._owners = [self._owner_literals(s) for s in slots]
         self._spans = [self._span_literals(k) for k in range(tables.shape.pp)]
         self._sends: dict[int, Linear] = {}
+        self._zones = ZoneVariables(model, tables, self._owners)
 
     def _over(self, first: int, stop: int) -> list[tuple[Start, cp_model.IntVar]]:
         """Starts whose node covers one of the slots [first, stop)."""
@@ -103,11 +116,11 @@ class OrderVariables:
 
     def _send(self, slot: int) -> Linear:
         """(15)."""
-        terms = ((literal, self.placer.terms(*key)) for key, literal in self.start.items())
-        return self._largest(
-            (((literal,), node.send_ns[slot]) for literal, node in terms if slot in node.send_ns),
-            f"send[{slot}]",
+        nodes = ((literal, self.placer.terms(*key)) for key, literal in self.start.items())
+        terms: Iterator[tuple[tuple[Literal, ...], int]] = (
+            ((literal,), node.send_ns[slot]) for literal, node in nodes if slot in node.send_ns
         )
+        return self._largest(chain(terms, self._zones.send_terms(slot)), f"send[{slot}]")
 
     def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
         """Node groups that may own a slot, and whether they do."""
@@ -180,18 +193,20 @@ class OrderVariables:
     ) -> Linear:
         """Bytes between the nodes."""
         cluster = self.tables.instance.cluster
-        rates = {node.outside_s_per_byte.get(stage, 0.0) for _, node in nodes}
+        known: list[tuple[tuple[Literal, ...], float]] = [
+            ((literal,), node.outside_s_per_byte[stage])
+            for literal, node in nodes
+            if stage in node.outside_s_per_byte
+        ]
+        known += self._zones.ring_rates(stage)
+        rates = {rate for _, rate in known}
         terms: list[tuple[tuple[Literal, ...], Linear]] = []
         upper = 0
         for n, span in self._spans[stage].items():
             sizes = {rate: phase.outside_ns(rate, n, cluster.efficiency(n)) for rate in rates}
             sums = {rate: split.stage_sum(stage, times) for rate, times in sizes.items()}
-            upper = max(upper, int(sizes[max(rates)].sum()))
-            terms.extend(
-                ((literal, span), sums[node.outside_s_per_byte[stage]])
-                for literal, node in nodes
-                if stage in node.outside_s_per_byte
-            )
+            upper = max([upper, *(int(times.sum()) for times in sizes.values())])
+            terms.extend(((*literals, span), sums[rate]) for literals, rate in known)
         return enforced_maximum(self.model, terms, upper, f"{name}_outside[{stage}]")
 
     def _start_up(
@@ -210,11 +225,15 @@ class OrderVariables:
             ),
             f"{name}_inside_start[{stage}]",
         )
+        latencies: list[tuple[Literal, float]] = [
+            (literal, groups[j].inter_node.latency_s) for j, literal, _ in nodes
+        ]
+        latencies += self._zones.ring_latencies(stage)
         outside = self._largest(
             (
-                ((literal, span), phase.latency_ns(0.0, n, groups[j].inter_node.latency_s))
+                ((literal, span), phase.latency_ns(0.0, n, latency_s))
                 for n, span in self._spans[stage].items()
-                for j, literal, _ in nodes
+                for literal, latency_s in latencies
             ),
             f"{name}_outside_start[{stage}]",
         )
@@ -222,13 +241,11 @@ class OrderVariables:
 
     def embedding(self) -> Linear:
         """(18)."""
-        return self._largest(
-            (
-                ((literal,), self.placer.terms(*key).embedding_ns)
-                for key, literal in self.start.items()
-            ),
-            "embedding",
+        terms: Iterator[tuple[tuple[Literal, ...], int]] = (
+            ((literal,), self.placer.terms(*key).embedding_ns)
+            for key, literal in self.start.items()
         )
+        return self._largest(chain(terms, self._zones.embedding_terms()), "embedding")
 
     def hint(self, order: Sequence[int]) -> None:
         """Suggest an order."""

@@ -50,6 +50,17 @@ def require_at_most(
         constraint.only_enforce_if(conditions)
 
 
+def require_any(model: cp_model.CpModel, literals: Iterable[Literal], *conditions: Literal) -> None:
+    """Make one of the literals hold whenever all conditions do."""
+    known = list(literals)
+    if any(isinstance(literal, int) and literal for literal in known):
+        return
+    if any(isinstance(condition, int) and not condition for condition in conditions):
+        return
+    clause = [literal for literal in known if not isinstance(literal, int)]
+    model.add_bool_or([*clause, *(~c for c in conditions if not isinstance(c, int))])
+
+
 def enforced_maximum(
     model: cp_model.CpModel,
     terms: Iterable[tuple[tuple[Literal, ...], Linear]],

@@ -1,5 +1,6 @@
 """The node-order model: exactly the orders that there are, at exactly their costs."""
 
+import random
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +16,7 @@ from formulations.fixed import FixedOrder, FixedSplit
 from solver.result import Status
 from tests import brute_force
 from tests.engine import all_solutions, solved
-from tests.random_shapes import random_tables
+from tests.random_shapes import random_tables, wide_zones
 
 SEEDS = range(0, 120, 2)
 
@@ -25,6 +26,12 @@ def mixed(seeds: range = SEEDS) -> list[CostTables]:
     known = [random_tables(seed) for seed in seeds]
     shapes = [(tables, tables.shape) for tables in known]
     return [tables for tables, one in shapes if len(one.nodes_used) == 2 and all(one.nodes_used)]
+
+
+def in_zones() -> list[CostTables]:
+    """Random tables with nodes in several zones, each a group of its own."""
+    known = [random_tables(seed, zones=True) for seed in SEEDS]
+    return [tables for tables in known if sum(tables.shape.nodes_used) > 1]
 
 
 def test_starts_are_sums_of_other_nodes() -> None:
@@ -40,7 +47,7 @@ def test_starts_are_sums_of_other_nodes() -> None:
 
 def test_solutions_are_the_orders() -> None:
     """The constraints (12) to (14) admit every different order, once."""
-    for tables in mixed():
+    for tables in mixed() + in_zones():
         model = cp_model.CpModel()
         order = OrderVariables(model, tables)
         assert all_solutions(model, order.extract) == brute_force.all_orders(tables)
@@ -82,12 +89,21 @@ def counted_terms(
 
 
 def test_costs_of_every_order() -> None:
-    """(15) to (18) force transfers, sync, gather and embedding to the nanosecond."""
-    for tables in mixed():
+    """(15) to (21) force transfers, sync, gather and embedding to the nanosecond."""
+    for tables in mixed() + in_zones():
         boundaries = next(brute_force.all_splits(tables))
         for order in brute_force.all_orders(tables):
             found = least_terms(tables, order, boundaries)
             assert found == counted_terms(tables, order, boundaries)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_costs_of_orders_over_many_zones(seed: int) -> None:
+    """So do they for six nodes in up to four zones, where rings of different zones share links."""
+    tables = wide_zones(seed)
+    boundaries = next(brute_force.all_splits(tables))
+    order = tuple(random.Random(seed).sample(range(6), 6))
+    assert least_terms(tables, order, boundaries) == counted_terms(tables, order, boundaries)
 
 
 @pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])

@@ -81,6 +81,17 @@ def test_node_order_equals_brute_force(seed: int) -> None:
     assert agrees(tables, fixed, best)
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_node_order_and_joint_equal_brute_force_over_zones(seed: int) -> None:
+    """The best order, alone and with split and shares, where nodes stand in several zones."""
+    tables = random_tables(seed, zones=True)
+    made = random_decisions(tables, seed)
+    fixed = Fixed(boundaries=made.boundaries, micro_batches=made.micro_batches)
+    best = brute_force.optimum_ns(tables, splits=[made.boundaries], shares=[made.micro_batches])
+    assert agrees(tables, fixed, best)
+    assert agrees(tables, Fixed(), brute_force.optimum_ns(tables))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_microbatches_equal_brute_force(seed: int) -> None:
     """The best shares for one split and order."""
