@@ -53,8 +53,9 @@ def split_costs(
     def per_stage(table: Array) -> Array:
         return np.add.reduceat(table, cuts, axis=1)[stages, stages]
 
+    counts, share = np.unique(np.array(micro_batches), return_inverse=True)
     memory = [
-        [tables.stage_memory(boundaries[k], boundaries[k + 1], k, m) for m in micro_batches]
+        [tables.stage_memory(boundaries[k], boundaries[k + 1], k, int(m)) for m in counts]
         for k in range(shape.pp)
     ]
     return PlanCosts(
@@ -69,7 +70,7 @@ def split_costs(
         optimizer_ns=per_slot(tables.optimizer_ns).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,
         embedding_ns=placement.embedding_ns,
-        memory_bytes=np.array(memory, dtype=np.int64),
+        memory_bytes=np.array(memory, dtype=np.int64)[:, share],
         limit_bytes=tables.capacity_bytes[groups],
     )
 

@@ -35,14 +35,9 @@ def compute_bound_ns(costs: StageCosts, split: Split) -> int:
     stages before it, then works on m micro-batches, and its last backward is followed by that
     micro-batch's backwards on the stages before it: their sum is the longest path at least.
     """
-    bound = 0
-    for r, m in enumerate(costs.micro_batches):
-        before = 0
-        for k in range(len(split) - 1):
-            one = costs.replica_time_ns(k, r, split[k], split[k + 1])
-            bound = max(bound, before + m * one)
-            before += one
-    return bound
+    times = costs.replica_times_ns(split)
+    before = np.cumsum(times, axis=0) - times
+    return int((before + times * np.array(costs.micro_batches)).max())
 
 
 def pipeline_bound_ns(costs: PlanCosts) -> int:

@@ -39,34 +39,41 @@ class StageCosts:
         self.tables = tables
         self.micro_batches = tuple(micro_batches)
         self.least_ends = least_ends(tables)
-        self.groups = group_of_slot.reshape(shape.pp, shape.dp).tolist()
-        work = (tables.forward_ns + tables.backward_ns).T
-        self._work = {j: _before(work[j]) for row in self.groups for j in row}
-        self._types = [sorted(set(row)) for row in self.groups]
+        self.groups = group_of_slot.reshape(shape.pp, shape.dp)
+        self._work = [_before(times) for times in (tables.forward_ns + tables.backward_ns).T]
         self._static = _before(tables.static_bytes)
         self._activation = _before(tables.activation_bytes)
         self._workspace = tables.workspace_bytes.tolist()
-        self._demands = [self._demand(k) for k in range(shape.pp)]
+        kinds = self._kinds()
+        self._types = [sorted({j for j, _ in row}) for row in kinds]
+        self._demands = [self._demand(k, row) for k, row in enumerate(kinds)]
 
-    def _demand(self, k: int) -> list[tuple[int, int]]:
+    def _kinds(self) -> list[list[tuple[int, int]]]:
+        """Distinct (node group, micro-batches) among the replicas of every stage."""
+        counts, index = np.unique(np.array(self.micro_batches), return_inverse=True)
+        stages, kinds = len(self.groups), len(self.tables.capacity_bytes)
+        present = np.zeros((stages, kinds, len(counts)), dtype=bool)
+        present[np.arange(stages)[:, None], self.groups, index] = True
+        return [[(int(j), int(counts[i])) for j, i in np.argwhere(one)] for one in present]
+
+    def _demand(self, k: int, kinds: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Distinct (usable bytes, micro-batches in flight) among the replicas of stage k."""
         shape, capacity = self.tables.shape, self.tables.capacity_bytes.tolist()
         spare = self.tables.fixed_bytes
         return sorted(
-            {
-                (capacity[j] - spare, in_flight(shape.schedule, shape.pp, k, m))
-                for j, m in zip(self.groups[k], self.micro_batches, strict=True)
-            }
+            {(capacity[j] - spare, in_flight(shape.schedule, shape.pp, k, m)) for j, m in kinds}
         )
 
     def time_ns(self, k: int, start: int, end: int) -> int:
         """Forward and backward of one micro-batch on the slowest replica."""
         return max(self._work[j][end] - self._work[j][start] for j in self._types[k])
 
-    def replica_time_ns(self, k: int, replica: int, start: int, end: int) -> int:
-        """Forward and backward of one micro-batch on one replica."""
-        work = self._work[self.groups[k][replica]]
-        return work[end] - work[start]
+    def replica_times_ns(self, split: Split) -> Array:
+        """[pp, dp] forward and backward of one micro-batch on every replica."""
+        work = np.array(self._work)
+        stages = work[:, split[1:]] - work[:, split[:-1]]
+        times: Array = np.take_along_axis(stages.T, self.groups, axis=1)
+        return times
 
     def times_ns(self, split: Split) -> list[int]:
         """`time_ns` of every stage."""
