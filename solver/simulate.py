@@ -20,15 +20,22 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Times:
-    """Stage times of N pipelines: forward, backward [p, N]; send either way [p - 1, N]; ns.
+    """Stage times of N pipelines: forward, backward [p, N]; send, send_back [p - 1, N]; ns.
 
-    With blocking sends the transfer is part of the operation that sends.
+    Transfers from stage k to k + 1 and from k + 1 to k; back takes as long as forth if None. With
+    blocking sends the transfer is part of the operation that sends.
     """
 
     forward: Array
     backward: Array
     send: Array
     blocking: bool = False
+    send_back: Array | None = None
+
+    @property
+    def back(self) -> Array:
+        """[p - 1, N] transfers of gradients."""
+        return self.send if self.send_back is None else self.send_back
 
     @property
     def weights(self) -> Array:
@@ -39,7 +46,7 @@ class Times:
         return np.concatenate(
             [
                 self.forward + np.concatenate([self.send, none]),
-                self.backward + np.concatenate([none, self.send]),
+                self.backward + np.concatenate([none, self.back]),
             ]
         )
 
@@ -47,8 +54,9 @@ class Times:
     def transfers(self) -> Array:
         """[2p - 1, N] arrival delays: forward, backward, and a zero row for no transfer."""
         none = np.zeros_like(self.forward[:1])
-        send = np.zeros_like(self.send) if self.blocking else self.send
-        return np.concatenate([send, send, none])
+        if self.blocking:
+            return np.concatenate([0 * self.send, 0 * self.back, none])
+        return np.concatenate([self.send, self.back, none])
 
 
 def simulate(graph: ScheduleGraph, times: Times) -> Array:
@@ -70,22 +78,23 @@ class PathCounts:
     transfers: Array
 
 
-def trace(graph: ScheduleGraph, times: Times, end: Array, last: Array) -> PathCounts:
-    """Longest paths that end with the operations `last` [N], one per pipeline."""
-    columns = np.arange(end.shape[1])
+def trace(
+    graph: ScheduleGraph, times: Times, end: Array, columns: Array, last: Array
+) -> PathCounts:
+    """Longest paths of the pipelines `columns` [M] that end with the operations `last` [M]."""
     transfers = times.transfers
     counts = np.zeros((2 * graph.num_stages, len(columns)), dtype=np.int64)
-    sends = np.zeros_like(transfers)
-    at = last.copy()
-    while columns.size:
-        counts[graph.weight[at], columns] += 1
+    sends = np.zeros((len(transfers), len(columns)), dtype=np.int64)
+    at, path = last.copy(), np.arange(len(columns))
+    while path.size:
+        counts[graph.weight[at], path] += 1
         data, device = graph.data_before[at], graph.device_before[at]
         move = graph.transfer[at]
         by_data = end[data, columns] + transfers[move, columns] > end[device, columns]
-        sends[move[by_data], columns[by_data]] += 1
+        sends[move[by_data], path[by_data]] += 1
         at = np.where(by_data, data, device)
         running = at != graph.num_operations
-        at, columns = at[running], columns[running]
+        at, path, columns = at[running], path[running], columns[running]
     sends[-1] = 0
     return PathCounts(counts, sends)
 

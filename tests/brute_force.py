@@ -214,17 +214,19 @@ def stage_ends(
     backward: Sequence[int],
     send: Sequence[int],
     blocking: bool = False,
+    send_back: Sequence[int] | None = None,
 ) -> list[int]:
     """End of the last backward of every stage of one pipeline, by recursion."""
+    back = send if send_back is None else send_back
     p = len(forward)
     orders = [operations(schedule, p, k, m) for k in range(p)]
     position = [{operation: n for n, operation in enumerate(order)} for order in orders]
-    delay = [0] * len(send) if blocking else send
+    delays = {"F": [0 if blocking else x for x in send], "B": [0 if blocking else x for x in back]}
 
     def duration(k: int, kind: str) -> int:
         if kind == "F":
             return forward[k] + (send[k] if blocking and k < p - 1 else 0)
-        return backward[k] + (send[k - 1] if blocking and k > 0 else 0)
+        return backward[k] + (back[k - 1] if blocking and k > 0 else 0)
 
     @cache
     def end(k: int, kind: str, i: int) -> int:
@@ -233,9 +235,9 @@ def stage_ends(
         if n:
             begin = end(k, *orders[k][n - 1])
         if kind == "F" and k > 0:
-            begin = max(begin, end(k - 1, "F", i) + delay[k - 1])
+            begin = max(begin, end(k - 1, "F", i) + delays["F"][k - 1])
         if kind == "B" and k < p - 1:
-            begin = max(begin, end(k + 1, "B", i) + delay[k])
+            begin = max(begin, end(k + 1, "B", i) + delays["B"][k])
         if kind == "B" and k == p - 1:
             begin = max(begin, end(k, "F", i))
         return begin + duration(k, kind)

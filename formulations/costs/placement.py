@@ -173,7 +173,7 @@ class Placer:
             [i for i, n in enumerate(nodes) if k in n.inside_s_per_byte] for k in range(shape.pp)
         ]
         stages = [
-            self._stage(k, [nodes[i] for i in span], [order[i] for i in span], zones.ring(k))
+            self.stage(k, [nodes[i] for i in span], [order[i] for i in span], zones.ring(k))
             for k, span in enumerate(spans)
         ]
         return PlacementCosts(
@@ -196,10 +196,14 @@ class Placer:
                 send[s // shape.dp, s % shape.dp] = max(send[s // shape.dp, s % shape.dp], time)
         return send
 
-    def _stage(
-        self, k: int, nodes: list[NodeTerms], groups: list[int], zones: tuple[float, float]
+    def stage(
+        self,
+        k: int,
+        nodes: Sequence[NodeTerms],
+        groups: Sequence[int],
+        zones: tuple[float, float] = (0.0, 0.0),
     ) -> tuple[Array, int, Array, int]:
-        """Sync and gather of stage k over its nodes: [L] and start-up, twice.
+        """Sync and gather of stage k over its nodes and their groups: [L] and start-up, twice.
 
         `zones`: seconds per byte and latency of the links between its zones.
         """
@@ -212,8 +216,8 @@ class Placer:
         self,
         phase: SyncPhase,
         k: int,
-        nodes: list[NodeTerms],
-        groups: list[int],
+        nodes: Sequence[NodeTerms],
+        groups: Sequence[int],
         zones: tuple[float, float],
     ) -> tuple[Array, int]:
         cluster = self.tables.instance.cluster

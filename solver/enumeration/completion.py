@@ -13,155 +13,140 @@ backwards before F_i(m-1), then micro-batch m-1 down, back and up: latency + (m-
 - w b_i. If m - 1 < p-1-i, all forwards of stage i come first and w = m - 1 gives the same two
 paths. GPipe: micro-batch 0 down to i, all forwards of i, the last down and back to the first
 backward of i, all backwards of i, the last up: latency + (m-1)(f_i+b_i).
+With blocking sends the transfer a stage sends is part of its f_i or b_i in the bottleneck term,
+and is counted once in the latency, as without.
 The step ends no earlier than stage 0's tail after that.
+
+Costs of an edge hold for every plan that uses it: of transfers that the edge does not decide (with
+blocking sends, that to the next stage) the least possible is charged.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from solver.enumeration.problem import INFINITY, Array, Lane, Mask, SplitProblem
+from solver.enumeration.layered import Layers, so_far, to_go
+from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
+
+#: Most bottleneck values that a frontier tells apart.
+MOST_TERMS = 64
 
 
-@dataclass(frozen=True)
-class LaneBounds:
-    """Additive costs of one lane: latency [p, n, n] with stage 0's tail, term [p, n, n]."""
-
-    latency: Array
-    term: Array
-    sends: int  #: all transfers, both ways
+def latencies(layers: Layers, lane: int) -> list[Array]:
+    """Per stage [M] latency of one lane, with the tail of stage 0."""
+    costs = [edges.latency[lane] for edges in layers]
+    costs[0] = costs[0] + layers[0].tail
+    return costs
 
 
-def lane_bounds(problem: SplitProblem, lane: Lane) -> LaneBounds:
-    """Parts of the latency-plus-bottleneck bound."""
-    latency = lane.total.copy()
-    latency[0] += problem.tail[0]
-    return LaneBounds(
-        latency, lane.bottleneck(problem.schedule == "gpipe"), 2 * int(lane.send.sum())
-    )
-
-
-def to_go(cost: Array, allowed: Mask) -> Array:
-    """[.., p + 1, n] least sum of `cost` [.., p, n, n] over stages k.. for layers a..L."""
-    stages, size = cost.shape[-3], cost.shape[-1]
-    best = np.full((*cost.shape[:-3], stages + 1, size), INFINITY)
-    best[..., stages, size - 1] = 0
-    masked = np.where(allowed, cost, INFINITY)
-    for k in range(stages - 1, -1, -1):
-        following = masked[..., k, :, :] + best[..., k + 1, None, :]
-        best[..., k, :] = np.minimum(following.min(axis=-1), INFINITY)
-    return best
-
-
-def so_far(cost: Array, allowed: Mask) -> Array:
-    """[p + 1, n] least sum of `cost` [p, n, n] over stages ..k-1 for layers 0..a."""
-    stages, size = cost.shape[0], cost.shape[-1]
-    best = np.full((stages + 1, size), INFINITY)
-    best[0, 0] = 0
-    masked = np.where(allowed, cost, INFINITY)
-    for k in range(stages):
-        best[k + 1] = np.minimum((best[k][:, None] + masked[k]).min(axis=0), INFINITY)
-    return best
-
-
-def _useful(problem: SplitProblem, lane: Lane, allowed: Mask, cutoff: int) -> Mask:
-    """Intervals through which a split with a bound below `cutoff` may go.
+def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> list[Mask]:
+    """Edges through which a split with a bound below `cutoff` may go.
 
     The device of stage k cannot start before micro-batch 0 has come down, then works for m
     (f + b), then its tail follows; and the latency-plus-bottleneck bound holds with i = k.
     """
-    bounds = lane_bounds(problem, lane)
-    before, after = so_far(bounds.latency, allowed), to_go(bounds.latency, allowed)
-    through = before[:-1, :, None] + bounds.latency + after[1:, None, :] + bounds.sends
-    useful = allowed & (through + bounds.term < cutoff)
-    down = so_far(lane.forward, allowed)[:-1, :]
-    down[1:] = np.minimum(down[1:] + np.cumsum(lane.send)[:, None], INFINITY)
-    busy = down[:, :, None] + lane.micro_batches * lane.total + problem.tail
-    return useful & (busy < cutoff)
+    costs = latencies(layers, lane)
+    before, after = so_far(layers, costs), to_go(layers, costs)
+    down = so_far(layers, [edges.forward[lane] + edges.send[lane] for edges in layers])
+    m = problem.micro_batches[lane]
+    masks = []
+    for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
+        through = before[k][edges.source] + cost + after[k + 1][edges.target]
+        busy = down[k][edges.source] + edges.send[lane] + m * edges.work[lane] + edges.tail
+        masks.append((through + edges.term[lane] < cutoff) & (busy < cutoff))
+    return masks
 
 
-def tighten(problem: SplitProblem, cutoff: int) -> Mask | None:
-    """Intervals that a split faster than `cutoff` may use; None if there is none.
+def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None:
+    """Edges that a split faster than `cutoff` may use; None if there is no such split.
 
-    Repeated until nothing changes: fewer intervals raise the latencies, which rule out more.
+    Repeated until nothing changes: fewer edges raise the latencies, which rule out more.
     """
-    allowed = problem.allowed
     left = -1
-    while left != (count := int(allowed.sum())):
-        if not allowed.any(axis=(1, 2)).all():
-            return None
+    while left != (count := sum(len(edges) for edges in layers)):
         left = count
-        for lane in problem.lanes:
-            allowed = allowed & _useful(problem, lane, allowed, cutoff)
-    return allowed
-
-
-def root_bound(problem: SplitProblem, low: int, high: int) -> int:
-    """Largest cutoff in (low, high] that `tighten` refutes, to 0.1 %; `low` if none is."""
-    while high - low > max(1, low // 1000):
-        middle = (low + high + 1) // 2
-        if tighten(problem, middle) is None:
-            low = middle
-        else:
-            high = middle
-    return low
+        for lane in range(problem.num_lanes):
+            if not all(map(len, layers)):
+                return None
+            masks = _useful(problem, layers, lane, cutoff)
+            layers = [
+                edges if mask.all() else edges.take(mask)
+                for edges, mask in zip(layers, masks, strict=True)
+            ]
+    return layers if all(map(len, layers)) else None
 
 
 @dataclass(frozen=True)
 class Frontier:
-    """Pareto points of (latency, largest term) of completions, per stage and first layer.
+    """Least latency of completions by their largest term, for one lane.
 
-    latency, term: [p + 1, n, K], unused points INFINITY.
+    low: [B] least term of every class of terms. latency: p + 1 times [B, nodes] least latency of
+    completions whose terms are of this class or a lower one.
     """
 
-    latency: Array
-    term: Array
+    low: Array
+    latency: list[Array]
 
-    def bound(self, stage: int, layer: Array, latency: Array, term: Array) -> Array:
-        """[N] least latency + max(term) over completions of prefixes that end before `layer`."""
-        terms = np.maximum(term[:, None], self.term[stage, layer])
-        whole: Array = (latency[:, None] + self.latency[stage, layer] + terms).min(axis=1)
+    def bound(self, stage: int, node: Array, latency: Array, term: Array) -> Array:
+        """[N] least latency + largest term of whole splits that start with these prefixes.
+
+        latency, term: [N] of prefixes that end at `node`. A completion whose largest term is of
+        class b has latency of at least `latency[b]` and a largest term of at least `low[b]`; no
+        whole split has a largest term below `low[0]`.
+        """
+        rest = self.latency[stage][:, node]
+        whole: Array = (rest + np.maximum(self.low[:, None], term)).min(axis=0) + latency
         return whole
 
 
-def _pareto(latency: Array, term: Array, room: int) -> tuple[Array, Array]:
-    """Undominated points with latency + term below `room`, sorted by latency."""
-    keep = latency + term < room
-    latency, term = latency[keep], term[keep]
-    order = np.lexsort((term, latency))
-    latency, term = latency[order], term[order]
-    first = np.ones(len(term), dtype=bool)
-    first[1:] = term[1:] < np.minimum.accumulate(term)[:-1]
-    return latency[first], term[first]
+def _classes(layers: Layers, lane: int, cutoff: int) -> tuple[Array, Array]:
+    """Least and largest term [B] of the classes: single values, or runs of them if too many."""
+    best = np.zeros(layers[-1].num_targets, dtype=np.int64)
+    for edges in reversed(layers):
+        best = edges.from_sources(np.maximum(edges.term[lane], best[edges.target]))
+    least = int(best[0])
+    values = np.unique(np.concatenate([edges.term[lane] for edges in layers]))
+    values = values[(values >= least) & (values < cutoff)]
+    if len(values) <= MOST_TERMS:
+        return values, values
+    steps = np.linspace(values[0], values[-1], MOST_TERMS + 1)
+    first = np.unique(np.searchsorted(values, steps[:-1]))
+    return values[first], values[np.append(first[1:], len(values)) - 1]
 
 
-def frontier(
-    problem: SplitProblem, lane: Lane, allowed: Mask, cutoff: int, most: int = 64
-) -> Frontier:
-    """Completion frontiers of one lane, without points that no prefix below `cutoff` can use.
-
-    Above `most` points, neighbours merge into their least latency and least term, which keeps
-    the bound valid.
-    """
-    bounds = lane_bounds(problem, lane)
-    p, size = allowed.shape[0], allowed.shape[-1]
-    before = so_far(bounds.latency, allowed)
-    latency = np.full((p + 1, size, most), INFINITY)
-    term = np.full((p + 1, size, most), INFINITY)
-    latency[p, size - 1, 0], term[p, size - 1, 0] = 0, 0
-    for k in range(p - 1, -1, -1):
-        for a in np.flatnonzero(allowed[k].any(axis=1) & (before[k] < INFINITY)):
-            ends = np.flatnonzero(allowed[k, a])
-            points = latency[k + 1, ends] + bounds.latency[k, a, ends, None]
-            terms = np.maximum(term[k + 1, ends], bounds.term[k, a, ends, None])
-            room = int(cutoff - bounds.sends - before[k, a])
-            found = _merge(*_pareto(points.ravel(), terms.ravel(), room), most)
-            latency[k, a, : len(found[0])], term[k, a, : len(found[1])] = found
-    return Frontier(latency, term)
+def frontier(layers: Layers, lane: int, cutoff: int) -> Frontier:
+    """Completion frontier of one lane."""
+    low, high = _classes(layers, lane, cutoff)
+    classes = np.arange(len(low))[:, None]
+    latency = [np.zeros((len(low), layers[-1].num_targets), dtype=np.int64)]
+    for edges, cost in zip(reversed(layers), reversed(latencies(layers, lane)), strict=True):
+        above = np.searchsorted(high, edges.term[lane]) > classes
+        reached = np.where(above, INFINITY, cost + latency[-1][:, edges.target])
+        latency.append(edges.from_sources(reached))
+    return Frontier(low, latency[::-1])
 
 
-def _merge(latency: Array, term: Array, most: int) -> tuple[Array, Array]:
-    if len(latency) <= most:
-        return latency, term
-    groups = np.linspace(0, len(latency), most, endpoint=False).astype(np.int64)
-    return np.minimum.reduceat(latency, groups), np.minimum.reduceat(term, groups)
+def least_path(layers: Layers, most: Array) -> Array | None:
+    """Edges [p] of least latency, summed over lanes, whose terms stay within `most` [R]."""
+    costs = [
+        np.where((edges.term <= most[:, None]).all(axis=0), edges.latency.sum(axis=0), INFINITY)
+        for edges in layers
+    ]
+    best = to_go(layers, costs)
+    if best[0][0] >= INFINITY:
+        return None
+    node, path = 0, []
+    for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
+        first, count = (int(x[node]) for x in edges.range_of)
+        own = slice(first, first + count)
+        edge = first + int((cost[own] + best[k + 1][edges.target[own]]).argmin())
+        path.append(edge)
+        node = int(edges.target[edge])
+    return np.array(path)
+
+
+def path_of(layers: Layers, edges: Array) -> tuple[Array, Array]:
+    """Arcs [N, p] and split [N, p + 1] of paths of edges [N, p]."""
+    arcs = np.column_stack([one.arc[edges[:, k]] for k, one in enumerate(layers)])
+    ends = [one.end[edges[:, k]] for k, one in enumerate(layers)]
+    return arcs, np.column_stack([np.zeros(len(edges), dtype=np.int64), *ends])

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.schedules import schedule_graph
+from solver.enumeration.layered import Edges
 from solver.enumeration.problem import Array, SplitProblem
-from solver.simulate import Times, simulate, trace
+from solver.simulate import PathCounts, Times, simulate, trace
 
 #: Bytes of end times held at once by a batch simulation.
 BATCH_BYTES = 1 << 26
@@ -14,84 +15,100 @@ BATCH_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Cuts:
-    """C paths: counts of forwards and backwards per stage, all transfers, lane and last stage.
+    """C paths, each of one lane and to the last backward of one stage.
 
-    forward, backward: [C, p]. sends: [C] ns, constant. lane, stage: [C].
+    rows: [C, 4p] counts: forwards, backwards, transfers from the stage before, and back to it,
+    per stage. lane, stage: [C].
     """
 
-    forward: Array
-    backward: Array
-    sends: Array
+    rows: Array
     lane: Array
     stage: Array
 
     def __len__(self) -> int:
-        return len(self.sends)
+        return len(self.rows)
 
-    def increments(self, problem: SplitProblem, k: int, start: Array, end: Array) -> Array:
-        """[N, C] what layers [start, end) on stage k add to every cut."""
-        forward = np.stack([lane.forward[k, start, end] for lane in problem.lanes], axis=1)
-        backward = np.stack([lane.backward[k, start, end] for lane in problem.lanes], axis=1)
-        values = forward[:, self.lane] * self.forward[:, k]
-        values += backward[:, self.lane] * self.backward[:, k]
-        own = self.stage == k
-        values[:, own] += problem.tail[k, start, end][:, None]
+    def values(self, k: int, edges: Edges) -> Array:
+        """[C, M] what the edges of stage k add to every cut."""
+        p = self.rows.shape[1] // 4
+        values = np.zeros((len(self), len(edges)), dtype=np.int64)
+        parts = (edges.forward, edges.backward, edges.send, edges.send_back)
+        for index, part in enumerate(parts):
+            values += self.rows[:, index * p + k, None] * part[self.lane]
+        values[self.stage == k] += edges.tail
         return values
 
-    def costs(self, problem: SplitProblem, k: int) -> Array:
-        """[C, n, n] the same for all intervals of stage k."""
-        forward = np.stack([lane.forward[k] for lane in problem.lanes])
-        backward = np.stack([lane.backward[k] for lane in problem.lanes])
-        values = forward[self.lane] * self.forward[:, k, None, None]
-        values += backward[self.lane] * self.backward[:, k, None, None]
-        values[self.stage == k] += problem.tail[k]
-        return values
+    def take(self, keep: Array) -> "Cuts":
+        """The cuts with these indices."""
+        return Cuts(self.rows[keep], self.lane[keep], self.stage[keep])
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Simulated splits: step time [N], lane and last stage of the critical path [N]."""
+    """Simulated splits: step time [N]; one cut each, if harvested."""
 
     step_time: Array
     cuts: Cuts | None
 
 
-def stage_intervals(splits: Array) -> tuple[Array, Array]:
-    """[p, N] first and last + 1 layer of the stages of `splits` [N, p + 1]."""
-    return splits[:, :-1].T, splits[:, 1:].T
-
-
-def evaluate(problem: SplitProblem, splits: Array, harvest: bool = False) -> Evaluation:
-    """Simulated step time of every split [N, p + 1]; with `harvest`, also its critical path."""
-    m = max(lane.micro_batches for lane in problem.lanes)
+def evaluate(
+    problem: SplitProblem, arcs: Array, splits: Array, harvest: bool = False
+) -> Evaluation:
+    """Simulated step time of every split [N, p + 1] along arcs [N, p]."""
+    m = max(problem.micro_batches)
     chunk = max(1, BATCH_BYTES // (16 * m * problem.num_stages))
     parts = [
-        _evaluate(problem, splits[i : i + chunk], harvest) for i in range(0, len(splits), chunk)
+        _evaluate(problem, arcs[i : i + chunk], splits[i : i + chunk], harvest)
+        for i in range(0, len(splits), chunk)
     ]
     times = np.concatenate([part.step_time for part in parts])
     found = [part.cuts for part in parts if part.cuts is not None]
     return Evaluation(times, join_cuts(found) if harvest else None)
 
 
-def _evaluate(problem: SplitProblem, splits: Array, harvest: bool) -> Evaluation:
+def _gather(problem: SplitProblem, name: str, arcs: Array, lane: int | None) -> Array:
+    """[p, N] a field of the arcs, of one lane where it has lanes."""
+    values = [getattr(stage, name)[arcs[:, k]] for k, stage in enumerate(problem.stages)]
+    stacked: Array = np.stack(values)
+    return stacked if lane is None else stacked[..., lane]
+
+
+def _times(problem: SplitProblem, arcs: Array, splits: Array, lane: int) -> Times:
+    start, end = splits[:, :-1].T, splits[:, 1:].T
+    column = _gather(problem, "column", arcs, lane)
+    return Times(
+        problem.forward[column, start, end],
+        problem.backward[column, start, end],
+        _gather(problem, "send", arcs, lane)[1:],
+        problem.blocking,
+        _gather(problem, "send_back", arcs, lane)[1:],
+    )
+
+
+def _ends(problem: SplitProblem, arcs: Array, splits: Array, ready: Array) -> tuple[Array, Array]:
+    """End of every stage [p, N] after its last backward at `ready`, and whose sync it awaits."""
     p = problem.num_stages
-    start, end = stage_intervals(splits)
-    stages = np.arange(p)[:, None]
+    start, end = splits[:, :-1].T, splits[:, 1:].T
+    row = _gather(problem, "tail", arcs, None)
+    synced = ready + problem.sync[row, start, end]
+    source = np.repeat(np.arange(p)[:, None], len(splits), axis=1)
+    if problem.tied:
+        embedding = _gather(problem, "embedding", arcs, None)[[0, -1]].max(axis=0)
+        source[[0, -1]] = np.where(synced[0] >= synced[-1], 0, p - 1)
+        synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + embedding
+    return synced + problem.finish[row, start, end], source
+
+
+def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) -> Evaluation:
     runs, ready = [], []
-    for lane in problem.lanes:
-        graph = schedule_graph(problem.schedule, p, lane.micro_batches)
-        send = np.repeat(lane.send[:, None], len(splits), axis=1)
-        times = Times(lane.forward[stages, start, end], lane.backward[stages, start, end], send)
+    for lane, m in enumerate(problem.micro_batches):
+        graph = schedule_graph(problem.schedule, problem.num_stages, m)
+        times = _times(problem, arcs, splits, lane)
         ends = simulate(graph, times)
         runs.append((graph, times, ends))
         ready.append(ends[graph.last_backward])
     stacked = np.stack(ready)
-    synced = stacked.max(axis=0) + problem.sync[stages, start, end]
-    source = np.repeat(stages, len(splits), axis=1)
-    if problem.tied:
-        source[[0, -1]] = np.where(synced[0] >= synced[-1], 0, p - 1)
-        synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + problem.embedding
-    done = synced + problem.finish[stages, start, end]
+    done, source = _ends(problem, arcs, splits, stacked.max(axis=0))
     columns = np.arange(len(splits))
     last = done.argmax(axis=0)
     step_time = done[last, columns]
@@ -100,38 +117,28 @@ def _evaluate(problem: SplitProblem, splits: Array, harvest: bool) -> Evaluation
     stage = source[last, columns]
     lane_of = stacked[:, stage, columns].argmax(axis=0)
     found = []
-    for index, (graph, times, ends) in enumerate(runs):
-        own = np.flatnonzero(lane_of == index)
+    for lane, (graph, times, ends) in enumerate(runs):
+        own = np.flatnonzero(lane_of == lane)
         if own.size:
-            part = Times(times.forward[:, own], times.backward[:, own], times.send[:, own])
-            path = trace(graph, part, ends[:, own], graph.last_backward[stage[own]])
-            sends = (path.transfers * part.transfers).sum(axis=0)
-            found.append(
-                Cuts(
-                    path.weights[:p].T,
-                    path.weights[p:].T,
-                    sends,
-                    np.full(own.size, index),
-                    stage[own],
-                )
-            )
+            path = trace(graph, times, ends, own, graph.last_backward[stage[own]])
+            rows = _rows(path, problem.blocking)
+            found.append(Cuts(rows, np.full(own.size, lane), stage[own]))
     return Evaluation(step_time, join_cuts(found))
+
+
+def _rows(path: PathCounts, blocking: bool) -> Array:
+    """Counts [N, 4p]; a blocking transfer counts whenever the operation that sends it does."""
+    p = len(path.weights) // 2
+    forward, backward = path.weights[:p], path.weights[p:]
+    none = np.zeros_like(forward[:1])
+    ahead, back = path.transfers[: p - 1], path.transfers[p - 1 : 2 * p - 2]
+    if blocking:
+        ahead, back = forward[:-1], backward[1:]
+    return np.concatenate([forward, backward, none, ahead, none, back]).T
 
 
 def join_cuts(parts: list[Cuts]) -> Cuts:
     """All different cuts of several sets."""
-    rows = np.concatenate(
-        [np.column_stack([c.forward, c.backward, c.sends, c.lane, c.stage]) for c in parts]
-    )
+    rows = np.concatenate([np.column_stack([c.rows, c.lane, c.stage]) for c in parts])
     rows = np.unique(rows, axis=0)
-    p = parts[0].forward.shape[1]
-    return Cuts(
-        rows[:, :p], rows[:, p : 2 * p], rows[:, 2 * p], rows[:, 2 * p + 1], rows[:, 2 * p + 2]
-    )
-
-
-def choose(cuts: Cuts, keep: Array) -> Cuts:
-    """The cuts with these indices."""
-    return Cuts(
-        cuts.forward[keep], cuts.backward[keep], cuts.sends[keep], cuts.lane[keep], cuts.stage[keep]
-    )
+    return Cuts(rows[:, :-2], rows[:, -2], rows[:, -1])

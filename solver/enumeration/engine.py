@@ -3,26 +3,36 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from solver.enumeration.completion import tighten
-from solver.enumeration.cuts import Cuts
-from solver.enumeration.descent import balanced_split, bound_split, descend
-from solver.enumeration.enumerate import Enumerator
-from solver.enumeration.problem import Array, Mask, SplitProblem
+from solver.enumeration.completion import Frontier, frontier, tighten
+from solver.enumeration.descent import best_start
+from solver.enumeration.enumerate import Enumerator, below
+from solver.enumeration.layered import Layers, build_layers
+from solver.enumeration.problem import Array, SplitProblem
 
 
 @dataclass(frozen=True)
 class SplitOutcome:
-    """Best split [p + 1] found below the cutoff, its simulated time, and whether it is proved.
+    """What is known of a problem.
 
-    `complete`: no split is faster than min(cutoff, step time); with a tolerance, than that time
-    less the tolerance.
+    arcs, split, step_time_ns: the best below the cutoff [p], [p + 1], ns; None if none was found.
+    bound_ns: no split is faster, unless it is `step_time_ns`; at least the cutoff or step time,
+    less the gap, when `complete`.
     """
 
+    arcs: Array | None
     split: Array | None
     step_time_ns: int | None
+    bound_ns: int
     complete: bool
+
+
+def _fronts(problem: SplitProblem, layers: Layers, cutoff: int) -> list[Frontier]:
+    return [frontier(layers, lane, cutoff) for lane in range(problem.num_lanes)]
+
+
+def may_be_faster(problem: SplitProblem, cutoff: int) -> bool:
+    """False only if a bound shows that no split takes less than `cutoff`."""
+    return tighten(problem, build_layers(problem, cutoff), cutoff) is not None
 
 
 def solve_split(
@@ -33,31 +43,24 @@ def solve_split(
 ) -> SplitOutcome:
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     target = below(cutoff, gap)
-    allowed = tighten(problem, target)
-    if allowed is None:
-        return SplitOutcome(None, None, True)
-    split, time, cuts = _start(problem, allowed)
-    best, best_time = (split, time) if time < cutoff else (None, cutoff)
-    target = min(target, below(best_time, gap))
-    remaining = tighten(problem, target)
-    complete = True
-    if remaining is not None and not stop():
-        search = Enumerator(problem, remaining, target, cuts)
-        complete = search.run(stop)
-        if search.best is not None:
-            best, best_time = search.best, search.cutoff
-    elif remaining is not None:
-        complete = False
-    return SplitOutcome(best, best_time if best is not None else None, complete)
-
-
-def below(time_ns: int, gap: float) -> int:
-    """Step times of at least this are within the relative `gap` of `time_ns`."""
-    return time_ns if not gap else int(np.ceil(time_ns * (1 - gap)))
-
-
-def _start(problem: SplitProblem, allowed: Mask) -> tuple[Array, int, Cuts]:
-    """Best local optimum from the splits of least latency and of least bottleneck."""
-    starts = [balanced_split(problem, allowed), bound_split(problem, allowed)]
-    runs = [descend(problem, start, allowed) for start in starts[:1] if start is not None]
-    return min(runs, key=lambda run: run[1])
+    layers = tighten(problem, build_layers(problem, target), target)
+    if layers is None:
+        return SplitOutcome(None, None, None, target, True)
+    fronts = _fronts(problem, layers, target)
+    arcs, split, time, cuts = best_start(problem, layers, fronts)
+    best = (arcs, split) if time < cutoff else None
+    best_time = min(time, cutoff)
+    if below(best_time, gap) < target:
+        target = below(best_time, gap)
+        layers = tighten(problem, layers, target)
+        fronts = _fronts(problem, layers, target) if layers else []
+    bound = target
+    if layers is not None:
+        search = Enumerator(problem, layers, fronts, target, cuts, gap)
+        bound = search.run(stop)
+        if search.best is not None and search.best_time is not None:
+            best, best_time = search.best, search.best_time
+    complete = bound >= min(target, below(best_time, gap))
+    if best is None:
+        return SplitOutcome(None, None, None, bound, complete)
+    return SplitOutcome(*best, best_time, min(bound, best_time), complete)

@@ -2,117 +2,189 @@
 
 A prefix is dropped if some critical-path cut plus its cheapest completion, or for some lane the
 best point of the completion frontier, reaches the cutoff. Chunks of prefixes are extended depth
-first, so that memory stays small and every complete split lowers the cutoff for the rest.
+first, so that memory stays small and every complete split lowers the cutoff for the rest. Splits
+that only the simulation refutes give new cuts: their critical paths refute those like them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.enumeration.completion import Frontier, frontier, lane_bounds, to_go
-from solver.enumeration.cuts import Cuts, choose, evaluate
+from solver.enumeration.completion import Frontier, latencies, path_of
+from solver.enumeration.cuts import Cuts, evaluate, join_cuts
+from solver.enumeration.layered import Layers, to_go
 from solver.enumeration.problem import Array, Mask, SplitProblem
 
-#: Prefixes extended at once, and cuts kept.
+#: Prefixes extended at once, cuts kept, and entries of the tables of cuts.
 CHUNK = 4096
 MAX_CUTS = 192
+MOST_ENTRIES = 1 << 25
+#: Refuted splits whose critical paths are looked at, and cuts kept of them, at a time.
+SAMPLE = 64
+LEARNED = 8
 
 
 @dataclass(frozen=True)
 class Prefixes:
-    """N splits of the first stages: ends [N, k + 1], per lane latency and term, cut values."""
+    """N placements of the first k stages."""
 
-    ends: Array
-    latency: Array  #: [lanes, N]
-    term: Array  #: [lanes, N]
-    cuts: Array  #: [N, C]
+    edges: Array  #: [N, k]
+    node: Array  #: [N]
+    latency: Array  #: [R, N]
+    term: Array  #: [R, N]
+    bound: Array  #: [N] lower bound of all splits that begin like this
+    cuts: Array  #: [C, N] values of the cuts of a round
+    round: int
 
-    def take(self, keep: Array) -> "Prefixes":
+    def take(self, keep: Array | Mask | slice) -> "Prefixes":
         """The prefixes with these indices."""
-        return Prefixes(self.ends[keep], self.latency[:, keep], self.term[:, keep], self.cuts[keep])
+        return Prefixes(
+            self.edges[keep],
+            self.node[keep],
+            self.latency[:, keep],
+            self.term[:, keep],
+            self.bound[keep],
+            self.cuts[:, keep],
+            self.round,
+        )
+
+
+def below(time_ns: int, gap: float) -> int:
+    """Step times of at least this are within the relative `gap` of `time_ns`."""
+    return time_ns if not gap else int(np.ceil(time_ns * (1 - gap)))
 
 
 class Enumerator:
-    """Complete search below `cutoff` among the intervals `allowed`."""
+    """Complete search below `cutoff` in `layers`."""
 
-    def __init__(self, problem: SplitProblem, allowed: Mask, cutoff: int, cuts: Cuts) -> None:
-        self.problem, self.allowed, self.cutoff = problem, allowed, cutoff
-        self.bounds = [lane_bounds(problem, lane) for lane in problem.lanes]
-        self.fronts: list[Frontier] = [
-            frontier(problem, lane, allowed, cutoff) for lane in problem.lanes
-        ]
-        self.cuts, self.completions = self._strongest(cuts)
-        self.best: Array | None = None
+    def __init__(
+        self,
+        problem: SplitProblem,
+        layers: Layers,
+        fronts: list[Frontier],
+        cutoff: int,
+        cuts: Cuts,
+        gap: float,
+    ) -> None:
+        self.problem, self.layers, self.fronts = problem, layers, fronts
+        self.cutoff, self.gap = cutoff, gap
+        self.costs = [latencies(layers, lane) for lane in range(problem.num_lanes)]
+        self.best: tuple[Array, Array] | None = None
+        self.best_time: int | None = None
+        self.round = 0
+        self.most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, layers))))
+        self._use(self._strongest(cuts))
 
-    def _strongest(self, cuts: Cuts) -> tuple[Cuts, Array]:
-        """Cuts with the highest bounds over all splits, and their completions [C, p + 1, n]."""
-        p, size = self.problem.num_stages, self.problem.num_layers + 1
-        parts = []
-        for first in range(0, len(cuts), 32):
-            part = choose(cuts, np.arange(first, min(first + 32, len(cuts))))
-            costs = np.stack([part.costs(self.problem, k) for k in range(p)], axis=1)
-            parts.append(to_go(costs, self.allowed))
-        completions = np.concatenate(parts).reshape(-1, p + 1, size)
-        root = completions[:, 0, 0] + cuts.sends
-        keep = np.argsort(-root, kind="stable")[:MAX_CUTS]
-        return choose(cuts, keep), completions[keep]
+    def _strongest(self, cuts: Cuts) -> Cuts:
+        """The cuts with the highest bounds over all splits."""
+        sample = cuts.take(np.arange(0, len(cuts), max(1, len(cuts) // (8 * self.most_cuts))))
+        roots = []
+        for first in range(0, len(sample), 64):
+            part = sample.take(np.arange(first, min(first + 64, len(sample))))
+            values = [part.values(k, edges) for k, edges in enumerate(self.layers)]
+            roots.append(to_go(self.layers, values)[0][:, 0])
+        keep = np.argsort(-np.concatenate(roots), kind="stable")[: self.most_cuts]
+        return sample.take(keep)
+
+    def _use(self, cuts: Cuts) -> None:
+        self.cuts, self.refuted = cuts, np.zeros(len(cuts), dtype=np.int64)
+        self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
+        self.completions = to_go(self.layers, self.values)
+
+    def _learn(self, cuts: Cuts, edges: Array) -> None:
+        """Takes those of `cuts` that together refute most of the complete splits `edges`.
+
+        Beyond the number that is kept, the cuts that refuted least have to go.
+        """
+        values = [cuts.values(k, one)[:, edges[:, k]] for k, one in enumerate(self.layers)]
+        refutes = np.sum(values, axis=0) >= self.cutoff
+        chosen: list[int] = []
+        while len(chosen) < LEARNED and refutes.any():
+            chosen.append(int(refutes.sum(axis=1).argmax()))
+            refutes = refutes & ~refutes[chosen[-1]]
+        if chosen:
+            room = self.most_cuts - len(chosen)
+            old = self.cuts.take(np.argsort(-self.refuted, kind="stable")[: max(0, room)])
+            self.round += 1
+            self._use(join_cuts([old, cuts.take(np.array(chosen))]))
+
+    def _refresh(self, prefixes: Prefixes) -> Prefixes:
+        """The prefixes with the values of the present cuts."""
+        if prefixes.round == self.round:
+            return prefixes
+        cuts = np.zeros((len(self.cuts), len(prefixes.node)), dtype=np.int64)
+        for k, edge in enumerate(prefixes.edges.T):
+            cuts += self.values[k][:, edge]
+        return replace(prefixes, cuts=cuts, round=self.round)
 
     def _extend(self, k: int, prefixes: Prefixes) -> Prefixes:
-        """All prefixes with one stage more that may still be below the cutoff."""
-        last = prefixes.ends[:, -1]
-        parent, end = np.nonzero(self.allowed[k, last])
-        start = last[parent]
-        latency = prefixes.latency[:, parent]
-        term = prefixes.term[:, parent]
-        keep = np.ones(len(parent), dtype=bool)
-        for c, (bounds, front) in enumerate(zip(self.bounds, self.fronts, strict=True)):
-            latency[c] += bounds.latency[k, start, end]
-            np.maximum(term[c], bounds.term[k, start, end], out=term[c])
-            keep &= front.bound(k + 1, end, latency[c], term[c]) < self.cutoff
-        parent, start, end = parent[keep], start[keep], end[keep]
-        values = prefixes.cuts[parent] + self.cuts.increments(self.problem, k, start, end)
-        whole = values + self.completions[:, k + 1, end].T
-        inside = (whole < self.cutoff).all(axis=1)
-        ends = np.column_stack([prefixes.ends[parent], end])
-        extended = Prefixes(ends, latency[:, keep], term[:, keep], values)
-        order = np.flatnonzero(inside)
-        return extended.take(order[np.argsort(whole[order].max(axis=1), kind="stable")])
+        """All prefixes with one stage more that may still be below the cutoff, best bound first."""
+        edges = self.layers[k]
+        first, count = (ids[prefixes.node] for ids in edges.range_of)
+        parent = np.repeat(np.arange(len(count)), count)
+        edge = np.arange(len(parent)) + np.repeat(first - (np.cumsum(count) - count), count)
+        node = edges.target[edge]
+        latency, term = prefixes.latency[:, parent], prefixes.term[:, parent]
+        bound = prefixes.bound[parent]
+        for lane, front in enumerate(self.fronts):
+            latency[lane] += self.costs[lane][k][edge]
+            np.maximum(term[lane], edges.term[lane][edge], out=term[lane])
+            own = front.bound(k + 1, node, latency[lane], term[lane])
+            np.maximum(bound, own, out=bound)
+        keep = np.flatnonzero(bound < self.cutoff)
+        parent, edge, node = parent[keep], edge[keep], node[keep]
+        cuts = prefixes.cuts[:, parent] + self.values[k][:, edge]
+        whole = cuts + self.completions[k + 1][:, node]
+        self.refuted += (whole >= self.cutoff).sum(axis=1)
+        bound = np.maximum(bound[keep], whole.max(axis=0))
+        order = np.argsort(bound, kind="stable")
+        order = order[: np.searchsorted(bound[order], self.cutoff)]
+        found = np.column_stack([prefixes.edges[parent], edge])
+        extended = Prefixes(
+            found, node, latency[:, keep], term[:, keep], bound, cuts, prefixes.round
+        )
+        return extended.take(order)
 
     def _finish(self, prefixes: Prefixes) -> None:
-        if not len(prefixes.ends):
+        if not len(prefixes.node):
             return
-        times = evaluate(self.problem, prefixes.ends).step_time
+        arcs, splits = path_of(self.layers, prefixes.edges)
+        times = evaluate(self.problem, arcs, splits).step_time
         index = int(times.argmin())
         if times[index] < self.cutoff:
-            self.best, self.cutoff = prefixes.ends[index], int(times[index])
+            self.best, self.best_time = (arcs[index], splits[index]), int(times[index])
+            self.cutoff = below(self.best_time, self.gap)
+        if len(times) > SAMPLE:
+            some = np.linspace(0, len(times) - 1, SAMPLE).astype(np.int64)
+            cuts = evaluate(self.problem, arcs[some], splits[some], harvest=True).cuts
+            if cuts is not None:
+                self._learn(cuts, prefixes.edges)
 
-    def run(self, stop: Callable[[], bool]) -> bool:
-        """Whether every split below the cutoff was looked at; False when stopped."""
-        lanes = len(self.problem.lanes)
-        sends = np.array([bounds.sends for bounds in self.bounds])
-        stack = [
-            (
-                0,
-                Prefixes(
-                    np.zeros((1, 1), dtype=np.int64),
-                    sends.reshape(lanes, 1),
-                    np.zeros((lanes, 1), dtype=np.int64),
-                    self.cuts.sends[None, :].copy(),
-                ),
-            )
-        ]
+    def run(self, stop: Callable[[], bool]) -> int:
+        """Lower bound of every split that was not looked at; at least the cutoff when complete."""
+        lanes = self.problem.num_lanes
+        root = Prefixes(
+            edges=np.zeros((1, 0), dtype=np.int64),
+            node=np.zeros(1, dtype=np.int64),
+            latency=np.zeros((lanes, 1), dtype=np.int64),
+            term=np.zeros((lanes, 1), dtype=np.int64),
+            bound=np.zeros(1, dtype=np.int64),
+            cuts=np.zeros((len(self.cuts), 1), dtype=np.int64),
+            round=self.round,
+        )
+        stack = [(0, root)]
         while stack:
             if stop():
-                return False
+                return min(int(prefixes.bound.min()) for _, prefixes in stack)
             k, prefixes = stack.pop()
+            prefixes = self._refresh(prefixes.take(prefixes.bound < self.cutoff))
             if k == self.problem.num_stages:
                 self._finish(prefixes)
                 continue
             found = self._extend(k, prefixes)
-            chunks = range(0, len(found.ends), CHUNK)
             stack += [
-                (k + 1, found.take(np.arange(i, min(i + CHUNK, len(found.ends)))))
-                for i in reversed(chunks)
+                (k + 1, found.take(slice(i, i + CHUNK)))
+                for i in reversed(range(0, len(found.node), CHUNK))
             ]
-        return True
+        return self.cutoff

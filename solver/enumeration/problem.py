@@ -1,19 +1,20 @@
-"""One split problem: a fixed shape, node order and micro-batches per replica class.
+"""One problem of the enumeration: the best split, and the best of some node orders, of a shape.
 
-Layers [a, b) on stage k cost what the matrices below say at [a, b]; n = L + 1. Replicas with
-equal node groups, transfers and micro-batches form one class and behave alike.
+The p stages are placed one after the other. States are what a placement of the first stages
+leaves open; an arc places one stage more. A fixed order has one state and one arc per stage, a
+free one a state for every set of nodes used and every way in which the last stage may end.
+Lanes are replicas that behave alike under every order: equal node groups, transfers, shares.
+Layers [a, b) of a stage cost what the matrices below say at [a, b]; n = L + 1.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import CostTables
-from formulations.schedules import in_flight
+from formulations.instance.instance import ScheduleName
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -63,126 +64,117 @@ class Intervals:
 
 
 @dataclass(frozen=True)
-class ReplicaClass:
-    """Replicas that behave alike: their indices, node group per stage, transfer per boundary."""
+class Arcs:
+    """The ways to place one stage: A arcs between states, R lanes, ns.
 
-    replicas: tuple[int, ...]
-    groups: tuple[int, ...]
-    send_ns: tuple[int, ...]
+    source, target: [A] states before and after the stage. column: [A, R] column of times. send,
+    send_back: [A, R] transfers from and to the stage before, 0 on the first stage. tail: [A] row
+    of sync and finish. embedding: [A] all-reduce of tied embeddings, as far as this stage's nodes
+    decide it. allowed: per arc [n, n] memory and blocks. begins: per arc the groups of the nodes
+    that begin in this stage, if the order is free.
+    """
+
+    source: Array
+    target: Array
+    column: Array
+    send: Array
+    send_back: Array
+    tail: Array
+    embedding: Array
+    allowed: tuple[Mask, ...]
+    begins: tuple[tuple[int, ...], ...]
 
     @property
-    def count(self) -> int:
-        """Number of replicas."""
-        return len(self.replicas)
-
-
-def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
-    """Classes of one placement in order of their first replica."""
-    groups = placement.group_of_slot.reshape(-1, dp)
-    members: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for r in range(dp):
-        key = (tuple(groups[:, r].tolist()), tuple(placement.send_ns[:, r].tolist()))
-        members.setdefault(key, []).append(r)
-    return [ReplicaClass(tuple(found), *key) for key, found in members.items()]
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One class in one problem: [p, n, n] forward and backward ns with blocking sends inside."""
-
-    micro_batches: int
-    forward: Array
-    backward: Array
-    send: Array  #: [p - 1] arrival delay either way, 0 with blocking sends
-
-    @cached_property
-    def total(self) -> Array:
-        """[p, n, n] forward + backward."""
-        return self.forward + self.backward
-
-    def bottleneck(self, gpipe: bool) -> Array:
-        """[p, n, n] what a stage adds to the latency of a micro-batch at least; see completion."""
-        p, m = len(self.forward), self.micro_batches
-        left = np.zeros(p, np.int64) if gpipe else np.minimum(np.arange(p)[::-1], m - 1)
-        least = np.minimum(self.forward, self.backward)
-        return (m - 1) * self.total - left[:, None, None] * least
+    def num_states(self) -> int:
+        """Number of states after the stage."""
+        return int(self.target.max()) + 1
 
 
 @dataclass(frozen=True)
 class SplitProblem:
-    """Find the contiguous split of least simulated step time; ns, p stages, n = L + 1.
+    """Find the contiguous split, and path of arcs, of least simulated step time.
 
-    sync, finish: [p, n, n] between the last backward of a stage and its optimizer, and from then
-    to its end. embedding: of tied embeddings, between the sync of the first and last stage and
-    their optimizers. allowed: [p, n, n] memory and blocks.
+    stages: p sets of arcs. micro_batches: per lane. forward, backward: [C, n, n] per micro-batch,
+    by column. sync, finish: [T, n, n] between the last backward of a stage and its optimizer, and
+    from then to its end. tied: the first and last stage also wait for each other between the two.
     """
 
-    schedule: str
-    lanes: tuple[Lane, ...]
+    schedule: ScheduleName
+    blocking: bool
+    tied: bool
+    stages: tuple[Arcs, ...]
+    micro_batches: tuple[int, ...]
+    forward: Array
+    backward: Array
     sync: Array
     finish: Array
-    tied: bool
-    embedding: int
-    allowed: Mask
 
     @property
     def num_stages(self) -> int:
         """Number of stages p."""
-        return len(self.sync)
+        return len(self.stages)
 
     @property
     def num_layers(self) -> int:
         """Number of layers L."""
-        return int(self.sync.shape[1]) - 1
+        return int(self.forward.shape[-1]) - 1
 
-    @cached_property
-    def tail(self) -> Array:
-        """[p, n, n] from the end of a stage's last backward to the end of the step, at least."""
-        tail = self.sync + self.finish
-        if self.tied:
-            tail[[0, -1]] += self.embedding
-        return tail
+    @property
+    def num_lanes(self) -> int:
+        """Number of lanes R."""
+        return len(self.micro_batches)
+
+    def warm_up(self, stage: int, lane: int) -> int:
+        """Forwards of a stage before its first backward, less one: w of the bounds."""
+        if self.schedule == "gpipe":
+            return 0
+        return min(self.num_stages - 1 - stage, self.micro_batches[lane] - 1)
+
+    def order(self, arcs: Sequence[int]) -> tuple[int, ...]:
+        """Node groups in node order along a path of arcs [p], if the order is free."""
+        found: list[int] = []
+        for stage, arc in zip(self.stages, arcs, strict=True):
+            found.extend(stage.begins[arc])
+        return tuple(found)
 
 
-def _finish(intervals: Intervals, placement: PlacementCosts, groups: Array) -> Array:
-    slowest = np.stack([intervals.optimizer[sorted(set(row))].max(axis=0) for row in groups])
-    if not intervals.tables.shape.zero:
-        return slowest
-    return slowest + interval_sums(placement.gather_ns) + placement.gather_latency_ns[:, None, None]
-
-
-def split_problem(
-    intervals: Intervals,
-    placement: PlacementCosts,
-    classes: Sequence[ReplicaClass],
-    shares: Sequence[int],
+def chain_problem(
+    schedule: ScheduleName,
+    micro_batches: int,
+    forward: Array,
+    backward: Array,
+    send: Sequence[int],
+    send_back: Sequence[int],
+    blocking: bool = False,
 ) -> SplitProblem:
-    """The problem in which every replica of class c has `shares[c]` micro-batches."""
-    tables = intervals.tables
-    shape = tables.shape
-    blocking = tables.instance.search.blocking_sends
-    lanes = []
-    allowed = np.repeat(intervals.allowed[None], shape.pp, axis=0)
-    for one, m in zip(classes, shares, strict=True):
-        send = np.array(one.send_ns, dtype=np.int64)
-        forward, backward = (
-            intervals.forward[list(one.groups)],
-            intervals.backward[list(one.groups)],
+    """One pipeline with given times [p, L] and transfers [p - 1], and nothing after it."""
+    p, size = forward.shape[0], forward.shape[1] + 1
+    ends = np.arange(size)
+    allowed = ends[None, :] > ends[:, None]
+    zero = np.zeros(1, dtype=np.int64)
+    stages = tuple(
+        Arcs(
+            source=zero,
+            target=zero,
+            column=np.array([[k]]),
+            send=np.array([[send[k - 1] if k else 0]]),
+            send_back=np.array([[send_back[k - 1] if k else 0]]),
+            tail=zero,
+            embedding=zero,
+            allowed=(allowed,),
+            begins=((),),
         )
-        if blocking:
-            forward[:-1] += send[:, None, None]
-            backward[1:] += send[:, None, None]
-        lanes.append(Lane(m, forward, backward, np.zeros_like(send) if blocking else send))
-        for k, j in enumerate(one.groups):
-            allowed[k] &= intervals.fits(j, in_flight(shape.schedule, shape.pp, k, m))
-    groups = placement.group_of_slot.reshape(shape.pp, shape.dp)
-    sync = interval_sums(placement.sync_ns) + placement.sync_latency_ns[:, None, None]
+        for k in range(p)
+    )
+    nothing = np.zeros((1, size, size), dtype=np.int64)
     return SplitProblem(
-        schedule=shape.schedule,
-        lanes=tuple(lanes),
-        sync=sync,
-        finish=_finish(intervals, placement, groups),
-        tied=tables.embedding_bytes > 0,
-        embedding=placement.embedding_ns,
-        allowed=allowed,
+        schedule=schedule,
+        blocking=blocking,
+        tied=False,
+        stages=stages,
+        micro_batches=(micro_batches,),
+        forward=interval_sums(forward),
+        backward=interval_sums(backward),
+        sync=nothing,
+        finish=nothing,
     )

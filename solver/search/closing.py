@@ -10,8 +10,10 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
 from formulations.plan import Plan, uniform_plan
 from formulations.schedules import in_flight
-from solver.enumeration.engine import below, solve_split
-from solver.enumeration.problem import Intervals, ReplicaClass, replica_classes, split_problem
+from solver.enumeration.engine import solve_split
+from solver.enumeration.enumerate import below
+from solver.enumeration.placements import ReplicaClass, fixed_order, free_order, replica_classes
+from solver.enumeration.problem import Intervals
 from solver.heuristics.orders import count_orders, node_orders
 from solver.search.distribute import largest_share, least_vectors, shares
 
@@ -77,9 +79,28 @@ def _share_vectors(
 
 
 def enumerate_shape(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-    """Every order and share vector through `solve_split`, with the best time as cutoff."""
-    shape = tables.shape
+    """All orders at once where that is possible, else every order and share vector in turn."""
     intervals, placer = Intervals(tables), Placer(tables)
+    even = tables.instance.search.micro_batches == "even"
+    problem = free_order(intervals, placer) if even else None
+    if problem is None:
+        return _one_by_one(intervals, placer, cutoff, gap, stop)
+    found = solve_split(problem, cutoff, gap, stop)
+    if found.arcs is None or found.split is None:
+        return ShapeAnswer(None, None, found.complete)
+    shape = tables.shape
+    counts = (tables.num_micro_batches // shape.dp,) * shape.dp
+    order = problem.order(found.arcs.tolist())
+    plan = uniform_plan(tables.instance, shape, order, found.split.tolist(), counts)
+    return ShapeAnswer(plan, found.step_time_ns, found.complete)
+
+
+def _one_by_one(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """Every order and share vector through `solve_split`, with the best time as cutoff."""
+    tables = intervals.tables
+    shape = tables.shape
     plan: Plan | None = None
     best = cutoff
     complete = count_orders(shape.nodes_used) <= ORDER_LIMIT
@@ -89,7 +110,7 @@ def enumerate_shape(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> 
         for vector in _share_vectors(intervals, placement, classes, below(best, gap)):
             if stop():
                 return ShapeAnswer(plan, best if plan else None, False)
-            problem = split_problem(intervals, placement, classes, vector)
+            problem = fixed_order(intervals, placement, classes, vector)
             found = solve_split(problem, best, gap, stop)
             complete &= found.complete
             if found.split is not None and found.step_time_ns is not None:

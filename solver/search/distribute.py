@@ -10,8 +10,9 @@ from itertools import product
 
 from formulations.costs.placement import PlacementCosts
 from formulations.units import ceil_div
-from solver.enumeration.completion import tighten
-from solver.enumeration.problem import Intervals, ReplicaClass, split_problem
+from solver.enumeration.engine import may_be_faster
+from solver.enumeration.placements import ReplicaClass, fixed_order
+from solver.enumeration.problem import Intervals
 
 
 def largest_share(
@@ -21,10 +22,10 @@ def largest_share(
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if tighten(split_problem(intervals, placement, [one], [middle]), cutoff) is None:
-            high = middle - 1
-        else:
+        if may_be_faster(fixed_order(intervals, placement, [one], [middle]), cutoff):
             low = middle
+        else:
+            high = middle - 1
     return low
 
 

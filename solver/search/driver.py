@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
-from solver.enumeration.engine import below
+from solver.enumeration.enumerate import below
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.estimates import work_bound_ns

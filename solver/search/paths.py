@@ -41,7 +41,7 @@ class Harvest:
 def _paths(graph: ScheduleGraph, times: Times, end: Array, stages: Array) -> list[PathCut]:
     """Longest path to the last backward of `stages` [N], one per pipeline."""
     p = graph.num_stages
-    counts = trace(graph, times, end, graph.last_backward[stages])
+    counts = trace(graph, times, end, np.arange(len(stages)), graph.last_backward[stages])
     sends = counts.transfers[: p - 1] + counts.transfers[p - 1 : 2 * p - 2]
     return [
         PathCut(

@@ -162,7 +162,7 @@ def test_traced_path_is_as_long_as_its_end(
     forward, backward, send = (np.repeat(column(values), p, axis=1) for values in pipeline)
     times = Times(forward, backward, send, blocking)
     end = simulate(graph, times)
-    counts = trace(graph, times, end, graph.last_backward)
+    counts = trace(graph, times, end, np.arange(end.shape[1]), graph.last_backward)
     length = (counts.weights * times.weights).sum(axis=0)
     length += (counts.transfers * times.transfers).sum(axis=0)
     assert length.tolist() == end[graph.last_backward, 0].tolist()

@@ -1,0 +1,202 @@
+"""The enumeration engine: exact on chains and on all node orders at once, honest when stopped."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.instance import ScheduleName
+from formulations.plan import Shape
+from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.enumeration.placements import fixed_order, free_order, replica_classes
+from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
+from tests import brute_force
+from tests.random_shapes import crowded_instance, random_shape
+from tests.small_instances import layer, random_instance, workload
+
+NO_CUTOFF = 1 << 50
+
+
+def random_chain(seed: int) -> SplitProblem:
+    """Up to 9 layers on up to 5 stages, transfers unlike in the two directions."""
+    rng = np.random.default_rng(seed)
+    p = int(rng.integers(1, 6))
+    layers = int(rng.integers(p, 10))
+    schedule: ScheduleName = "gpipe" if seed % 3 == 0 else "1f1b"
+    return chain_problem(
+        schedule,
+        int(rng.integers(1, 9)),
+        rng.integers(1, 40, (p, layers)),
+        rng.integers(1, 80, (p, layers)),
+        rng.integers(0, 40, p - 1).tolist(),
+        rng.integers(0, 40, p - 1).tolist(),
+        blocking=seed % 4 == 0,
+    )
+
+
+def chain_time(problem: SplitProblem, split: tuple[int, ...]) -> int:
+    """Step time of one split of a chain, by the witness."""
+    stages = list(enumerate(pairwise(split)))
+    ends = brute_force.stage_ends(
+        problem.schedule,
+        problem.micro_batches[0],
+        [int(problem.forward[k, a, b]) for k, (a, b) in stages],
+        [int(problem.backward[k, a, b]) for k, (a, b) in stages],
+        [int(stage.send[0, 0]) for stage in problem.stages[1:]],
+        problem.blocking,
+        [int(stage.send_back[0, 0]) for stage in problem.stages[1:]],
+    )
+    return max(ends)
+
+
+def chain_splits(problem: SplitProblem) -> Iterator[tuple[int, ...]]:
+    """Every split into non-empty stages."""
+    layers = problem.num_layers
+    for inner in combinations(range(1, layers), problem.num_stages - 1):
+        yield (0, *inner, layers)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_chain_equals_brute_force(seed: int) -> None:
+    """Both schedules, blocking or not, transfers unlike in both directions: the exact optimum."""
+    problem = random_chain(seed)
+    found = solve_split(problem, NO_CUTOFF)
+    best = min(chain_time(problem, split) for split in chain_splits(problem))
+    assert (found.step_time_ns, found.bound_ns, found.complete) == (best, best, True)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_is_found_below_the_optimum_and_the_optimum_just_above(seed: int) -> None:
+    """With the optimum as cutoff there is no split; one nanosecond more, and there is."""
+    problem = random_chain(seed)
+    best = min(chain_time(problem, split) for split in chain_splits(problem))
+    assert solve_split(problem, best) == SplitOutcome(None, None, None, best, True)
+    assert solve_split(problem, best + 1).step_time_ns == best
+
+
+def even_tables(seed: int) -> CostTables | None:
+    """A random shape with even shares on nodes of two types and sizes, if there is one."""
+    instance = crowded_instance(seed) if seed % 2 else random_instance(seed)
+    search = instance.search.model_copy(update={"micro_batches": "even"})
+    groups = instance.cluster.groups
+    if seed % 2:
+        groups = tuple(group.model_copy(update={"nodes": 2}) for group in groups)
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    instance = instance.model_copy(update={"search": search, "cluster": cluster})
+    shape = random_shape(instance, seed, most_stages=4)
+    return build_tables(instance, shape) if shape else None
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_all_orders_at_once_equal_brute_force(seed: int) -> None:
+    """The free order finds the least step time over every order and split that fits."""
+    tables = even_tables(seed)
+    if tables is None:
+        pytest.skip("no such shape")
+    problem = free_order(Intervals(tables), Placer(tables))
+    assert problem is not None
+    found = solve_split(problem, NO_CUTOFF)
+    assert found.complete
+    assert found.step_time_ns == brute_force.optimum_ns(tables)
+
+
+def deep_tables(dp: int, stages: int) -> CostTables:
+    """Eight blocks over eight nodes of two types, one GPU each, four micro-batches a replica."""
+    instance = crowded_instance(1)
+    kinds = ["embedding", *["block"] * 8, "head"]
+    chain = [layer(kind, 10 + 7 * i % 5, 10**6, 10**6) for i, kind in enumerate(kinds)]
+    nodes = dp * stages // 2
+    groups = tuple(
+        group.model_copy(update={"nodes": nodes, "gpus_per_node": 1})
+        for group in instance.cluster.groups
+    )
+    instance = instance.model_copy(
+        update={
+            "workload": workload(chain, 4 * dp, 10**7, tied=True),
+            "search": instance.search.model_copy(update={"micro_batches": "even"}),
+            "cluster": instance.cluster.model_copy(update={"groups": groups}),
+        }
+    )
+    shape = Shape(
+        tp=1,
+        dp=dp,
+        pp=stages,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=0,
+        nodes_used=(nodes, nodes),
+    )
+    return build_tables(instance, shape)
+
+
+@pytest.mark.parametrize(("dp", "stages"), [(1, 8), (2, 4), (4, 2)])
+def test_all_orders_at_once_equal_one_by_one(dp: int, stages: int) -> None:
+    """70 orders of eight nodes, replicas on unlike GPUs: the least of all single orders."""
+    tables = deep_tables(dp, stages)
+    intervals, placer = Intervals(tables), Placer(tables)
+    problem = free_order(intervals, placer)
+    assert problem is not None
+    found = solve_split(problem, NO_CUTOFF)
+    times = []
+    for order in brute_force.all_orders(tables):
+        placement = placer.costs(order)
+        classes = replica_classes(placement, dp)
+        single = fixed_order(intervals, placement, classes, [4] * len(classes))
+        time = solve_split(single, NO_CUTOFF).step_time_ns
+        times.extend([time] if time is not None else [])
+    assert found.step_time_ns == min(times)
+
+
+@pytest.mark.parametrize("gap", [0.01, 0.1])
+def test_gap_is_kept(gap: float) -> None:
+    """With a gap the split found is no worse than that, and the bound proves it."""
+    for seed in range(30):
+        problem = random_chain(seed)
+        best = solve_split(problem, NO_CUTOFF).step_time_ns
+        found = solve_split(problem, NO_CUTOFF, gap)
+        assert best is not None
+        assert found.step_time_ns is not None
+        assert found.step_time_ns * (1 - gap) <= found.bound_ns <= best <= found.step_time_ns
+
+
+def stop_after(calls: int) -> Callable[[], bool]:
+    """False so often, then True."""
+    left = iter(range(calls))
+    return lambda: next(left, None) is None
+
+
+def test_stopped_early_the_bound_still_holds() -> None:
+    """However soon the search is stopped, no split is faster than the bound it returns."""
+    rng = random.Random(0)
+    for seed in range(30):
+        problem = random_chain(seed)
+        best = solve_split(problem, NO_CUTOFF).step_time_ns
+        found = solve_split(problem, NO_CUTOFF, 0.0, stop_after(rng.randint(0, 4)))
+        assert best is not None
+        assert found.bound_ns <= best
+        assert found.step_time_ns is None or found.step_time_ns >= best
+
+
+def test_reference_splits(reference: Path) -> None:
+    """All 26 pipelines of the reference, up to 32 stages, have the optimum proved there."""
+    cases = json.loads((reference / "splits" / "optimal.json").read_text())["cases"]
+    assert len(cases) == 26
+    for case in cases:
+        slowness = case["stage_slowness"]
+        problem = chain_problem(
+            "1f1b",
+            case["micro_batches"],
+            np.outer(slowness, case["layer_forward"]),
+            np.outer(slowness, case["layer_backward"]),
+            case["send_forward"],
+            case["send_backward"],
+        )
+        found = solve_split(problem, NO_CUTOFF)
+        assert (found.step_time_ns, found.complete) == (case["optimal_step_time"], True)
