@@ -6,6 +6,7 @@ from importlib import import_module
 #: Name of a module of this package, and what it measures.
 BENCHMARKS = {
     "gap": "step time of min-max, equal split and Megatron's rule against the proved optimum",
+    "splits": "the exact split of stored pipelines: step time, bound, seconds",
     "start": "seconds and memory of one command, from process start to exit",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }
