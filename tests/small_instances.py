@@ -67,6 +67,7 @@ def workload(layers: list[Layer], global_batch: int, boundary_bytes: int, tied: 
         sequence_length=128,
         global_batch=global_batch,
         hidden_size=256,
+        kv_heads=12,
         boundary_bytes=boundary_bytes,
         tied_embeddings=tied,
         precision="fp16",

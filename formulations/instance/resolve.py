@@ -78,17 +78,19 @@ def _tensor_degrees(
 ) -> list[int]:
     """The degrees to choose from: as written, else all powers of two that can be used."""
     most = max(group.gpus_per_node for group in cluster.groups)
+    heads = sizes.num_kv_heads
     at = place.at("tensor_parallel")
     if written.search.tensor_parallel is not None:
         for i, tp in enumerate(written.search.tensor_parallel):
             if tp > most:
                 found = f"{tp} GPUs per tensor-parallel group, larger than every node"
                 raise at.listed(i).error(found, f"1 to {most}, the GPUs of the largest node")
-            if sizes.heads % tp:
-                found = f"{tp} does not divide the {sizes.heads} attention heads"
-                raise at.listed(i).error(found, f"divisors of {sizes.heads} up to {most}")
+            if heads % tp:
+                kind = "attention" if heads == sizes.heads else "key and value"
+                found = f"{tp} does not divide the {heads} {kind} heads"
+                raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
         return written.search.tensor_parallel
-    degrees = [1 << i for i in range(most.bit_length()) if sizes.heads % (1 << i) == 0]
+    degrees = [1 << i for i in range(most.bit_length()) if heads % (1 << i) == 0]
     return (profile and covered_degrees(profile, kinds, cluster, degrees)) or degrees
 
 

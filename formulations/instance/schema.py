@@ -99,7 +99,7 @@ class SearchFile(Written):
     tensor_parallel: Counts | None = Field(
         default=None,
         description="GPUs per tensor-parallel group. Default: every power of two that fits a node,"
-        " divides the heads and is in the profile.",
+        " divides the key and value heads and is in the profile.",
     )
     data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
     pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")

@@ -69,6 +69,7 @@ def build_workload(
         sequence_length=sequence_length,
         global_batch=global_batch,
         hidden_size=sizes.hidden_size,
+        kv_heads=sizes.num_kv_heads,
         boundary_bytes=2 * sequence_length * sizes.hidden_size * sizes.num_streams,
         tied_embeddings=sizes.tied_embeddings,
         precision=precision,

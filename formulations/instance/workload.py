@@ -70,6 +70,8 @@ class Workload(Record):
     sequence_length: int = Field(ge=1)
     global_batch: int = Field(ge=1)  #: sequences per optimizer step
     hidden_size: int = Field(ge=1)
+    #: Groups of query heads; as Megatron-LM's `num_query_groups`, a multiple of every tp.
+    kv_heads: int = Field(ge=1)
     boundary_bytes: int = Field(ge=1)  #: activations sent from stage to stage, per sequence
     tied_embeddings: bool
     precision: Precision = "bf16"

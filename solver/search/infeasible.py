@@ -56,7 +56,8 @@ def _no_shape(instance: Instance) -> Infeasibility:
         )
     if not any(tensor_degrees(instance, vector) for vector in vectors):
         return Infeasibility(
-            "no tensor-parallel degree divides the GPU count of the nodes used",
+            "no tensor-parallel degree divides the GPU count of the nodes used and the "
+            f"{instance.workload.kv_heads} key and value heads",
             "allow fewer GPUs per tensor group: add 1 to search.tensor_parallel",
         )
     return Infeasibility(

@@ -27,12 +27,13 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
 
 
 def tensor_degrees(instance: Instance, vector: tuple[int, ...]) -> list[int]:
-    """Candidates for tp that divide the GPU count of every node used."""
+    """Candidates for tp that divide the heads and the GPU count of every node used."""
+    kv_heads = instance.workload.kv_heads
     used = [g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True) if n]
     candidates = instance.search.tensor_parallel or powers_of_two(
         max(g.gpus_per_node for g in instance.cluster.groups)
     )
-    return [tp for tp in candidates if all(count % tp == 0 for count in used)]
+    return [tp for tp in candidates if all(count % tp == 0 for count in (kv_heads, *used))]
 
 
 def micro_batches(instance: Instance) -> list[int]:

@@ -1,10 +1,11 @@
 """The plan space, worked out again: which shapes a certificate must close.
 
 Nodes used: per group 0 up to all, not none at all; all nodes if none may be idle; within the limit
-on the price. For such a vector: tp divides the GPU count of every node used, dp * pp tensor groups
-fill the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides
-the global batch, and every replica has a micro-batch (all the same number, if even). With one
-replica a distributed optimizer changes nothing, so ZeRO 1 counts only if it is the only choice.
+on the price. For such a vector: tp divides the GPU count of every node used and the key and value
+heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp tensor groups fill
+the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
+global batch, and every replica has a micro-batch (all the same number, if even). With one replica a
+distributed optimizer changes nothing, so ZeRO 1 counts only if it is the only choice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -107,12 +108,14 @@ class PlanSpace:
         return frozenset(filter(self.allows_nodes, product(*ranges)))
 
     def tensor_degrees(self, nodes_used: Nodes) -> list[int]:
-        """Sizes of tensor groups that fill every node used."""
+        """Sizes of tensor groups that fill every node used and share the heads evenly."""
         groups = self.instance.cluster.groups
         given = self.instance.search.tensor_parallel
         sizes = _doubling(max(group.gpus_per_node for group in groups)) if given is None else given
         nodes = [g.gpus_per_node for g, n in zip(groups, nodes_used, strict=True) if n]
-        return [tp for tp in sorted(set(sizes)) if not any(gpus % tp for gpus in nodes)]
+        heads = self.instance.workload.kv_heads
+        fitting = (tp for tp in sorted(set(sizes)) if not any(gpus % tp for gpus in nodes))
+        return [tp for tp in fitting if heads % tp == 0]
 
     @cached_property
     def micro_batches(self) -> list[int]:

@@ -46,6 +46,15 @@ def test_gpt_parameter_counts(name: str, layers: int, hidden: int) -> None:
     assert workload_from_catalogue(CATALOGUE, name).parameters == counted
 
 
+@pytest.mark.parametrize(
+    ("name", "kv_heads"),
+    [("gpt2-xl", 25), ("gpt2-xl-16-heads", 16), ("qwen2-7b", 4), ("deepseek-v3", 128)],
+)
+def test_workload_carries_the_heads_that_tensor_groups_share(name: str, kv_heads: int) -> None:
+    """As in the published configs: grouped heads count groups, latent attention every head."""
+    assert workload_from_catalogue(CATALOGUE, name).kv_heads == kv_heads
+
+
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_entry_has_a_source_and_builds(name: str) -> None:
     """Every entry states its source and becomes a workload of its own length and batch."""

@@ -54,6 +54,16 @@ def test_plan_space_counted_by_hand() -> None:
     assert len(every) == len(set(every)) == 16 + 16 + 24
 
 
+@pytest.mark.parametrize(("kv_heads", "degrees"), [(4, {1, 2}), (3, {1}), (1, {1})])
+def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) -> None:
+    """On nodes of two GPUs a degree of 2 needs an even number of key and value heads."""
+    one = instance()
+    workload = one.workload.model_copy(update={"kv_heads": kv_heads})
+    narrow = one.model_copy(update={"workload": workload})
+    assert {shape.tp for shape in shapes(narrow)} == degrees
+    assert set(all_keys(narrow)) == {key_of(shape) for shape in shapes(narrow)}
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_plan_space_is_that_of_the_search(seed: int) -> None:
     """Two enumerations of the same text list the same shapes."""

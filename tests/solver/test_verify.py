@@ -122,6 +122,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "zero": ("idle", {"instance.search.distributed_optimizer": [True]}, "shape.zero"),
     "micro_batch": ("idle", {"instance.search.micro_batch": [2]}, "shape.micro_batch"),
     "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.tp"),
+    "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.tp"),
     "data_parallel": ("idle", {"instance.search.data_parallel": [2]}, "shape.dp"),
     "pipeline_parallel": ("idle", {"instance.search.pipeline_parallel": [2]}, "shape.pp"),
     "unknown_node": ("pipelined", {"node_order.0": "x-0"}, "node_order[0]: found 'x-0'"),
