@@ -17,8 +17,5 @@ class InstanceError(PlannerError):
         self.allowed = allowed
 
 
-class PlanError(PlannerError):
-    """A plan file that cannot be read as a plan: where, what was found, what is allowed."""
-
-    def __init__(self, where: str, found: str, allowed: str) -> None:
-        super().__init__(f"{where}: {found}; allowed: {allowed}")
+class PlanError(InstanceError):
+    """A plan that cannot be used: where, what was found, what is allowed."""

@@ -9,6 +9,8 @@ from formulations.instance import Instance
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.instance.record import Record
 
+ZeroStage = Literal[0, 1]
+
 
 class Shape(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
@@ -19,7 +21,7 @@ class Shape(Record):
     micro_batch: int = Field(ge=1)  #: sequences
     schedule: ScheduleName
     recompute: Recompute
-    zero: Literal[0, 1]  #: 1: distributed optimizer
+    zero: ZeroStage  #: 1: distributed optimizer
     nodes_used: tuple[int, ...]  #: per node group of the cluster
 
     @property

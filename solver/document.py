@@ -8,18 +8,22 @@ again, except those of RECORDED, which only the digest protects.
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
+from formulations.instance.json_document import json_document, parse_json
+from formulations.instance.quantities import shown
 from formulations.instance.record import Record
+from formulations.instance.text_files import read_text
+from formulations.instance.validation import problem
 from formulations.plan import Shape
 from solver.result import NodesRecord, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 
 #: Fields that describe the run and cannot be derived from the plan.
 RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
@@ -103,23 +107,18 @@ def to_json(document: PlanDocument) -> str:
 
 
 def read_document(path: Path) -> PlanDocument:
-    """The plan file at `path`; PlanError with where, found, allowed if it is none."""
+    """The plan file at `path`. Raises InstanceError, one line with file:line:column."""
+    allowed = "a plan file written by solve --out"
+    name, text = str(path), read_text(path, allowed)
+    fields = parse_json(text, name)
+    if not isinstance(fields, dict):
+        raise PlanError(f"{name}:1:1", shown(fields), allowed)
+    version = fields.get("schema_version")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        found = "no schema version" if version is None else f"schema version {shown(version)}"
+        where = json_document(text, name).where(("schema_version",))
+        raise PlanError(where, found, f"{SCHEMA_VERSION}; solve again")
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise PlanError(str(path), error.strerror or "unreadable", "a plan file") from error
-    except UnicodeDecodeError as error:
-        raise PlanError(str(path), "not UTF-8 text", "a plan file written by solve") from error
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}:{error.colno}"
-        raise PlanError(where, error.msg, "a plan file written by solve --out") from error
-    version = fields.get("schema_version") if isinstance(fields, dict) else None
-    if version != SCHEMA_VERSION:
-        found = f"schema version {version!r}" if version is not None else "no schema version"
-        raise PlanError(f"{path} schema_version", found, f"{SCHEMA_VERSION}; solve again")
-    try:
-        return PlanDocument.model_validate_json(json.dumps(fields))
+        return PlanDocument.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise PlanError(f"{path} {field}", first["msg"], "the fields of a plan file") from error
+        raise problem(error, PlanDocument, json_document(text, name)) from None

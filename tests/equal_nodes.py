@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
-from formulations.plan import Shape
+from formulations.plan import Shape, ZeroStage
 from tests.small_instances import gpu, layer, workload
 
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)
@@ -39,7 +39,7 @@ def equal_nodes(
     tp: int,
     dp: int,
     pp: int,
-    zero: int = 0,
+    zero: ZeroStage = 0,
     tied: bool = False,
     zones: str = "",
     scatter_gather: bool = False,

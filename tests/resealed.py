@@ -1,5 +1,6 @@
 """Forged plan files: fields changed, digest made anew."""
 
+import json
 from typing import Any
 
 from solver.document import PlanDocument, sealed
@@ -14,4 +15,4 @@ def forged(document: PlanDocument, changes: dict[str, Any]) -> PlanDocument:
         for name in parents:
             at = at[int(name) if isinstance(at, list) else name]
         at[int(last) if isinstance(at, list) else last] = value
-    return sealed(PlanDocument.model_validate(fields))
+    return sealed(PlanDocument.model_validate_json(json.dumps(fields)))

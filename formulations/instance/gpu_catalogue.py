@@ -59,7 +59,7 @@ def gpu_type(
     return GpuType(
         name=name,
         source="; ".join(sources),
-        peak_flops=dict(peak.peak),
+        peak_flops={str(precision): flops for precision, flops in peak.peak.items()},
         memory_bytes=int(peak.memory),
         memory_bandwidth_bytes_per_s=peak.memory_bandwidth,
         link=find_link(peak.link, place.at("link"), links),

@@ -17,6 +17,7 @@ from formulations.instance.positions import Document, Mark, Node, Part, Place
 from formulations.instance.resolve import WrittenProfile, resolve
 from formulations.instance.resolve_cluster import Catalogue
 from formulations.instance.schema import InstanceFile, ProfileFile
+from formulations.instance.text_files import line_and_column, read_text
 from formulations.instance.validation import validated
 
 _FOLDER = "catalogue"
@@ -24,12 +25,8 @@ _FOLDER = "catalogue"
 
 def load_instance(path: Path) -> Instance:
     """The instance of a YAML file. Raises InstanceError, one line with file:line:column."""
-    try:
-        text = _read(path)
-    except OSError as error:
-        allowed = "the path of an instance file, such as instances/hetero_small.yaml"
-        raise InstanceError(str(path), _reason(error), allowed) from None
-    return parse_instance(text, str(path), path.parent)
+    allowed = "the path of an instance file, such as instances/hetero_small.yaml"
+    return parse_instance(read_text(path, allowed), str(path), path.parent)
 
 
 def parse_instance(text: str, name: str, folder: Path) -> Instance:
@@ -78,33 +75,9 @@ def _profile(
     if isinstance(written, ProfileFile):
         return WrittenProfile(written, place)
     path = folder / written
-    try:
-        text = _read(path)
-    except OSError as error:
-        allowed = "the path of a profile from this file's folder, or the profile itself"
-        raise place.error(f"cannot read {path}: {_reason(error)}", allowed) from None
-    document = parse_document(text, str(path))
+    allowed = "the path of a profile from this file's folder, or the profile itself"
+    document = parse_document(read_text(path, allowed, place), str(path))
     return WrittenProfile(validated(ProfileFile, document), Place(document))
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or type(error).__name__).lower()
-
-
-def _read(path: Path) -> str:
-    """Text of a UTF-8 file. Raises OSError, and InstanceError for other encodings."""
-    data = path.read_bytes()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8", errors="replace")
-        where = f"{path}:{_line_and_column(before)}"
-        raise InstanceError(where, f"byte 0x{data[error.start]:02x}", "text in UTF-8") from None
-
-
-def _line_and_column(before: str) -> str:
-    """Position, from 1, of what follows the text `before`."""
-    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
 
 
 class _Loader(yaml.SafeLoader):
@@ -137,7 +110,7 @@ def parse_document(text: str, name: str) -> Document:
         value = loader.construct_document(root)
         return Document(name, value, _positions(root, loader, {}))
     except yaml.reader.ReaderError as error:
-        where = f"{name}:{_line_and_column(text[: error.position])}"
+        where = f"{name}:{line_and_column(text[: error.position])}"
         found = f"the character {chr(error.character)!r}"
         raise InstanceError(where, found, "printable text") from None
     except yaml.MarkedYAMLError as error:

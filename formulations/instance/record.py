@@ -4,6 +4,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Record(BaseModel):
-    """Frozen, hashable, refuses unknown fields."""
+    """Frozen; refuses unknown fields, other types (true for 1, text for a number), nan and inf."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -10,7 +10,7 @@ from formulations.instance.profile import Profile
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_workload import resolve_workload
-from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile
+from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.workload import Workload
 
@@ -50,9 +50,7 @@ def resolve(
         workload=workload,
         cluster=cluster,
         profile=times,
-        search=SearchSpace.model_validate(
-            written.search.model_dump() | {"tensor_parallel": tuple(degrees)}
-        ),
+        search=_search_space(written.search, degrees),
         limits=_limits(written.limits),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
@@ -116,6 +114,14 @@ def _check_objective(written: InstanceFile, place: Place) -> None:
         if wants_prices and group.price is None:
             allowed = "the price of one node, as objective or limits ask for money"
             raise place.at("cluster", "groups", j, "price").error("missing", allowed)
+
+
+def _search_space(written: SearchFile, degrees: list[int]) -> SearchSpace:
+    """The choices as tuples, with the tensor-parallel degrees found for them."""
+    fields = written.model_dump() | {"tensor_parallel": degrees}
+    return SearchSpace.model_validate(
+        {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
+    )
 
 
 def _limits(written: LimitsFile) -> Limits:

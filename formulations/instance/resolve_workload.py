@@ -1,18 +1,23 @@
 """From a written workload, by name, by `config.json` or by sizes, to layers with their costs."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from formulations.errors import InstanceError
 from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.positions import Place
+from formulations.instance.quantities import shown
 from formulations.instance.schema import WorkloadFile
 from formulations.instance.sizes import TransformerSizes
+from formulations.instance.text_files import read_text
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Workload
 from formulations.instance.workload_catalogue import CatalogueEntry
+
+T = TypeVar("T")
 
 _GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _ORIGINS = ("catalogue", "huggingface", "sizes")
@@ -60,29 +65,24 @@ def resolve_workload(
     return origin.sizes, workload
 
 
-def read_config(path: Path, place: Place | None = None) -> Mapping[str, object]:
-    """The parsed config.json. Raises InstanceError, at `place` if the file cannot be read."""
-    try:
-        config = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        if place is None:
-            raise InstanceError(str(path), reason, "the path of a config.json") from None
-        allowed = "the path of a config.json from this file's folder"
-        raise place.error(f"cannot read {path}: {reason}", allowed) from None
-    except UnicodeDecodeError as error:
-        found = f"byte {error.start} is not UTF-8"
-        raise InstanceError(str(path), found, "a JSON file in UTF-8") from None
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}:{error.colno}"
-        raise InstanceError(where, error.msg, "valid JSON") from None
-    except (ValueError, RecursionError) as error:
-        found = str(error).partition(";")[0]
-        raise InstanceError(f"{path}:1:1", found, "a config.json of usual size") from None
+def from_config(
+    path: Path, read: Callable[[Mapping[str, object], str], T], place: Place | None = None
+) -> T:
+    """What `read` makes of a config.json and its name; `place`: where another file names it.
+
+    Raises InstanceError for a file that is none, and those of `read` with line and column added.
+    """
+    allowed = "the path of a config.json" + (" from this file's folder" if place else "")
+    name, text = str(path), read_text(path, allowed, place)
+    config = parse_json(text, name)
     if not isinstance(config, dict):
-        found = f"a {type(config).__name__}"
-        raise InstanceError(f"{path}:1:1", found, "an object with a model_type")
-    return config
+        raise InstanceError(f"{name}:1:1", shown(config), "an object with a model_type")
+    try:
+        return read(config, name)
+    except InstanceError as error:
+        key = error.where.removeprefix(name).strip()
+        where = json_document(text, name).where((key,) if key else (), key=True)
+        raise InstanceError(where, error.found, error.allowed) from None
 
 
 def _origin(
@@ -97,22 +97,9 @@ def _origin(
     if written.huggingface is not None:
         path = folder / written.huggingface
         name = path.resolve().parent.name if path.stem == "config" else path.stem
-        return _Origin(_sizes_in(path, place.at("huggingface")), name, str(path))
+        sizes = from_config(path, sizes_from_config, place.at("huggingface"))
+        return _Origin(sizes, name, str(path))
     return _from_catalogue(written.catalogue or "", place.at("catalogue"), workloads)
-
-
-def _sizes_in(path: Path, place: Place) -> TransformerSizes:
-    """Sizes of a config.json; errors about one of its keys carry the key's line and column."""
-    config = read_config(path, place)
-    try:
-        return sizes_from_config(config, str(path))
-    except InstanceError as error:
-        key = error.where.removeprefix(str(path)).strip()
-        before, found, _ = path.read_text(encoding="utf-8-sig").partition(f'"{key}"')
-        if not found:
-            raise
-        position = f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
-        raise InstanceError(f"{path}:{position} {key}", error.found, error.allowed) from None
 
 
 def _from_catalogue(name: str, place: Place, workloads: Mapping[str, object]) -> _Origin:

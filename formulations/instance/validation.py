@@ -29,8 +29,10 @@ _ALLOWED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "bool_type": lambda _: "true or false",
     "bool_parsing": lambda _: "true or false",
     "list_type": lambda _: "a list",
+    "tuple_type": lambda _: "a list",
     "dict_type": lambda _: "a mapping",
     "literal_error": lambda context: str(context["expected"]),
+    "enum": lambda context: str(context["expected"]),
     "greater_than": lambda context: f"more than {context['gt']:g}",
     "greater_than_equal": lambda context: f"at least {context['ge']:g}",
     "less_than": lambda context: f"less than {context['lt']:g}",
@@ -49,13 +51,12 @@ def validated(model: type[Model], document: Document) -> Model:
     try:
         return model.model_validate(document.value)
     except ValidationError as error:
-        raise _problem(error.errors(), model, document) from None
+        raise problem(error, model, document) from None
 
 
-def _problem(
-    errors: list[ErrorDetails], model: type[BaseModel], document: Document
-) -> InstanceError:
+def problem(failure: ValidationError, model: type[BaseModel], document: Document) -> InstanceError:
     """The error to tell: an unknown field (it may explain a missing one), else the first one."""
+    errors = failure.errors()
     unknown = [error for error in errors if error["type"] == "extra_forbidden"]
     error = (unknown or errors)[0]
     path = _path(error, document)

@@ -61,14 +61,14 @@ def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Worklo
 
 def _from_config(name: str, length: int | None, batch: int | None) -> "Workload":
     from formulations.instance.huggingface import maximum_positions, sizes_from_config
-    from formulations.instance.resolve_workload import read_config
+    from formulations.instance.resolve_workload import from_config
     from formulations.instance.transformer import build_workload
 
     path = Path(name)
-    config = read_config(path)
-    longest = maximum_positions(config, name) or DEFAULT_TOKENS
+    sizes = from_config(path, sizes_from_config)
+    longest = from_config(path, maximum_positions) or DEFAULT_TOKENS
     return build_workload(
-        sizes_from_config(config, name),
+        sizes,
         name=path.resolve().parent.name,
         source=name,
         sequence_length=length or min(longest, DEFAULT_TOKENS),

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from itertools import product
 
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Shape, ZeroStage
 
 #: Largest micro-batch tried when the instance names none.
 MAX_MICRO_BATCH = 64
+
+_ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1)
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
@@ -55,9 +57,10 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     ]
 
 
-def zero_stages(instance: Instance, dp: int) -> list[int]:
+def zero_stages(instance: Instance, dp: int) -> list[ZeroStage]:
     """ZeRO stages: with one replica the distributed optimizer changes nothing."""
-    stages = sorted({int(sharded) for sharded in instance.search.distributed_optimizer})
+    choice = instance.search.distributed_optimizer
+    stages = [stage for stage in _ZERO_STAGES if bool(stage) in choice]
     return stages[:1] if dp == 1 else stages
 
 

@@ -14,8 +14,9 @@ import yaml
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
+from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.load import catalogue, load_instance, parse_document, parse_instance
-from formulations.instance.resolve_workload import read_config
+from formulations.instance.resolve_workload import from_config
 from formulations.units import GIB
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -235,7 +236,7 @@ def test_huggingface_config_is_found_beside_the_instance(tmp_path: Path) -> None
     [
         (b"[" * 100_000, "config.json:1:1: "),
         (b'{"n_layer": ' + b"9" * 5000 + b"}", "config.json:1:1: "),
-        (b'{"model_type": "\xff"}', "config.json: byte 16 is not UTF-8; "),
+        (b'{"model_type": "\xff"}', "config.json:1:17: byte 0xff; "),
     ],
 )
 def test_odd_config_gives_one_line(data: bytes, line: str, tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_odd_config_gives_one_line(data: bytes, line: str, tmp_path: Path) -> No
     file = tmp_path / "config.json"
     file.write_bytes(data)
     with pytest.raises(InstanceError) as caught:
-        read_config(file)
+        from_config(file, sizes_from_config)
     assert str(caught.value).startswith(f"{tmp_path}/{line}")
     assert str(caught.value).isprintable()
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.zones import neighbours
 from formulations.instance import Cluster
+from formulations.plan import ZeroStage
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
 
 
@@ -18,7 +19,7 @@ def placed(
     pp: int,
     gpus: int = 1,
     tp: int = 1,
-    zero: int = 0,
+    zero: ZeroStage = 0,
     tied: bool = False,
     scatter_gather: bool = False,
 ) -> PlacementCosts:

@@ -166,7 +166,8 @@ def test_no_time_and_no_incumbent_is_unknown() -> None:
 
 def limited(tables: CostTables, **limits: float) -> CostTables:
     """Tables of the same instance with these limits."""
-    return replace(tables, instance=tables.instance.model_copy(update={"limits": Limits(**limits)}))
+    update = {"limits": Limits.model_validate(limits)}
+    return replace(tables, instance=tables.instance.model_copy(update=update))
 
 
 def test_time_budget_to_the_nanosecond() -> None:

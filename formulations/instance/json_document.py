@@ -1,0 +1,66 @@
+"""JSON text: its plain values, and the positions of its fields for errors about one of them."""
+
+import json
+import re
+from bisect import bisect_right
+
+from formulations.errors import InstanceError
+from formulations.instance.positions import Document, Mark, Node, Part
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def parse_json(text: str, name: str) -> object:
+    """Plain values of JSON text; `name` stands for the file. Raises InstanceError."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"{name}:{error.lineno}:{error.colno}"
+        raise InstanceError(where, error.msg, "valid JSON") from None
+    except RecursionError:
+        raise InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100") from None
+    except ValueError as error:  # a number of thousands of digits
+        found = str(error).partition(";")[0]
+        raise InstanceError(f"{name}:1:1", found, "numbers of usual size") from None
+
+
+def json_document(text: str, name: str) -> Document:
+    """Values and positions of JSON text. Raises InstanceError as `parse_json`."""
+    value = parse_json(text, name)
+    lines = [0, *(match.end() for match in re.finditer("\n", text))]
+    return Document(name, value, _node(text, _skip(text, 0), lines)[0])
+
+
+def _node(text: str, at: int, lines: list[int]) -> tuple[Node, int]:
+    """The value that begins at offset `at`, and the offset behind it; the text is valid JSON."""
+    mark = _mark(at, lines)
+    if text[at] not in "[{":
+        return Node(mark), _DECODER.raw_decode(text, at)[1]
+    is_list = text[at] == "["
+    children: dict[Part, Node] = {}
+    key_marks: dict[Part, Mark] = {}
+    at = _skip(text, at + 1)
+    while text[at] not in "]}":
+        key: Part = len(children)
+        if not is_list:
+            key_mark = _mark(at, lines)
+            key, at = _DECODER.raw_decode(text, at)
+            key_marks[key] = key_mark
+            at = _skip(text, _skip(text, at) + len(":"))
+        children[key], at = _node(text, at, lines)
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return Node(mark, is_list, children, key_marks), at + 1
+
+
+def _skip(text: str, at: int) -> int:
+    """Offset of the first character from `at` on that is no white space."""
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _mark(at: int, lines: list[int]) -> Mark:
+    line = bisect_right(lines, at)
+    return Mark(line, at - lines[line - 1] + 1)

@@ -1,0 +1,38 @@
+"""Text files, read whole or refused in one line."""
+
+from pathlib import Path
+
+from formulations.errors import InstanceError
+from formulations.instance.positions import Place
+
+_MOST_BYTES = 1 << 28
+
+
+def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
+    """Text of a UTF-8 file of at most 256 MiB, without its byte order mark.
+
+    Raises InstanceError; a file that cannot be opened is reported at `place`, where another file
+    names it, and `allowed` says which file is meant.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        if place is None:
+            raise InstanceError(str(path), reason, allowed) from None
+        name = str(path) if str(path).isprintable() else repr(str(path))
+        raise place.error(f"cannot read {name}: {reason}", allowed) from None
+    if len(data) > _MOST_BYTES:
+        raise InstanceError(str(path), "more than 256 MiB", allowed)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8", errors="replace")
+        where = f"{path}:{line_and_column(before)}"
+        raise InstanceError(where, f"byte 0x{data[error.start]:02x}", "text in UTF-8") from None
+
+
+def line_and_column(before: str) -> str:
+    """Position, from 1, of what follows the text `before`."""
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
