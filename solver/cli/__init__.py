@@ -12,6 +12,7 @@ from solver.cli.errors import with_error_line
 from solver.cli.schema import schema_command
 from solver.cli.show import show_command
 from solver.cli.solve import solve_command
+from solver.cli.terminal import say
 from solver.cli.verify import verify_command
 from solver.cli.workload import workload_command
 
@@ -29,7 +30,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from solver.document import HETPLAN_VERSION
 
-        typer.echo(f"hetplan {HETPLAN_VERSION}")
+        say(f"hetplan {HETPLAN_VERSION}")
         raise typer.Exit
 
 
@@ -38,7 +39,10 @@ def main(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            callback=with_error_line(_print_version),
+            is_eager=True,
+            help="Print the version.",
         ),
     ] = False,
 ) -> None:

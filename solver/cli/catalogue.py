@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from solver.cli.terminal import print_report
+from solver.cli.terminal import print_report, say
 
 
 def catalogue_command(
@@ -27,6 +27,6 @@ def catalogue_command(
             "gpus": gpu_json(gpus),
             "workloads": [workload_json(workload) for workload in workloads],
         }
-        typer.echo(json.dumps(figures, indent=1))
+        say(json.dumps(figures, indent=1))
     else:
         print_report([*gpu_report(gpus), "", *workload_list(workloads)])

@@ -7,6 +7,7 @@ from typing import ParamSpec
 import typer
 
 from formulations.errors import PlannerError
+from solver.cli.terminal import say
 
 P = ParamSpec("P")
 
@@ -19,7 +20,7 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except PlannerError as error:
-            typer.echo(f"error: {' '.join(str(error).split())}", err=True)
+            say(f"error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(error.exit_code) from error
 
     return wrapped

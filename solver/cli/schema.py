@@ -2,11 +2,11 @@
 
 import json
 
-import typer
+from solver.cli.terminal import say
 
 
 def schema_command() -> None:
     """Print the JSON schema of instance files."""
     from formulations.instance.schema import instance_json_schema
 
-    typer.echo(json.dumps(instance_json_schema(), indent=2))
+    say(json.dumps(instance_json_schema(), indent=2))

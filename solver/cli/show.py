@@ -26,6 +26,6 @@ def show_command(
         check_writable(svg)
     document = read_document(plan)
     step = simulate_step(costs_of(document))
-    print_report(plan_text(document, step))
     if svg is not None:
         write_text(svg, svg_picture(document, step))
+    print_report(plan_text(document, step))

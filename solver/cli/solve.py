@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from solver.cli.files import check_writable, write_text
-from solver.cli.terminal import print_report, progress_display
+from solver.cli.terminal import print_report, progress_display, say
 from solver.options import Method, SolveOptions
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _print(result: "Result", document: "PlanDocument", as_json: bool) -> None:
     from solver.simulate import simulate_step
 
     if as_json:
-        typer.echo(to_json(document), nl=False)
+        say(to_json(document), end="")
     elif result.plan is None:
         print_report(result_text(document, None, None))
     else:
@@ -113,6 +113,6 @@ def _print(result: "Result", document: "PlanDocument", as_json: bool) -> None:
         print_report(result_text(document, costs, simulate_step(costs)))
     if (reason := result.infeasibility) is not None:
         if as_json:
-            typer.echo(f"{reason.constraint}; {reason.remedy}", err=True)
+            say(f"{reason.constraint}; {reason.remedy}", err=True)
         else:
             print_report([infeasible_text(reason)])

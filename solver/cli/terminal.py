@@ -1,11 +1,15 @@
-"""Printing: the same text whether or not a terminal looks on."""
+"""Printing: the same text whether or not a terminal looks on, and whoever reads it."""
 
+import io
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
+
+from formulations.errors import PlannerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,17 +21,51 @@ if TYPE_CHECKING:
 WIDTH = 100  # columns where no terminal says otherwise
 
 
+def say(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Prints to stdout or stderr; characters that it cannot show are escaped.
+
+    A reader that has gone (`| head`) is no error: the rest is dropped, and the exit code says what
+    it would have said. Raises PlannerError where stdout cannot be written for another reason.
+    """
+    stream = sys.stderr if err else sys.stdout
+    if stream is None:  # closed by the shell: `>&-`
+        return
+    encoding = stream.encoding or "utf-8"
+    shown = text.encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        typer.echo(shown + end, file=stream, nl=False)
+    except OSError as error:
+        _silence(stream)
+        if not err and not isinstance(error, BrokenPipeError):
+            raise PlannerError(f"cannot print to stdout: {error.strerror}") from error
+
+
+def _silence(stream: TextIO) -> None:
+    """Sends what is still to come to nowhere, also what Python flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 def print_report(parts: "Sequence[RenderableType]") -> None:
     """Prints to stdout, 100 columns wide and without colours if that is no terminal."""
     from rich.console import Console
 
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else WIDTH, highlight=False, emoji=False)
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part, markup=False, soft_wrap=isinstance(part, str))
-    for line in captured.get().splitlines():
-        typer.echo(line.rstrip())
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    drawn = io.BytesIO()
+    page = io.TextIOWrapper(drawn, encoding, errors="backslashreplace", write_through=True)
+    console = Console(
+        file=page,
+        force_terminal=terminal,
+        width=None if terminal else WIDTH,
+        highlight=False,
+        emoji=False,
+    )
+    for part in parts:
+        console.print(part, markup=False, soft_wrap=isinstance(part, str))
+    for line in drawn.getvalue().decode(encoding).splitlines():
+        say(line.rstrip())
 
 
 def _state(progress: "Progress") -> str:
@@ -46,7 +84,7 @@ def _state(progress: "Progress") -> str:
 @contextmanager
 def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
     """A function that shows search progress on stderr; None where that is no terminal."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from formulations.errors import PlannerError
+from solver.cli.terminal import say
 
 
 class RefusedError(PlannerError):
@@ -36,9 +37,9 @@ def verify_command(
 
         problems += compare_instance(document, load_instance(instance))
     for line in verification.checked:
-        typer.echo(f"checked: {line}")
+        say(f"checked: {line}")
     for line in problems:
-        typer.echo(f"refused: {line}")
+        say(f"refused: {line}")
     if problems:
         raise RefusedError(f"{plan}: refused for {len(problems)} of its fields or claims")
-    typer.echo(f"{plan}: verified")
+    say(f"{plan}: verified")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from solver.cli.terminal import print_report
+from solver.cli.terminal import print_report, say
 
 if TYPE_CHECKING:
     from formulations.instance import Workload
@@ -44,7 +44,7 @@ def workload_command(
     load = _from_config if is_file else _from_catalogue
     workload = load(name, sequence_length, global_batch)
     if as_json:
-        typer.echo(json.dumps(workload_json(workload), indent=1))
+        say(json.dumps(workload_json(workload), indent=1))
     else:
         print_report(workload_report(workload))
 

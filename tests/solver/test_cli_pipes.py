@@ -1,0 +1,103 @@
+"""What becomes of a command whose reader has gone, or whose stdout cannot be written."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from solver.document import to_json
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from tests.hand_made import heuristic_result
+
+ROOT = Path(__file__).resolve().parents[2]
+SOLVE = ("solve", "instances/hetero_small.yaml", "--method", "minmax")
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plan file that verify accepts."""
+    path = tmp_path_factory.mktemp("pipes") / "plan.json"
+    document = build_document(heuristic_result(), SolveOptions(method="minmax"))
+    path.write_text(to_json(document), encoding="utf-8")
+    return path
+
+
+def closed_pipe() -> int:
+    """A file descriptor that nobody reads from any more."""
+    read, write = os.pipe()
+    os.close(read)
+    return write
+
+
+def run(stdout: int, *arguments: object) -> tuple[int, str]:
+    """Exit code and stderr of a command in a process of its own."""
+    command = [sys.executable, "cli.py", *map(str, arguments)]
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(stdout)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        SOLVE,
+        (*SOLVE, "--json"),
+        ("show", "PLAN"),
+        ("verify", "PLAN"),
+        ("workload", "bert-large"),
+        ("catalogue",),
+        ("schema",),
+        ("--version",),
+    ],
+    ids=" ".join,
+)
+def test_closed_pipe_changes_no_exit_code(arguments: tuple[str, ...], plan_file: Path) -> None:
+    """As with `| true`: nothing on stderr, and the exit code still tells what was found."""
+    given = [str(plan_file) if one == "PLAN" else one for one in arguments]
+    assert run(closed_pipe(), *given) == (0, "")
+
+
+def test_closed_pipe_hides_no_refusal(plan_file: Path, tmp_path: Path) -> None:
+    """A changed plan is refused with exit code 1, whoever reads stdout."""
+    changed = tmp_path / "changed.json"
+    changed.write_text(plan_file.read_text().replace('"seed": 0', '"seed": 1'))
+    code, err = run(closed_pipe(), "verify", changed)
+    assert code == 1
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_closed_pipe_loses_no_picture(plan_file: Path, tmp_path: Path) -> None:
+    """`show --svg FILE | head` writes the picture all the same."""
+    picture = tmp_path / "step.svg"
+    assert run(closed_pipe(), "show", plan_file, "--svg", picture) == (0, "")
+    assert picture.read_text(encoding="utf-8").startswith("<svg ")
+
+
+def test_full_disk_is_one_line(plan_file: Path) -> None:
+    """Output that goes nowhere for another reason than its reader is an error."""
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    line = "error: cannot print to stdout: No space left on device\n"
+    assert run(os.open("/dev/full", os.O_WRONLY), "show", plan_file) == (2, line)
+
+
+def test_terminal_without_unicode(plan_file: Path) -> None:
+    """Lines of tables and foreign letters are drawn in what the terminal can show."""
+    done = subprocess.run(
+        [sys.executable, "cli.py", "show", plan_file],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"-----" in done.stdout
+    assert done.stdout.isascii()
