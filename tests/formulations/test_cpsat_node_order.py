@@ -16,6 +16,7 @@ from formulations.fixed import FixedOrder, FixedSplit
 from solver.result import Status
 from tests import brute_force
 from tests.engine import all_solutions, solved
+from tests.equal_nodes import equal_nodes
 from tests.random_shapes import random_tables, wide_zones
 
 SEEDS = range(0, 120, 2)
@@ -104,6 +105,14 @@ def test_costs_of_orders_over_many_zones(seed: int) -> None:
     boundaries = next(brute_force.all_splits(tables))
     order = tuple(random.Random(seed).sample(range(6), 6))
     assert least_terms(tables, order, boundaries) == counted_terms(tables, order, boundaries)
+
+
+@pytest.mark.parametrize(("zones", "dp"), [("xyzxxy", 3), ("xyzxxz", 3), ("wxyzwwyy", 4)])
+def test_rings_join_neighbours_among_the_zones(zones: str, dp: int) -> None:
+    """(20) A ring over x, y, z shares each link with another ring, one over w, x, y, z not w-y."""
+    tables = equal_nodes(len(zones), 1, 1, dp, 2, zones=zones)
+    order = tuple(range(len(zones)))
+    assert least_terms(tables, order, (0, 2, 4)) == counted_terms(tables, order, (0, 2, 4))
 
 
 @pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])

@@ -86,6 +86,24 @@ def test_three_types() -> None:
     assert instance.search.micro_batches == "uneven"
 
 
+def test_two_zones() -> None:
+    """The nodes of hetero_small, one A10 node beside the A100 one and two in another zone."""
+    instance, small = load("two_zones"), load("hetero_small")
+    a100, near, far = instance.cluster.groups
+    assert gpus(instance) == gpus(small)
+    assert [group.zone for group in (a100, near, far)] == ["us-west-2a", "us-west-2a", "us-west-2b"]
+    place = {"name": "", "nodes": 1, "zone": None}
+    ours = [group.model_copy(update=place) for group in (a100, near, far)]
+    fast, slow = (group.model_copy(update=place) for group in small.cluster.groups)
+    assert ours == [fast, slow, slow]
+    link = instance.cluster.zone_link
+    assert link is not None
+    # Four flows of 5 Gbit/s; half of a ping of 3.37 ms.
+    assert link.bandwidth_bytes_per_s == 4 * 5e9 / 8
+    assert link.latency_s == pytest.approx(3.37e-3 / 2)
+    assert "5 Gbit/s" in link.source
+
+
 def test_fasop_cluster_figures(reference: Path) -> None:
     """Links, memory and prices are FASOP's; its price of 8 A100 is halved for nodes of 4."""
     stated = json.loads((reference / "fasop" / "clusters.json").read_text())

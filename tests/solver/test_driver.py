@@ -16,6 +16,7 @@ from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import verify_document
 from tests.brute_force import optimum_ns
+from tests.random_shapes import zoned
 from tests.small_instances import random_instance
 
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
@@ -55,6 +56,17 @@ def test_engine_equals_brute_force_on_one_shape(seed: int) -> None:
     answer = enumerate_shape(tables, 1 << 56, 0.0, lambda: False)
     assert answer.complete
     assert answer.step_time_ns == optimum_ns(tables)
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 3))
+def test_search_over_zones_equals_brute_force_and_is_verified(seed: int) -> None:
+    """So it is for nodes in several zones, and the verifier counts the same."""
+    instance = small_space(zoned(random_instance(seed), seed))
+    result = solve(instance)
+    times = [optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
+    assert result.step_time_ns == min((t for t in times if t is not None), default=None)
+    found = verify_document(build_document(result, SolveOptions()))
+    assert found.ok, found.problems
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -27,9 +27,10 @@ from solver.report.quantities import (
     time_text,
 )
 from solver.report.stages import placed
-from solver.report.text import plan_text, result_text
+from solver.report.text import cluster_text, plan_text, result_text
 from solver.result import Result, Status, Termination
 from solver.simulate import Step, simulate_step
+from tests.equal_nodes import equal_nodes
 from tests.hand_made import pipelined_result, planless_result, results
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -233,6 +234,13 @@ def test_result_text_has_a_unit_behind_every_figure(document: PlanDocument, step
         r"faster with +10 % less time for .* saves [\d.]+ % of the step",
     ):
         assert re.search(figure, text), figure
+
+
+def test_cluster_line_names_the_zones() -> None:
+    """Each group with its zone, if there are any."""
+    text = cluster_text(equal_nodes(2, 4, 1, 2, 4, zones="xy").instance)
+    assert text == "1 node of 4 one in zone x, 1 node of 4 one in zone y"
+    assert cluster_text(equal_nodes(2, 4, 1, 2, 4).instance) == "2 nodes of 4 one"
 
 
 def test_result_text_fits_a_hundred_columns() -> None:
