@@ -1,0 +1,151 @@
+"""The comparison with FASOP: its plans as ours, its table, and that none of them is better."""
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bench.fasop import contradictions, fastest, plan_table, plans, search_table
+from bench.fasop_plans import CASES, judge, read_plan, read_published, their_space
+from bench.records import INSTANCES
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from formulations.units import seconds
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    """Four stages of four replicas, the A100 node second: the head is on an A10."""
+    return {
+        "placement": ["A10 node", "A100 node", "A10 node", "A10 node"],
+        "tp": 1,
+        "dp": 4,
+        "pp": 4,
+        "mbs": 8,
+        "num_microbatches": 8,
+        "partition": [6, 9, 6, 5],
+        "step_time_s": 0.9,
+    } | changes
+
+
+@pytest.fixture(scope="module")
+def hetero_small() -> Instance:
+    """Groups a100 (node 0) and a10 (nodes 1 to 3)."""
+    return load_instance(INSTANCES / "hetero_small.yaml")
+
+
+def test_plan_keeps_order_degrees_and_split(hetero_small: Instance) -> None:
+    """Stage 1 of every replica is on node 0; 6, 9, 6, 5 layers end at 6, 15, 21, 26."""
+    plan = read_plan(hetero_small, entry())
+    assert plan.node_order == (1, 0, 2, 3)
+    assert plan.shape.nodes_used == (1, 3)
+    for r, replica in enumerate(plan.replicas):
+        assert [stage.layers for stage in replica.stages] == [(0, 6), (6, 15), (15, 21), (21, 26)]
+        assert replica.stages[1].group.node == 0
+        assert replica.stages[1].group.gpus == (r,)
+        assert replica.micro_batches == 8
+
+
+def test_plan_inside_the_space_has_nothing_against_it(hetero_small: Instance) -> None:
+    """It fits memory and every choice is allowed."""
+    assert judge(hetero_small, read_plan(hetero_small, entry())).outside == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mbs": 64, "num_microbatches": 1}, "shape not in the plan space"),
+        ({"partition": [6, 9, 10, 1]}, "no block on stage 3"),
+        ({"mbs": 32, "num_microbatches": 2, "partition": [20, 2, 2, 2]}, "memory of stage 0: "),
+    ],
+)
+def test_what_keeps_a_plan_out_is_named(
+    hetero_small: Instance, changes: dict[str, Any], reason: str
+) -> None:
+    """A size that is not a candidate, a stage with the head alone, too much for an A10."""
+    judged = judge(hetero_small, read_plan(hetero_small, entry(**changes)))
+    assert any(one.startswith(reason) for one in judged.outside)
+    assert judged.step_time_ns > 0
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_published_plans_can_be_read(case: str, reference: Path) -> None:
+    """Each is one of the shapes of FASOP's own plan space."""
+    instance = load_instance(INSTANCES / f"{CASES[case]}.yaml")
+    known = set(shapes(their_space(instance)))
+    found = read_published(reference, case).plans
+    assert len(found) >= 5
+    for one in found:
+        assert read_plan(instance, one).shape in known
+
+
+@pytest.mark.parametrize("case", ["bert_homo", "bert_hetero"])
+def test_no_published_plan_is_better(case: str, reference: Path) -> None:
+    """By the simulator, against the proved optimum."""
+    found = solve(load_instance(INSTANCES / f"{CASES[case]}.yaml"))
+    assert found.status == "optimal"
+    assert found.step_time_ns is not None
+    best_s = seconds(found.step_time_ns)
+    records = plans(case, {"step_time_s": best_s, "bound_s": best_s}, reference)
+    assert contradictions(records) == []
+    assert all(one["above_ours"] >= 0 for one in records)
+
+
+def test_missing_reference_is_one_error(tmp_path: Path) -> None:
+    """It names the file and what to set."""
+    with pytest.raises(InstanceError, match=r"plans\.json: No such file.*HETPLAN_REFERENCE"):
+        read_published(tmp_path, "bert_homo")
+
+
+def plan_record(above: float, outside: list[str]) -> dict[str, Any]:
+    """A plan of theirs at this distance from ours."""
+    return {
+        "kind": "plan",
+        "case": "bert_hetero",
+        "placement": ["A100 node", "A10 node"],
+        "shape": {"tp": 1, "dp": 2, "pp": 4, "micro_batch": 8},
+        "partition": [14, 12],
+        "published_step_time_s": 0.8,
+        "step_time_s": 0.9,
+        "outside": outside,
+        "above_ours": above,
+        "above_bound": above,
+    }
+
+
+def test_only_a_faster_plan_that_we_could_have_chosen_is_a_contradiction() -> None:
+    """0.1 % below ours counts, unless it does not fit memory."""
+    records = [
+        plan_record(0.001, []),
+        plan_record(-0.001, ["memory of stage 0: 30.0 of 22.2 GiB"]),
+        plan_record(-0.001, []),
+    ]
+    assert len(contradictions(records)) == 1
+
+
+def test_tables_show_speed_and_distance() -> None:
+    """Theirs 8 s, ours 0.5 and 0.4 s: 20 times; 1.94 % above ours."""
+    run = {
+        "kind": "search",
+        "case": "bert_hetero",
+        "space": "full",
+        "status": "optimal",
+        "step_time_s": 0.86,
+        "bound_s": 0.86,
+        "process_s": 1.0,
+        "published": {"search_s": 8.0, "process_cpu_s": 9.0},
+    }
+    runs = [run | {"search_s": 0.5}, run | {"search_s": 0.4}]
+    assert fastest(runs, "search_s") == 0.4
+    console = Console(width=200, file=StringIO())
+    records = [*runs, plan_record(0.0194, [])]
+    console.print(search_table(records))
+    console.print(plan_table(records))
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    for cell in ("20.0", "860.000", "0.400", "1.94", "14 12", "H."):
+        assert cell in text
