@@ -10,8 +10,8 @@ Method = Literal["exact", "minmax", "cpsat"]
 class SolveOptions:
     """Options of `solver.solve`; the defaults prove optimality without a time limit.
 
-    gap: relative; a plan within it of the bound is OPTIMAL. workers: threads of CP-SAT; the
-    exact search uses one core.
+    gap: relative; a plan within it of the bound is OPTIMAL. workers: processes of the
+    exact search, threads of CP-SAT; with one, equal seeds give equal plans.
     """
 
     method: Method = "exact"

@@ -1,6 +1,7 @@
 """`solve`: the best plan of an instance, with its proof."""
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,8 +67,12 @@ def solve_command(
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     workers: Annotated[
-        int, typer.Option(min=1, help="Threads of CP-SAT; the exact search uses one core.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes of the exact search, threads of CP-SAT; unless given, one a core.",
+        ),
+    ] = None,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -80,7 +85,7 @@ def solve_command(
     if out is not None:
         check_writable(out)
     problem = load_instance(instance)
-    options = SolveOptions(method, time_limit, gap, seed, workers)
+    options = SolveOptions(method, time_limit, gap, seed, workers or len(os.sched_getaffinity(0)))
     with progress_display() as progress:
         result = solve(problem, options, progress)
     document = build_document(result, options)

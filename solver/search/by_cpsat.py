@@ -30,7 +30,7 @@ def cpsat_engine(options: SolveOptions) -> ShapeEngine:
         complete = outcome.status in ("optimal", "bounded", "infeasible")
         better = outcome.step_time_ns is not None and outcome.step_time_ns < cutoff
         if not better:
-            return ShapeAnswer(None, None, complete)
-        return ShapeAnswer(outcome.plan, outcome.step_time_ns, complete)
+            return ShapeAnswer(None, None, complete, outcome.bound_ns or 0)
+        return ShapeAnswer(outcome.plan, outcome.step_time_ns, complete, outcome.bound_ns or 0)
 
     return close

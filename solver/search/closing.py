@@ -25,11 +25,15 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ShapeAnswer:
-    """Best plan below the cutoff, if any; `complete`: nothing else is, up to the gap."""
+    """Best plan below the cutoff, if any; `complete`: nothing else is, up to the gap.
+
+    bound_ns: no other plan of the shape is faster; of use if not complete.
+    """
 
     plan: Plan | None
     step_time_ns: int | None
     complete: bool
+    bound_ns: int = 0
 
 
 class ShapeEngine(Protocol):
@@ -87,12 +91,12 @@ def enumerate_shape(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> 
         return _one_by_one(intervals, placer, cutoff, gap, stop)
     found = solve_split(problem, cutoff, gap, stop)
     if found.arcs is None or found.split is None:
-        return ShapeAnswer(None, None, found.complete)
+        return ShapeAnswer(None, None, found.complete, found.bound_ns)
     shape = tables.shape
     counts = (tables.num_micro_batches // shape.dp,) * shape.dp
     order = problem.order(found.arcs.tolist())
     plan = uniform_plan(tables.instance, shape, order, found.split.tolist(), counts)
-    return ShapeAnswer(plan, found.step_time_ns, found.complete)
+    return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
 
 
 def _one_by_one(

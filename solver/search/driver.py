@@ -5,14 +5,12 @@ or exhaustively, with the incumbent as cutoff. The log says how; the least bound
 incumbent, is the proved lower bound.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
-from solver.enumeration.enumerate import below
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.estimates import work_bound_ns
@@ -23,11 +21,12 @@ from solver.result import (
     ShapeRecord,
     Status,
     Termination,
-    max_step_time_ns,
     objective_weight,
 )
-from solver.search.closing import ShapeEngine, enumerate_shape, lacks_memory
+from solver.search.closer import Closer, Task
+from solver.search.closing import ShapeEngine, enumerate_shape
 from solver.search.infeasible import explain
+from solver.search.portfolio import closings
 from solver.search.progress import Progress
 from solver.search.shapes import shapes
 
@@ -44,16 +43,17 @@ class _Search:
     begin: float = field(default_factory=time.monotonic)
     plan: Plan | None = None
     step_time_ns: int | None = None
-    objective: float = math.inf
+    objective: float = float("inf")
     records: dict[Shape, ShapeRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.times = TimeTables(self.instance)
+        times = TimeTables(self.instance)
         ranked = []
         for shape in shapes(self.instance):
-            bound = work_bound_ns(self.instance, shape, self.times.times(shape))
-            ranked.append((bound * objective_weight(self.instance, shape), bound, shape))
-        self.open = sorted(ranked, key=lambda entry: entry[0])
+            bound = work_bound_ns(self.instance, shape, times.times(shape))
+            ranked.append(Task(bound * objective_weight(self.instance, shape), bound, shape))
+        self.open = sorted(ranked, key=lambda task: task.objective)
+        self.closer = Closer(self.instance, self.options, _engine(self.options), times)
 
     @property
     def elapsed_s(self) -> float:
@@ -63,85 +63,44 @@ class _Search:
         limit = self.options.time_limit_s
         return limit is not None and self.elapsed_s >= limit
 
+    @property
+    def best(self) -> float | None:
+        """Objective of the incumbent."""
+        return None if self.plan is None else self.objective
+
     def offer(self, found: tuple[Plan, int] | None) -> None:
-        """Keeps a plan that is better than the incumbent."""
+        """Keeps a plan, with its step time in ns, that is better than the incumbent."""
         if found is None:
             return
         objective = found[1] * objective_weight(self.instance, found[0].shape)
-        if objective < self.objective or self.plan is None:
+        if self.plan is None or objective < self.objective:
             self.plan, self.step_time_ns = found
             self.objective = objective
 
     def seed(self) -> None:
         """Incumbents from the heuristics."""
-        space = [shape for _, _, shape in self.open]
+        space = [task.shape for task in self.open]
         for rule in (minmax_plan, equal_split_plan):
             self.offer(rule(self.instance, space, stop=self.out_of_time))
         self.offer(megatron_rule(self.instance, space))
 
-    def cutoff(self, shape: Shape) -> tuple[int, bool]:
-        """Only step times below this are of interest; and whether the limits say so."""
-        limit = max_step_time_ns(self.instance, shape)
-        weight = objective_weight(self.instance, shape)
-        better = 1 << 56
-        if self.plan is not None and weight:
-            better = math.ceil(self.objective / weight)
-        elif self.plan is not None:
-            better = 1
-        limited = limit is not None and limit < better
-        return (limit + 1 if limit is not None and limited else better), limited
-
-    def close(self, shape: Shape, bound_ns: int, engine: ShapeEngine) -> bool:
-        """Closes one shape; False if time ran out before that."""
-        cutoff, limited = self.cutoff(shape)
-        tables = self.times.costs(shape)
-        if lacks_memory(tables):
-            self.records[shape] = ShapeRecord(shape=shape, reason="infeasible", proof="memory")
-            return True
-        if bound_ns >= below(cutoff, self.options.gap) and not limited:
-            self.record_work(shape, bound_ns)
-            return True
-        gap = 0.0 if limited else self.options.gap
-        answer = engine(tables, cutoff, gap, self.out_of_time)
-        if answer.plan is not None and answer.step_time_ns is not None:
-            self.offer((answer.plan, answer.step_time_ns))
-        if not answer.complete:
-            return False
-        none = answer.plan is None and (limited or self.plan is None)
-        target = None if none else below(answer.step_time_ns or cutoff, gap)
-        self.records[shape] = ShapeRecord(
-            shape=shape,
-            reason="infeasible" if none else "solved" if answer.plan else "bounded",
-            proof="cpsat" if self.options.method == "cpsat" else "enumeration",
-            bound_ns=target,
-        )
-        return True
-
-    def record_work(self, shape: Shape, bound_ns: int) -> None:
-        """Closed by the work bound if that is beyond a limit or the incumbent, else open."""
-        cutoff, limited = self.cutoff(shape)
-        if limited and bound_ns >= cutoff:
-            self.records[shape] = ShapeRecord(shape=shape, reason="infeasible", proof="limit")
-            return
-        closed = self.plan is not None and bound_ns >= below(cutoff, self.options.gap)
-        self.records[shape] = ShapeRecord(
-            shape=shape, reason="bounded" if closed else "open", proof="work", bound_ns=bound_ns
-        )
-
-    def run(self, engine: ShapeEngine) -> None:
+    def run(self) -> None:
         """Closes shapes until none is open or time is up."""
-        for objective, bound_ns, shape in self.open:
-            if self.out_of_time():
-                return
-            if self.plan is not None and objective >= self.objective * (1 - self.options.gap):
-                return
-            self.close(shape, bound_ns, engine)
-            self.tell(objective)
+        workers = self.options.workers if self.options.method == "exact" else 1
+        for closing in closings(
+            self.closer, self.open, lambda: self.best, workers, self.out_of_time
+        ):
+            self.records[closing.record.shape] = closing.record
+            self.offer(closing.found)
+            self.tell()
 
-    def tell(self, bound: float) -> None:
+    def tell(self) -> None:
         """Reports the state of the search."""
         if self.report is None:
             return
+        bound = next(
+            (task.objective for task in self.open if task.shape not in self.records), self.objective
+        )
         known = self.plan is not None and self.objective > 0
         gap = max(0.0, 1 - bound / self.objective) if known else None
         self.report(
@@ -157,10 +116,12 @@ class _Search:
 
     def result(self, termination: Termination) -> Result:
         """The outcome, with the rest of the shapes logged."""
-        for _, bound_ns, shape in self.open:
-            if shape not in self.records:
-                self.record_work(shape, bound_ns)
-        records = tuple(self.records[shape] for _, _, shape in self.open)
+        records = tuple(
+            self.closer.reviewed(self.records[task.shape], self.best)
+            if task.shape in self.records
+            else self.closer.by_work(task, self.best).record
+            for task in self.open
+        )
         bounds = [
             record.bound_ns * objective_weight(self.instance, record.shape)
             for record in records
@@ -213,7 +174,7 @@ def solve(
     try:
         search.seed()
         if options.method != "minmax":
-            search.run(_engine(options))
+            search.run()
         elif not search.out_of_time():
             termination = Termination.HEURISTIC
     except KeyboardInterrupt:

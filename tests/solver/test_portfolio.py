@@ -1,0 +1,74 @@
+"""Shapes closed by several processes: the same proof, nothing lost when one dies or is stopped."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.tables import CostTables
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Status, Termination
+from solver.search import driver
+from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
+from solver.search.driver import solve
+from solver.search.progress import Progress
+from solver.verify import verify_document
+from tests.small_instances import random_instance
+
+SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
+TWO = SolveOptions(workers=2)
+
+
+def instances() -> Iterator[Instance]:
+    """Tiny ones of all kinds."""
+    return (random_instance(seed) for seed in range(400, 430))
+
+
+def test_two_workers_prove_the_same_optimum() -> None:
+    """Status, objective and bound do not depend on the number of processes."""
+    for instance in instances():
+        one, two = solve(instance), solve(instance, TWO)
+        assert (one.status, one.objective, one.bound) == (two.status, two.objective, two.bound)
+
+
+def test_plan_of_two_workers_is_verified() -> None:
+    """The log that several processes wrote is complete, and every bound in it holds."""
+    result = solve(SMALL, TWO)
+    assert result.status is Status.OPTIMAL
+    assert verify_document(build_document(result, TWO)).ok
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_worker_that_dies_leaves_its_shape_open(
+    victim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others go on; the shape is not closed, and nobody claims that it is."""
+
+    def fatal(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+        if tables.shape.pp == 8 and tables.shape.micro_batch == 4 and tables.shape.zero == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return enumerate_shape(tables, cutoff, gap, stop)
+
+    monkeypatch.setattr(driver, "enumerate_shape", fatal)
+    result = solve(SMALL, TWO)
+    open_shapes = [record.shape for record in result.log.shapes if record.reason == "open"]
+    assert result.status is Status.FEASIBLE
+    assert any((s.pp, s.micro_batch, s.zero) == (8, 4, victim) for s in open_shapes)
+    assert verify_document(build_document(result, TWO)).ok
+
+
+def test_interrupted_search_keeps_what_the_workers_found() -> None:
+    """Ctrl-C in the parent: the incumbent with its bound."""
+
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    result = solve(SMALL, TWO, interrupt)
+    assert result.termination is Termination.INTERRUPTED
+    assert result.status is Status.FEASIBLE
+    assert verify_document(build_document(result, TWO)).ok
