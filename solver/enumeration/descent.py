@@ -9,6 +9,8 @@ from solver.enumeration.problem import Array, SplitProblem
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12
+#: Moves tried at once.
+MOST_MOVES = 1000
 
 
 def starts(layers: Layers, fronts: list[Frontier]) -> Array:
@@ -25,12 +27,26 @@ def starts(layers: Layers, fronts: list[Frontier]) -> Array:
     return np.unique(np.array(found), axis=0)
 
 
+def _busy(problem: SplitProblem, arcs: Array, split: Array) -> Array:
+    """[p] device time per micro-batch of the slowest lane."""
+    times = problem.forward + problem.backward
+    columns = np.array([stage.column[arc] for stage, arc in zip(problem.stages, arcs, strict=True)])
+    busy: Array = times[columns, split[:-1, None], split[1:, None]].max(axis=1)
+    return busy
+
+
 def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
-    """Allowed splits [N, p + 1] in which one layer more or less moved between two stages."""
+    """Allowed splits [N, p + 1] in which one layer more or less moved between two stages.
+
+    Of too many, those that relieve a busy stage most for one that is not.
+    """
     p = len(split) - 1
     first, last = np.triu_indices(p, 1)
+    busy = _busy(problem, arcs, split)
+    relief = np.concatenate([busy[last] - busy[first], busy[first] - busy[last]])
     inside = (np.arange(p + 1) > first[:, None]) & (np.arange(p + 1) <= last[:, None])
     moves = np.concatenate([split + inside, split - inside])
+    moves = moves[np.argsort(-relief, kind="stable")[:MOST_MOVES]]
     moves = moves[(np.diff(moves, axis=1) > 0).all(axis=1)]
     keep = np.ones(len(moves), dtype=bool)
     for k, stage in enumerate(problem.stages):
