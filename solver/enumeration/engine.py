@@ -30,11 +30,6 @@ def _fronts(problem: SplitProblem, layers: Layers, cutoff: int) -> list[Frontier
     return [frontier(layers, lane, cutoff) for lane in range(problem.num_lanes)]
 
 
-def may_be_faster(problem: SplitProblem, cutoff: int) -> bool:
-    """False only if a bound shows that no split takes less than `cutoff`."""
-    return tighten(problem, build_layers(problem, cutoff), cutoff) is not None
-
-
 def solve_split(
     problem: SplitProblem,
     cutoff: int,

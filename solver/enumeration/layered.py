@@ -19,8 +19,9 @@ class Edges:
     """M ways to run one stage, sorted by source; R lanes, ns.
 
     arc, start, end: [M]. source, target: [M] node ids, state * n + layer boundary. forward,
-    backward, send, send_back: [R, M] as in `Arcs`. work: [R, M] device time per micro-batch, with
-    blocking sends. term: [R, M] what the stage adds to the latency at least, see `completion`.
+    backward, send, send_back: [R, M] as in `Arcs`. work, least: [R, M] device time per micro-batch,
+    and of its shorter operation, with blocking sends. term: [R, M] what the stage adds to the
+    latency at least, see `completion`.
     tail: [M] from the last backward to the end of the step, at least.
     """
 
@@ -34,6 +35,7 @@ class Edges:
     send: Array
     send_back: Array
     work: Array
+    least: Array
     term: Array
     tail: Array
     num_sources: int
@@ -60,6 +62,7 @@ class Edges:
             self.send[:, keep],
             self.send_back[:, keep],
             self.work[:, keep],
+            self.least[:, keep],
             self.term[:, keep],
             self.tail[keep],
             self.num_sources,
@@ -106,16 +109,14 @@ def _embedding(problem: SplitProblem, stage: int) -> Array | int:
     return problem.stages[stage].embedding
 
 
-def _least_send(problem: SplitProblem, stage: int) -> tuple[Array, Array]:
-    """[states, R] least transfers to and from the stage after `stage`, by state after it."""
-    count = problem.stages[stage].num_states
-    shape = (count, problem.num_lanes)
+def _least_send(problem: SplitProblem, stage: int) -> Array:
+    """[states, R] least transfer to the stage after `stage`, by state after it."""
+    shape = (problem.stages[stage].num_states, problem.num_lanes)
     if stage + 1 == problem.num_stages:
-        return np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        return np.zeros(shape, dtype=np.int64)
     after = problem.stages[stage + 1]
-    least = np.full(shape, INFINITY), np.full(shape, INFINITY)
-    np.minimum.at(least[0], after.source, after.send)
-    np.minimum.at(least[1], after.source, after.send_back)
+    least = np.full(shape, INFINITY)
+    np.minimum.at(least, after.source, after.send)
     return least
 
 
@@ -149,6 +150,15 @@ def _candidates(problem: SplitProblem, stage: int, cutoff: int) -> tuple[Array, 
     return arc[order], starts[order], ends[order]
 
 
+def bottlenecks(problem: SplitProblem, stage: int, work: Array, least: Array) -> Array:
+    """[R, M] terms of edges of one stage, see `completion`."""
+    m = np.array(problem.micro_batches, dtype=np.int64)[:, None]
+    warm = [problem.warm_up(stage, r) for r in range(problem.num_lanes)]
+    saved = np.array(warm, dtype=np.int64)[:, None]
+    terms: Array = (m - 1) * work - saved * least
+    return terms
+
+
 def _edges(problem: SplitProblem, stage: int, cutoff: int) -> Edges:
     arcs, size = problem.stages[stage], problem.num_layers + 1
     arc, start, end = _candidates(problem, stage, cutoff)
@@ -158,12 +168,10 @@ def _edges(problem: SplitProblem, stage: int, cutoff: int) -> Edges:
     send, send_back = arcs.send[arc].T, arcs.send_back[arc].T
     ahead, behind = forward, backward
     if problem.blocking:
-        least_send, _ = _least_send(problem, stage)
+        least_send = _least_send(problem, stage)
         ahead = forward + least_send[arcs.target[arc]].T
         behind = backward + send_back
-    work = ahead + behind
-    m = np.array(problem.micro_batches)[:, None]
-    saved = np.array([problem.warm_up(stage, r) for r in range(problem.num_lanes)])[:, None]
+    work, least = ahead + behind, np.minimum(ahead, behind)
     row = arcs.tail[arc]
     tail = problem.sync[row, start, end] + problem.finish[row, start, end]
     embedding = _embedding(problem, stage)
@@ -178,7 +186,8 @@ def _edges(problem: SplitProblem, stage: int, cutoff: int) -> Edges:
         send=send,
         send_back=send_back,
         work=work,
-        term=(m - 1) * work - saved * np.minimum(ahead, behind),
+        least=least,
+        term=bottlenecks(problem, stage, work, least),
         tail=tail + (embedding[arc] if isinstance(embedding, np.ndarray) else embedding),
         num_sources=size * (problem.stages[stage - 1].num_states if stage else 1),
         num_targets=size * arcs.num_states,

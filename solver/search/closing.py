@@ -14,8 +14,9 @@ from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.placements import ReplicaClass, fixed_order, free_order, replica_classes
 from solver.enumeration.problem import Intervals
+from solver.enumeration.shares import largest_share
 from solver.heuristics.orders import count_orders, node_orders
-from solver.search.distribute import largest_share, least_vectors, shares
+from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
@@ -73,7 +74,12 @@ def _share_vectors(
         yield [total // dp] * len(classes)
         return
     counts = [one.count for one in classes]
-    most = [largest_share(intervals, placement, one, total - dp + 1, cutoff) for one in classes]
+    most = [
+        largest_share(
+            fixed_order(intervals, placement, [one], [1]), intervals, total - dp + 1, cutoff
+        )
+        for one in classes
+    ]
     speed = [
         int(sum(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1] for j in one.groups))
         for one in classes

@@ -8,25 +8,8 @@ largest shares that add up to all micro-batches: lowering any class by one would
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from formulations.costs.placement import PlacementCosts
 from formulations.units import ceil_div
-from solver.enumeration.engine import may_be_faster
-from solver.enumeration.placements import ReplicaClass, fixed_order
-from solver.enumeration.problem import Intervals
-
-
-def largest_share(
-    intervals: Intervals, placement: PlacementCosts, one: ReplicaClass, most: int, cutoff: int
-) -> int:
-    """Largest share, up to `most`, with which the class alone may stay below the cutoff; or 0."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if may_be_faster(fixed_order(intervals, placement, [one], [middle]), cutoff):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+from solver.enumeration.placements import ReplicaClass
 
 
 def least_vectors(counts: Sequence[int], most: Sequence[int], total: int) -> Iterator[list[int]]:
