@@ -1,5 +1,6 @@
 """What a search returns: status and termination apart, plan, bound, gap, log of closed shapes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -98,12 +99,15 @@ class Result:
         return max(0.0, (self.objective - self.bound) / self.objective)
 
 
+def rent_usd_per_hour(instance: Instance, nodes_used: Sequence[int]) -> float:
+    """Rent of these numbers of nodes per group."""
+    groups = instance.cluster.groups
+    return sum(n * group.price_usd_per_hour for n, group in zip(nodes_used, groups, strict=True))
+
+
 def price_usd_per_hour(instance: Instance, shape: Shape) -> float:
     """Rent of the nodes that a shape uses."""
-    groups = instance.cluster.groups
-    return sum(
-        n * group.price_usd_per_hour for n, group in zip(shape.nodes_used, groups, strict=True)
-    )
+    return rent_usd_per_hour(instance, shape.nodes_used)
 
 
 def objective_weight(instance: Instance, shape: Shape) -> float:

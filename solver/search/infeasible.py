@@ -1,93 +1,136 @@
-"""Why an instance has no plan, and the smallest change that would give it one."""
+"""Why an instance has no plan, and the smallest change that would give it one.
 
-from formulations.costs.tables import CostTables, build_tables
+A change is named only if a search with it found a plan; where the time for that runs out, the text
+says so: "at least", "suffices".
+"""
+
+import math
+import time
+
 from formulations.instance import Instance
-from formulations.units import GIB
+from formulations.units import ceil_count
 from solver.result import Infeasibility
-from solver.search.closing import lacks_memory
+from solver.search.closing import Stop
+from solver.search.remedies import (
+    Least,
+    changed,
+    fits_optimistically,
+    has_plan,
+    least_cost_usd,
+    least_memory_gib,
+    least_rent,
+    least_step_time_s,
+    memory_bound_gib,
+    relaxations,
+)
 from solver.search.shapes import micro_batches, node_vectors, shapes, tensor_degrees
 
+#: Time for looking for remedies, which are searches of their own.
+LIMIT_S = 20.0
 
-def _with_memory(instance: Instance, extra_bytes: int) -> Instance:
-    groups = tuple(
-        g.model_copy(
-            update={
-                "gpu": g.gpu.model_copy(update={"memory_bytes": g.gpu.memory_bytes + extra_bytes})
-            }
-        )
-        for g in instance.cluster.groups
-    )
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    return instance.model_copy(update={"cluster": cluster})
+_NOTHING = "no single change of memory, limits or search is known to give a plan"
 
 
-def _fits(instance: Instance) -> bool:
-    tables: list[CostTables] = []
-    for shape in shapes(instance):
-        tables = [build_tables(instance, shape)]
-        if not lacks_memory(tables[0]):
-            return True
-    return False
+def explain(instance: Instance, limit_s: float = LIMIT_S) -> Infeasibility:
+    """The constraint that cannot be met, and the changes found that give a plan, each alone."""
+    deadline = time.monotonic() + limit_s
+
+    def stop() -> bool:
+        return time.monotonic() >= deadline
+
+    if next(shapes(instance), None) is None:
+        constraint = _no_shape(instance)
+        remedies = [*_price(instance, stop), *_choices(instance, stop)]
+    elif _limits_bind(instance, stop):
+        constraint = "limits: every plan that fits memory exceeds the limit on step time or cost"
+        remedies = [*_limits(instance, stop), *_price(instance, stop)]
+    else:
+        constraint = _memory_text(instance, stop)
+        amounts = [*_memory(instance, stop), *_price(instance, stop)]
+        remedies = [*amounts, *_choices(instance, stop)]
+    return Infeasibility(constraint, ", or ".join(remedies) or _NOTHING)
 
 
-def _missing_bytes(instance: Instance) -> int:
-    """Least extra memory per GPU, to 1/16 GiB, with which some shape may fit."""
-    step, high = GIB // 16, 1
-    while not _fits(_with_memory(instance, high * step)):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _fits(_with_memory(instance, middle * step)):
-            high = middle
-        else:
-            low = middle
-    return high * step
+def _limits_bind(instance: Instance, stop: Stop) -> bool:
+    limits = instance.limits
+    if limits.max_step_time_s is None and limits.max_cost_usd_per_step is None:
+        return False
+    return has_plan(_unlimited(instance), stop) is not False
 
 
-def _no_shape(instance: Instance) -> Infeasibility:
+def _unlimited(instance: Instance) -> Instance:
+    return changed(instance, "limits", max_step_time_s=None, max_cost_usd_per_step=None)
+
+
+def _no_shape(instance: Instance) -> str:
     vectors = list(node_vectors(instance))
     if not vectors:
         limit = instance.limits.max_price_usd_per_hour
-        cheapest = min(g.price_usd_per_hour for g in instance.cluster.groups)
-        return Infeasibility(
-            f"limits.max_price_usd_per_hour {limit:g} USD/h is below the price of every node",
-            f"raise it to {cheapest:g} USD/h, the cheapest node",
-        )
+        return f"limits.max_price_per_hour: all nodes to choose from cost more than {limit:g} USD/h"
     if not any(tensor_degrees(instance, vector) for vector in vectors):
-        return Infeasibility(
-            "no tensor-parallel degree divides the GPU count of the nodes used and the "
-            f"{instance.workload.kv_heads} key and value heads",
-            "allow fewer GPUs per tensor group: add 1 to search.tensor_parallel",
+        heads = instance.workload.kv_heads
+        return (
+            "search.tensor_parallel: no degree divides the GPU count of the nodes used and the "
+            f"{heads} key and value heads"
         )
-    return Infeasibility(
+    return (
         "no degrees fit: tp * dp * pp must equal the GPUs used, pp is at most the number of "
-        f"blocks and dp at most the micro-batches per step (sizes {micro_batches(instance)})",
-        "allow more values of search.data_parallel, pipeline_parallel or micro_batch, "
-        "micro_batches: uneven, or idle nodes",
+        f"blocks and dp at most the micro-batches per step (sizes {micro_batches(instance)})"
     )
 
 
-def explain(instance: Instance) -> Infeasibility:
-    """The constraint that cannot be met and the smallest change that would help."""
-    if next(shapes(instance), None) is None:
-        return _no_shape(instance)
-    if not _fits(instance):
-        missing = _missing_bytes(instance) / GIB
-        return Infeasibility(
-            "memory: no split of any shape fits the GPUs, even with the largest GPU everywhere",
-            f"about {missing:.2f} GiB more memory per GPU, or a larger tensor-parallel degree, "
-            "more pipeline stages, smaller micro-batches, recompute: full or the distributed "
-            "optimizer where the instance does not allow them",
-        )
+def _price(instance: Instance, stop: Stop) -> list[str]:
+    if instance.limits.max_price_usd_per_hour is None:
+        return []
+    return _named("limits.max_price_per_hour: {}", least_rent(instance, stop), "USD/h")
+
+
+def _memory_text(instance: Instance, stop: Stop) -> str:
+    if fits_optimistically(instance, stop):
+        return "memory: no split, node order and share of micro-batches fits all GPUs at once"
+    return "memory: no split of any shape fits the GPUs, even with the largest GPU everywhere"
+
+
+def _memory(instance: Instance, stop: Stop) -> list[str]:
+    bound_gib = memory_bound_gib(instance, stop)
+    least = least_memory_gib(instance, bound_gib, stop)
+    if least is None and bound_gib:
+        return [f"at least {_rounded_up(bound_gib)} GiB more memory on every GPU"]
+    return _named("{} more memory on every GPU", least, "GiB")
+
+
+def _limits(instance: Instance, stop: Stop) -> list[str]:
+    """Each limit alone; if neither helps alone, what the fastest and the cheapest plan need."""
     limits = instance.limits
-    if limits.max_step_time_s is not None or limits.max_cost_usd_per_step is not None:
-        return Infeasibility(
-            "limits: every plan that fits memory exceeds the limit on step time or cost per step",
-            "raise limits.max_step_time or limits.max_cost_per_step; solve without them to see "
-            "the best values",
-        )
-    return Infeasibility(
-        "memory: every shape that would fit the largest GPU everywhere fails on the smaller GPUs",
-        "more memory on the smaller GPUs, idle_nodes: true, or smaller micro-batches",
-    )
+    remedies = []
+    if limits.max_step_time_s is not None:
+        step_time = least_step_time_s(instance, stop)
+        remedies += _named("limits.max_step_time: {}", step_time, "s")
+    if limits.max_cost_usd_per_step is not None:
+        remedies += _named("limits.max_cost_per_step: {}", least_cost_usd(instance, stop), "USD")
+    if not remedies:
+        free = _unlimited(instance)
+        texts = _named("both limits: the fastest plan takes {}", least_step_time_s(free, stop), "s")
+        texts += _named("the cheapest costs {} per step", least_cost_usd(free, stop), "USD")
+        remedies = [", ".join(texts)] * bool(texts)
+    return remedies
+
+
+def _named(text: str, least: Least | None, unit: str) -> list[str]:
+    """The text with the amount, if one is known."""
+    if least is None:
+        return []
+    more = "" if least.exact else " (which suffices, less may)"
+    return [text.format(f"{_rounded_up(least.value)} {unit}") + more]
+
+
+def _rounded_up(value: float, digits: int = 10) -> str:
+    """The value in decimal form, rounded up to this many significant digits."""
+    decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value else 0
+    text = f"{ceil_count(value * 10.0**decimals) / 10.0**decimals:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def _choices(instance: Instance, stop: Stop) -> list[str]:
+    """Choices that `search` leaves out and that give a plan."""
+    return [text for text, allowed in relaxations(instance) if has_plan(allowed, stop)]

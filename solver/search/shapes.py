@@ -5,9 +5,13 @@ from itertools import product
 
 from formulations.instance import Instance
 from formulations.plan import Shape, ZeroStage
+from solver.result import rent_usd_per_hour
 
 #: Largest micro-batch tried when the instance names none.
 MAX_MICRO_BATCH = 64
+
+#: Relative float noise in sums of prices.
+_NOISE = 1e-12
 
 _ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1)
 
@@ -23,8 +27,8 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
     limit = instance.limits.max_price_usd_per_hour
     ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
     for vector in product(*ranges):
-        price = sum(n * g.price_usd_per_hour for n, g in zip(vector, groups, strict=True))
-        if any(vector) and (limit is None or price <= limit):
+        rent = rent_usd_per_hour(instance, vector)
+        if any(vector) and (limit is None or rent <= limit * (1 + _NOISE)):
             yield vector
 
 

@@ -136,7 +136,7 @@ def test_too_little_memory_names_the_remedy() -> None:
     assert result.status is Status.INFEASIBLE
     assert result.infeasibility is not None
     assert result.infeasibility.constraint.startswith("memory")
-    assert "GiB more memory per GPU" in result.infeasibility.remedy
+    assert "GiB more memory on every GPU" in result.infeasibility.remedy
 
 
 def test_budget_below_the_best_plan_is_infeasible() -> None:
