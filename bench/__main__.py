@@ -8,6 +8,7 @@ BENCHMARKS = {
     "gap": "step time of min-max, equal split and Megatron's rule against the proved optimum",
     "splits": "the exact split of stored pipelines: step time, bound, seconds",
     "fasop": "our proved search against the seconds and plans of FASOP's public search",
+    "study": "min-max splits against the simulated optimum, thousands of cases",
     "start": "seconds and memory of one command, from process start to exit",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }

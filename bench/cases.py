@@ -1,0 +1,119 @@
+"""Cases of the heuristic gap study: one shape and node order each, its splits and its optimum."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.fasop_plans import their_space
+from bench.minmax import exact_minmax
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
+from formulations.costs.tables import CostTables
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.enumeration.engine import solve_split
+from solver.enumeration.placements import fixed_order, replica_classes
+from solver.enumeration.problem import Intervals, SplitProblem
+from solver.heuristics.choose import ORDER_LIMIT, TimeTables, even_shares, group_of_slot
+from solver.heuristics.minmax import minmax_of
+from solver.heuristics.orders import node_orders
+from solver.heuristics.stages import Split, StageCosts
+from solver.search.closing import lacks_memory
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+
+
+@dataclass(frozen=True)
+class Case:
+    """One shape and order, all times in ns.
+
+    optimum_ns: least simulated step time found, optimal if `bound_ns` equals it. minmax_ns,
+    exact_ns: simulated step times of the min-max split as intended and of the exact one.
+    minmax_stage_ns, exact_stage_ns: their largest stage times.
+    """
+
+    instance: str
+    shape: Shape
+    order: tuple[int, ...]
+    optimum_ns: int
+    bound_ns: int
+    minmax_ns: int
+    exact_ns: int
+    minmax_stage_ns: int
+    exact_stage_ns: int
+
+
+class ShapeStudy:
+    """All orders of one shape; micro-batches are shared evenly."""
+
+    def __init__(self, tables: CostTables) -> None:
+        shape = tables.shape
+        self.tables, self.placer, self.intervals = tables, Placer(tables), Intervals(tables)
+        self.shares = even_shares(tables.num_micro_batches, shape.dp)
+
+    def step_ns(self, order: tuple[int, ...], split: Split) -> int:
+        """Simulated step time."""
+        costs = split_costs(self.tables, self.placer.costs(order), split, self.shares)
+        return step_time_ns(costs)
+
+    def problem(self, order: tuple[int, ...]) -> SplitProblem:
+        """The split problem of one order."""
+        placement = self.placer.costs(order)
+        classes = replica_classes(placement, self.tables.shape.dp)
+        shares = [self.shares[one.replicas[0]] for one in classes]
+        return fixed_order(self.intervals, placement, classes, shares)
+
+    def optimum(
+        self, order: tuple[int, ...], problem: SplitProblem, known_ns: int, limit_s: float
+    ) -> tuple[int, int]:
+        """Least step time of any split, where one takes `known_ns`, and its proved bound, ns.
+
+        The engine's split is judged once more by the simulator.
+        """
+        end_s = time.perf_counter() + limit_s
+        found = solve_split(problem, known_ns, stop=lambda: time.perf_counter() > end_s)
+        if found.split is None:
+            return known_ns, min(found.bound_ns, known_ns)
+        judged = self.step_ns(order, tuple(found.split.tolist()))
+        if judged != found.step_time_ns:
+            raise RuntimeError(f"engine says {found.step_time_ns}, simulator {judged} ns")
+        return judged, min(found.bound_ns, judged)
+
+    def case(self, name: str, order: tuple[int, ...], limit_s: float) -> Case | None:
+        """The case of one order; None if no split fits memory."""
+        stages = StageCosts(self.tables, group_of_slot(self.tables, order), self.shares)
+        problem = self.problem(order)
+        split, exact = minmax_of(stages), exact_minmax(problem)
+        if split is None or exact is None:
+            return None
+        minmax_ns, exact_ns = self.step_ns(order, split), self.step_ns(order, exact[0])
+        best_ns, bound_ns = self.optimum(order, problem, min(minmax_ns, exact_ns), limit_s)
+        return Case(
+            instance=name,
+            shape=self.tables.shape,
+            order=order,
+            optimum_ns=best_ns,
+            bound_ns=bound_ns,
+            minmax_ns=minmax_ns,
+            exact_ns=exact_ns,
+            minmax_stage_ns=max(stages.times_ns(split)),
+            exact_stage_ns=exact[1],
+        )
+
+
+def cases(name: str, instance: Instance, limit_s: float) -> Iterator[Case]:
+    """Every shape with two stages or more, and order, of FASOP's plan space of an instance.
+
+    Orders as the heuristics try them: all up to 64, beyond that the structured ones.
+    """
+    narrow = their_space(instance)
+    times = TimeTables(narrow)
+    for shape in shapes(narrow):
+        tables = times.costs(shape)
+        if shape.pp == 1 or tables.num_micro_batches % shape.dp or lacks_memory(tables):
+            continue
+        study = ShapeStudy(tables)
+        for order in node_orders(shape.nodes_used, ORDER_LIMIT):
+            found = study.case(name, order, limit_s)
+            if found is not None:
+                yield found
