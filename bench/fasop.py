@@ -1,6 +1,6 @@
 """Our proved search against FASOP's: seconds, and both plans' step times by one simulator.
 
-    python -m bench fasop [CASE ...] [--repeats N] [--gap G] [--time-limit S]
+    python -m bench fasop [CASE ...] [--repeats N] [--gap G] [--time-limit S] [--workers N]
 
 Two runs of ours: "full", `python cli.py solve` as a process of its own in the whole plan space of
 the instance, and "theirs", the same search in FASOP's smaller plan space. FASOP's seconds and plans
@@ -49,6 +49,7 @@ def run_process(instance: str, options: SolveOptions) -> Figures:
         plan = Path(folder) / "plan.json"
         words = [sys.executable, "cli.py", "solve", str(path.relative_to(ROOT)), "--out", str(plan)]
         words += ["--gap", str(options.gap), "--time-limit", str(options.time_limit_s)]
+        words += ["--workers", str(options.workers)]
         figures, _ = timed(words)
         if figures["exit_code"]:
             raise _no_plan(instance)
@@ -81,6 +82,7 @@ def run_theirs(instance: str, options: SolveOptions) -> Figures:
         "step_time_s": seconds(found["step_time_ns"]),
         "bound_s": seconds(found["bound"]),
         "search_s": found["runtime_s"],
+        "search_cpu_s": found["cpu_s"],
         "shape": found["shape"],
     }
 
@@ -193,6 +195,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="runs of ours; the fastest counts")
     parser.add_argument("--gap", type=float, default=0.0)
     parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per run")
+    parser.add_argument("--workers", type=int, default=2, help="FASOP's seconds are of 2 cores")
     parser.add_argument("--out", type=Path, default=RESULTS / "fasop.jsonl")
     return parser.parse_args()
 
@@ -201,7 +204,7 @@ def main() -> None:
     """Runs the comparison; records are stored after every case."""
     chosen = arguments()
     reference = Path(os.environ.get("HETPLAN_REFERENCE", ROOT.parent / "shared" / "reference"))
-    options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap)
+    options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap, workers=chosen.workers)
     console = Console()
     console.width = max(console.width, 140)
     records: list[Figures] = []

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.methods import METHODS
-from bench.records import INSTANCES, RESULTS, append, peak_rss_bytes, record
+from bench.records import INSTANCES, RESULTS, append, cpu_seconds, peak_rss_bytes, record
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -32,8 +32,10 @@ Figures = dict[str, Any]
 
 def measure(instance: Instance, method: str, options: SolveOptions) -> Figures:
     """Outcome of one method on one instance, in this process."""
+    start_s = cpu_seconds()
     outcome = METHODS[method](instance, options)
     return asdict(outcome) | {
+        "cpu_s": cpu_seconds() - start_s,
         "shape": outcome.shape and outcome.shape.model_dump(mode="json"),
         "peak_rss_bytes": peak_rss_bytes(),
     }

@@ -51,6 +51,12 @@ def versions() -> dict[str, str | None]:
     return own | {name: _version(name) for name in PACKAGES}
 
 
+def cpu_seconds() -> float:
+    """User and system seconds of this process and of its ended children so far."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def peak_rss_bytes() -> int:
     """Largest resident memory of this process so far."""
     status = Path("/proc/self/status")

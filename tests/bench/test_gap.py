@@ -79,6 +79,7 @@ def test_records_have_plan_options_hardware_and_versions() -> None:
     assert one["step_time_ns"] > 0
     assert one["above_bound"] is None
     assert one["peak_rss_bytes"] > 1 << 20
+    assert one["cpu_s"] > 0
     assert one["options"]["time_limit_s"] == 60
     assert {"cpu", "cores", "memory_bytes"} <= one["hardware"].keys()
     assert {"python", "numpy", "ortools"} <= one["versions"].keys()
