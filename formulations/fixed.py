@@ -7,6 +7,8 @@ leave hints alone.
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables
 
@@ -43,10 +45,22 @@ class FixedSplit:
         """Largest of `values` [L] over the layers of a stage."""
         return int(values[self._layers(stage)].max(initial=0))
 
+    def begun(self, stage: int, layer: int) -> int:
+        """Whether a stage starts at a layer or before it."""
+        return int(self.boundaries[stage] <= layer)
+
+    def intervals(self, stage: int) -> Array:
+        """[1, 2] the only start and end that the stage may have."""
+        return np.array([self.boundaries[stage : stage + 2]], dtype=np.int64)
+
     def hint(self, boundaries: Sequence[int]) -> None:
         """Nothing to suggest."""
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def assignment(self, boundaries: Sequence[int]) -> tuple[()]:
+        """No variables."""
+        return ()
+
+    def extract(self, values: object) -> tuple[int, ...]:
         """The boundaries given."""
         return self.boundaries
 
@@ -101,7 +115,11 @@ class FixedOrder:
     def hint(self, order: Sequence[int]) -> None:
         """Nothing to suggest."""
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def assignment(self, order: Sequence[int]) -> tuple[()]:
+        """No variables."""
+        return ()
+
+    def extract(self, values: object) -> tuple[int, ...]:
         """The order given."""
         return self.order
 
@@ -123,6 +141,10 @@ class FixedShares:
     def hint(self, micro_batches: Sequence[int]) -> None:
         """Nothing to suggest."""
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def assignment(self, micro_batches: Sequence[int]) -> tuple[()]:
+        """No variables."""
+        return ()
+
+    def extract(self, values: object) -> tuple[int, ...]:
         """The shares given."""
         return self.micro_batches

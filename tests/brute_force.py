@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables
+from formulations.decisions import Decisions
 
 NOISE = Fraction(1, 10**12)  #: the relative excess that rounding up forgives
 
@@ -321,6 +322,12 @@ def all_shares(tables: CostTables) -> Iterator[tuple[int, ...]]:
         even = len(set(shares)) == 1
         if sum(shares) == total and (even or tables.instance.search.micro_batches == "uneven"):
             yield shares
+
+
+def all_decisions(tables: CostTables) -> Iterator[Decisions]:
+    """Every plan of a shape, in memory or not."""
+    for choice in product(all_orders(tables), all_splits(tables), all_shares(tables)):
+        yield Decisions(*choice)
 
 
 def optimum_ns(

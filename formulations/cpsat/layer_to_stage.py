@@ -93,7 +93,7 @@ class SplitVariables:
                 if not isinstance(literal, int):
                     self.model.add_hint(literal, int(layer >= end))
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def extract(self, values: Sequence[float]) -> tuple[int, ...]:
         """Boundaries in a solution."""
         ends = [
             self.num_layers - sum(value_of(literal, values) for literal in row)

@@ -77,7 +77,7 @@ class ShareVariables:
             for q, literal in zip(self.range[1:], row, strict=True):
                 self.model.add_hint(literal, int(share >= q))
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def extract(self, values: Sequence[float]) -> tuple[int, ...]:
         """Shares in a solution."""
         return tuple(
             self.range[0] + sum(value_of(literal, values) for literal in row)

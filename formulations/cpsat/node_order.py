@@ -254,7 +254,7 @@ class OrderVariables:
         for key, literal in self.start.items():
             self.model.add_hint(literal, int(key in starts))
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def extract(self, values: Sequence[float]) -> tuple[int, ...]:
         """Node groups in node order in a solution."""
         chosen = [(a, j) for (j, a), literal in self.start.items() if value_of(literal, values)]
         return tuple(j for _, j in sorted(chosen))

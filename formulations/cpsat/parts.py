@@ -19,7 +19,7 @@ class Split(Protocol):
     def hint(self, boundaries: Sequence[int]) -> None:
         """Suggest a split."""
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def extract(self, values: Sequence[float]) -> tuple[int, ...]:
         """Boundaries in a solution."""
 
 
@@ -50,7 +50,7 @@ class Order(Protocol):
     def hint(self, order: Sequence[int]) -> None:
         """Suggest an order."""
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def extract(self, values: Sequence[float]) -> tuple[int, ...]:
         """Node groups in node order in a solution."""
 
 
@@ -66,5 +66,5 @@ class Shares(Protocol):
     def hint(self, micro_batches: Sequence[int]) -> None:
         """Suggest shares."""
 
-    def extract(self, values: Sequence[int]) -> tuple[int, ...]:
+    def extract(self, values: Sequence[float]) -> tuple[int, ...]:
         """Shares in a solution."""

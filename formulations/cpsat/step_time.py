@@ -201,7 +201,7 @@ class Built:
         self.order.hint(decisions.order)
         self.shares.hint(decisions.micro_batches)
 
-    def extract(self, values: Sequence[int]) -> Decisions:
+    def extract(self, values: Sequence[float]) -> Decisions:
         """The decisions in a solution vector, which is indexed by variable."""
         return Decisions(
             self.order.extract(values), self.split.extract(values), self.shares.extract(values)

@@ -26,7 +26,7 @@ def weighted(values: Iterable[int], literals: Iterable[Literal]) -> Linear:
     return cp_model.LinearExpr.weighted_sum(variables, coefficients) + constant
 
 
-def value_of(literal: Literal, values: Sequence[int]) -> int:
+def value_of(literal: Literal, values: Sequence[float]) -> int:
     """Value of a literal in a solution vector, which is indexed by variable."""
     return literal if isinstance(literal, int) else int(values[literal.index])
 

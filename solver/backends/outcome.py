@@ -11,6 +11,7 @@ class Outcome:
     """Minimisation of integers: an UNKNOWN outcome keeps its bound.
 
     objective: of `values`, the best solution found, indexed by variable; None without one.
+    Whole, up to the engine's tolerances.
     bound: proved lower bound of every solution; None if there is no solution, or no proof yet.
     """
 
@@ -19,4 +20,4 @@ class Outcome:
     objective: int | None
     bound: int | None
     runtime_s: float
-    values: Sequence[int] | None
+    values: Sequence[float] | None

@@ -1,0 +1,1 @@
+"""MILP models of the planning problem, through PuLP: twins of the CP-SAT models."""

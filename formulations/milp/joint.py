@@ -1,0 +1,58 @@
+"""Split, node order and shares of one shape at once.
+
+Sets, parameters, variables. Those of `layer_to_stage`, `node_order` and `microbatches`, whose
+free parts this model composes; a part that the caller gives, or that leaves no choice (one node
+group; even shares), is fixed.
+Objective. Step time: `step_time`.
+Constraints. (1)-(5) of `step_time`, (6)-(8) of `layer_to_stage`, (9)-(11) of `microbatches`,
+(12)-(21) of `node_order`. Nothing is added: products of decisions of different parts arise only
+in (1), (2), (5) and (17), where rows that do not apply give way by a Big-M.
+Assumptions. Those of the parts; even shares need dp to divide the number of micro-batches.
+Left out. Idle nodes: the shape says how many nodes of each group are used.
+Size. The sum of the parts.
+"""
+
+from collections.abc import Sequence
+
+import pulp
+
+from formulations.costs.tables import CostTables
+from formulations.decisions import even_shares, share_range
+from formulations.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.milp.layer_to_stage import SplitVariables
+from formulations.milp.microbatches import ShareVariables
+from formulations.milp.node_order import order_part
+from formulations.milp.parts import Order, Shares
+from formulations.milp.step_time import Built
+
+
+def _shares(
+    model: pulp.LpProblem, tables: CostTables, order: Order, largest_share: int | None
+) -> Shares:
+    if tables.instance.search.micro_batches == "even":
+        return FixedShares(even_shares(tables))
+    return ShareVariables(model, tables, order, share_range(tables, largest_share))
+
+
+def build(
+    tables: CostTables,
+    order: Sequence[int] | None = None,
+    boundaries: Sequence[int] | None = None,
+    micro_batches: Sequence[int] | None = None,
+    largest_share: int | None = None,
+    max_step_time_ns: int | None = None,
+) -> Built:
+    """The model of one shape; what is None is decided.
+
+    `order`: group index per node; `boundaries`: p + 1 layers; `micro_batches`: one per replica.
+    `largest_share`: no replica need have more micro-batches than this.
+    """
+    model = pulp.LpProblem("joint")
+    placed = order_part(model, tables) if order is None else FixedOrder(tables, order)
+    split = SplitVariables(model, tables) if boundaries is None else FixedSplit(boundaries)
+    shares = (
+        _shares(model, tables, placed, largest_share)
+        if micro_batches is None
+        else FixedShares(micro_batches)
+    )
+    return Built(model, tables, split, placed, shares, max_step_time_ns)

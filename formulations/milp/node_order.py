@@ -1,0 +1,290 @@
+"""In which order the nodes stand, so which node group runs which slot; the rest is fixed.
+
+Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k; N, nodes of a stage.
+Parameters. NodeTerms of (j, a): what a node of group j brings if its first slot is a.
+Variables. start[j, a], binary: a node of group j starts at slot a, for every a that is a sum of
+sizes of other nodes; span[k, N], binary: stage k lies on N nodes; continuous: send[k, r],
+inside[k], outside[k] of the gradient sync and of the gather, bytes and start-up apart, embedding.
+owner[s, j], group j owns slot s, is no variable but the sum of (14). Where nodes stand in several
+zones y, z, binary: crosses[s, t, y, z], flows[k, y, z, n], visits[k, y], joins[k, y, z],
+rings[y, z, n], lanes[y, z, n], n >= 0 a number of replicas or stages.
+Objective. Step time, with the rest of the constraints: `step_time`.
+Constraints.
+(12) Tiling: every slot is covered by exactly one start.
+(13) Every node is used: sum over a of start[j, a] = n_j.
+(14) owner[s, j] = sum of start[j, a] over a that cover s.
+(15) send[k, r] >= sum of the terms of the starts that cover either of its two slots, and sum over
+     n of the terms of n flows between zones, less the largest of them for either end whose owner
+     does not stand there.
+(16) Exactly one span[k, N], and sum of N span[k, N] = number of starts that overlap stage k.
+(17) For every slot of stage k: inside[k] >= the ring inside the node that covers it, outside[k] >=
+     the ring between N nodes at that node's rate, each less what it may cost more than the node
+     and span that hold; outside[k] >= the same at the rate of n rings between zones, less all of
+     it unless joins[k, y, z].
+(18) embedding >= sum of the terms of the starts that cover a slot, for those of the tied stages,
+     and sum of the terms of n lanes.
+(19) crosses[s, s + dp, y, z] >= owners of s in y + owners of s + dp in z - 1; exactly one
+     flows[k, y, z, n], with sum of n flows[k, y, z, n] >= sum over the slots of k of crosses.
+(20) visits[k, y] >= owners in y of each slot of k, <= their sum. joins[k, y, z] >= visits of both
+     - 1 - visits of the zones between y and z, and less those of the others: neighbours on its
+     ring. Exactly one rings[y, z, n], with sum of n rings[y, z, n] >= sum over k of joins.
+(21) lanes[y, z, n] as flows in (19), for slots r and (p - 1) dp + r in y and z or z and y.
+Assumptions. Nodes of a group are interchangeable and therefore have no names here. Of the starts
+that cover one slot exactly one holds, so their terms can be added up, where the CP-SAT model
+compares each with the maximum.
+Left out. Orders that differ only inside a group, for the same reason.
+Size. O(J S) binary variables; O(S) rows of O(c) terms per maximum of numbers; for sums over layers
+O(S q) rows, q different rates times spans. Z zones add O(Z^2 (S + p R)) binary variables,
+O(J^2 S) rows for sends and O(Z^2 p^2 N) for sync.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+
+import pulp
+
+from formulations.costs.placement import Placer, SyncPhase
+from formulations.costs.tables import CostTables
+from formulations.decisions import Start, only_order, possible_starts
+from formulations.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.milp.big_m import largest_value
+from formulations.milp.choices import Costs, chosen, chosen_pair, of_layers, of_numbers
+from formulations.milp.parts import Order, Split, Values
+from formulations.milp.step_time import Built
+from formulations.milp.terms import (
+    Linear,
+    Literal,
+    binary,
+    maximum,
+    require_equal,
+    total_of,
+    weighted,
+)
+from formulations.milp.zones import ZoneVariables
+
+
+class OrderVariables:
+    """A free node order: `start`, see the header."""
+
+    def __init__(self, model: pulp.LpProblem, tables: CostTables) -> None:
+        self.model = model
+        self.tables = tables
+        self.placer = Placer(tables)
+        self.start = {(j, a): binary(model, f"start_{j}_{a}") for j, a in possible_starts(tables)}
+        sizes = tables.slots_per_node
+        self._covering = [
+            [(j, a) for j, a in self.start if a <= s < a + sizes[j]]
+            for s in range(tables.shape.slots)
+        ]
+        for covering in self._covering:
+            require_equal(model, 12, total_of(*(self.start[key] for key in covering)), 1)
+        for j, count in enumerate(tables.shape.nodes_used):
+            own = [variable for key, variable in self.start.items() if key[0] == j]
+            require_equal(model, 13, total_of(*own), count)
+        self._spans = [self._span_variables(k) for k in range(tables.shape.pp)]
+        self._sends: dict[int, Linear] = {}
+        self._owners = [self._owner_literals(s) for s in range(tables.shape.slots)]
+        self._zones = ZoneVariables(model, tables, self._owners)
+
+    def _slots(self, stage: int) -> range:
+        dp = self.tables.shape.dp
+        return range(stage * dp, (stage + 1) * dp)
+
+    def _overlapping(self, stage: int) -> list[Start]:
+        """Starts whose node covers one of the slots of a stage."""
+        return list(dict.fromkeys(key for s in self._slots(stage) for key in self._covering[s]))
+
+    def _span_variables(self, stage: int) -> dict[int, Literal]:
+        """(16)."""
+        most = min(self.tables.shape.dp, sum(self.tables.shape.nodes_used))
+        if most == 1:
+            return {1: 1}
+        span: dict[int, Literal] = {
+            n: binary(self.model, f"span_{stage}_{n}") for n in range(1, most + 1)
+        }
+        over = total_of(*(self.start[key] for key in self._overlapping(stage)))
+        require_equal(self.model, 16, total_of(*span.values()), 1)
+        require_equal(self.model, 16, weighted(span, span.values()), over)
+        return span
+
+    def _chosen(self, slot: int, value: Callable[[Start], int]) -> Linear:
+        """The number of the node that covers a slot."""
+        covering = self._covering[slot]
+        return weighted([value(key) for key in covering], [self.start[key] for key in covering])
+
+    def _largest(
+        self,
+        number: int,
+        slots: Iterable[int],
+        value: Callable[[Start], int],
+        name: str,
+        others: Sequence[Linear] = (),
+    ) -> Linear:
+        """Largest number of the nodes that cover some slots, and of other terms."""
+        terms = [self._chosen(slot, value) for slot in slots]
+        upper = max(largest_value(term) for term in (*terms, *others))
+        return maximum(self.model, number, [*terms, *others], name, upper)
+
+    def _owner_literals(self, slot: int) -> list[tuple[int, Literal]]:
+        """(14)."""
+        owners: dict[int, list[Literal]] = {}
+        for key in self._covering[slot]:
+            owners.setdefault(key[0], []).append(self.start[key])
+        if len(owners) == 1:
+            return [(j, 1) for j in owners]
+        return [(j, total_of(*literals)) for j, literals in sorted(owners.items())]
+
+    def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
+        """Node groups that may own a slot, and whether they do."""
+        return self._owners[slot]
+
+    def column(self, replica: int) -> Hashable:
+        """Every replica may differ from every other."""
+        return replica
+
+    def send(self, stage: int, replica: int) -> Linear:
+        """(15) Transfer from a stage to the next, ns."""
+        slot = stage * self.tables.shape.dp + replica
+        if slot not in self._sends:
+            self._sends[slot] = self._largest(
+                15,
+                (slot, slot + self.tables.shape.dp),
+                lambda key: self.placer.terms(*key).send_ns[slot],
+                f"send_{slot}",
+                self._zones.send_terms(slot),
+            )
+        return self._sends[slot]
+
+    def sync(self, stage: int, split: Split) -> Linear:
+        """Gradient sync of a stage, ns."""
+        return self._phase(self.placer.sync, stage, split, "sync")
+
+    def gather(self, stage: int, split: Split) -> Linear:
+        """Parameter gather of a stage, ns."""
+        if self.placer.gather is None:
+            return 0
+        return self._phase(self.placer.gather, stage, split, "gather")
+
+    def _phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
+        """(17)."""
+        return total_of(
+            self._inside(phase, stage, split, f"{name}_inside_{stage}"),
+            self._outside(phase, stage, split, f"{name}_outside_{stage}"),
+            self._inside_start(phase, stage, f"{name}_inside_start_{stage}"),
+            self._outside_start(phase, stage, f"{name}_outside_start_{stage}"),
+        )
+
+    def _by_value(self, slot: int, value: Callable[[Start], float]) -> dict[float, Literal]:
+        """Values of the nodes that may cover a slot, and whether they do."""
+        literals: dict[float, list[Literal]] = {}
+        for key in self._covering[slot]:
+            literals.setdefault(value(key), []).append(self.start[key])
+        return {one: total_of(*own) for one, own in sorted(literals.items())}
+
+    def _inside(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
+        """Bytes inside the nodes."""
+
+        def rate(key: Start) -> float:
+            return self.placer.terms(*key).inside_s_per_byte[stage]
+
+        rates = [self._by_value(slot, rate) for slot in self._slots(stage)]
+        times = {one: phase.inside_ns(one) for literals in rates for one in literals}
+        costs = of_layers(split, stage, times)
+        terms = [term for literals in rates for term in chosen(costs, literals)]
+        return maximum(self.model, 17, terms, name, costs.largest)
+
+    def _outside(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
+        """Bytes between the nodes."""
+        spans, efficiency = self._spans[stage], self.tables.instance.cluster.efficiency
+
+        def rate(key: Start) -> float:
+            return self.placer.terms(*key).outside_s_per_byte.get(stage, 0.0)
+
+        rates = [(1, self._by_value(slot, rate)) for slot in self._slots(stage)]
+        rates += self._zones.ring_rates(stage)
+        known = {one for _, literals in rates for one in literals}
+        times = {(r, n): phase.outside_ns(r, n, efficiency(n)) for r in known for n in spans}
+        return self._between(of_layers(split, stage, times), rates, stage, name)
+
+    def _outside_start(self, phase: SyncPhase, stage: int, name: str) -> Linear:
+        """Start-up of the rings between the nodes."""
+        groups = self.tables.instance.cluster.groups
+
+        def latency(key: Start) -> float:
+            return groups[key[0]].inter_node.latency_s
+
+        latencies = [(1, self._by_value(slot, latency)) for slot in self._slots(stage)]
+        latencies += self._zones.ring_latencies(stage)
+        known = {one for _, literals in latencies for one in literals}
+        times = {(s, n): phase.latency_ns(0.0, n, s) for s in known for n in self._spans[stage]}
+        return self._between(of_numbers(times), latencies, stage, name)
+
+    def _between(
+        self,
+        costs: Costs[tuple[float, int]],
+        choices: Sequence[tuple[Literal, Mapping[float, Literal]]],
+        stage: int,
+        name: str,
+    ) -> Linear:
+        """Largest cost of a choice that holds, at the number of nodes that the stage spans."""
+        spans = self._spans[stage]
+        terms = [
+            term
+            for holds, literals in choices
+            for term in chosen_pair(costs, literals, spans, holds)
+        ]
+        return maximum(self.model, 17, terms, name, costs.largest)
+
+    def _inside_start(self, phase: SyncPhase, stage: int, name: str) -> Linear:
+        """Start-up of the rings inside the nodes."""
+
+        def start_up_ns(key: Start) -> int:
+            return phase.latency_ns(self.placer.terms(*key).inside_latency_s[stage], 1, 0.0)
+
+        return self._largest(17, self._slots(stage), start_up_ns, name)
+
+    def embedding(self) -> Linear:
+        """(18)."""
+        return self._largest(
+            18,
+            {*self._slots(0), *self._slots(self.tables.shape.pp - 1)},
+            lambda key: self.placer.terms(*key).embedding_ns,
+            "embedding",
+            self._zones.embedding_terms(),
+        )
+
+    def assignment(self, order: Sequence[int]) -> Iterator[tuple[pulp.LpVariable, int]]:
+        """The starts of an order."""
+        sizes = self.tables.slots_per_node
+        starts = set(zip(order, accumulate((sizes[j] for j in order), initial=0), strict=False))
+        for key, variable in self.start.items():
+            yield variable, int(key in starts)
+
+    def extract(self, values: Values) -> tuple[int, ...]:
+        """Node groups in node order in a solution."""
+        chosen = [(a, j) for (j, a), variable in self.start.items() if values[variable.name]]
+        return tuple(j for _, j in sorted(chosen))
+
+
+def order_part(model: pulp.LpProblem, tables: CostTables) -> Order:
+    """The free order; fixed where nodes of a single group leave no choice."""
+    order = only_order(tables)
+    return OrderVariables(model, tables) if order is None else FixedOrder(tables, order)
+
+
+def build(
+    tables: CostTables,
+    boundaries: Sequence[int],
+    micro_batches: Sequence[int],
+    max_step_time_ns: int | None = None,
+) -> Built:
+    """The model of the best node order for one split and given shares."""
+    model = pulp.LpProblem("node_order")
+    return Built(
+        model,
+        tables,
+        FixedSplit(boundaries),
+        order_part(model, tables),
+        FixedShares(micro_batches),
+        max_step_time_ns,
+    )

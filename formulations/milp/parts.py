@@ -1,0 +1,76 @@
+"""The parts of a MILP model, each fixed or free."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import pulp
+
+from formulations.costs.tables import Array
+from formulations.milp.big_m import Intervals
+from formulations.milp.terms import Linear, Literal
+
+Values = Mapping[str, int]  #: of the binary variables, by name
+Assignment = Iterable[tuple[pulp.LpVariable, int]]
+
+
+class Split(Protocol):
+    """Layers of every stage."""
+
+    def stage_sum(self, stage: int, values: Array) -> Linear:
+        """Sum of `values` [L] over the layers of a stage."""
+
+    def begun(self, stage: int, layer: int) -> Literal:
+        """Whether a stage starts at a layer or before it; stage p never does."""
+
+    def intervals(self, stage: int) -> Intervals:
+        """Runs of layers that the stage may be."""
+
+    def assignment(self, boundaries: Sequence[int]) -> Assignment:
+        """The binary variables of a split."""
+
+    def extract(self, values: Values) -> tuple[int, ...]:
+        """Boundaries in a solution."""
+
+
+class Order(Protocol):
+    """Node groups of the slots, and what their order costs."""
+
+    def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
+        """Node groups that may own a slot, and whether they do; exactly one does."""
+
+    def column(self, replica: int) -> Hashable:
+        """Equal for replicas with equal groups and transfers on every stage."""
+
+    def send(self, stage: int, replica: int) -> Linear:
+        """Transfer from a stage to the next, ns."""
+
+    def sync(self, stage: int, split: Split) -> Linear:
+        """Gradient sync of a stage, ns."""
+
+    def gather(self, stage: int, split: Split) -> Linear:
+        """Parameter gather of a stage, ns."""
+
+    def embedding(self) -> Linear:
+        """All-reduce of the tied embeddings, ns."""
+
+    def assignment(self, order: Sequence[int]) -> Assignment:
+        """The binary variables of an order."""
+
+    def extract(self, values: Values) -> tuple[int, ...]:
+        """Node groups in node order in a solution."""
+
+
+class Shares(Protocol):
+    """Micro-batches of every replica."""
+
+    def choices(self, replica: int) -> Sequence[int]:
+        """Shares that a replica may have, ascending."""
+
+    def at_least(self, replica: int, count: int) -> Literal:
+        """Whether a replica has `count` micro-batches or more."""
+
+    def assignment(self, micro_batches: Sequence[int]) -> Assignment:
+        """The binary variables of shares."""
+
+    def extract(self, values: Values) -> tuple[int, ...]:
+        """Shares in a solution."""

@@ -1,0 +1,201 @@
+"""Runs HiGHS on a PuLP model; the only place that knows its status codes and tolerances.
+
+HiGHS counts in doubles and lets every row, and every 0 or 1, be off by a tolerance. Models hold
+nanoseconds: with coefficients near 1e9, a literal off by the usual 1e-6 is worth 1000 ns. So
+1. continuous columns, and the rows that they stand in, are counted in units of 2^20 ns (about a
+   millisecond): divisions by a power of two are exact, and numbers stay between 1e-6 and 1e6;
+2. the tolerances are the smallest at which HiGHS is at ease, 1e-9: 0.001 ns on a row, 1 ns on a
+   literal worth a second. A solution is never taken at its word, but checked in integers;
+3. tolerances widen what is feasible, and models leave half a nanosecond around the step times
+   of plans, some 500 tolerances: what HiGHS calls infeasible has no plan;
+4. a bound is lowered by what the tolerances may have added to it (`_error`) before it counts.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+import pulp
+from numpy.typing import NDArray
+
+from solver.backends.outcome import Outcome
+from solver.options import SolveOptions
+from solver.result import Status, Termination
+
+UNIT_NS = float(1 << 20)
+TOLERANCE = 1e-9
+#: HiGHS solves the relaxations of a MILP with a tenth of the tolerance on reduced costs.
+DUAL_TOLERANCE = TOLERANCE / 10
+
+_STOPPED = (
+    highspy.HighsModelStatus.kTimeLimit,
+    highspy.HighsModelStatus.kInterrupt,
+    highspy.HighsModelStatus.kIterationLimit,
+    highspy.HighsModelStatus.kSolutionLimit,
+    highspy.HighsModelStatus.kMemoryLimit,
+)
+_REFUSED = (
+    highspy.HighsModelStatus.kLoadError,
+    highspy.HighsModelStatus.kModelError,
+    highspy.HighsModelStatus.kModelEmpty,
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of a model in the order of its `variables()`; times in units."""
+
+    names: list[str]
+    whole: NDArray[np.bool_]
+    scale: Floats  #: nanoseconds per unit of a time, 1 for a literal
+    lower: Floats
+    upper: Floats
+
+
+def _columns(model: pulp.LpProblem) -> _Columns:
+    variables = model.variables()
+    whole = np.array([variable.cat == pulp.LpInteger for variable in variables])
+    scale = np.where(whole, 1.0, UNIT_NS)
+    lower = [-math.inf if v.lowBound is None else v.lowBound for v in variables]
+    upper = [math.inf if v.upBound is None else v.upBound for v in variables]
+    names = [variable.name for variable in variables]
+    return _Columns(names, whole, scale, np.array(lower) / scale, np.array(upper) / scale)
+
+
+def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
+    """The model as HiGHS takes it, scaled."""
+    index = {name: n for n, name in enumerate(columns.names)}
+    starts, indices = [0], list[int]()
+    values, lower, upper = list[float](), list[float](), list[float]()
+    for row in model._constraints.values():
+        own = [index[variable.name] for variable in row]
+        scale = UNIT_NS if not columns.whole[own].all() else 1.0
+        indices.extend(own)
+        values.extend(np.array(list(row.values())) * columns.scale[own] / scale)
+        starts.append(len(indices))
+        lower.append(-math.inf if row.getLb() is None else row.getLb() / scale)
+        upper.append(math.inf if row.getUb() is None else row.getUb() / scale)
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(columns.names), len(lower)
+    cost = np.zeros(len(columns.names))
+    for variable, weight in model.objective.items():
+        cost[index[variable.name]] = weight * columns.scale[index[variable.name]] / UNIT_NS
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, columns.lower, columns.upper
+    lp.row_lower_, lp.row_upper_ = np.array(lower), np.array(upper)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.array(starts, dtype=np.int32)
+    lp.a_matrix_.index_ = np.array(indices, dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(values, dtype=np.float64)
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    lp.integrality_ = [kinds[int(whole)] for whole in columns.whole]
+    return lp
+
+
+def _configure(engine: Any, options: SolveOptions) -> None:
+    settings: dict[str, object] = {
+        "output_flag": False,
+        "random_seed": options.seed,
+        "threads": options.workers,
+        "parallel": "on" if options.workers > 1 else "off",
+        "mip_rel_gap": options.gap,
+        "mip_abs_gap": 0.0,
+        "mip_feasibility_tolerance": TOLERANCE,
+        "primal_feasibility_tolerance": TOLERANCE,
+        "dual_feasibility_tolerance": DUAL_TOLERANCE,
+    }
+    if options.time_limit_s is not None:
+        settings["time_limit"] = max(options.time_limit_s, 0.0)
+    for name, value in settings.items():
+        if engine.setOptionValue(name, value) != highspy.HighsStatus.kOk:
+            raise ValueError(f"HiGHS refuses option {name} = {value}")
+
+
+def _start_from_hint(engine: Any, model: pulp.LpProblem) -> None:
+    """Gives HiGHS the initial values of the literals that have one."""
+    variables = enumerate(model.variables())
+    known = {n: v.varValue for n, v in variables if v.varValue is not None}
+    if known:
+        indices = np.array(list(known), dtype=np.int32)
+        engine.setSolution(len(known), indices, np.array(list(known.values()), dtype=np.float64))
+
+
+def _solve(engine: Any) -> None:
+    """Runs in a thread, so that Ctrl-C reaches us; it ends the run and is passed on."""
+    engine.HandleUserInterrupt = True
+    engine.startSolve()
+    try:
+        while not engine.wait(0.1)[0]:
+            pass
+    except KeyboardInterrupt:
+        engine.cancelSolve()
+        while not engine.wait(0.1)[0]:
+            pass
+        raise
+
+
+def _error(columns: _Columns, bound: float) -> float:
+    """By how much a dual bound may be too high, in units.
+
+    Proof. The bound of a relaxation is what its multipliers give with every column at the better
+    end of its range. A reduced cost may have the wrong sign, by up to the dual tolerance; that
+    shifts the bound by no more than the tolerance times the column's range. Relaxations below the
+    bound have no time above it. Each node of the tree has such a relaxation, so the least of
+    their bounds errs by no more; comparing it with an incumbent adds one tolerance.
+    """
+    upper = np.where(columns.whole, columns.upper, np.minimum(columns.upper, max(bound, 0.0)))
+    ranges = np.maximum(upper - np.maximum(columns.lower, 0.0), 0.0)
+    return DUAL_TOLERANCE * float(ranges.sum()) + TOLERANCE * (1 + abs(bound) * 1e-6)
+
+
+def _bound_ns(columns: _Columns, proved: float) -> int | None:
+    """Least integer that the proved bound of an integer objective allows."""
+    if not math.isfinite(proved):
+        return None
+    return max(0, math.ceil((proved - _error(columns, proved)) * UNIT_NS))
+
+
+def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
+    """What HiGHS finds out about a model that minimises a time in ns, whole in every solution.
+
+    Uses the time limit, seed, workers and gap of the options, and starts from initial values. One
+    worker and one seed give the same solution, unless the time limit strikes. Raises ValueError
+    for an invalid model, and passes KeyboardInterrupt on. A status that is neither a solution, a
+    proof nor a limit is UNKNOWN, without bound.
+    """
+    columns = _columns(model)
+    engine = highspy.Highs()
+    _configure(engine, options)
+    if engine.passModel(_native(model, columns)) == highspy.HighsStatus.kError:
+        raise ValueError("HiGHS refuses the model")
+    _start_from_hint(engine, model)
+    _solve(engine)
+    return _outcome(engine, columns)
+
+
+def _outcome(engine: Any, columns: _Columns) -> Outcome:
+    code, info = engine.getModelStatus(), engine.getInfo()
+    if code in _REFUSED:
+        raise ValueError(f"HiGHS refuses the model: {engine.modelStatusToString(code)}")
+    optimal, stopped = code == highspy.HighsModelStatus.kOptimal, code in _STOPPED
+    infeasible = code == highspy.HighsModelStatus.kInfeasible
+    found = (optimal or stopped) and info.primal_solution_status == 2
+    proved = info.mip_dual_bound if columns.whole.any() else info.objective_function_value
+    if not (optimal or (stopped and columns.whole.any())):
+        proved = math.inf
+    status = Status.INFEASIBLE if infeasible else Status.UNKNOWN
+    if found:
+        status = Status.OPTIMAL if optimal else Status.FEASIBLE
+    return Outcome(
+        status=status,
+        termination=Termination.CLOSED
+        if infeasible or (found and optimal)
+        else Termination.TIME_LIMIT,
+        objective=round(info.objective_function_value * UNIT_NS) if found else None,
+        bound=_bound_ns(columns, proved),
+        runtime_s=engine.getRunTime(),
+        values=tuple(np.array(engine.getSolution().col_value) * columns.scale) if found else None,
+    )

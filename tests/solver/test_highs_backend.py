@@ -1,0 +1,183 @@
+"""The HiGHS backend speaks the project's words, and does not believe its floats."""
+
+import _thread
+import random
+import threading
+from types import SimpleNamespace
+
+import highspy
+import numpy as np
+import pulp
+import pytest
+
+from solver.backends import highs
+from solver.backends.highs import _columns, _outcome
+from solver.options import SolveOptions
+from solver.result import Status, Termination
+
+
+def least(bound: int) -> pulp.LpProblem:
+    """Minimise a time of 10 ns or less that is `bound` ns if a literal holds, as it must."""
+    model = pulp.LpProblem("least")
+    time, literal = model.add_variable("time", 0, 10), model.add_variable("yes", 0, 1, "Integer")
+    model.setObjective(time)
+    model.addConstraint(time - bound * literal >= 0)
+    model.addConstraint(literal >= 1)
+    return model
+
+
+def hard() -> pulp.LpProblem:
+    """A time of at least 1000 ns, and of as much more as a market split misses its target."""
+    rng = random.Random(1)
+    model = pulp.LpProblem("hard")
+    time = model.add_variable("time", 1000)
+    model.setObjective(time)
+    literals = [model.add_variable(f"x{n:02}", 0, 1, "Integer") for n in range(40)]
+    for _ in range(4):
+        weights = [rng.randrange(10**6) for _ in literals]
+        missed = pulp.lpDot(weights, literals) - sum(weights) // 2
+        model.addConstraint(time - missed >= 1000)
+        model.addConstraint(time + missed >= 1000)
+    return model
+
+
+def test_optimal() -> None:
+    """A solved model has objective, equal bound and values in the order of its variables."""
+    outcome = highs.run(least(3), SolveOptions())
+    assert (outcome.status, outcome.termination) == (Status.OPTIMAL, Termination.CLOSED)
+    assert (outcome.objective, outcome.bound) == (3, 3)
+    assert outcome.values == pytest.approx([3, 1])
+
+
+def test_objective_zero_is_a_solution() -> None:
+    """An optimum of 0 is not mistaken for none."""
+    outcome = highs.run(least(0), SolveOptions())
+    assert (outcome.status, outcome.objective, outcome.bound) == (Status.OPTIMAL, 0, 0)
+
+
+def test_infeasible() -> None:
+    """Without a solution there is neither objective nor bound nor values."""
+    outcome = highs.run(least(11), SolveOptions())
+    assert (outcome.status, outcome.termination) == (Status.INFEASIBLE, Termination.CLOSED)
+    assert (outcome.objective, outcome.bound, outcome.values) == (None, None, None)
+
+
+@pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
+def test_a_nanosecond_of_a_minute_counts(spare: int, status: Status) -> None:
+    """60 s fit a limit of 60 s with half a nanosecond left, not one of a nanosecond less."""
+    model = pulp.LpProblem("minute")
+    time, literal = model.add_variable("time", 0), model.add_variable("yes", 0, 1, "Integer")
+    model.setObjective(time)
+    model.addConstraint(time - 60_000_000_000 * literal >= 0)
+    model.addConstraint(literal >= 1)
+    time.upBound = 60_000_000_000 + spare + 0.5
+    assert highs.run(model, SolveOptions()).status is status
+
+
+def test_unknown_is_not_infeasible() -> None:
+    """Stopped before it began, the engine knows nothing but a valid bound."""
+    outcome = highs.run(hard(), SolveOptions(time_limit_s=0.0))
+    assert (outcome.status, outcome.termination) == (Status.UNKNOWN, Termination.TIME_LIMIT)
+    assert outcome.values is None
+
+
+def test_time_limit_keeps_the_bound() -> None:
+    """Stopped on its way, the engine has a solution and the 1000 ns that no solution is below."""
+    outcome = highs.run(hard(), SolveOptions(time_limit_s=0.5))
+    assert (outcome.status, outcome.termination) == (Status.FEASIBLE, Termination.TIME_LIMIT)
+    assert outcome.objective is not None
+    assert outcome.bound is not None
+    assert 1000 <= outcome.bound <= outcome.objective
+
+
+def test_hint_is_where_it_starts() -> None:
+    """Initial values of the literals are a solution at hand, however short the time."""
+    model = hard()
+    for variable in model.variables():
+        if variable.cat == "Integer":
+            variable.setInitialValue(0)
+    found = highs.run(model, SolveOptions(time_limit_s=0.05)).objective
+    for variable in model.variables():
+        variable.varValue = None
+    worst = max(abs(row.constant + 1000) for row in model.constraints())
+    assert found is not None
+    assert found <= 1000 + worst
+
+
+def test_model_without_literals() -> None:
+    """A linear program has an optimum and a bound too."""
+    model = pulp.LpProblem("linear")
+    time = model.add_variable("time", 7)
+    model.setObjective(time)
+    model.addConstraint(time >= 5)
+    outcome = highs.run(model, SolveOptions())
+    assert (outcome.status, outcome.objective, outcome.bound) == (Status.OPTIMAL, 7, 7)
+
+
+def test_crossed_bounds_are_infeasible() -> None:
+    """A budget below a proved bound leaves no solution, and is no invalid model."""
+    model = least(3)
+    model.variables()[0].upBound, model.variables()[0].lowBound = 4.5, 5.5
+    assert highs.run(model, SolveOptions()).status is Status.INFEASIBLE
+
+
+def answered(status: str, bound: float = 1.0) -> SimpleNamespace:
+    """An engine that says it ended so, with a solution and this bound in its units."""
+    info = SimpleNamespace(
+        primal_solution_status=2, mip_dual_bound=bound, objective_function_value=1.0
+    )
+    return SimpleNamespace(
+        getModelStatus=lambda: getattr(highspy.HighsModelStatus, status),
+        getInfo=lambda: info,
+        getRunTime=lambda: 0.0,
+        getSolution=lambda: SimpleNamespace(col_value=[1.0, 1.0]),
+        modelStatusToString=str,
+    )
+
+
+@pytest.mark.parametrize("status", ["kUnknown", "kSolveError", "kUnboundedOrInfeasible"])
+def test_odd_status_proves_nothing(status: str) -> None:
+    """What is neither solution, proof nor limit is UNKNOWN, whatever comes with it."""
+    outcome = _outcome(answered(status), _columns(least(3)))
+    assert (outcome.status, outcome.bound, outcome.values) == (Status.UNKNOWN, None, None)
+
+
+@pytest.mark.parametrize("status", ["kTimeLimit", "kInterrupt", "kMemoryLimit"])
+def test_stopped_is_not_optimal(status: str) -> None:
+    """A limit leaves a feasible solution, though PuLP's own class calls it optimal."""
+    outcome = _outcome(answered(status), _columns(least(3)))
+    assert (outcome.status, outcome.termination) == (Status.FEASIBLE, Termination.TIME_LIMIT)
+
+
+@pytest.mark.parametrize("status", ["kModelError", "kLoadError"])
+def test_invalid_model_is_refused(status: str) -> None:
+    """A model that HiGHS does not accept raises, with its reason."""
+    with pytest.raises(ValueError, match="HiGHS refuses the model"):
+        _outcome(answered(status), _columns(least(3)))
+
+
+def test_bound_is_rounded_up_less_the_tolerances() -> None:
+    """A float a little above a whole number is that number's bound, a little below the same."""
+    columns = _columns(least(3))
+    for noise in (-1e-10, 0.0, 1e-10):
+        bound = 1.0 + noise
+        assert _outcome(answered("kOptimal", bound), columns).bound == 1 << 20
+    assert _outcome(answered("kOptimal", 1.0 + 1.5 / 2**20), columns).bound == (1 << 20) + 2
+
+
+def test_no_bound_is_none() -> None:
+    """Minus infinity is no bound."""
+    assert _outcome(answered("kTimeLimit", -np.inf), _columns(least(3))).bound is None
+
+
+def test_interrupt_ends_the_run() -> None:
+    """Ctrl-C stops the engine at once and is passed on."""
+    threading.Timer(0.3, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        highs.run(hard(), SolveOptions(time_limit_s=20))
+
+
+def test_threads_may_change_between_runs() -> None:
+    """One process may run HiGHS with one thread, then two, then one again."""
+    for workers in (1, 2, 1):
+        assert highs.run(least(3), SolveOptions(workers=workers)).objective == 3
