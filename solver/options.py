@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Method = Literal["exact", "minmax", "cpsat"]
+Method = Literal["exact", "minmax", "cpsat", "milp"]
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,7 @@ class SolveOptions:
     """Options of `solver.solve`; the defaults prove optimality without a time limit.
 
     gap: relative; a plan within it of the bound is OPTIMAL. workers: processes of the
-    exact search, threads of CP-SAT; with one, equal seeds give equal plans.
+    exact search, threads of CP-SAT and HiGHS; with one, equal seeds give equal plans.
     """
 
     method: Method = "exact"

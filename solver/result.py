@@ -29,7 +29,9 @@ class Termination(StrEnum):
 
 
 Reason = Literal["infeasible", "bounded", "solved", "open"]
-Proof = Literal["memory", "blocks", "batch", "limit", "work", "pipeline", "enumeration", "cpsat"]
+Proof = Literal[
+    "memory", "blocks", "batch", "limit", "work", "pipeline", "enumeration", "cpsat", "milp"
+]
 
 
 class ShapeRecord(Record):
@@ -37,7 +39,7 @@ class ShapeRecord(Record):
 
     `bound_ns`: proved lower bound of the step time of every plan of the shape; None if there is
     no plan. `proof` names the argument: memory, blocks, batch, limit (infeasible); work,
-    pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat (exhaustive).
+    pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat, milp (exhaustive).
     """
 
     shape: Shape

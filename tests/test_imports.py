@@ -45,3 +45,18 @@ def test_bare_imports_work_in_either_order(first: str, second: str, reverse: boo
     code = "; ".join(f"import {name}" for name in names)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("methods", [("cpsat", "milp"), ("milp", "cpsat")])
+def test_both_models_solve_in_one_process(methods: tuple[str, str]) -> None:
+    """Whichever engine runs first, both prove the same optimum."""
+    code = f"""
+from solver import SolveOptions, solve
+from tests.small_instances import random_instance
+instance = random_instance(3)
+first, second = (solve(instance, SolveOptions(method=method)) for method in {methods})
+assert first.status == second.status == "optimal"
+assert first.step_time_ns == second.step_time_ns
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

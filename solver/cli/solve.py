@@ -50,7 +50,7 @@ def solve_command(
         Method,
         typer.Option(
             help="exact: proved best plan. minmax: heuristic, no proof. "
-            "cpsat: exact by CP-SAT models, slower."
+            "cpsat, milp: exact by CP-SAT or MILP models, slower."
         ),
     ] = "exact",
     time_limit: Annotated[

@@ -48,7 +48,8 @@ class Closer:
     @property
     def proof(self) -> Proof:
         """What an exhaustive closing goes by in the log."""
-        return "enumeration" if self.options.method == "exact" else "cpsat"
+        method = self.options.method
+        return method if method in ("cpsat", "milp") else "enumeration"
 
     def cutoff(self, shape: Shape, best: float | None) -> tuple[int, bool]:
         """Only step times below this are of interest; and whether the limits say so."""

@@ -1,9 +1,15 @@
-"""Exact optimum of one shape with CP-SAT: solve, simulate, add the critical paths, repeat.
+"""Exact optimum of one shape with a model: solve, simulate, add the critical paths, repeat.
 
 The model knows some paths of the operation graph, so its optimum is a lower bound. Its plan is
 simulated, and the paths that make the simulated step time longer than the bound are added. A plan
 met twice would be valued at its simulated step time, so the loop ends: with the bound equal to the
 simulated step time, both in integers, or with a proof that no plan beats the best one simulated.
+
+Nothing that an engine says of a plan is taken at its word: what a solution stands for is held
+against the rules of the plan space in integers, and its step time is the simulated one. An engine
+that counts in floats may propose a plan again whose paths the model knows, within its tolerances;
+that plan is excluded, as it is judged. If its solution is no plan, or is faster than the bound that
+comes with it, the engine is in trouble: what it said last is dropped and the shape stays open.
 """
 
 import time
@@ -14,14 +20,15 @@ from typing import Literal
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
-from formulations.cpsat import joint
 from formulations.decisions import Decisions, decisions_of, even_shares, share_range
 from formulations.paths import PathCut
 from formulations.plan import Plan
-from solver.backends import cpsat
+from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination, max_step_time_ns
-from solver.search.paths import CutPool, first_cuts, harvest
+from solver.search.engines import ModelEngine
+from solver.search.paths import CutPool, Harvest, first_cuts, harvest
+from solver.search.recheck import broken_rule
 from solver.simulate import step_time_ns
 
 ShapeStatus = Literal["optimal", "feasible", "infeasible", "bounded", "unknown"]
@@ -46,6 +53,7 @@ class ShapeOutcome:
     status: optimal (plan and proof), feasible (plan, open bound), bounded (no plan below the
     cutoff), infeasible (no plan at all), unknown. bound_ns: proved lower bound of the step time
     of every plan; None if there is none. rounds: models solved; num_cuts: paths in the last.
+    trouble: what is wrong with the engine's last answer, if that ended the loop.
     """
 
     status: ShapeStatus
@@ -55,6 +63,7 @@ class ShapeOutcome:
     rounds: int
     num_cuts: int
     runtime_s: float
+    trouble: str | None
 
 
 def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
@@ -69,18 +78,26 @@ def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
     return max(0, step_time_limit_ns) * tables.shape.pp // max(work, 1)
 
 
+class _Trouble(Exception):
+    """What an engine says cannot be."""
+
+
 class _Loop:
     """State of one run: the model, the best plan simulated, the bound."""
 
     def __init__(
         self,
         tables: CostTables,
+        engine: ModelEngine,
         fixed: Fixed,
         cutoff_ns: int | None,
         incumbent: Decisions | None,
         bound_ns: int,
     ) -> None:
         self.tables = tables
+        self.engine = engine
+        self.trouble: str | None = None
+        self.excluded: set[Decisions] = set()
         self.cutoff_ns = cutoff_ns
         self.best = incumbent
         self.best_ns = None if incumbent is None else self.simulated_ns(incumbent)
@@ -89,7 +106,7 @@ class _Loop:
         self.limit_ns = self._limit_ns()
         most = None if self.limit_ns is None else largest_share(tables, self.limit_ns)
         self.shares = _shares(tables, fixed, most)
-        self.built = joint.build(
+        self.built = engine.build(
             tables, fixed.order, fixed.boundaries, fixed.micro_batches, most, self.limit_ns
         )
         self.built.raise_step_time(bound_ns)
@@ -124,31 +141,59 @@ class _Loop:
         """One solve of the model, one simulation, new cuts; False if the engine was stopped."""
         if self.best is not None:
             self.built.hint(self.best)
-        outcome = cpsat.run(self.built.model, options)
+        outcome = self.engine.run(self.built.model, options)
         self.rounds += 1
         if outcome.status is Status.INFEASIBLE:
             self.bound_ns = self.upper_ns
             return True
+        try:
+            found = self._judge(outcome)
+        except _Trouble as trouble:
+            if self.engine.exact:
+                raise AssertionError("model and simulator disagree") from trouble
+            self.trouble = f"numerical trouble: {trouble}"
+            return False
         proved = max(outcome.bound or 0, self.bound_ns or 0)
         self.built.raise_step_time(proved)
         self.bound_ns = proved if self.upper_ns is None else min(proved, self.upper_ns)
-        solved = outcome.termination is Termination.CLOSED
-        if outcome.values is not None:
-            learned = self._learn(self.built.extract(outcome.values), pool)
-            assert learned or self.closed or not solved, "model and simulator disagree"
-        return solved
+        if found is not None:
+            self._learn(*found, pool)
+        return outcome.termination is Termination.CLOSED
 
-    def _learn(self, decisions: Decisions, pool: set[PathCut]) -> bool:
-        """Simulate a plan; whether that gave a path the model did not know."""
+    def _judge(self, outcome: Outcome) -> tuple[Decisions, Harvest] | None:
+        """The solution as decisions, simulated; None without one. _Trouble if it cannot be."""
+        if outcome.values is None:
+            return None
+        decisions = self.built.extract(outcome.values)
+        if decisions is None:
+            raise _Trouble("the solution is fractional, or stands for no decisions")
+        if (broken := broken_rule(self.tables, decisions)) is not None:
+            raise _Trouble(f"the solution is no plan: {broken}")
+        if decisions in self.excluded:
+            raise _Trouble("the solution has been excluded")
         placement = Placer(self.tables).costs(decisions.order)
         found = harvest(self.tables, placement, decisions, self.shares, self.bound_ns or 0)
+        if outcome.bound is not None and outcome.bound > found.step_time_ns:
+            told = f"{found.step_time_ns} ns, bound {outcome.bound} ns"
+            raise _Trouble(f"the solution is faster than the bound: {told}")
+        return decisions, found
+
+    def _learn(self, decisions: Decisions, found: Harvest, pool: set[PathCut]) -> None:
+        """Adds the paths of a plan, and the plan itself if it is the best."""
         learned = [self.built.add_cut(cut) for cut in found.cuts]
         pool.update(found.cuts)
         of_interest = self.limit_ns is None or found.step_time_ns <= self.limit_ns
         if of_interest and (self.best_ns is None or found.step_time_ns < self.best_ns):
             self.best, self.best_ns = decisions, found.step_time_ns
             self.built.limit_step_time(found.step_time_ns - 1)
-        return any(learned)
+        elif not any(learned) and not self.closed:
+            self._exclude(decisions)
+
+    def _exclude(self, decisions: Decisions) -> None:
+        """Leaves out a plan that the model's own paths should have ruled out."""
+        assert self.engine.exclude is not None, "model and simulator disagree: no path is new"
+        self.excluded.add(decisions)
+        self.engine.exclude(self.built, decisions)
 
     def outcome(self, runtime_s: float) -> ShapeOutcome:
         """The state in words."""
@@ -160,6 +205,7 @@ class _Loop:
             rounds=self.rounds,
             num_cuts=len(self.built.cuts),
             runtime_s=runtime_s,
+            trouble=self.trouble,
         )
 
     def _status(self) -> ShapeStatus:
@@ -181,6 +227,7 @@ def _shares(tables: CostTables, fixed: Fixed, largest: int | None) -> Sequence[i
 
 def solve_shape(
     tables: CostTables,
+    engine: ModelEngine,
     *,
     fixed: Fixed = ALL_FREE,
     incumbent: Plan | None = None,
@@ -200,7 +247,7 @@ def solve_shape(
     """
     begin = time.monotonic()
     start = None if incumbent is None else decisions_of(tables.instance, incumbent)
-    loop = _Loop(tables, fixed, cutoff_ns, start, bound_ns)
+    loop = _Loop(tables, engine, fixed, cutoff_ns, start, bound_ns)
     known = (pool or CutPool()).of(tables.shape)
     shape = tables.shape
     for m in loop.shares:

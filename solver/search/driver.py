@@ -154,11 +154,12 @@ class _Search:
 
 
 def _engine(options: SolveOptions) -> ShapeEngine:
-    if options.method != "cpsat":
+    if options.method not in ("cpsat", "milp"):
         return enumerate_shape
-    from solver.search.by_cpsat import cpsat_engine
+    from solver.search.by_model import shape_engine
+    from solver.search.engines import model_engine
 
-    return cpsat_engine(options)
+    return shape_engine(model_engine(options.method), options)
 
 
 def solve(

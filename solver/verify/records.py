@@ -1,8 +1,9 @@
 """One record of the log: whether its claim holds, and which argument shows it here.
 
 Where a record names a closed form (memory, limit, work, pipeline) the argument must hold.
-Exhaustive searches (enumeration, cpsat) cannot be repeated without the code of the search; many of
-their results follow from a closed form all the same, the rest are taken at the search's word.
+Exhaustive searches (enumeration, cpsat, milp) cannot be repeated without the code of the search;
+many of their results follow from a closed form all the same, the rest are taken at the search's
+word.
 """
 
 from typing import Literal
@@ -18,10 +19,10 @@ Argument = Literal["memory", "limit", "work", "pipeline", "word"]
 
 #: Which proofs can stand behind which claim.
 PROOFS: dict[Reason, tuple[Proof, ...]] = {
-    "infeasible": ("memory", "limit", "enumeration", "cpsat"),
-    "bounded": ("work", "pipeline", "enumeration", "cpsat"),
-    "solved": ("enumeration", "cpsat"),
-    "open": ("work", "pipeline", "enumeration", "cpsat"),
+    "infeasible": ("memory", "limit", "enumeration", "cpsat", "milp"),
+    "bounded": ("work", "pipeline", "enumeration", "cpsat", "milp"),
+    "solved": ("enumeration", "cpsat", "milp"),
+    "open": ("work", "pipeline", "enumeration", "cpsat", "milp"),
 }
 
 

@@ -5,7 +5,7 @@ from ortools.sat.python import cp_model
 
 from formulations.cpsat.terms import Literal, enforced_maximum, require_at_most, value_of, weighted
 from solver.result import Status
-from tests.engine import solved
+from tests.twins import solved
 
 
 def test_weighted_sum_of_constants_is_an_int() -> None:

@@ -1,7 +1,6 @@
 """The cut loop: all four models find the brute-force optimum to the nanosecond, and prove it."""
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,122 +11,55 @@ import pytest
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
-from formulations.decisions import Decisions, decisions_of
+from formulations.decisions import Decisions
 from formulations.instance import Cluster, Instance, Limits, NodeGroup
 from formulations.plan import Shape
 from solver.result import max_step_time_ns
 from solver.search.critical_path import Fixed, largest_share, solve_shape
+from solver.search.engines import model_engine
 from solver.search.paths import CutPool
 from tests import brute_force
+from tests.loop_checks import FREE, Free, feasible, finds_the_best, judge, limited, random_decisions
 from tests.random_shapes import random_tables
 from tests.small_instances import gpu, layer, workload
 
+ENGINE = model_engine("cpsat")
 SEEDS = range(280)
 
 
-def random_decisions(tables: CostTables, seed: int) -> Decisions:
-    """Any decisions, in memory or not."""
-    rng = random.Random(seed)
-    return Decisions(
-        rng.choice(brute_force.all_orders(tables)),
-        rng.choice(list(brute_force.all_splits(tables))),
-        rng.choice(list(brute_force.all_shares(tables))),
-    )
-
-
-def judge(tables: CostTables, made: Decisions) -> int | None:
-    """Step time by the witness; None if the plan does not fit in memory."""
-    placed = brute_force.place(tables, made.order)
-    parts = tables, placed, made.boundaries, made.micro_batches
-    return brute_force.step_time_ns(*parts) if brute_force.fits(*parts) else None
-
-
-def feasible(seeds: range) -> list[tuple[CostTables, int]]:
-    """Random tables that have a plan, and its best step time."""
-    known = [(tables, brute_force.optimum_ns(tables)) for tables in map(random_tables, seeds)]
-    return [(tables, best) for tables, best in known if best is not None]
-
-
-def agrees(tables: CostTables, fixed: Fixed, expected: int | None) -> bool:
-    """Whether the loop ends with this optimum, proved, and a plan of this step time."""
-    outcome = solve_shape(tables, fixed=fixed)
-    if expected is None:
-        return outcome.status == "infeasible" and outcome.plan is None
-    return (
-        outcome.status == "optimal"
-        and outcome.plan is not None
-        and outcome.step_time_ns == outcome.bound_ns == expected
-        and judge(tables, decisions_of(tables.instance, outcome.plan)) == expected
-    )
-
-
+@pytest.mark.parametrize("free", FREE)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_layer_to_stage_equals_brute_force(seed: int) -> None:
-    """The best split for one order and given shares."""
-    tables = random_tables(seed)
-    made = random_decisions(tables, seed)
-    fixed = Fixed(order=made.order, micro_batches=made.micro_batches)
-    best = brute_force.optimum_ns(tables, orders=[made.order], shares=[made.micro_batches])
-    assert agrees(tables, fixed, best)
+def test_model_equals_brute_force(seed: int, free: Free) -> None:
+    """The best split, node order or shares, the rest given; and the best of all at once."""
+    assert finds_the_best(ENGINE, random_tables(seed), free, seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_node_order_equals_brute_force(seed: int) -> None:
-    """The best node order for one split and given shares."""
-    tables = random_tables(seed)
-    made = random_decisions(tables, seed)
-    fixed = Fixed(boundaries=made.boundaries, micro_batches=made.micro_batches)
-    best = brute_force.optimum_ns(tables, splits=[made.boundaries], shares=[made.micro_batches])
-    assert agrees(tables, fixed, best)
-
-
+@pytest.mark.parametrize("free", ["order", "all"])
 @pytest.mark.parametrize("seed", range(100))
-def test_node_order_and_joint_equal_brute_force_over_zones(seed: int) -> None:
-    """The best order, alone and with split and shares, where nodes stand in several zones."""
-    tables = random_tables(seed, zones=True)
-    made = random_decisions(tables, seed)
-    fixed = Fixed(boundaries=made.boundaries, micro_batches=made.micro_batches)
-    best = brute_force.optimum_ns(tables, splits=[made.boundaries], shares=[made.micro_batches])
-    assert agrees(tables, fixed, best)
-    assert agrees(tables, Fixed(), brute_force.optimum_ns(tables))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_microbatches_equal_brute_force(seed: int) -> None:
-    """The best shares for one split and order."""
-    tables = random_tables(seed)
-    made = random_decisions(tables, seed)
-    fixed = Fixed(order=made.order, boundaries=made.boundaries)
-    best = brute_force.optimum_ns(tables, orders=[made.order], splits=[made.boundaries])
-    assert agrees(tables, fixed, best)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_joint_equals_brute_force(seed: int) -> None:
-    """The best of every split, order and distribution at once."""
-    tables = random_tables(seed)
-    assert agrees(tables, Fixed(), brute_force.optimum_ns(tables))
+def test_model_equals_brute_force_over_zones(seed: int, free: Free) -> None:
+    """The same where nodes stand in several zones."""
+    assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed)
 
 
 def test_cutoff_at_the_optimum_is_bounded() -> None:
     """No plan is below its own optimum: closed without a plan."""
     for tables, best in feasible(range(40)):
-        outcome = solve_shape(tables, cutoff_ns=best)
+        outcome = solve_shape(tables, ENGINE, cutoff_ns=best)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("bounded", None, best)
 
 
 def test_cutoff_above_the_optimum_is_solved() -> None:
     """A nanosecond more and the optimum is found."""
     for tables, best in feasible(range(40)):
-        outcome = solve_shape(tables, cutoff_ns=best + 1)
+        outcome = solve_shape(tables, ENGINE, cutoff_ns=best + 1)
         assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
 
 
 def test_optimal_incumbent_is_proved() -> None:
     """Given the best plan, the loop returns it with the proof."""
     for tables, best in feasible(range(40)):
-        plan = solve_shape(tables).plan
-        outcome = solve_shape(tables, incumbent=plan)
+        plan = solve_shape(tables, ENGINE).plan
+        outcome = solve_shape(tables, ENGINE, incumbent=plan)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("optimal", plan, best)
 
 
@@ -136,23 +68,23 @@ def test_incumbent_is_improved() -> None:
     for tables, best in feasible(range(40)):
         made = random_decisions(tables, 1)
         if judge(tables, made) is not None:
-            outcome = solve_shape(tables, incumbent=made.plan(tables))
+            outcome = solve_shape(tables, ENGINE, incumbent=made.plan(tables))
             assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
 
 
 def test_known_bound_closes_without_a_model() -> None:
     """A plan that meets a bound proved elsewhere needs no round."""
     for tables, best in feasible(range(20)):
-        plan = solve_shape(tables).plan
-        outcome = solve_shape(tables, incumbent=plan, bound_ns=best)
+        plan = solve_shape(tables, ENGINE).plan
+        outcome = solve_shape(tables, ENGINE, incumbent=plan, bound_ns=best)
         assert (outcome.status, outcome.rounds) == ("optimal", 0)
 
 
 def test_no_time_leaves_the_incumbent() -> None:
     """Out of time: the plan given, with a bound that holds."""
     for tables, best in feasible(range(20)):
-        plan = solve_shape(tables).plan
-        outcome = solve_shape(tables, incumbent=plan, time_limit_s=0.0)
+        plan = solve_shape(tables, ENGINE).plan
+        outcome = solve_shape(tables, ENGINE, incumbent=plan, time_limit_s=0.0)
         assert (outcome.status, outcome.step_time_ns) == ("feasible", best)
         assert outcome.bound_ns is not None
         assert outcome.bound_ns <= best
@@ -160,22 +92,16 @@ def test_no_time_leaves_the_incumbent() -> None:
 
 def test_no_time_and_no_incumbent_is_unknown() -> None:
     """Out of time with nothing in hand is neither infeasible nor bounded."""
-    outcome = solve_shape(random_tables(0), time_limit_s=0.0)
+    outcome = solve_shape(random_tables(0), ENGINE, time_limit_s=0.0)
     assert (outcome.status, outcome.plan) == ("unknown", None)
-
-
-def limited(tables: CostTables, **limits: float) -> CostTables:
-    """Tables of the same instance with these limits."""
-    update = {"limits": Limits.model_validate(limits)}
-    return replace(tables, instance=tables.instance.model_copy(update=update))
 
 
 def test_time_budget_to_the_nanosecond() -> None:
     """(4) The optimum is within a budget of that, and not of a nanosecond less."""
     for tables, best in feasible(range(40)):
-        within = solve_shape(limited(tables, max_step_time_s=best / 1e9))
+        within = solve_shape(limited(tables, max_step_time_s=best / 1e9), ENGINE)
         assert (within.status, within.step_time_ns) == ("optimal", best)
-        outside = solve_shape(limited(tables, max_step_time_s=(best - 1) / 1e9))
+        outside = solve_shape(limited(tables, max_step_time_s=(best - 1) / 1e9), ENGINE)
         assert outside.status == "infeasible"
 
 
@@ -187,7 +113,7 @@ def test_money_budget_is_a_time_budget() -> None:
         price = sum(n * group.price_usd_per_hour for n, group in used)
         for spare, status in ((0, "optimal"), (-1, "infeasible")):
             cost = (best + spare) * price / 3.6e12
-            assert solve_shape(limited(tables, max_cost_usd_per_step=cost)).status == status
+            assert solve_shape(limited(tables, max_cost_usd_per_step=cost), ENGINE).status == status
 
 
 def test_budget_is_the_tighter_of_both() -> None:
@@ -220,13 +146,13 @@ def test_pool_changes_no_optimum() -> None:
     """Cuts from other shapes of the same schedule and stages hold."""
     pool = CutPool()
     for tables, best in feasible(range(60)):
-        assert solve_shape(tables, pool=pool).step_time_ns == best
+        assert solve_shape(tables, ENGINE, pool=pool).step_time_ns == best
 
 
 def test_same_seed_same_plan() -> None:
     """One worker and one seed give the same plan."""
     for tables, _ in feasible(range(0, 40, 4)):
-        first, second = solve_shape(tables, seed=3), solve_shape(tables, seed=3)
+        first, second = solve_shape(tables, ENGINE, seed=3), solve_shape(tables, ENGINE, seed=3)
         assert first.plan == second.plan
         assert (first.rounds, first.num_cuts) == (second.rounds, second.num_cuts)
 
@@ -284,7 +210,7 @@ def solves_reference(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> b
 
     monkeypatch.setattr(Placer, "costs", costs)
     tables, order = pipeline_of(case)
-    outcome = solve_shape(tables, fixed=Fixed(order=order))
+    outcome = solve_shape(tables, ENGINE, fixed=Fixed(order=order))
     optimum = case["optimal_step_time"]
     return outcome.status == "optimal" and outcome.step_time_ns == outcome.bound_ns == optimum
 

@@ -1,4 +1,4 @@
-"""The node-order model: exactly the orders that there are, at exactly their costs."""
+"""The node-order models, CP-SAT and MILP: the orders that there are, at their costs."""
 
 import random
 from dataclasses import replace
@@ -6,18 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.cpsat.node_order import OrderVariables, build, order_part
-from formulations.cpsat.terms import Linear
 from formulations.decisions import possible_starts
 from formulations.fixed import FixedOrder, FixedSplit
 from solver.result import Status
 from tests import brute_force
-from tests.engine import all_solutions, solved
 from tests.equal_nodes import equal_nodes
 from tests.random_shapes import random_tables, wide_zones
+from tests.twins import TWINS, Twin, all_solutions, fix, least_values, solved
 
 SEEDS = range(0, 120, 2)
 
@@ -46,36 +43,28 @@ def test_starts_are_sums_of_other_nodes() -> None:
     assert list(possible_starts(tables)) == [(0, 0), (0, 2), (0, 3), (0, 5), (1, 0), (1, 3), (1, 6)]
 
 
-def test_solutions_are_the_orders() -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_solutions_are_the_orders(twin: Twin) -> None:
     """The constraints (12) to (14) admit every different order, once."""
     for tables in mixed() + in_zones():
-        model = cp_model.CpModel()
-        order = OrderVariables(model, tables)
-        assert all_solutions(model, order.extract) == brute_force.all_orders(tables)
+        model = twin.model()
+        order = twin.node_order.OrderVariables(model, tables)
+        assert all_solutions(model, order) == brute_force.all_orders(tables)
 
 
 def least_terms(
-    tables: CostTables, order: tuple[int, ...], boundaries: tuple[int, ...]
+    twin: Twin, tables: CostTables, order: tuple[int, ...], boundaries: tuple[int, ...]
 ) -> list[int]:
     """Values of sends, syncs, gathers and embedding when their sum is minimised."""
-    model = cp_model.CpModel()
-    part = OrderVariables(model, tables)
+    model = twin.model()
+    part = twin.node_order.OrderVariables(model, tables)
     split, shape = FixedSplit(boundaries), tables.shape
-    terms: list[Linear] = [part.send(k, r) for k in range(shape.pp - 1) for r in range(shape.dp)]
+    terms = [part.send(k, r) for k in range(shape.pp - 1) for r in range(shape.dp)]
     terms += [part.sync(k, split) for k in range(shape.pp)]
     terms += [part.gather(k, split) for k in range(shape.pp)]
     terms.append(part.embedding())
-    variables = [model.new_int_var(0, 1 << 50, f"term[{n}]") for n in range(len(terms))]
-    for variable, term in zip(variables, terms, strict=True):
-        model.add(variable >= term)
-    part.hint(order)
-    hint = model.proto.solution_hint
-    for index, value in zip(hint.vars, hint.values, strict=True):
-        model.add(model.get_int_var_from_proto_index(index) == value)
-    model.minimize(cp_model.LinearExpr.sum(variables))
-    values = solved(model).values
-    assert values is not None
-    return [values[variable.index] for variable in variables]
+    fix(model, part, order)
+    return least_values(model, terms)
 
 
 def counted_terms(
@@ -89,34 +78,38 @@ def counted_terms(
     return [*placed.send, *syncs, *gathers, placed.embedding]
 
 
-def test_costs_of_every_order() -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_costs_of_every_order(twin: Twin) -> None:
     """(15) to (21) force transfers, sync, gather and embedding to the nanosecond."""
     for tables in mixed() + in_zones():
         boundaries = next(brute_force.all_splits(tables))
         for order in brute_force.all_orders(tables):
-            found = least_terms(tables, order, boundaries)
+            found = least_terms(twin, tables, order, boundaries)
             assert found == counted_terms(tables, order, boundaries)
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize("seed", range(16))
-def test_costs_of_orders_over_many_zones(seed: int) -> None:
+def test_costs_of_orders_over_many_zones(twin: Twin, seed: int) -> None:
     """So do they for six nodes in up to four zones, where rings of different zones share links."""
     tables = wide_zones(seed)
     boundaries = next(brute_force.all_splits(tables))
     order = tuple(random.Random(seed).sample(range(6), 6))
-    assert least_terms(tables, order, boundaries) == counted_terms(tables, order, boundaries)
+    assert least_terms(twin, tables, order, boundaries) == counted_terms(tables, order, boundaries)
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("zones", "dp"), [("xyzxxy", 3), ("xyzxxz", 3), ("wxyzwwyy", 4)])
-def test_rings_join_neighbours_among_the_zones(zones: str, dp: int) -> None:
+def test_rings_join_neighbours_among_the_zones(twin: Twin, zones: str, dp: int) -> None:
     """(20) A ring over x, y, z shares each link with another ring, one over w, x, y, z not w-y."""
     tables = equal_nodes(len(zones), 1, 1, dp, 2, zones=zones)
     order = tuple(range(len(zones)))
-    assert least_terms(tables, order, (0, 2, 4)) == counted_terms(tables, order, (0, 2, 4))
+    assert least_terms(twin, tables, order, (0, 2, 4)) == counted_terms(tables, order, (0, 2, 4))
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
-def test_small_nodes_stand_where_they_fit(spare: int, feasible: bool) -> None:
+def test_small_nodes_stand_where_they_fit(twin: Twin, spare: int, feasible: bool) -> None:
     """(2) The memory of a group counts exactly where it stands."""
     for tables in mixed():
         boundaries = next(brute_force.all_splits(tables))
@@ -133,17 +126,19 @@ def test_small_nodes_stand_where_they_fit(spare: int, feasible: bool) -> None:
             for order in brute_force.all_orders(tables)
         )
         capacity = np.array([1 << 60, need + spare])
-        status = solved(build(replace(tables, capacity_bytes=capacity), boundaries, shares).model)
-        assert status.status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
+        small = replace(tables, capacity_bytes=capacity)
+        outcome = solved(twin.node_order.build(small, boundaries, shares).model)
+        assert outcome.status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
 
 
-def test_single_group_leaves_no_choice() -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_single_group_leaves_no_choice(twin: Twin) -> None:
     """Nodes of one group have one order, which is fixed."""
     tables = next(
         tables
         for tables in (random_tables(seed) for seed in range(1, 99))
         if tables.shape.nodes_used in ((2,), (2, 0))
     )
-    order = order_part(cp_model.CpModel(), tables)
+    order = twin.node_order.order_part(twin.model(), tables)
     assert isinstance(order, FixedOrder)
     assert order.extract([]) == (0, 0)

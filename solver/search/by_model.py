@@ -1,15 +1,19 @@
-"""One shape by the joint CP-SAT model with critical-path cuts: slower, a second witness."""
+"""One shape by a joint model with critical-path cuts: slower, a second and a third witness."""
 
+import logging
 import time
 
 from formulations.costs.tables import CostTables
 from solver.options import SolveOptions
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
 from solver.search.critical_path import solve_shape
+from solver.search.engines import ModelEngine
 from solver.search.paths import CutPool
 
+_log = logging.getLogger(__name__)
 
-def cpsat_engine(options: SolveOptions) -> ShapeEngine:
+
+def shape_engine(engine: ModelEngine, options: SolveOptions) -> ShapeEngine:
     """Engine with one cut pool for all shapes; exact whatever gap is asked for."""
     pool = CutPool()
     begin = time.monotonic()
@@ -21,12 +25,15 @@ def cpsat_engine(options: SolveOptions) -> ShapeEngine:
         left_s = None if limit is None else limit - (time.monotonic() - begin)
         outcome = solve_shape(
             tables,
+            engine,
             cutoff_ns=cutoff,
             time_limit_s=left_s,
             seed=options.seed,
             workers=options.workers,
             pool=pool,
         )
+        if outcome.trouble is not None:
+            _log.warning("%s; this shape stays open: %s", outcome.trouble, tables.shape)
         complete = outcome.status in ("optimal", "bounded", "infeasible")
         better = outcome.step_time_ns is not None and outcome.step_time_ns < cutoff
         if not better:

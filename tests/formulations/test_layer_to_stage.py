@@ -1,21 +1,19 @@
-"""The layer-to-stage model: exactly the splits that there are, within memory."""
+"""The layer-to-stage models, CP-SAT and MILP: exactly the splits that there are, within memory."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.cpsat.layer_to_stage import SplitVariables, build
-from formulations.cpsat.terms import Linear
 from formulations.instance import Cluster, Instance, NodeGroup, SearchSpace
 from formulations.plan import Shape
 from solver.result import Status
 from tests.brute_force import all_splits
-from tests.engine import all_solutions, solved
 from tests.small_instances import gpu, layer, workload
+from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, least_values, solved
 
 
 def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
@@ -70,93 +68,97 @@ def sized(
     )
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize("embedding_only", [False, True])
 @pytest.mark.parametrize(
     ("kinds", "pp"),
     [("ebbbbh", 1), ("ebbbbh", 2), ("ebbbbh", 3), ("ebbbbh", 4), ("eebbehbb", 3), ("bbbbb", 5)],
 )
-def test_solutions_are_the_splits(kinds: str, pp: int, embedding_only: bool) -> None:
+def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_only: bool) -> None:
     """The constraints (6) and (7) admit every split with enough blocks, once, and no other."""
     tables = chain(kinds, pp, embedding_only)
-    model = cp_model.CpModel()
-    split = SplitVariables(model, tables)
-    assert all_solutions(model, split.extract) == sorted(all_splits(tables))
+    model = twin.model()
+    split = twin.layer_to_stage.SplitVariables(model, tables)
+    assert all_solutions(model, split) == sorted(all_splits(tables))
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("kinds", "feasible"), [("ebbbh", True), ("ebbh", False)])
-def test_every_stage_needs_a_block(kinds: str, feasible: bool) -> None:
+def test_every_stage_needs_a_block(twin: Twin, kinds: str, feasible: bool) -> None:
     """Three stages take three blocks, not two."""
-    status = solved(build(chain(kinds, 3), [0, 0, 0], [4]).model).status
+    status = solved(twin.layer_to_stage.build(chain(kinds, 3), [0, 0, 0], [4]).model).status
     assert status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
 
 
-def test_stage_without_blocks_where_allowed() -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_stage_without_blocks_where_allowed(twin: Twin) -> None:
     """Two blocks make three stages, and four layers four, if a stage may hold the head alone."""
+    build = twin.layer_to_stage.build
     assert solved(build(chain("ebbh", 4, True), [0] * 4, [4]).model).status is Status.OPTIMAL
     assert solved(build(chain("ebh", 4, True), [0] * 4, [4]).model).status is Status.INFEASIBLE
 
 
-def extreme(tables: CostTables, boundaries: tuple[int, ...], term: str, k: int) -> int:
-    """Least value that a stage term may take under one split."""
-    model = cp_model.CpModel()
-    split = SplitVariables(model, tables)
-    values = np.array([3, 0, 7, 7, 2, 5], dtype=np.int64)
-    value: Linear = getattr(split, term)(k, values)
-    for end, row in zip(boundaries[1:-1], split.after, strict=True):
-        for number, literal in enumerate(row):
-            model.add(literal == int(number >= end))
-    model.minimize(value)
-    objective = solved(model).objective
-    assert objective is not None
-    return objective
+VALUES = [3, 0, 7, 7, 2, 5]
+SPLITS = [(0, 1, 2, 6), (0, 2, 4, 6), (0, 3, 4, 6), (0, 1, 5, 6)]
 
 
-@pytest.mark.parametrize("boundaries", [(0, 1, 2, 6), (0, 2, 4, 6), (0, 3, 4, 6), (0, 1, 5, 6)])
-def test_stage_terms_are_sums_and_maxima(boundaries: tuple[int, ...]) -> None:
-    """A stage's sum, and its largest value (8), are those of its layers."""
-    tables = chain("bbbbbb", 3)
-    values = [3, 0, 7, 7, 2, 5]
-    for k in range(3):
-        own = values[boundaries[k] : boundaries[k + 1]]
-        assert extreme(tables, boundaries, "stage_sum", k) == sum(own)
-        assert extreme(tables, boundaries, "largest", k) == max(own)
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+@pytest.mark.parametrize("boundaries", SPLITS)
+def test_stage_terms_are_sums(twin: Twin, boundaries: tuple[int, ...]) -> None:
+    """(8) A stage's sum is that of its layers."""
+    model = twin.model()
+    split = twin.layer_to_stage.SplitVariables(model, chain("bbbbbb", 3))
+    fix(model, split, boundaries)
+    terms = [split.stage_sum(k, np.array(VALUES)) for k in range(3)]
+    own = [VALUES[a:b] for a, b in pairwise(boundaries)]
+    assert least_values(model, terms) == [sum(values) for values in own]
 
 
+@pytest.mark.parametrize("boundaries", SPLITS)
+def test_stage_terms_are_maxima(boundaries: tuple[int, ...]) -> None:
+    """(8) A stage's largest value is that of its layers."""
+    model = CPSAT.model()
+    split = CPSAT.layer_to_stage.SplitVariables(model, chain("bbbbbb", 3))
+    fix(model, split, boundaries)
+    terms = [split.largest(k, np.array(VALUES)) for k in range(3)]
+    own = [VALUES[a:b] for a, b in pairwise(boundaries)]
+    assert least_values(model, terms) == [max(values) for values in own]
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("capacity", "feasible"), [(9, True), (8, False)])
-def test_static_memory(capacity: int, feasible: bool) -> None:
+def test_static_memory(twin: Twin, capacity: int, feasible: bool) -> None:
     """(2) Layers of 5, 4, 4, 5 bytes on two stages take 9 bytes each at best."""
     tables = sized(chain("bbbb", 2), capacity, static=[5, 4, 4, 5])
-    outcome = solved(build(tables, [0, 0], [1]).model)
+    outcome = solved(twin.layer_to_stage.build(tables, [0, 0], [1]).model)
     assert outcome.status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("capacity", "feasible"), [(8, True), (7, False)])
-def test_activations_in_flight(capacity: int, feasible: bool) -> None:
+def test_activations_in_flight(twin: Twin, capacity: int, feasible: bool) -> None:
     """(2) 1F1B with two stages: the first holds two micro-batches, the second one."""
     # Layers of 4, 3, 2, 3 bytes: [4 | 3 2 3] holds 2 x 4 and 3 + 2 + 3: 8; [4 3 | 2 3] 14.
     tables = sized(chain("bbbb", 2), capacity, activation=[4, 3, 2, 3])
-    outcome = solved(build(tables, [0, 0], [4]).model)
+    outcome = solved(twin.layer_to_stage.build(tables, [0, 0], [4]).model)
     assert outcome.status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("capacity", "feasible"), [(11, True), (10, False)])
-def test_largest_workspace_counts_once(capacity: int, feasible: bool) -> None:
+def test_largest_workspace_counts_once(twin: Twin, capacity: int, feasible: bool) -> None:
     """(2) A stage needs its static bytes and the largest, not the sum, of its workspaces."""
     # Static 1 a layer, workspaces 3, 3, 9, 1. Two and two layers: 1 + 1 + 9 = 11 on the second
     # stage; three on the stage that has the 9: 12.
     tables = sized(chain("bbbb", 2), capacity, static=[1, 1, 1, 1], workspace=[3, 3, 9, 1])
-    outcome = solved(build(tables, [0, 0], [1]).model)
+    outcome = solved(twin.layer_to_stage.build(tables, [0, 0], [1]).model)
     assert outcome.status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
 
 
-def test_hint_is_the_split() -> None:
-    """A complete hint alone reproduces its split."""
-    tables = chain("bbbbbb", 3)
-    model = cp_model.CpModel()
-    split = SplitVariables(model, tables)
-    split.hint((0, 2, 3, 6))
-    values = [0] * len(model.proto.variables)
-    hint = model.proto.solution_hint
-    for index, value in zip(hint.vars, hint.values, strict=True):
-        values[index] = value
-    assert split.extract(values) == (0, 2, 3, 6)
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_split_is_its_variables(twin: Twin) -> None:
+    """The variables of a split, and they alone, stand for it."""
+    model = twin.model()
+    split = twin.layer_to_stage.SplitVariables(model, chain("bbbbbb", 3))
+    fix(model, split, (0, 2, 3, 6))
+    assert all_solutions(model, split) == [(0, 2, 3, 6)]

@@ -1,20 +1,17 @@
-"""The micro-batch model: exactly the shares that there are, within memory."""
+"""The micro-batch models, CP-SAT and MILP: exactly the shares that there are, within memory."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.cpsat.microbatches import ShareVariables, build
-from formulations.cpsat.node_order import OrderVariables
 from formulations.decisions import share_range
 from formulations.fixed import FixedOrder
 from solver.result import Status
 from tests import brute_force
-from tests.engine import all_solutions, solved
 from tests.random_shapes import crowded_instance, random_tables
+from tests.twins import TWINS, Twin, all_solutions, solved
 
 
 def several_replicas() -> list[CostTables]:
@@ -53,22 +50,24 @@ def test_range_of_too_small_a_limit_is_empty() -> None:
     assert not share_range(of_batch(10, 3), 3)
 
 
-def test_solutions_are_the_shares() -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_solutions_are_the_shares(twin: Twin) -> None:
     """(9) and (10) admit every distribution once where replicas may differ."""
     for tables in several_replicas():
-        model = cp_model.CpModel()
-        order = OrderVariables(cp_model.CpModel(), tables)
-        shares = ShareVariables(model, tables, order, share_range(tables))
-        assert all_solutions(model, shares.extract) == sorted(brute_force.all_shares(tables))
+        model = twin.model()
+        order = twin.node_order.OrderVariables(twin.model(), tables)
+        shares = twin.microbatches.ShareVariables(model, tables, order, share_range(tables))
+        assert all_solutions(model, shares) == sorted(brute_force.all_shares(tables))
 
 
-def test_equal_replicas_get_descending_shares() -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_equal_replicas_get_descending_shares(twin: Twin) -> None:
     """(11) Replicas with equal columns count once, those with different ones apart."""
     for tables in several_replicas():
         for nodes in brute_force.all_orders(tables):
             order = FixedOrder(tables, nodes)
-            model = cp_model.CpModel()
-            part = ShareVariables(model, tables, order, share_range(tables))
+            model = twin.model()
+            part = twin.microbatches.ShareVariables(model, tables, order, share_range(tables))
             classes = [order.column(r) for r in range(tables.shape.dp)]
 
             def kept(share: tuple[int, ...], classes: list[object]) -> bool:
@@ -80,11 +79,12 @@ def test_equal_replicas_get_descending_shares() -> None:
                 )
 
             expected = [m for m in brute_force.all_shares(tables) if kept(m, list(classes))]
-            assert all_solutions(model, part.extract) == sorted(expected)
+            assert all_solutions(model, part) == sorted(expected)
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
-def test_share_is_limited_by_memory(spare: int, feasible: bool) -> None:
+def test_share_is_limited_by_memory(twin: Twin, spare: int, feasible: bool) -> None:
     """(2) A replica gets as many micro-batches as it can hold, and not one more."""
     for tables in several_replicas():
         order = brute_force.all_orders(tables)[0]
@@ -99,16 +99,18 @@ def test_share_is_limited_by_memory(spare: int, feasible: bool) -> None:
             for share in brute_force.all_shares(tables)
         )
         roomy = replace(tables, capacity_bytes=np.full(2, need + spare))
-        outcome = solved(build(roomy, order, boundaries).model)
+        outcome = solved(twin.microbatches.build(roomy, order, boundaries).model)
         assert outcome.status is (Status.OPTIMAL if feasible else Status.INFEASIBLE)
 
 
-def test_too_small_a_largest_share_is_infeasible() -> None:
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_too_small_a_largest_share_is_infeasible(twin: Twin) -> None:
     """The model says so itself if the micro-batches do not fit."""
     tables = several_replicas()[0]
     order = brute_force.all_orders(tables)[0]
     boundaries = next(brute_force.all_splits(tables))
     enough = -(-tables.num_micro_batches // tables.shape.dp)
     roomy = replace(tables, capacity_bytes=np.full(2, 1 << 60))
+    build = twin.microbatches.build
     assert solved(build(roomy, order, boundaries, enough).model).status is Status.OPTIMAL
     assert solved(build(roomy, order, boundaries, enough - 1).model).status is Status.INFEASIBLE

@@ -1,0 +1,193 @@
+"""The joint models, CP-SAT and MILP: a composition that loses nothing."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from formulations.costs.tables import CostTables
+from formulations.decisions import Decisions, decisions_of
+from solver.result import Status
+from solver.search.engines import Built
+from solver.search.paths import first_cuts
+from tests import brute_force
+from tests.loop_checks import random_decisions
+from tests.random_shapes import random_tables
+from tests.twins import CPSAT, MILP, TWINS, Twin, number_of_variables, solved
+
+
+def with_first_cuts(tables: CostTables, built: Built) -> Built:
+    """The model with the paths that the loop starts from."""
+    shape = tables.shape
+    for m in range(1, tables.num_micro_batches + 1):
+        for cut in first_cuts(shape.schedule, shape.pp, m):
+            built.add_cut(cut)
+    return built
+
+
+def values_of(twin: Twin, built: Any, decisions: Decisions) -> list[float]:
+    """A solution vector in which nothing but decisions is set."""
+    built.hint(decisions)
+    if twin is CPSAT:
+        values = [0.0] * number_of_variables(built.model)
+        hint = built.model.proto.solution_hint
+        for index, value in zip(hint.vars, hint.values, strict=True):
+            values[index] = value
+        return values
+    return [variable.varValue or 0 for variable in built.model.variables()]
+
+
+def least_capacity(tables: CostTables) -> int:
+    """Least memory, alike on all GPUs, with which some plan fits."""
+    stages = range(tables.shape.pp)
+    return min(
+        max(tables.stage_memory(split[k], split[k + 1], k, m) for k in stages for m in share)
+        for split, share in product(brute_force.all_splits(tables), brute_force.all_shares(tables))
+    )
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+@pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
+def test_memory_to_the_byte(twin: Twin, spare: int, status: Status) -> None:
+    """(2) With the least capacity there is a plan, with a byte less there is none."""
+    for seed in range(60):
+        tables = random_tables(seed)
+        capacity = np.full_like(tables.capacity_bytes, least_capacity(tables) + spare)
+        built = twin.joint.build(replace(tables, capacity_bytes=capacity))
+        assert solved(built.model).status is status
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_without_paths_it_is_a_lower_bound(twin: Twin) -> None:
+    """Some cuts, or none: never above the best step time."""
+    for seed in range(60):
+        tables = random_tables(seed)
+        best = brute_force.optimum_ns(tables)
+        if best is None:
+            continue
+        bare, started = (solved(built.model).objective for built in _bare_and_started(twin, tables))
+        assert bare is not None
+        assert started is not None
+        assert bare <= started <= best
+
+
+def _bare_and_started(twin: Twin, tables: CostTables) -> list[Built]:
+    return [twin.joint.build(tables), with_first_cuts(tables, twin.joint.build(tables))]
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_fixing_parts_gives_the_other_models(twin: Twin) -> None:
+    """The joint model with two parts given has the objective of the model of the third."""
+    for seed in range(0, 60, 4):
+        tables = random_tables(seed)
+        made = random_decisions(tables, seed)
+        order, split, shares = made.order, made.boundaries, made.micro_batches
+        pairs = [
+            (
+                twin.layer_to_stage.build(tables, order, shares),
+                twin.joint.build(tables, order=order, micro_batches=shares),
+            ),
+            (
+                twin.node_order.build(tables, split, shares),
+                twin.joint.build(tables, boundaries=split, micro_batches=shares),
+            ),
+            (
+                twin.microbatches.build(tables, order, split),
+                twin.joint.build(tables, order=order, boundaries=split),
+            ),
+        ]
+        for single, composed in pairs:
+            alone, together = (
+                solved(with_first_cuts(tables, one).model) for one in (single, composed)
+            )
+            assert (alone.status, alone.objective) == (together.status, together.objective)
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+@pytest.mark.parametrize("seed", range(0, 40))
+def test_solutions_are_plans(twin: Twin, seed: int) -> None:
+    """What is extracted is an order, a split and shares of the shape that fit in memory."""
+    tables = random_tables(seed)
+    built = twin.joint.build(tables)
+    values = solved(built.model).values
+    if values is None:
+        assert brute_force.optimum_ns(tables) is None
+        return
+    found = built.extract(values)
+    assert found.order in brute_force.all_orders(tables)
+    assert found.boundaries in list(brute_force.all_splits(tables))
+    assert found.micro_batches in list(brute_force.all_shares(tables))
+    placed = brute_force.place(tables, found.order)
+    assert brute_force.fits(tables, placed, found.boundaries, found.micro_batches)
+
+
+def test_decisions_of_their_plan() -> None:
+    """A plan holds its decisions."""
+    for seed in range(40):
+        tables = random_tables(seed)
+        made = random_decisions(tables, seed)
+        assert decisions_of(tables.instance, made.plan(tables)) == made
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+def test_variables_stand_for_the_decisions(twin: Twin) -> None:
+    """The values that a plan gives to the variables are extracted as the same plan."""
+    for seed in range(0, 60, 4):
+        tables = random_tables(seed)
+        made = random_decisions(tables, seed)
+        built = twin.joint.build(tables)
+        assert built.extract(values_of(twin, built, made)) == made
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
+@pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
+def test_budget_to_the_nanosecond(twin: Twin, spare: int, status: Status) -> None:
+    """(4) The model's own optimum is within a budget of that, not of a nanosecond less."""
+    for seed in range(20):
+        tables = random_tables(seed)
+        best = solved(with_first_cuts(tables, twin.joint.build(tables)).model).objective
+        if best is not None:
+            built = twin.joint.build(tables, max_step_time_ns=best + spare)
+            assert solved(with_first_cuts(tables, built).model).status is status
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 4))
+def test_milp_values_that_disagree_are_no_decisions(seed: int) -> None:
+    """A vector that turns one literal of a plan around is refused, unless it makes another plan."""
+    tables = random_tables(seed)
+    made = random_decisions(tables, seed)
+    built = MILP.joint.build(tables)
+    values = values_of(MILP, built, made)
+    literals = {variable.name for variable, _ in built.assignment(made)}
+    for n, variable in enumerate(built.model.variables()):
+        if variable.name in literals:
+            turned = [*values[:n], 1 - values[n], *values[n + 1 :]]
+            found = built.extract(turned)
+            assert found != made
+            assert found is None or list(values_of(MILP, built, found)) == turned
+
+
+def test_milp_fractional_values_are_no_decisions() -> None:
+    """A literal at one half is neither; one at 1 - 1e-7 is 1."""
+    tables = random_tables(0)
+    made = random_decisions(tables, 0)
+    built = MILP.joint.build(tables)
+    values = values_of(MILP, built, made)
+    one = values.index(1)
+    for value, expected in ((0.5, None), (1 - 1e-7, made)):
+        assert built.extract([*values[:one], value, *values[one + 1 :]]) == expected
+
+
+def test_milp_exclusion_leaves_out_one_plan() -> None:
+    """(22) Excluding plan by plan gives every plan of a shape of two groups once, then none."""
+    known = [random_tables(seed) for seed in (9, 10, 15, 21)]
+    for tables in (replace(one, capacity_bytes=one.capacity_bytes + 2**60) for one in known):
+        assert len(brute_force.all_orders(tables)) > 1
+        built, left = MILP.joint.build(tables), set(brute_force.all_decisions(tables))
+        while (values := solved(built.model).values) is not None:
+            decisions = built.extract(values)
+            left.remove(decisions)
+            built.exclude(decisions)
+        assert not left

@@ -1,0 +1,184 @@
+"""The cut loop with MILP models: the optimum of CP-SAT and of brute force, or trouble, said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from formulations.costs.tables import CostTables
+from solver.backends.outcome import Outcome
+from solver.options import SolveOptions
+from solver.search.critical_path import solve_shape
+from solver.search.engines import ModelEngine, model_engine
+from tests.brute_force import all_decisions
+from tests.loop_checks import FREE, Free, feasible, finds_the_best, judge, limited
+from tests.random_shapes import random_tables
+
+ENGINE = model_engine("milp")
+
+
+@pytest.mark.parametrize("free", FREE)
+@pytest.mark.parametrize("seed", range(0, 120, 2))
+def test_model_equals_brute_force(seed: int, free: Free) -> None:
+    """The best split, node order or shares, the rest given; and the best of all at once."""
+    assert finds_the_best(ENGINE, random_tables(seed), free, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free", FREE)
+@pytest.mark.parametrize("seed", range(400))
+def test_model_equals_brute_force_on_many(seed: int, free: Free) -> None:
+    """The same on more instances."""
+    assert finds_the_best(ENGINE, random_tables(seed), free, seed)
+
+
+@pytest.mark.parametrize("free", ["order", "all"])
+@pytest.mark.parametrize("seed", range(0, 100, 5))
+def test_model_equals_brute_force_over_zones(seed: int, free: Free) -> None:
+    """The same where nodes stand in several zones."""
+    assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free", ["order", "all"])
+@pytest.mark.parametrize("seed", range(200))
+def test_model_equals_brute_force_over_zones_on_many(seed: int, free: Free) -> None:
+    """The same on more instances."""
+    assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed)
+
+
+def test_engines_agree_on_every_status() -> None:
+    """Cut off at the optimum it is bounded, a nanosecond above solved, below the budget none."""
+    for tables, best in feasible(range(0, 40, 2)):
+        assert solve_shape(tables, ENGINE, cutoff_ns=best).status == "bounded"
+        assert solve_shape(tables, ENGINE, cutoff_ns=best + 1).step_time_ns == best
+        tight = limited(tables, max_step_time_s=(best - 1) / 1e9)
+        assert solve_shape(tight, ENGINE).status == "infeasible"
+        within = solve_shape(limited(tables, max_step_time_s=best / 1e9), ENGINE)
+        assert (within.status, within.step_time_ns) == ("optimal", best)
+
+
+def test_no_time_leaves_the_incumbent() -> None:
+    """Out of time: the plan given, with a bound that holds."""
+    tables, best = feasible(range(4))[0]
+    plan = solve_shape(tables, ENGINE).plan
+    outcome = solve_shape(tables, ENGINE, incumbent=plan, time_limit_s=0.0)
+    assert (outcome.status, outcome.step_time_ns, outcome.trouble) == ("feasible", best, None)
+    assert outcome.bound_ns is not None
+    assert outcome.bound_ns <= best
+
+
+def test_same_seed_same_plan() -> None:
+    """One worker and one seed give the same plan."""
+    for tables, _ in feasible(range(0, 40, 8)):
+        first, second = solve_shape(tables, ENGINE, seed=3), solve_shape(tables, ENGINE, seed=3)
+        assert (first.plan, first.rounds) == (second.plan, second.rounds)
+
+
+Tamper = Callable[[Any, Outcome], Outcome]
+
+
+def tampered(change: Tamper) -> ModelEngine:
+    """HiGHS, but for a change of every answer that has a solution."""
+
+    def run(model: Any, options: SolveOptions) -> Outcome:
+        outcome = ENGINE.run(model, options)
+        return outcome if outcome.values is None else change(model, outcome)
+
+    return replace(ENGINE, run=run)
+
+
+def literals(model: Any) -> list[int]:
+    """Positions of the decisions among the variables."""
+    kinds = ("begun", "start", "reached")
+    return [n for n, v in enumerate(model.variables()) if v.name.startswith(kinds)]
+
+
+def slightly_off(model: Any, outcome: Outcome) -> Outcome:
+    """Every literal off by 1e-7, as an engine's tolerance allows, and times by a microsecond."""
+    own = set(literals(model))
+    values = [x + (1e-7 if n in own else 1e3) for n, x in enumerate(outcome.values or ())]
+    return replace(outcome, values=values)
+
+
+def fractional(model: Any, outcome: Outcome) -> Outcome:
+    """One literal at one half."""
+    first = literals(model)[0]
+    values = list(outcome.values or ())
+    return replace(outcome, values=[*values[:first], 0.5, *values[first + 1 :]])
+
+
+def all_ones(model: Any, outcome: Outcome) -> Outcome:
+    """Every literal 1: nodes that stand in each other, or stages without layers."""
+    own = set(literals(model))
+    return replace(
+        outcome, values=[1 if n in own else x for n, x in enumerate(outcome.values or ())]
+    )
+
+
+def too_high_a_bound(model: Any, outcome: Outcome) -> Outcome:
+    """A bound that its own solution refutes."""
+    return replace(outcome, bound=10**15)
+
+
+def free_choice(seeds: range) -> list[tuple[CostTables, int]]:
+    """Random tables of two groups with a plan, and its best step time."""
+    return [
+        (tables, best)
+        for tables, best in feasible(seeds)
+        if tables.shape.pp > 1 and sum(count > 0 for count in tables.shape.nodes_used) == 2
+    ]
+
+
+def test_solution_within_the_tolerances_is_judged_in_integers() -> None:
+    """Literals and times that are slightly off lead to the same optimum and proof."""
+    for tables, best in free_choice(range(0, 40, 2)):
+        outcome = solve_shape(tables, tampered(slightly_off))
+        assert (outcome.status, outcome.step_time_ns, outcome.bound_ns) == ("optimal", best, best)
+
+
+@pytest.mark.parametrize("change", [fractional, all_ones, too_high_a_bound])
+def test_numerical_trouble_is_said_and_proves_nothing(change: Tamper) -> None:
+    """An answer that cannot be ends the loop; neither its plan nor its bound is believed."""
+    for tables, best in free_choice(range(0, 40, 2)):
+        outcome = solve_shape(tables, tampered(change))
+        assert (outcome.status, outcome.plan) == ("unknown", None)
+        assert outcome.trouble is not None
+        assert outcome.trouble.startswith("numerical trouble: the solution ")
+        assert outcome.bound_ns is not None
+        assert outcome.bound_ns <= best
+
+
+def test_trouble_keeps_the_incumbent() -> None:
+    """What was known before the trouble stays known."""
+    for tables, best in free_choice(range(0, 40, 4)):
+        plan = solve_shape(tables, ENGINE).plan
+        outcome = solve_shape(tables, tampered(fractional), incumbent=plan, cutoff_ns=best + 9)
+        assert (outcome.status, outcome.step_time_ns) in (("feasible", best), ("optimal", best))
+        assert (outcome.trouble is None) == (outcome.status == "optimal")
+
+
+def test_solution_out_of_memory_is_no_plan() -> None:
+    """A solution whose stages do not fit the GPUs is trouble, not a plan."""
+    tables, _ = free_choice(range(0, 40, 2))[0]
+    small = replace(tables, capacity_bytes=0 * tables.capacity_bytes)
+    blind = replace(ENGINE, build=lambda _, *rest: ENGINE.build(tables, *rest))
+    outcome = solve_shape(small, blind)
+    assert (outcome.status, outcome.plan) == ("unknown", None)
+    assert "do not fit in memory" in (outcome.trouble or "")
+
+
+def test_plan_that_the_engine_wrongly_prefers_is_excluded() -> None:
+    """An engine blind to the limit on step time proposes judged plans again; all are left out."""
+    tables, best = free_choice(range(0, 40, 2))[0]
+
+    def run(model: Any, options: SolveOptions) -> Outcome:
+        limited_time = next(v for v in model.variables() if v.name == "step_time")
+        limited_time.lowBound, limited_time.upBound = 0, None
+        return replace(ENGINE.run(model, options), bound=None)
+
+    outcome = solve_shape(tables, replace(ENGINE, run=run))
+    assert (outcome.status, outcome.step_time_ns, outcome.bound_ns) == ("optimal", best, best)
+    plans = [one for one in all_decisions(tables) if judge(tables, one) is not None]
+    assert outcome.rounds > len(plans)
