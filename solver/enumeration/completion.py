@@ -17,6 +17,18 @@ With blocking sends the transfer a stage sends is part of its f_i or b_i in the 
 and is counted once in the latency, as without.
 The step ends no earlier than stage 0's tail after that.
 
+Rounds. In 1F1B also, with q = p - i, m - 1 = c q + r, r < q, and C = all f_k + b_k of the stages
+i.. and the transfers between them, both ways:
+
+    end of the last backward of stage 0 >= latency + c C + r max(f_i, b_i).
+
+Proof. The last stage runs B(x) right after F(x), and stage i runs F_i(x + q) right after B_i(x),
+as it has q - 1 warm-ups. So from B_i(x) a path leads to F_i(x + q), down to the last stage and back
+to B_i(x + q): a round, of length C. Path one: micro-batch 0 down and back to B_i(0), c rounds to
+B_i(c q), the r backwards left on stage i, the last one up. Path two: stage i from F_i(0) to F_i(r),
+micro-batch r down and back, c rounds to B_i(m - 1), up. With long transfers a stage waits for its
+rounds rather than for its device.
+
 Costs of an edge hold for every plan that uses it: of transfers that the edge does not decide (with
 blocking sends, that to the next stage) the least possible is charged.
 """
@@ -25,7 +37,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.enumeration.layered import Layers, so_far, to_go
+from solver.enumeration.layered import Edges, Layers, so_far, to_go
 from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
 
 #: Most bottleneck values that a frontier tells apart.
@@ -43,7 +55,7 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
     """Edges through which a split with a bound below `cutoff` may go.
 
     The device of stage k cannot start before micro-batch 0 has come down, then works for m
-    (f + b), then its tail follows; and the latency-plus-bottleneck bound holds with i = k.
+    (f + b), then its tail follows; and latency plus bottleneck, or rounds, holds with i = k.
     """
     costs = latencies(layers, lane)
     before, after = so_far(layers, costs), to_go(layers, costs)
@@ -51,10 +63,23 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
     m = problem.micro_batches[lane]
     masks = []
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
-        through = before[k][edges.source] + cost + after[k + 1][edges.target]
+        onward = after[k + 1][edges.target]
+        through = before[k][edges.source] + cost + onward
+        added = np.maximum(edges.term[lane], _rounds(problem, edges, k, lane, onward))
         busy = down[k][edges.source] + edges.send[lane] + m * edges.work[lane] + edges.tail
-        masks.append((through + edges.term[lane] < cutoff) & (busy < cutoff))
+        masks.append((through + added < cutoff) & (busy < cutoff))
     return masks
+
+
+def _rounds(problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array) -> Array:
+    """[M] what rounds add to the latency; onward: [M] least latency of the stages after this."""
+    if problem.schedule == "gpipe":
+        return np.zeros_like(onward)
+    rounds, rest = divmod(problem.micro_batches[lane] - 1, problem.num_stages - stage)
+    forward, backward = edges.forward[lane], edges.backward[lane]
+    ahead = np.minimum(onward, INFINITY >> 20)  # whole rounds of it stay within 64 bits
+    added: Array = rounds * (forward + backward + ahead) + rest * np.maximum(forward, backward)
+    return added
 
 
 def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None:

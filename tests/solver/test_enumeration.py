@@ -13,7 +13,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
-from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.enumeration.engine import SplitOutcome, may_be_faster, solve_split
 from solver.enumeration.placements import fixed_order, free_order, replica_classes
 from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
 from tests import brute_force
@@ -78,6 +78,15 @@ def test_nothing_is_found_below_the_optimum_and_the_optimum_just_above(seed: int
     best = min(chain_time(problem, split) for split in chain_splits(problem))
     assert solve_split(problem, best) == SplitOutcome(None, None, None, best, True)
     assert solve_split(problem, best + 1).step_time_ns == best
+
+
+def test_long_transfers_are_bounded_by_rounds() -> None:
+    """Two stages of 1 + 1 ns, 10 ns apart: micro-batches 0, 2 and 4 go round in 24 ns each."""
+    times = np.ones((2, 2), dtype=np.int64)
+    problem = chain_problem("1f1b", 5, times, times, [10], [10])
+    assert solve_split(problem, NO_CUTOFF).step_time_ns == 72
+    assert not may_be_faster(problem, 72)
+    assert may_be_faster(problem, 73)
 
 
 def even_tables(seed: int) -> CostTables | None:
