@@ -145,18 +145,24 @@ class _Tails:
         return self.rows[key]
 
 
+def lane_width(tables: CostTables) -> int:
+    """Replicas per lane of a free order: the greatest common divisor of dp and all node sizes.
+
+    In slots: so node borders never part them.
+    """
+    used = zip(tables.slots_per_node, tables.shape.nodes_used, strict=True)
+    return gcd(tables.shape.dp, *(size for size, count in used if count))
+
+
 class _FreeOrder:
     """Builds the arcs of all node orders, stage by stage."""
 
-    def __init__(self, intervals: Intervals, placer: Placer) -> None:
-        self.intervals, self.placer = intervals, placer
+    def __init__(self, intervals: Intervals, placer: Placer, share: int) -> None:
+        self.intervals, self.placer, self.share = intervals, placer, share
         self.tables: CostTables = intervals.tables
         shape = self.tables.shape
         self.sizes = self.tables.slots_per_node
-        used = [size for size, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
-        width = gcd(shape.dp, *used)
-        self.lanes = range(0, shape.dp, width)
-        self.share = self.tables.num_micro_batches // shape.dp
+        self.lanes = range(0, shape.dp, lane_width(self.tables))
         self.tails = _Tails(intervals, placer)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
 
@@ -232,14 +238,21 @@ def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
     """The problem of all node orders at even shares; None if it has too many arcs, or zones.
 
     Between zones a link is shared by flows that one stage does not know of.
-    Lanes are blocks of replicas as wide as the greatest common divisor of dp and all node sizes
-    in slots: node borders never part them.
+    """
+    tables = intervals.tables
+    if tables.instance.cluster.zone_link is not None:
+        return None
+    return order_graph(intervals, placer, tables.num_micro_batches // tables.shape.dp)
+
+
+def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProblem | None:
+    """All node orders, with `share` micro-batches for every replica; None if too many arcs.
+
+    Links between zones are left out: with them, times are lower bounds.
     """
     tables = intervals.tables
     shape = tables.shape
-    if tables.instance.cluster.zone_link is not None:
-        return None
-    build = _FreeOrder(intervals, placer)
+    build = _FreeOrder(intervals, placer, share)
     states = [_State((0,) * len(shape.nodes_used), ())]
     stages = []
     for k in range(shape.pp):
@@ -253,7 +266,7 @@ def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
         blocking=tables.instance.search.blocking_sends,
         tied=tables.embedding_bytes > 0,
         stages=tuple(stages),
-        micro_batches=(build.share,) * len(build.lanes),
+        micro_batches=(share,) * len(build.lanes),
         forward=intervals.forward,
         backward=intervals.backward,
         sync=np.stack(build.tails.sync),

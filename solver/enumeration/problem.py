@@ -9,6 +9,7 @@ Layers [a, b) of a stage cost what the matrices below say at [a, b]; n = L + 1.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,14 @@ class Intervals:
             need = self.static + held * self.activation + self.workspace
             self._fits[key] = self.allowed & (need <= self.tables.capacity_bytes[group])
         return self._fits[key]
+
+    @cached_property
+    def room(self) -> Array:
+        """[J, n, n] micro-batches in flight that have room beside all else, 0 if there is none."""
+        capacity = self.tables.capacity_bytes[:, None, None]
+        free = np.where(self.allowed, capacity - self.static - self.workspace, -1)
+        held = np.where(self.activation > 0, free // np.maximum(self.activation, 1), INFINITY)
+        return np.where(free < 0, 0, held)
 
 
 @dataclass(frozen=True)

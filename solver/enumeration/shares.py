@@ -2,8 +2,9 @@
 
 Every bound of `completion` grows with the share m of a lane, so each edge has a largest share:
 (1) latency through the edge + (m - 1) work - min(w, m - 1) least < cutoff;
-(2) arrival of the first micro-batch + m work + tail < cutoff;
-(3) memory: m, or with 1F1B at most p - stage, micro-batches in flight.
+(2) latency through the edge + what rounds add < cutoff;
+(3) arrival of the first micro-batch + m work + tail < cutoff;
+(4) memory: m, or with 1F1B at most p - stage, micro-batches in flight.
 A path carries no more than its worst edge, a lane no more than its best path.
 """
 
@@ -12,49 +13,67 @@ from dataclasses import replace
 import numpy as np
 
 from formulations.schedules import warm_up
-from solver.enumeration.completion import latencies, tighten
-from solver.enumeration.layered import Layers, bottlenecks, build_layers, so_far, to_go
+from solver.enumeration.completion import tighten
+from solver.enumeration.layered import Edges, Layers, bottlenecks, build_layers, so_far, to_go
 from solver.enumeration.problem import INFINITY, Array, Intervals, SplitProblem
 
 #: Shares below the first bound that are tried before it is taken as it is.
 TRIES = 3
 
 
-def _by_time(room: Array, work: Array, least: Array, most_saved: int) -> Array:
-    """[M] largest m with (m - 1) work - min(w, m - 1) least <= room; 0 if there is none."""
-    late = 1 + (room + most_saved * least) // np.maximum(work, 1)
-    early = 1 + np.minimum(room // np.maximum(work - least, 1), most_saved)
-    most: Array = np.where(late > most_saved, late, np.minimum(early, most_saved + 1))
-    return np.where(room < 0, 0, most)
+def _times(room: Array, each: Array) -> Array:
+    """How often `each` goes into `room` >= 0; INFINITY if it takes no time."""
+    return np.where(each > 0, room // np.maximum(each, 1), INFINITY)
 
 
-def _by_memory(problem: SplitProblem, intervals: Intervals, stage: int, group: int) -> Array:
-    """[n, n] largest share whose activations fit; INFINITY for any."""
-    tables = intervals.tables
-    free = tables.capacity_bytes[group] - intervals.static - intervals.workspace
-    held: Array = np.where(free < 0, 0, free // np.maximum(intervals.activation, 1))
+def _by_time(room: Array, edges: Edges, most_saved: int) -> Array:
+    """[R, M] largest m - 1 by (1), where `room` >= 0 is left above the latency."""
+    early = _times(room, edges.work - edges.least)
+    late = _times(room + most_saved * edges.least, edges.work)
+    return np.where(early < most_saved, early, late)
+
+
+def _by_rounds(room: Array, edges: Edges, onward: Array, length: int) -> Array:
+    """[R, M] largest m - 1 by (2); onward: [R, M] latency of the stages after, length: p - k."""
+    work = edges.forward + edges.backward
+    rounds = np.minimum(_times(room, work + onward), INFINITY // length)
+    left = _times(room - rounds * (work + onward), np.maximum(edges.forward, edges.backward))
+    return rounds * length + np.minimum(left, length - 1)
+
+
+def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
+    """Largest m by (4), where activations of `held` micro-batches fit; INFINITY for any."""
     if problem.schedule == "gpipe":
         return held
-    most = warm_up(problem.schedule, problem.num_stages, stage, 1 << 40) + 1
+    most = warm_up(problem.schedule, problem.num_stages, stage, problem.num_stages) + 1
     return np.where(held >= most, INFINITY, held)
 
 
-def _most(problem: SplitProblem, intervals: Intervals, layers: Layers, cutoff: int) -> list[Array]:
-    """Per stage [M] largest share of a problem with one lane."""
-    costs = latencies(layers, 0)
+def most_shares(
+    problem: SplitProblem, intervals: Intervals, layers: Layers, cutoff: int
+) -> list[Array]:
+    """Per stage [R, M] largest share of every lane, 0 if there is none."""
+    costs = [edges.latency for edges in layers]
+    costs[0] = costs[0] + layers[0].tail
     before, after = so_far(layers, costs), to_go(layers, costs)
-    down = so_far(layers, [edges.forward[0] + edges.send[0] for edges in layers])
+    down = so_far(layers, [edges.forward + edges.send for edges in layers])
     found = []
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
-        work, least = edges.work[0], edges.least[0]
-        through = before[k][edges.source] + cost + after[k + 1][edges.target]
-        arrival = down[k][edges.source] + edges.send[0]
-        saved = 0 if problem.schedule == "gpipe" else problem.num_stages - 1 - k
-        most = _by_time(cutoff - 1 - through, work, least, saved)
-        busy = (cutoff - 1 - arrival - edges.tail) // np.maximum(work, 1)
-        group = int(problem.stages[k].column[0, 0])
-        memory = _by_memory(problem, intervals, k, group)[edges.start, edges.end]
-        found.append(np.minimum(np.minimum(most, busy), memory))
+        onward = after[k + 1][:, edges.target]
+        room = cutoff - 1 - (before[k][:, edges.source] + cost + onward)
+        saved, length = 0, problem.num_stages - k
+        left = np.maximum(room, 0)
+        if problem.schedule != "gpipe":
+            saved = length - 1
+            most = np.minimum(_by_time(left, edges, saved), _by_rounds(left, edges, onward, length))
+        else:
+            most = _by_time(left, edges, 0)
+        busy = cutoff - 1 - down[k][:, edges.source] - edges.send - edges.tail
+        most = np.minimum(most + 1, _times(np.maximum(busy, 0), edges.work))
+        columns = problem.stages[k].column[edges.arc].T
+        held = intervals.room[columns, edges.start, edges.end]
+        memory = _by_memory(problem, held, k)
+        found.append(np.where((room < 0) | (busy < 0), 0, np.minimum(most, memory)))
     return found
 
 
@@ -66,7 +85,7 @@ def largest_share(problem: SplitProblem, intervals: Intervals, most: int, cutoff
     layers = tighten(problem, build_layers(problem, cutoff), cutoff)
     if layers is None:
         return 0
-    shares = _most(problem, intervals, layers, cutoff)
+    shares = [own[0] for own in most_shares(problem, intervals, layers, cutoff)]
     best = np.full(layers[-1].num_targets, -most)
     for edges, own in zip(reversed(layers), reversed(shares), strict=True):
         best = edges.from_sources(np.maximum(-own, best[edges.target]))

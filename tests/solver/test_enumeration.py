@@ -13,7 +13,9 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
-from solver.enumeration.engine import SplitOutcome, may_be_faster, solve_split
+from solver.enumeration.completion import tighten
+from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.enumeration.layered import build_layers
 from solver.enumeration.placements import fixed_order, free_order, replica_classes
 from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
 from tests import brute_force
@@ -85,8 +87,8 @@ def test_long_transfers_are_bounded_by_rounds() -> None:
     times = np.ones((2, 2), dtype=np.int64)
     problem = chain_problem("1f1b", 5, times, times, [10], [10])
     assert solve_split(problem, NO_CUTOFF).step_time_ns == 72
-    assert not may_be_faster(problem, 72)
-    assert may_be_faster(problem, 73)
+    assert tighten(problem, build_layers(problem, 72), 72) is None
+    assert tighten(problem, build_layers(problem, 73), 73) is not None
 
 
 def even_tables(seed: int) -> CostTables | None:

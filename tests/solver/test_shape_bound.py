@@ -1,0 +1,131 @@
+"""The bound of a shape over all node orders and shares: valid, and as strong as it says."""
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
+from formulations.plan import Shape
+from solver.enumeration import shape_bound
+from solver.enumeration.placements import order_graph
+from solver.enumeration.problem import Intervals
+from solver.enumeration.shape_bound import shape_bound_ns
+from tests import brute_force
+from tests.random_shapes import random_tables
+from tests.small_instances import gpu, layer, workload
+
+NO_CUTOFF = 1 << 50
+
+#: Links that take no time for what is sent here.
+FREE = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
+
+
+@pytest.mark.parametrize("seed", range(320))
+def test_never_above_the_optimum(seed: int) -> None:
+    """Even and uneven, both schedules, ZeRO 1, tied, blocking, memory: no plan is faster."""
+    tables = random_tables(seed)
+    best = brute_force.optimum_ns(tables)
+    bound = shape_bound_ns(tables, NO_CUTOFF)
+    assert bound <= NO_CUTOFF if best is None else bound <= best
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_never_above_the_optimum_over_zones(seed: int) -> None:
+    """Slow links between zones are left out, which only lowers the bound."""
+    tables = random_tables(seed, zones=True)
+    best = brute_force.optimum_ns(tables)
+    assert best is None or shape_bound_ns(tables, NO_CUTOFF) <= best
+
+
+@pytest.mark.parametrize("seed", range(0, 320, 8))
+def test_the_optimum_is_possible_and_half_of_it_is_not(seed: int) -> None:
+    """A cutoff just above the optimum is not reached; one below the bound is returned itself."""
+    tables = random_tables(seed)
+    best = brute_force.optimum_ns(tables)
+    if best is None:
+        pytest.skip("nothing fits")
+    bound = shape_bound_ns(tables, best + 1)
+    assert bound <= best
+    assert shape_bound_ns(tables, bound // 2) == bound // 2
+
+
+def two_speeds(
+    micro_batches: int, shares: Literal["even", "uneven"], dp: int = 2, pp: int = 1
+) -> CostTables:
+    """Two nodes of one GPU, one three times as fast; the one block takes 3 s and 9 s."""
+    types = [gpu("fast", 3 * 2, 80), gpu("slow", 2, 80)]
+    groups = tuple(
+        NodeGroup(
+            name=one.name,
+            gpu=one.model_copy(update={"memory_bandwidth_bytes_per_s": 1e18}),
+            gpus_per_node=1,
+            nodes=1,
+            price_usd_per_hour=1,
+            intra_node=FREE,
+            inter_node=FREE,
+        )
+        for one in types
+    )
+    chain = [layer("embedding", 0, 0, 0), layer("block", 3000, 0, 0), layer("head", 0, 0, 0)]
+    instance = Instance(
+        name="two speeds",
+        source="test",
+        workload=workload(chain, micro_batches, 1, False),
+        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0),)),
+        search=SearchSpace(micro_batches=shares, embedding_only_stages=True),
+    )
+    shape = Shape(
+        tp=1,
+        dp=dp,
+        pp=pp,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=0,
+        nodes_used=(1, 1),
+    )
+    return build_tables(instance, shape)
+
+
+@pytest.mark.parametrize(("shares", "seconds"), [("even", 36), ("uneven", 18)])
+def test_replicas_of_unlike_speed_share_the_work(
+    shares: Literal["even", "uneven"], seconds: int
+) -> None:
+    """Eight micro-batches of 3 s and 9 s: four on the slow GPU take 36 s, two beside six 18 s."""
+    tables = two_speeds(8, shares)
+    time = tables.forward_ns + tables.backward_ns
+    assert time.sum(axis=0).tolist() == [3 * 10**9, 9 * 10**9]
+    bound = shape_bound_ns(tables, NO_CUTOFF)
+    assert seconds * 10**9 * (1 - 1 / shape_bound.RESOLUTION) <= bound <= seconds * 10**9
+
+
+def test_memory_limits_the_share_of_a_replica() -> None:
+    """With room for one micro-batch in flight under GPipe, neither replica can have two."""
+    tables = two_speeds(4, "uneven")
+    shape = tables.shape.model_copy(update={"schedule": "gpipe"})
+    size = tables.capacity_bytes - tables.static_bytes.sum() - tables.fixed_bytes
+    full = np.array([0, int(size.min()), 0])
+    cramped = replace(tables, shape=shape, activation_bytes=full)
+    assert brute_force.optimum_ns(cramped) is None
+    assert shape_bound_ns(cramped, NO_CUTOFF) == NO_CUTOFF
+    roomy = replace(cramped, activation_bytes=full // 3)
+    assert shape_bound_ns(roomy, NO_CUTOFF) < NO_CUTOFF
+
+
+def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a graph of all orders the bound is 0, which holds for any plan."""
+    monkeypatch.setattr(shape_bound, "order_graph", lambda *_: None)
+    assert shape_bound_ns(two_speeds(8, "even"), NO_CUTOFF) == 0
+
+
+def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More arcs than allowed on a stage: no graph."""
+    tables = two_speeds(8, "even")
+    intervals, placer = Intervals(tables), Placer(tables)
+    assert order_graph(intervals, placer, 4) is not None
+    monkeypatch.setattr("solver.enumeration.placements.ARC_LIMIT", 1)
+    assert order_graph(intervals, placer, 4) is None
