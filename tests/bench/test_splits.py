@@ -131,6 +131,13 @@ def test_bound_holds_when_time_is_up(seed: int) -> None:
     assert found.bound <= least_makespan(case) <= found.step_time
 
 
+def test_bound_is_near_when_time_is_up() -> None:
+    """No time at all on 50 equal layers and 8 stages: within 10 % of the split found."""
+    case = next(case for case in read_pipelines(STORED) if case.name == "equal_50_8_64")
+    found = splits.solve(case, gap=0.0, time_limit_s=0.0, repeats=1)
+    assert 0.9 * found.step_time < found.bound < found.step_time
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_bound_is_as_close_as_the_gap_asks(seed: int) -> None:
     """Within 10 % of the step time, and no lie."""
