@@ -11,8 +11,8 @@ from formulations.costs.tables import CostTables
 from formulations.schedules import in_flight
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
-#: With more arcs times lanes than these on a stage, a free order is not worth its tables.
-ARC_LIMIT = 2000
+#: With more arcs times lanes than these, a free order is not worth its tables.
+ARC_LIMIT = 20_000
 
 Node = tuple[int, int]  #: node group, first slot
 Cover = tuple[tuple[int, ...], tuple[Node, ...], tuple[int, ...]]
@@ -42,7 +42,8 @@ def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
     return [ReplicaClass(tuple(found), *key) for key, found in members.items()]
 
 
-def _finish(intervals: Intervals, groups: Sequence[int], gather: Array, latency: int) -> Array:
+def finish_ns(intervals: Intervals, groups: Sequence[int], gather: Array, latency: int) -> Array:
+    """[n, n] optimizer on the slowest of the groups, then the gather [L] with its latency."""
     slowest: Array = intervals.optimizer[sorted(set(groups))].max(axis=0)
     if not intervals.tables.shape.zero:
         return slowest
@@ -50,9 +51,10 @@ def _finish(intervals: Intervals, groups: Sequence[int], gather: Array, latency:
     return slowest
 
 
-def _allowed(
+def allowed_layers(
     intervals: Intervals, stage: int, groups: Sequence[int], shares: Sequence[int]
 ) -> Mask:
+    """[n, n] layers that a stage may have on all these groups with these micro-batches."""
     shape = intervals.tables.shape
     allowed = intervals.allowed
     for j, m in set(zip(groups, shares, strict=True)):
@@ -85,12 +87,12 @@ def fixed_order(
                 send_back=send,
                 tail=np.array([k]),
                 embedding=np.array([placement.embedding_ns]),
-                allowed=(_allowed(intervals, k, groups, shares),),
+                allowed=(allowed_layers(intervals, k, groups, shares),),
                 begins=((),),
             )
         )
     finish = [
-        _finish(intervals, slots[k], placement.gather_ns[k], int(placement.gather_latency_ns[k]))
+        finish_ns(intervals, slots[k], placement.gather_ns[k], int(placement.gather_latency_ns[k]))
         for k in range(shape.pp)
     ]
     return SplitProblem(
@@ -141,7 +143,7 @@ class _Tails:
         if key not in self.rows:
             self.rows[key] = len(self.sync)
             self.sync.append(interval_sums(sync) + latency)
-            self.finish.append(_finish(self.intervals, groups, gather, gather_latency))
+            self.finish.append(finish_ns(self.intervals, groups, gather, gather_latency))
         return self.rows[key]
 
 
@@ -165,6 +167,7 @@ class _FreeOrder:
         self.lanes = range(0, shape.dp, lane_width(self.tables))
         self.tails = _Tails(intervals, placer)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
+        self.room = ARC_LIMIT // len(self.lanes)
 
     def _covers(self, state: _State, first: int, stop: int) -> Iterator[Cover]:
         """Ways to cover slots [first, stop): nodes used, nodes, groups that begin."""
@@ -200,7 +203,9 @@ class _FreeOrder:
     def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
         key = (stage, tuple(sorted(set(groups))))
         if key not in self.masks:
-            self.masks[key] = _allowed(self.intervals, stage, key[1], [self.share] * len(key[1]))
+            self.masks[key] = allowed_layers(
+                self.intervals, stage, key[1], [self.share] * len(key[1])
+            )
         return self.masks[key]
 
     def stage(self, k: int, states: list[_State]) -> tuple[Arcs, list[_State]] | None:
@@ -216,7 +221,8 @@ class _FreeOrder:
                 outer = k in (0, p - 1)
                 embedding = max(self.placer.terms(*n).embedding_ns for n in nodes) if outer else 0
                 rows.append((index, target, groups, sends, nodes, embedding, begins))
-                if len(rows) * len(self.lanes) > ARC_LIMIT:
+                self.room -= 1
+                if self.room < 0:
                     return None
         source, target_of, columns, send, covers, embeddings, begin = zip(*rows, strict=True)
         sends_ns = np.array(send, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How one shape is closed: by memory, by the work bound, or by an exact engine."""
+"""How one shape is closed: by memory, by a bound that is known, or by an exact engine."""
 
 import math
 from dataclasses import dataclass
@@ -17,11 +17,16 @@ ANY_TIME = 1 << 56
 
 @dataclass(frozen=True)
 class Task:
-    """An open shape with lower bounds of the objective and the step time of its plans."""
+    """An open shape with lower bounds of the objective and the step time of its plans.
+
+    effort: how often the engine may ask whether to stop before it has to; None for ever.
+    """
 
     objective: float
     bound_ns: int
     shape: Shape
+    proof: Proof = "work"
+    effort: int | None = None
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,14 @@ class Closing:
 
     record: ShapeRecord
     found: tuple[Plan, int] | None = None  #: with its step time in ns
+
+
+def _after(effort: int | None, stop: Stop) -> Stop:
+    """Stops as `stop` does, or at the latest after it was asked `effort` times."""
+    if effort is None:
+        return stop
+    left = iter(range(effort))
+    return lambda: next(left, None) is None or stop()
 
 
 def _record(shape: Shape, reason: Reason, proof: Proof, bound_ns: int | None = None) -> ShapeRecord:
@@ -70,15 +83,16 @@ class Closer:
         """Whether neither this task nor any later one can beat the incumbent."""
         return best is not None and task.objective >= best * (1 - self.options.gap)
 
-    def by_work(self, task: Task, best: float | None) -> Closing:
-        """By the work bound if that is beyond a limit or the incumbent; else open."""
+    def by_bound(self, task: Task, best: float | None) -> Closing:
+        """By the bound of the task if that is beyond a limit or the incumbent; else open."""
         shape, bound_ns = task.shape, task.bound_ns
         _, limited = self.cutoff(shape, best)
         if bound_ns < self.target(shape, best):
-            return Closing(_record(shape, "open", "work", bound_ns))
+            return Closing(_record(shape, "open", task.proof, bound_ns))
         if limited:
-            return Closing(_record(shape, "infeasible", "limit"))
-        return Closing(_record(shape, "bounded", "work", bound_ns))
+            proof: Proof = "limit" if task.proof == "work" else task.proof
+            return Closing(_record(shape, "infeasible", proof))
+        return Closing(_record(shape, "bounded", task.proof, bound_ns))
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one shape, unless `stop` ends that early."""
@@ -87,10 +101,10 @@ class Closer:
         if lacks_memory(tables):
             return Closing(_record(shape, "infeasible", "memory"))
         if task.bound_ns >= self.target(shape, best):
-            return self.by_work(task, best)
+            return self.by_bound(task, best)
         cutoff, limited = self.cutoff(shape, best)
         gap = 0.0 if limited else self.options.gap
-        answer = self.engine(tables, cutoff, gap, stop)
+        answer = self.engine(tables, cutoff, gap, _after(task.effort, stop))
         record = self._recorded(task, answer, best)
         if answer.plan is None or answer.step_time_ns is None:
             return Closing(record)
@@ -110,7 +124,7 @@ class Closer:
         if not answer.complete:
             if answer.bound_ns > task.bound_ns:
                 return _record(shape, "open", self.proof, answer.bound_ns)
-            return _record(shape, "open", "work", task.bound_ns)
+            return _record(shape, "open", task.proof, task.bound_ns)
         if answer.plan is None and (limited or best is None):
             return _record(shape, "infeasible", self.proof)
         gap = 0.0 if limited else self.options.gap

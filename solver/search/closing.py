@@ -1,7 +1,7 @@
 """Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -10,16 +10,23 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
 from formulations.plan import Plan, uniform_plan
 from formulations.schedules import in_flight
-from solver.enumeration.engine import solve_split
+from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.placements import ReplicaClass, fixed_order, free_order, replica_classes
-from solver.enumeration.problem import Intervals
+from solver.enumeration.problem import Array, Intervals
+from solver.enumeration.relaxation import Relaxation, order_along
 from solver.enumeration.shares import largest_share
 from solver.heuristics.orders import count_orders, node_orders
 from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
+
+#: Edges up to which a relaxation is tried with the last cutoff first.
+MOST_AT_ONCE = 1_000_000
+#: Growth of its cutoff else, from at least this share of the last.
+SHALLOW = 0.5
+DEEPER = 1.08
 
 Stop = Callable[[], bool]
 
@@ -89,20 +96,81 @@ def _share_vectors(
 
 
 def enumerate_shape(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-    """All orders at once where that is possible, else every order and share vector in turn."""
+    """All orders at once where that is possible, else a relaxation, then one after the other."""
     intervals, placer = Intervals(tables), Placer(tables)
-    even = tables.instance.search.micro_batches == "even"
-    problem = free_order(intervals, placer) if even else None
-    if problem is None:
+    if tables.instance.search.micro_batches == "uneven":
         return _one_by_one(intervals, placer, cutoff, gap, stop)
+    problem = free_order(intervals, placer)
+    if problem is None:
+        return _relaxed(intervals, placer, cutoff, gap, stop)
     found = solve_split(problem, cutoff, gap, stop)
     if found.arcs is None or found.split is None:
         return ShapeAnswer(None, None, found.complete, found.bound_ns)
+    order = problem.order(found.arcs.tolist())
+    plan = _even_plan(tables, order, found.split)
+    return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+
+
+def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
     shape = tables.shape
     counts = (tables.num_micro_batches // shape.dp,) * shape.dp
-    order = problem.order(found.arcs.tolist())
-    plan = uniform_plan(tables.instance, shape, order, found.split.tolist(), counts)
-    return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+    return uniform_plan(tables.instance, shape, order, split.tolist(), counts)
+
+
+def _deepened(
+    relaxation: Relaxation, least_ns: int, cutoff: int, gap: float, stop: Stop
+) -> tuple[SplitOutcome, tuple[int, ...]]:
+    """As `solve_split`, by cutoffs that grow; and the groups of the stages of what is found.
+
+    A high cutoff leaves many edges, so what one alone cannot refute is not solved with it at once.
+    """
+    if relaxation.num_edges(cutoff) < MOST_AT_ONCE and relaxation.problem(cutoff) is None:
+        return SplitOutcome(None, None, None, cutoff, True), ()
+    trial = max(least_ns, int(cutoff * SHALLOW), 1)
+    while True:
+        trial = min(cutoff, int(trial * DEEPER) + 1)
+        problem = relaxation.problem(trial)
+        if problem is None:
+            found = SplitOutcome(None, None, None, trial, True)
+        else:
+            found = solve_split(problem, trial, gap, stop)
+            if found.arcs is not None:
+                return found, problem.order(found.arcs.tolist())
+        if trial == cutoff or not found.complete or stop():
+            return replace(found, complete=found.complete and trial == cutoff), ()
+
+
+def _relaxed(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """The bound of one replica, the plan that follows its groups, and if that is not enough more.
+
+    Half of the gap is for the relaxation, which then need not be solved to its end.
+    """
+    tables, shape = intervals.tables, intervals.tables.shape
+    times = (tables.forward_ns + tables.backward_ns)[:, np.flatnonzero(shape.nodes_used)]
+    share = tables.num_micro_batches // shape.dp
+    least_ns = share * int(times.min(axis=1).sum()) // shape.pp
+    relaxation = Relaxation(intervals, placer)
+    relaxed, groups = _deepened(relaxation, least_ns, below(cutoff, gap), gap / 2, stop)
+    if not groups:
+        return ShapeAnswer(None, None, relaxed.complete, relaxed.bound_ns)
+    order = order_along(tables, groups)
+    placement = placer.costs(order)
+    classes = replica_classes(placement, shape.dp)
+    even = [tables.num_micro_batches // shape.dp] * len(classes)
+    found = solve_split(fixed_order(intervals, placement, classes, even), cutoff, gap / 2, stop)
+    plan = None if found.split is None else _even_plan(tables, order, found.split)
+    best = found.step_time_ns or cutoff
+    if relaxed.bound_ns >= below(best, gap):
+        return ShapeAnswer(plan, found.step_time_ns, True, relaxed.bound_ns)
+    if count_orders(shape.nodes_used) > ORDER_LIMIT:
+        return ShapeAnswer(plan, found.step_time_ns, False, relaxed.bound_ns)
+    rest = _one_by_one(intervals, placer, best, gap, stop)
+    bound_ns = max(rest.bound_ns, relaxed.bound_ns)
+    if rest.plan is not None:
+        return replace(rest, bound_ns=bound_ns)
+    return ShapeAnswer(plan, found.step_time_ns, rest.complete, bound_ns)
 
 
 def _one_by_one(

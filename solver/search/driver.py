@@ -7,7 +7,7 @@ incumbent, is the proved lower bound.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
@@ -31,6 +31,9 @@ from solver.search.progress import Progress
 from solver.search.shapes import shapes
 
 Report = Callable[[Progress], None]
+
+#: How often an engine may ask whether to stop, from one round over the open shapes to the next.
+EFFORTS = (100, 1_000, 10_000, None)
 
 
 @dataclass
@@ -85,22 +88,36 @@ class _Search:
         self.offer(megatron_rule(self.instance, space))
 
     def run(self) -> None:
-        """Closes shapes until none is open or time is up."""
-        workers = self.options.workers if self.options.method == "exact" else 1
-        for closing in closings(
-            self.closer, self.open, lambda: self.best, workers, self.out_of_time
-        ):
-            self.records[closing.record.shape] = closing.record
-            self.offer(closing.found)
-            self.tell()
+        """Closes shapes until none is open or time is up, with more and more effort."""
+        exact = self.options.method == "exact"
+        for effort in EFFORTS if exact else EFFORTS[-1:]:
+            tasks = self._tasks(effort)
+            workers = self.options.workers if exact else 1
+            for closing in closings(
+                self.closer, tasks, lambda: self.best, workers, self.out_of_time
+            ):
+                self.records[closing.record.shape] = closing.record
+                self.offer(closing.found)
+                self.tell()
+
+    def _tasks(self, effort: int | None) -> list[Task]:
+        """What is still open, best bound first."""
+        tasks = []
+        for task in self.open:
+            record = self.records.get(task.shape)
+            if record is None:
+                tasks.append(replace(task, effort=effort))
+            elif self.closer.reviewed(record, self.best).reason == "open":
+                bound_ns = record.bound_ns or 0
+                objective = bound_ns * objective_weight(self.instance, task.shape)
+                tasks.append(Task(objective, bound_ns, task.shape, record.proof, effort))
+        return sorted(tasks, key=lambda task: task.objective)
 
     def tell(self) -> None:
         """Reports the state of the search."""
         if self.report is None:
             return
-        bound = next(
-            (task.objective for task in self.open if task.shape not in self.records), self.objective
-        )
+        bound = min((task.objective for task in self._tasks(None)), default=self.objective)
         known = self.plan is not None and self.objective > 0
         gap = max(0.0, 1 - bound / self.objective) if known else None
         self.report(
@@ -119,7 +136,7 @@ class _Search:
         records = tuple(
             self.closer.reviewed(self.records[task.shape], self.best)
             if task.shape in self.records
-            else self.closer.by_work(task, self.best).record
+            else self.closer.by_bound(task, self.best).record
             for task in self.open
         )
         bounds = [

@@ -18,6 +18,7 @@ from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.layered import build_layers
 from solver.enumeration.placements import fixed_order, free_order, replica_classes
 from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
+from solver.enumeration.relaxation import Relaxation
 from tests import brute_force
 from tests.random_shapes import crowded_instance, random_shape
 from tests.small_instances import layer, random_instance, workload
@@ -163,6 +164,20 @@ def test_all_orders_at_once_equal_one_by_one(dp: int, stages: int) -> None:
         time = solve_split(single, NO_CUTOFF).step_time_ns
         times.extend([time] if time is not None else [])
     assert found.step_time_ns == min(times)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_one_replica_is_never_slower_than_the_best_plan(seed: int) -> None:
+    """The relaxation to one replica bounds the brute-force optimum from below."""
+    tables = even_tables(seed)
+    if tables is None:
+        pytest.skip("no such shape")
+    relaxation = Relaxation(Intervals(tables), Placer(tables))
+    best = brute_force.optimum_ns(tables)
+    problem = relaxation.problem(NO_CUTOFF if best is None else best + 1)
+    if best is not None:
+        assert problem is not None
+        assert solve_split(problem, best + 1).bound_ns <= best
 
 
 @pytest.mark.parametrize("gap", [0.01, 0.1])
