@@ -79,12 +79,12 @@ def _sends(tables: CostTables, j: int, start: int) -> dict[int, int]:
 def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     """Lanes between slot r and slot (p - 1) dp + r; those inside one node do not cross."""
     shape, group = tables.shape, tables.instance.cluster.groups[j]
-    own = range(start, start + tables.slots_per_node[j])
-    last = (shape.pp - 1) * shape.dp
-    pairs = [(r in own, last + r in own) for r in range(shape.dp)]
-    crossing = sum(first != second for first, second in pairs)
+    stop, last = start + tables.slots_per_node[j], (shape.pp - 1) * shape.dp
+    first = range(start, min(stop, shape.dp))
+    second = range(max(start - last, 0), stop - last)
+    within = len(range(max(first.start, second.start), min(first.stop, second.stop)))
+    crossing = len(first) + len(second) - 2 * within
     across = embedding_ns(tables, shape.tp * crossing, group.inter_node) if crossing else 0
-    within = any(first and second for first, second in pairs)
     return max(across, embedding_ns(tables, 1, group.intra_node) if within else 0)
 
 
@@ -94,7 +94,7 @@ def wire_ns(size_bytes: Array, s_per_byte: float) -> Array:
     return np.ceil(exact).astype(np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SyncPhase:
     """A collective over a stage's replicas: gradient reduction, or ZeRO-1's gather."""
 
@@ -124,6 +124,7 @@ class Placer:
         self.tables = tables
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
+        self._rings: dict[tuple[SyncPhase, int, float, float, float, float], tuple[Array, int]] = {}
         zero = tables.shape.zero
         self.sync = SyncPhase(HALF if zero else ALL_REDUCE, tables.gradient_bytes)
         self.gather = SyncPhase(HALF, tables.gather_bytes) if zero else None
@@ -169,9 +170,10 @@ class Placer:
             slots.extend([j] * tables.slots_per_node[j])
         nodes = [self.terms(j, start) for j, start in zip(order, starts, strict=True)]
         zones = ZoneCrossings(self.zones, slots)
-        spans = [
-            [i for i, n in enumerate(nodes) if k in n.inside_s_per_byte] for k in range(shape.pp)
-        ]
+        spans: list[list[int]] = [[] for _ in range(shape.pp)]
+        for i, node in enumerate(nodes):
+            for k in node.inside_s_per_byte:
+                spans[k].append(i)
         stages = [
             self.stage(k, [nodes[i] for i in span], [order[i] for i in span], zones.ring(k))
             for k, span in enumerate(spans)
@@ -190,11 +192,11 @@ class Placer:
         """[p - 1, dp] transfers from every stage to the next."""
         shape = self.tables.shape
         rows = [zones.sends_ns(k) for k in range(shape.pp - 1)]
-        send = np.array(rows, dtype=np.int64).reshape(-1, shape.dp)
-        for node in nodes:
-            for s, time in node.send_ns.items():
-                send[s // shape.dp, s % shape.dp] = max(send[s // shape.dp, s % shape.dp], time)
-        return send
+        send = np.array(rows, dtype=np.int64).reshape(-1)
+        slots = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
+        times = [time for node in nodes for time in node.send_ns.values()]
+        np.maximum.at(send, slots, np.array(times, dtype=np.int64))
+        return send.reshape(-1, shape.dp)
 
     def stage(
         self,
@@ -221,10 +223,26 @@ class Placer:
         zones: tuple[float, float],
     ) -> tuple[Array, int]:
         cluster = self.tables.instance.cluster
-        inside = phase.inside_ns(max(node.inside_s_per_byte[k] for node in nodes))
+        inside_s = max(node.inside_s_per_byte[k] for node in nodes)
         inside_latency_s = max(node.inside_latency_s[k] for node in nodes)
-        n = len(nodes)
         outside_s = max(zones[0], *(node.outside_s_per_byte.get(k, 0.0) for node in nodes))
-        latency_s = max(zones[1], *(cluster.groups[j].inter_node.latency_s for j in groups))
-        outside = phase.outside_ns(outside_s, n, cluster.efficiency(n))
-        return inside + outside, phase.latency_ns(inside_latency_s, n, latency_s)
+        latency_s = max(zones[1], *(cluster.groups[j].inter_node.latency_s for j in set(groups)))
+        key = (phase, len(nodes), inside_s, inside_latency_s, outside_s, latency_s)
+        if key not in self._rings:
+            self._rings[key] = self._ring(*key)
+        return self._rings[key]
+
+    def _ring(
+        self,
+        phase: SyncPhase,
+        n: int,
+        inside_s: float,
+        inside_latency_s: float,
+        outside_s: float,
+        latency_s: float,
+    ) -> tuple[Array, int]:
+        """[L] and start-up of rings over n nodes, from the slowest terms among them."""
+        efficiency = self.tables.instance.cluster.efficiency(n)
+        across = phase.outside_ns(outside_s, n, efficiency)
+        start_up = phase.latency_ns(inside_latency_s, n, latency_s)
+        return phase.inside_ns(inside_s) + across, start_up

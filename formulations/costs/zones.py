@@ -68,6 +68,8 @@ class ZoneCrossings:
 
     def sends_ns(self, k: int) -> list[int]:
         """[dp] transfers from stage k to the next as the links between zones allow; 0 inside."""
+        if self.zones[k] == self.zones[k + 1]:
+            return [0] * len(self.zones[k])
         pairs = list(zip(self.zones[k], self.zones[k + 1], strict=True))
         flows = Counter(pairs)
         ends = zip(self.stages[k], self.stages[k + 1], strict=True)
