@@ -1,0 +1,133 @@
+"""Splits of one node order whose most loaded stage has little work, by dynamic programming."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.tables import Array
+from formulations.schedules import in_flight
+from solver.heuristics.space import SplitSpace
+from solver.heuristics.stages import Split
+
+Mask = NDArray[np.bool_]
+#: Per stage, distinct (node group, micro-batches) of its replicas.
+Kinds = list[tuple[tuple[int, int], ...]]
+
+#: Larger than any time in ns, small enough that a few add up without overflow.
+NEVER = np.int64(1) << 60
+#: Limits tried at once while the least one is searched, and relative width at which that ends.
+LIMITS = 16
+WIDTH = 1e-4
+
+
+class Balance:
+    """What the stages of one node order can take; n = L + 1 layer boundaries.
+
+    groups: [p, dp] node group of every slot. Work of a stage: forward + backward of all its
+    micro-batches on its slowest replica.
+    """
+
+    def __init__(self, space: SplitSpace, groups: Array, shares: Sequence[int]) -> None:
+        self.space, self.groups, self.shares = space, groups, tuple(shares)
+        counts, index = np.unique(np.array(shares), return_inverse=True)
+        present = np.zeros((len(groups), space.work.shape[1], len(counts)), dtype=bool)
+        present[np.arange(len(groups))[:, None], groups, index] = True
+        self.kinds: Kinds = [
+            tuple((int(j), int(counts[i])) for j, i in np.argwhere(one)) for one in present
+        ]
+
+    @cached_property
+    def farthest(self) -> Array:
+        """[p, n] last end of every stage from each first layer that fits memory."""
+        shape = self.space.tables.shape
+        rows = []
+        for k, kinds in enumerate(self.kinds):
+            needs = {(j, in_flight(shape.schedule, shape.pp, k, m)) for j, m in kinds}
+            rows.append(np.min([self.space.farthest_ends(*need) for need in needs], axis=0))
+        return np.array(rows)
+
+    def fits(self, splits: Array) -> Mask:
+        """Which of the splits [N, p + 1] keep memory and the least number of blocks."""
+        start, end = splits[:, :-1], splits[:, 1:]
+        stages = np.arange(start.shape[1])
+        fits = (end >= self.space.least_ends[start]) & (end <= self.farthest[stages, start])
+        whole: Mask = np.all(fits, axis=1)
+        return whole
+
+    def work(self, split: Split) -> int:
+        """Work of the most loaded stage, in ns."""
+        sums = self.space.work
+        return max(
+            m * int(sums[end, j] - sums[start, j])
+            for kinds, (start, end) in zip(self.kinds, pairwise(split), strict=True)
+            for j, m in kinds
+        )
+
+    def _reach(self, limits: Array) -> list[Array]:
+        """Per stage, [limits, n] last end that fits memory and keeps each limit on the work."""
+        time = {}
+        for j, m in {kind for kinds in self.kinds for kind in kinds}:
+            work = self.space.work[:, j]
+            ends = np.searchsorted(work, (work[None, :] + limits[:, None] // m).ravel(), "right")
+            time[j, m] = ends.reshape(len(limits), -1) - 1
+        within = {
+            kinds: np.min([time[kind] for kind in kinds], axis=0) for kinds in set(self.kinds)
+        }
+        return [np.minimum(within[kinds], self.farthest[k]) for k, kinds in enumerate(self.kinds)]
+
+    def feasible(self, limits: Array) -> Mask:
+        """Which limits [N] on the work of every stage, in ns, some split keeps.
+
+        Ends grow with the first layer, so boundary e can follow stage k iff the last possible
+        start that leaves the stage its least number of blocks reaches it.
+        """
+        size = len(self.space.work)
+        boundaries = np.arange(size)
+        latest = np.searchsorted(self.space.least_ends, boundaries, "right") - 1
+        starts = np.zeros((len(limits), size), dtype=bool)
+        starts[:, 0] = True
+        rows = np.arange(len(limits))[:, None]
+        for reach in self._reach(limits):
+            last = np.maximum.accumulate(np.where(starts, boundaries, -1), axis=1)
+            before = np.where(latest >= 0, last[:, latest], -1)
+            starts = (before >= 0) & (reach[rows, before] >= boundaries)
+        return starts[:, -1]
+
+    def least_limit(self, most: int) -> int | None:
+        """Least work, to `WIDTH`, that some split keeps on every stage; None above `most` ns."""
+        if not self.feasible(np.array([most]))[0]:
+            return None
+        low, high = 0, most
+        while high - low > max(1.0, WIDTH * high):
+            limits = np.unique(np.linspace(low, high, LIMITS + 1).astype(np.int64)[1:])
+            first = int(self.feasible(limits).argmax())
+            low, high = (int(limits[first - 1]) if first else low), int(limits[first])
+        return high
+
+    def split(self, limit: int) -> Array | None:
+        """Split [p + 1] of least latency whose stages keep the limit on the work; None: none."""
+        work, size = self.space.work, len(self.space.work)
+        boundaries = np.arange(size)
+        stage = {
+            kinds: np.max([work[None, :, j] - work[:, None, j] for j, _ in kinds], axis=0)
+            for kinds in set(self.kinds)
+        }
+        best = np.full(size, NEVER)
+        best[-1] = 0
+        choices = []
+        for k, reach in reversed(list(enumerate(self._reach(np.array([limit]))))):
+            inside = (boundaries >= self.space.least_ends[:, None]) & (
+                boundaries <= reach[0][:, None]
+            )
+            whole = np.where(inside, stage[self.kinds[k]] + best, NEVER)
+            choices.append(whole.argmin(axis=1))
+            best = np.minimum(whole[boundaries, choices[-1]], NEVER)
+        if best[0] >= NEVER:
+            return None
+        split = [0]
+        for choice in reversed(choices):
+            split.append(int(choice[split[-1]]))
+        return np.array(split)

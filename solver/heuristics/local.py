@@ -1,0 +1,186 @@
+"""Plans by local search on the simulated step time, over shapes, node orders, splits and shares.
+
+Many starts: every shape, by an estimate of its step time, with the nodes of each group side by
+side; then the most promising shapes with these orders turned; then node orders near the best ones.
+Which orders are tried depends on the seed alone, how many on the time.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from random import Random
+
+from formulations.costs.plan_costs import split_costs
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape
+from solver.heuristics.choose import Candidate, Choice, TimeTables
+from solver.heuristics.estimates import work_bound_ns
+from solver.heuristics.moves import start_orders, turned_orders
+from solver.heuristics.orders import Order
+from solver.heuristics.pool import PathPool
+from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch, State
+from solver.result import max_step_time_ns, objective_weight
+
+Stop = Callable[[], bool]
+
+#: Shapes with a larger estimate, relative to the best plan, are left out.
+HOPEFUL = 1.05
+#: States kept, at most so many of one shape.
+STATES_KEPT = 24
+OF_ONE_SHAPE = 6
+#: Shapes whose orders are turned; the most turns of one order.
+SHAPES_TURNED = 4
+TURNS = 64
+#: Orders tried in a row without success before a state is left, round by round; the worse half of
+#: the states is dropped after each.
+PATIENCE = (30, 100, 300, 1000)
+
+
+@dataclass(order=True)
+class _Entry:
+    """A state with the search that it belongs to; the least objective comes first."""
+
+    objective: float
+    index: int
+    search: ShapeSearch = field(compare=False)
+    state: State = field(compare=False)
+
+
+class _LocalSearch:
+    """The best plan so far, and states that may lead to better ones."""
+
+    def __init__(self, instance: Instance, seed: int, stop: Stop) -> None:
+        self.instance, self.stop = instance, stop
+        self.random = Random(seed)
+        self.times, self.choice = TimeTables(instance), Choice(instance)
+        self.pools: dict[tuple[str, int], PathPool] = {}
+        self.entries: list[_Entry] = []
+        self.count = 0
+
+    def estimates(self, shapes: Iterable[Shape]) -> list[tuple[float, float, Shape]]:
+        """Estimate of the objective, bound of it, shape; the least estimate first.
+
+        The work bound, and the share of a step in which a pipeline fills and empties.
+        """
+        found = []
+        for shape in shapes:
+            bound = work_bound_ns(self.instance, shape, self.times.times(shape))
+            bound_of_objective = bound * objective_weight(self.instance, shape)
+            share = self.instance.workload.global_batch / shape.micro_batch / shape.dp
+            filling = (shape.pp - 1) / share
+            found.append((bound_of_objective * (1 + filling), bound_of_objective, shape))
+        return sorted(found, key=lambda entry: entry[0])
+
+    def most_ns(self, shape: Shape) -> int:
+        """Step times of the shape from here on are of no interest."""
+        weight = objective_weight(self.instance, shape)
+        limit = max_step_time_ns(self.instance, shape)
+        better = self.choice.objective / weight if weight else inf
+        return int(min(better, inf if limit is None else limit + 1, LONGEST_NS))
+
+    def offer(self, search: ShapeSearch, state: State) -> None:
+        """The plan of a state is the best so far if it is."""
+        if state.step_time_ns < self.most_ns(search.tables.shape):
+            placement = search.placer.costs(state.order)
+            costs = split_costs(search.tables, placement, state.split, state.shares)
+            self.choice.offer(Candidate(state.order, state.split, costs))
+
+    def keep(self, search: ShapeSearch, state: State) -> None:
+        """Offers a state, and keeps it if it is new and among the best."""
+        self.offer(search, state)
+        if any(entry.search is search and entry.state == state for entry in self.entries):
+            return
+        self.count += 1
+        objective = state.step_time_ns * objective_weight(self.instance, search.tables.shape)
+        insort(self.entries, _Entry(objective, self.count, search, state))
+        own = [entry for entry in self.entries if entry.search is search]
+        if len(own) > OF_ONE_SHAPE:
+            self.entries.remove(own[-1])
+        del self.entries[STATES_KEPT:]
+
+    def starts(self, shapes: Iterable[Shape]) -> Iterator[None]:
+        """The groups of nodes side by side, for every shape; the best order of each is kept."""
+        for estimate, bound, shape in self.estimates(shapes):
+            if bound >= self.choice.objective or estimate >= HOPEFUL * self.choice.objective:
+                continue
+            pool = self.pools.setdefault((shape.schedule, shape.pp), PathPool())
+            search = ShapeSearch(self.times.costs(shape), pool)
+            orders = start_orders(shape.nodes_used, search.nodes_per_stage)
+            for state in self.started(search, orders)[:1]:
+                self.keep(search, state)
+            yield
+
+    def started(self, search: ShapeSearch, orders: Iterable[Order]) -> list[State]:
+        """A start with each order that has one, the fastest first."""
+        found = []
+        for order in orders:
+            if self.stop():
+                break
+            found.append(search.start(order, self.most_ns(search.tables.shape)))
+        states = [state for state in found if state is not None]
+        return sorted(states, key=lambda state: state.step_time_ns)
+
+    def turns(self) -> Iterator[None]:
+        """The orders of the best shapes begun at other nodes; local optima of the best of them."""
+        searches = list(dict.fromkeys(entry.search for entry in self.entries))[:SHAPES_TURNED]
+        for search in searches:
+            nodes_used = search.tables.shape.nodes_used
+            orders = turned_orders(nodes_used, search.nodes_per_stage, TURNS)
+            for state in self.started(search, orders)[:OF_ONE_SHAPE]:
+                self.keep(search, search.descend(state, self.stop))
+                yield
+
+    def improve(self, patience: int) -> Iterator[None]:
+        """Every state kept, as far as the patience goes."""
+        entries, self.entries = self.entries, []
+        for entry in entries:
+            state = entry.state
+            for better in entry.search.improvements(state, self.random, patience, self.stop):
+                state = better
+                self.offer(entry.search, state)
+                yield
+            self.keep(entry.search, state)
+            yield
+        del self.entries[(len(entries) + 1) // 2 :]
+
+    def run(self, shapes: Iterable[Shape]) -> Iterator[None]:
+        """Everything in turn; a step ends wherever a better plan may be there."""
+        yield from self.starts(shapes)
+        yield from self.turns()
+        for patience in PATIENCE:
+            yield from self.improve(patience)
+
+
+def local_plans(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    seed: int = 0,
+    stop: Stop = lambda: False,
+) -> Iterator[tuple[Plan, int]]:
+    """Ever better plans with their step times in ns, each as soon as it is found.
+
+    Ends by itself, or soon after `stop()` becomes true; what was yielded stays valid if the
+    caller ends it. Nothing is yielded if no plan is found that fits memory and limits.
+    """
+    search = _LocalSearch(instance, seed, stop)
+    best = inf
+    for _ in search.run(shapes):
+        if search.choice.objective < best and search.choice.result is not None:
+            best = search.choice.objective
+            yield search.choice.result
+        if stop():
+            return
+
+
+def local_plan(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    seed: int = 0,
+    stop: Stop = lambda: False,
+) -> tuple[Plan, int] | None:
+    """The last of `local_plans`; None if there is none."""
+    found: tuple[Plan, int] | None = None
+    for plan in local_plans(instance, shapes, seed, stop):
+        found = plan
+    return found

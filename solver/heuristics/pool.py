@@ -1,0 +1,52 @@
+"""Critical paths met so far: they tell which other plans cannot be faster, without simulation."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.tables import Array
+from solver.heuristics.trial import OrderTrial, Paths
+
+Bounds = NDArray[np.float64]
+
+#: Paths kept per number of micro-batches; the latest replace the oldest.
+MOST_PATHS = 256
+
+
+class PathPool:
+    """Paths of one (schedule, number of stages), by micro-batches.
+
+    The operation graph depends on neither split nor order, so every path of it bounds every plan
+    with as many micro-batches on some replica.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, Paths] = {}
+
+    def learn(self, found: list[Paths]) -> None:
+        """Adds the paths."""
+        for paths in found:
+            old = self._known.get(paths.micro_batches)
+            rows = np.column_stack([paths.stage, paths.weights, paths.transfers])
+            if old is not None:
+                before = np.column_stack([old.stage, old.weights, old.transfers])
+                rows = np.concatenate([before, rows])
+            rows = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])][-MOST_PATHS:]
+            p = paths.transfers.shape[1] + 1
+            self._known[paths.micro_batches] = Paths(
+                paths.micro_batches, rows[:, 1 : 2 * p + 1], rows[:, 2 * p + 1 :], rows[:, 0]
+            )
+
+    def bound_ns(self, trial: OrderTrial, splits: Array) -> Bounds:
+        """[N] step time of every split at least; exact in floating point below 2^53 ns."""
+        tail = trial.tail_ns(splits).T.astype(np.float64)
+        bound: Bounds = np.max(tail, axis=1)
+        for lanes in trial.lanes:
+            known = self._known.get(lanes.micro_batches)
+            if known is None:
+                continue
+            times = trial.lane_times(lanes, splits)
+            work = np.concatenate([times.forward, times.backward]).T.astype(np.float64)
+            value = (work @ known.weights.T).reshape(len(lanes.groups), len(splits), -1)
+            value += (lanes.send_ns @ known.transfers.T)[:, None]
+            np.maximum(bound, (value.max(axis=0) + tail[:, known.stage]).max(axis=1), out=bound)
+        return bound

@@ -1,0 +1,55 @@
+"""What one shape allows, whatever the node order: prefix sums over layers and farthest ends."""
+
+import numpy as np
+
+from formulations.costs.tables import Array, CostTables
+from solver.heuristics.stages import least_ends
+
+
+def _before(values: Array) -> Array:
+    """Sum of all values before each layer, [L + 1, ..]."""
+    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+
+
+class SplitSpace:
+    """Prefix sums [n, J] of times and farthest ends of stages, shared by all orders of a shape.
+
+    n = L + 1 layer boundaries, J node groups.
+    """
+
+    def __init__(self, tables: CostTables) -> None:
+        self.tables = tables
+        self.forward = _before(tables.forward_ns)
+        self.backward = _before(tables.backward_ns)
+        self.work = self.forward + self.backward
+        self.optimizer = _before(tables.optimizer_ns)
+        self.least_ends = np.array(least_ends(tables))
+        self._static = _before(tables.static_bytes)
+        self._activation = _before(tables.activation_bytes)
+        self._workspace = self._largest(tables.workspace_bytes)
+        self._known: dict[tuple[int, int], Array] = {}
+
+    @staticmethod
+    def _largest(values: Array) -> Array:
+        """[n, n] largest value of layers [start, end)."""
+        size = len(values) + 1
+        largest = np.zeros((size, size), dtype=np.int64)
+        for start in range(len(values)):
+            largest[start, start + 1 :] = np.maximum.accumulate(values[start:])
+        return largest
+
+    def farthest_ends(self, group: int, held: int) -> Array:
+        """[n] last end with which a stage from each layer fits a GPU of the group.
+
+        `held`: micro-batches in flight. The start itself where not one layer fits: memory grows
+        with the layers, so every end up to the last fits.
+        """
+        key = (group, held)
+        if key not in self._known:
+            tables = self.tables
+            whole = self._static + held * self._activation
+            need = whole[None, :] - whole[:, None] + self._workspace + tables.fixed_bytes
+            ends = np.arange(len(whole))
+            fits = (need <= tables.capacity_bytes[group]) & (ends[None, :] > ends[:, None])
+            self._known[key] = ends + fits.sum(axis=1)
+        return self._known[key]

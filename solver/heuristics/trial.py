@@ -1,0 +1,145 @@
+"""One node order on trial: simulated step times of many splits at once, and their paths."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from formulations.costs.placement import PlacementCosts
+from formulations.costs.tables import Array
+from formulations.schedules import schedule_graph
+from solver.heuristics.balance import Balance, Mask
+from solver.simulate import Times, simulate, trace
+
+#: End times held at once by a batch simulation.
+BATCH_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """C kinds of replicas with equal micro-batches: groups [C, p], transfers [C, p - 1] in ns."""
+
+    micro_batches: int
+    groups: Array
+    send_ns: Array
+
+
+@dataclass(frozen=True)
+class Paths:
+    """N critical paths of pipelines with equal micro-batches, to the last backward of `stage`.
+
+    weights: [N, 2p] forwards, then backwards. transfers: [N, p - 1] per boundary, both ways.
+    """
+
+    micro_batches: int
+    weights: Array
+    transfers: Array
+    stage: Array
+
+
+def _before(values: Array) -> Array:
+    """[p, L + 1] sum of all layers before each boundary."""
+    return np.concatenate([np.zeros_like(values[:, :1]), np.cumsum(values, axis=1)], axis=1)
+
+
+class OrderTrial:
+    """Judges splits [N, p + 1] of one node order; `placement`: its costs."""
+
+    def __init__(self, balance: Balance, placement: PlacementCosts) -> None:
+        self.balance, self.placement = balance, placement
+        self.space, self.tables = balance.space, balance.space.tables
+        self.schedule = self.tables.shape.schedule
+        self._sync = _before(placement.sync_ns)
+        self._gather = _before(placement.gather_ns)
+
+    @cached_property
+    def lanes(self) -> list[Lanes]:
+        """Kinds of replicas that may finish last, by micro-batches.
+
+        Left out are those that another kind outdoes in every forward, backward and transfer, with
+        no fewer micro-batches: all their operations end no later.
+        """
+        times = np.concatenate([self.tables.forward_ns, self.tables.backward_ns])
+        slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
+        groups, send = self.balance.groups.T, self.placement.send_ns.T
+        shares = np.array(self.balance.shares)[:, None]
+        kept = np.empty((0, 1 + groups.shape[1] + send.shape[1]), dtype=np.int64)
+        p = groups.shape[1]
+        for row in np.unique(np.concatenate([shares, groups, send], axis=1), axis=0)[::-1]:
+            outdone = (kept[:, 0] >= row[0]) & (kept[:, p + 1 :] >= row[p + 1 :]).all(axis=1)
+            if not (outdone & slower[kept[:, 1 : p + 1], row[1 : p + 1]].all(axis=1)).any():
+                kept = np.concatenate([kept, row[None]])
+        return [
+            Lanes(int(m), own[:, 1 : p + 1], own[:, p + 1 :])
+            for m in np.unique(kept[:, 0])
+            for own in [kept[kept[:, 0] == m]]
+        ]
+
+    def lane_times(self, lanes: Lanes, splits: Array) -> Times:
+        """Times [p, C * N] of every kind of replica under every split, kind by kind."""
+        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
+        groups = lanes.groups.T[:, :, None]
+        columns = groups.shape[1] * len(splits)
+        forward, backward = (
+            (table[end, groups] - table[start, groups]).reshape(-1, columns)
+            for table in (self.space.forward, self.space.backward)
+        )
+        send = np.repeat(lanes.send_ns.T, len(splits), axis=1)
+        return Times(forward, backward, send, self.tables.instance.search.blocking_sends)
+
+    def finish_ns(self, splits: Array) -> Array:
+        """[p, N] optimizer and parameter gather of every stage."""
+        start, end = splits[:, :-1].T, splits[:, 1:].T
+        stages = np.arange(len(start))[:, None]
+        gather = self._gather[stages, end] - self._gather[stages, start]
+        table = self.space.optimizer
+        slowest = [
+            np.max([table[end[k], j] - table[start[k], j] for j in {j for j, _ in kinds}], axis=0)
+            for k, kinds in enumerate(self.balance.kinds)
+        ]
+        whole: Array = np.array(slowest) + gather + self.placement.gather_latency_ns[:, None]
+        return whole
+
+    def sync_ns(self, splits: Array) -> Array:
+        """[p, N] gradient sync of every stage."""
+        stages = np.arange(len(self._sync))[:, None]
+        sync = self._sync[stages, splits[:, 1:].T] - self._sync[stages, splits[:, :-1].T]
+        whole: Array = sync + self.placement.sync_latency_ns[:, None]
+        return whole
+
+    def tail_ns(self, splits: Array) -> Array:
+        """[p, N] from the last backward of a stage to the end of the step, at least."""
+        finish = self.finish_ns(splits)
+        if self.tables.embedding_bytes:
+            finish[[0, -1]] = finish[[0, -1]].max(axis=0) + self.placement.embedding_ns
+        return self.sync_ns(splits) + finish
+
+    def judge(self, splits: Array, paths: bool = False) -> tuple[Array, list[Paths]]:
+        """Simulated step time of every split [N], and if asked for one critical path each."""
+        operations = max(2 * lane.micro_batches * len(lane.groups) for lane in self.lanes)
+        chunk = max(1, BATCH_ENTRIES // (operations * (splits.shape[1] - 1)))
+        parts = [self._judge(splits[i : i + chunk], paths) for i in range(0, len(splits), chunk)]
+        return np.concatenate([part[0] for part in parts]), [p for part in parts for p in part[1]]
+
+    def _judge(self, splits: Array, paths: bool) -> tuple[Array, list[Paths]]:
+        tail = self.tail_ns(splits)
+        count = len(splits)
+        step, found = np.zeros(count, dtype=np.int64), []
+        for lanes in self.lanes:
+            graph = schedule_graph(self.schedule, len(tail), lanes.micro_batches)
+            times = self.lane_times(lanes, splits)
+            end = simulate(graph, times)
+            whole = end[graph.last_backward].reshape(len(tail), -1, count) + tail[:, None]
+            np.maximum(step, whole.max(axis=(0, 1)), out=step)
+            if not paths:
+                continue
+            flat = whole.reshape(-1, count).argmax(axis=0)
+            stage, lane = np.divmod(flat, whole.shape[1])
+            columns = lane * count + np.arange(count)
+            path = trace(graph, times, end, columns, graph.last_backward[stage])
+            p = len(tail)
+            sends = path.transfers[: p - 1] + path.transfers[p - 1 : 2 * p - 2]
+            if times.blocking:
+                sends = path.weights[: p - 1] + path.weights[p + 1 :]
+            found.append(Paths(lanes.micro_batches, path.weights.T, sends.T, stage))
+        return step, found

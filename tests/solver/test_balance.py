@@ -1,0 +1,85 @@
+"""Balanced splits of one node order against all splits."""
+
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+
+from formulations.costs.tables import CostTables
+from solver.heuristics.balance import WIDTH, Balance
+from solver.heuristics.choose import group_of_slot
+from solver.heuristics.space import SplitSpace
+from solver.heuristics.stages import Split
+from tests import brute_force
+from tests.random_shapes import random_tables
+
+
+def cases(seeds: range) -> Iterator[tuple[CostTables, Balance, list[Split]]]:
+    """Random shapes with every order, two of the share vectors, and all splits that fit."""
+    for seed in seeds:
+        tables = random_tables(seed)
+        space, shape = SplitSpace(tables), tables.shape
+        vectors = list(brute_force.all_shares(tables))
+        for order in brute_force.all_orders(tables):
+            placed = brute_force.place(tables, order)
+            groups = group_of_slot(tables, order).reshape(shape.pp, shape.dp)
+            for shares in {vectors[0], vectors[-1]}:
+                fitting = [
+                    split
+                    for split in brute_force.all_splits(tables)
+                    if brute_force.fits(tables, placed, split, shares)
+                ]
+                yield tables, Balance(space, groups, shares), fitting
+
+
+def work(tables: CostTables, balance: Balance, split: Split) -> int:
+    """Forward and backward of all micro-batches on the most loaded group."""
+    times = tables.forward_ns + tables.backward_ns
+    return max(
+        m * int(times[start:end, j].sum())
+        for row, (start, end) in zip(balance.groups.tolist(), pairwise(split), strict=True)
+        for j, m in zip(row, balance.shares, strict=True)
+    )
+
+
+def test_fits_says_of_every_split_whether_all_gpus_hold_it() -> None:
+    """Blocks and memory, against a recount from the slots."""
+    tight = 0
+    for tables, balance, fitting in cases(range(40)):
+        splits = [(0, *cut, tables.num_layers) for cut in _cuts(tables.num_layers, tables.shape.pp)]
+        found = balance.fits(np.array(splits))
+        assert [split for split, fits in zip(splits, found, strict=True) if fits] == fitting
+        tight += 0 < len(fitting) < len(splits)
+    assert tight > 10
+
+
+def _cuts(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
+    return combinations(range(1, layers), stages - 1)
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 10))
+def test_least_limit_is_the_work_of_the_most_balanced_split(seed: int) -> None:
+    """Within its width above the least largest work of all splits that fit; None if none does."""
+    for tables, balance, fitting in cases(range(seed, seed + 10)):
+        limit = balance.least_limit(1 << 50)
+        if not fitting:
+            assert limit is None
+            continue
+        least = min(work(tables, balance, split) for split in fitting)
+        assert limit is not None
+        assert least <= limit <= least * (1 + 2 * WIDTH) + 1
+        assert balance.least_limit(least - 1) is None
+
+
+def test_split_keeps_memory_and_its_limit() -> None:
+    """Whatever the limit: a split that fits with no more work, exactly where there is one."""
+    for tables, balance, fitting in cases(range(40)):
+        works = sorted(work(tables, balance, split) for split in fitting)
+        for limit in [0, *(w + step for w in works for step in (-1, 0))]:
+            split = balance.split(limit)
+            assert (split is None) == (not works or limit < works[0])
+            if split is not None:
+                found = tuple(split.tolist())
+                assert found in fitting
+                assert balance.work(found) == work(tables, balance, found) <= limit

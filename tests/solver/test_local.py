@@ -1,0 +1,93 @@
+"""Local search: feasible plans, judged by the simulator, ever better, near the optimum."""
+
+import pytest
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance, Limits
+from formulations.instance.load import load_instance
+from formulations.plan import Plan
+from solver.heuristics.baselines import minmax_plan
+from solver.heuristics.local import local_plan, local_plans
+from solver.result import objective_weight
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+from tests import brute_force
+from tests.conftest import ROOT
+from tests.small_instances import random_instance
+
+
+def optimum_ns(instance: Instance) -> int | None:
+    """Least step time over all plans of the instance."""
+    times = [brute_force.optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
+    return min((time for time in times if time is not None), default=None)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_plans_fit_get_better_and_take_as_long_as_simulated(seed: int) -> None:
+    """Tiny instances: memory, batch, plan space, and step times that fall from plan to plan."""
+    instance = random_instance(seed)
+    last = None
+    for plan, time_ns in local_plans(instance, shapes(instance)):
+        costs = plan_costs(instance, plan)
+        assert (costs.memory_bytes <= costs.limit_bytes).all()
+        assert step_time_ns(costs) == time_ns
+        assert sum(costs.micro_batches) * plan.shape.micro_batch == instance.workload.global_batch
+        assert plan.shape in set(shapes(instance))
+        assert last is None or time_ns < last
+        last = time_ns
+
+
+def test_tiny_instances_are_solved_or_nearly_so() -> None:
+    """Of 40, 39 have a plan: one is found for each, and for at least 36 the best there is."""
+    best = 0
+    for seed in range(40):
+        instance = random_instance(seed)
+        found, least = local_plan(instance, shapes(instance)), optimum_ns(instance)
+        assert (found is None) == (least is None)
+        if found is not None and least is not None:
+            assert found[1] >= least
+            best += found[1] == least
+    assert best >= 36
+
+
+def test_beats_min_max_on_a_real_cluster() -> None:
+    """GPT-2 XL on two types of nodes: min-max misses the proved optimum of 1.1114 s."""
+    instance = load_instance(ROOT / "instances" / "hetero_large_gpt2xl.yaml")
+    space = list(shapes(instance))
+    found, minmax = local_plan(instance, space), minmax_plan(instance, space)
+    assert found is not None
+    assert minmax is not None
+    assert found[1] < minmax[1]
+
+
+def test_the_same_seed_gives_the_same_plans() -> None:
+    """Two searches of a tiny instance, step by step."""
+    instance = random_instance(3)
+    first, second = (list(local_plans(instance, shapes(instance), seed=5)) for _ in range(2))
+    assert first == second != []
+
+
+def test_a_stopped_search_ends_with_the_plans_so_far() -> None:
+    """Stopped after the first plan: exactly that one."""
+    instance = load_instance(ROOT / "instances" / "hetero_small.yaml")
+    found: list[tuple[Plan, int]] = []
+    for plan in local_plans(instance, shapes(instance), stop=lambda: bool(found)):
+        found.append(plan)
+    assert len(found) == 1
+
+
+def test_limits_and_money_decide_what_is_best() -> None:
+    """Cheapest plan of an instance that minimises money; none under an impossible time limit."""
+    for seed in range(8):
+        instance = random_instance(seed)
+        objective = instance.objective.model_copy(update={"minimize": "cost_per_step"})
+        cheap = instance.model_copy(update={"objective": objective})
+        found, fastest = local_plan(cheap, shapes(cheap)), local_plan(instance, shapes(instance))
+        assert (found is None) == (fastest is None)
+        if found is not None and fastest is not None:
+            costs = [time * objective_weight(cheap, plan.shape) for plan, time in (found, fastest)]
+            assert costs[0] <= costs[1]
+        limits = Limits(max_step_time_s=1e-9)
+        hurried = instance.model_copy(update={"limits": limits})
+        assert local_plan(hurried, shapes(hurried)) is None

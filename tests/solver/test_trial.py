@@ -1,0 +1,76 @@
+"""Splits on trial: the simulator's step times in batch, and bounds from paths met before."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
+from formulations.costs.tables import Array, CostTables
+from solver.heuristics.balance import Balance
+from solver.heuristics.choose import group_of_slot
+from solver.heuristics.pool import PathPool
+from solver.heuristics.space import SplitSpace
+from solver.heuristics.trial import OrderTrial
+from solver.simulate import step_time_ns
+from tests import brute_force
+from tests.random_shapes import random_tables
+
+
+def trials(tables: CostTables) -> Iterator[OrderTrial]:
+    """Every order, with up to four of the share vectors."""
+    space, placer, shape = SplitSpace(tables), Placer(tables), tables.shape
+    vectors = list(brute_force.all_shares(tables))
+    for order in brute_force.all_orders(tables):
+        groups = group_of_slot(tables, order).reshape(shape.pp, shape.dp)
+        for shares in vectors[:: -(-len(vectors) // 4)]:
+            yield OrderTrial(Balance(space, groups, shares), placer.costs(order))
+
+
+def splits_of(tables: CostTables) -> Array:
+    """All splits [N, p + 1]."""
+    return np.array(list(brute_force.all_splits(tables)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_judged_times_are_the_simulated_ones(seed: int) -> None:
+    """Even where kinds of replicas are left out, because others outdo them; zones or not."""
+    tables = random_tables(seed, zones=seed % 3 == 0)
+    splits = splits_of(tables)
+    for trial in trials(tables):
+        shares = trial.balance.shares
+        expected = [
+            step_time_ns(split_costs(tables, trial.placement, tuple(split), shares))
+            for split in splits.tolist()
+        ]
+        assert trial.judge(splits)[0].tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_paths_bound_every_split_and_order_and_are_tight_where_they_were_met(seed: int) -> None:
+    """Learned from some splits of each order and share vector, held against all of them."""
+    tables = random_tables(seed)
+    splits, pool = splits_of(tables), PathPool()
+    known = list(trials(tables))
+    for trial in known:
+        times, paths = trial.judge(splits[::2], paths=True)
+        pool.learn(paths)
+        assert (pool.bound_ns(trial, splits[::2]) == times).all()
+    for trial in known:
+        assert (pool.bound_ns(trial, splits) <= trial.judge(splits)[0]).all()
+
+
+def test_kinds_of_replicas_that_others_outdo_are_left_out() -> None:
+    """Random shapes: fewer lanes than different replicas somewhere, never none."""
+    fewer = 0
+    for seed in range(30):
+        tables = random_tables(seed)
+        for trial in trials(tables):
+            send = trial.placement.send_ns.T.tolist()
+            replicas = zip(trial.balance.shares, trial.balance.groups.T.tolist(), send, strict=True)
+            kinds = {str(one) for one in replicas}
+            left = sum(len(lanes.groups) for lanes in trial.lanes)
+            assert 0 < left <= len(kinds)
+            fewer += left < len(kinds)
+    assert fewer > 10
