@@ -25,6 +25,7 @@ class Termination(StrEnum):
     CLOSED = "closed"  #: every shape closed
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
+    UNFINISHED = "unfinished"  #: an engine gave a shape up: numerical trouble, too many orders
     HEURISTIC = "heuristic"  #: a heuristic ran to its end; no proof was asked for
 
 

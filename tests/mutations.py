@@ -41,14 +41,14 @@ def _leaf_values(value: Any) -> list[Any]:
 #: Words that may replace each other, so that a changed word is still one that can be read.
 WORDS = (
     ("optimal", "feasible", "infeasible", "unknown"),
-    ("closed", "time_limit", "interrupted", "heuristic"),
+    ("closed", "time_limit", "interrupted", "unfinished", "heuristic"),
     ("step_time", "cost_per_step", "training_cost"),
     ("1f1b", "gpipe"),
     ("none", "full"),
     ("even", "uneven"),
     ("fp16", "bf16"),
     ("infeasible", "bounded", "solved", "open"),
-    ("memory", "blocks", "batch", "limit", "work", "pipeline", "enumeration", "cpsat"),
+    ("memory", "blocks", "batch", "limit", "work", "pipeline", "enumeration", "cpsat", "milp"),
 )
 
 

@@ -154,12 +154,13 @@ class Built:
         tables, last = self.tables, self.tables.shape.pp - 1
         tied = (0, last) if tables.embedding_bytes else ()
         joined = duration(self.model, "joined") if tied else 0
+        embedding = self.order.embedding() if tied else 0
         for k in self._stages:
             finish = total_of(self._optimizer(k), self.order.gather(k, self.split))
             synced = total_of(self.ready[k], self.order.sync(k, self.split))
             if k in tied:
                 require_at_most(self.model, 3, synced, joined)
-                done = total_of(joined, self.order.embedding(), finish)
+                done = total_of(joined, embedding, finish)
             else:
                 done = total_of(synced, finish)
             require_at_most(self.model, 3, done, self.step_time)

@@ -1,6 +1,7 @@
 """Runs CP-SAT on a native model; the only place that knows its status codes."""
 
 import math
+from pathlib import Path
 
 from ortools.sat.python import cp_model
 
@@ -43,6 +44,13 @@ def run(model: cp_model.CpModel, options: SolveOptions) -> Outcome:
         runtime_s=engine.wall_time,
         values=tuple(engine.response_proto.solution) if found else None,
     )
+
+
+def write(model: cp_model.CpModel, path: Path) -> None:
+    """Writes a model, without its hints: as text if the name ends with txt, else as binary."""
+    model.clear_hints()  # type: ignore[no-untyped-call]
+    if not model.export_to_file(str(path)):
+        raise OSError(f"CP-SAT could not write {path.name}")
 
 
 def _bound(proved: float) -> int | None:

@@ -12,7 +12,8 @@ nanoseconds: with coefficients near 1e9, a literal off by the usual 1e-6 is wort
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import highspy
@@ -25,6 +26,7 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination
 
 UNIT_NS = float(1 << 20)
+NS_PER_MS = 1_000_000
 TOLERANCE = 1e-9
 #: HiGHS solves the relaxations of a MILP with a tenth of the tolerance on reduced costs.
 DUAL_TOLERANCE = TOLERANCE / 10
@@ -69,6 +71,8 @@ def _columns(model: pulp.LpProblem) -> _Columns:
 def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
     """The model as HiGHS takes it, scaled."""
     index = {name: n for n, name in enumerate(columns.names)}
+    if len(index) < len(columns.names):
+        raise ValueError("two variables of the model have the same name")
     starts, indices = [0], list[int]()
     values, lower, upper = list[float](), list[float](), list[float]()
     for row in model._constraints.values():
@@ -164,7 +168,7 @@ def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
     Uses the time limit, seed, workers and gap of the options, and starts from initial values. One
     worker and one seed give the same solution, unless the time limit strikes. Raises ValueError
     for an invalid model, and passes KeyboardInterrupt on. A status that is neither a solution, a
-    proof nor a limit is UNKNOWN, without bound.
+    proof nor a limit is trouble: UNKNOWN, UNFINISHED, without bound.
     """
     columns = _columns(model)
     engine = highspy.Highs()
@@ -176,26 +180,79 @@ def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
     return _outcome(engine, columns)
 
 
+def write(model: pulp.LpProblem, path: Path) -> None:
+    """Writes a model with its times in milliseconds, to the nanosecond: as free MPS or as LP.
+
+    In nanoseconds the numbers would be too large for the usual tolerances of engines: HiGHS 1.14
+    then calls plans optimal that are 40 % off.
+    """
+    scaled = _in_milliseconds(model)
+    if path.suffix == ".mps":
+        scaled.writeMPS(str(path))
+    else:
+        scaled.writeLP(str(path))
+
+
+def _in_milliseconds(model: pulp.LpProblem) -> pulp.LpProblem:
+    scaled = pulp.LpProblem(model.name)
+    copies = {}
+    for known in model.variables():
+        scale = 1 if known.cat == pulp.LpInteger else NS_PER_MS
+        lower, upper = (None if b is None else b / scale for b in (known.lowBound, known.upBound))
+        copies[known.name] = scaled.add_variable(known.name, lower, upper, known.cat)
+    scaled.setObjective(_scaled(model.objective, copies))
+    for name, row in model._constraints.items():
+        left = _scaled(row.expr, copies)
+        bound = -row.constant / (NS_PER_MS if _has_time(row) else 1)
+        scaled.addConstraint(pulp.LpConstraint(left, row.sense, rhs=bound), name)
+    return scaled
+
+
+def _has_time(row: pulp.LpConstraint) -> bool:
+    return any(variable.cat != pulp.LpInteger for variable in row)
+
+
+def _scaled(
+    terms: pulp.LpAffineExpression, copies: dict[str, pulp.LpVariable]
+) -> pulp.LpAffineExpression:
+    """The terms of a row without constant, in milliseconds if there is a time among them."""
+    timed = _has_time(terms)
+    return pulp.LpAffineExpression(
+        {
+            copies[v.name]: n / NS_PER_MS if timed and v.cat == pulp.LpInteger else n
+            for v, n in terms.items()
+        }
+    )
+
+
 def _outcome(engine: Any, columns: _Columns) -> Outcome:
     code, info = engine.getModelStatus(), engine.getInfo()
+    said = engine.modelStatusToString(code)
     if code in _REFUSED:
-        raise ValueError(f"HiGHS refuses the model: {engine.modelStatusToString(code)}")
-    optimal, stopped = code == highspy.HighsModelStatus.kOptimal, code in _STOPPED
-    infeasible = code == highspy.HighsModelStatus.kInfeasible
-    found = (optimal or stopped) and info.primal_solution_status == 2
+        raise ValueError(f"HiGHS refuses the model: {said}")
+    if code == highspy.HighsModelStatus.kInfeasible:
+        return _without_solution(engine, Status.INFEASIBLE, Termination.CLOSED)
+    optimal, found = code == highspy.HighsModelStatus.kOptimal, info.primal_solution_status == 2
+    if not ((optimal and found) or code in _STOPPED):
+        return _without_solution(engine, Status.UNKNOWN, Termination.UNFINISHED, f"HiGHS: {said}")
     proved = info.mip_dual_bound if columns.whole.any() else info.objective_function_value
-    if not (optimal or (stopped and columns.whole.any())):
-        proved = math.inf
-    status = Status.INFEASIBLE if infeasible else Status.UNKNOWN
-    if found:
-        status = Status.OPTIMAL if optimal else Status.FEASIBLE
+    if not columns.whole.any() and not optimal:
+        proved = -math.inf
+    if not found:
+        outcome = _without_solution(engine, Status.UNKNOWN, Termination.TIME_LIMIT)
+        return replace(outcome, bound=_bound_ns(columns, proved))
     return Outcome(
-        status=status,
-        termination=Termination.CLOSED
-        if infeasible or (found and optimal)
-        else Termination.TIME_LIMIT,
-        objective=round(info.objective_function_value * UNIT_NS) if found else None,
+        status=Status.OPTIMAL if optimal else Status.FEASIBLE,
+        termination=Termination.CLOSED if optimal else Termination.TIME_LIMIT,
+        objective=round(info.objective_function_value * UNIT_NS),
         bound=_bound_ns(columns, proved),
         runtime_s=engine.getRunTime(),
-        values=tuple(np.array(engine.getSolution().col_value) * columns.scale) if found else None,
+        values=tuple(np.array(engine.getSolution().col_value) * columns.scale),
     )
+
+
+def _without_solution(
+    engine: Any, status: Status, termination: Termination, trouble: str | None = None
+) -> Outcome:
+    runtime_s = engine.getRunTime()
+    return Outcome(status, termination, None, None, runtime_s, values=None, trouble=trouble)

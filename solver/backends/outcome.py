@@ -13,6 +13,7 @@ class Outcome:
     objective: of `values`, the best solution found, indexed by variable; None without one.
     Whole, up to the engine's tolerances.
     bound: proved lower bound of every solution; None if there is no solution, or no proof yet.
+    trouble: what the engine said if it should not have ended so.
     """
 
     status: Status
@@ -21,3 +22,4 @@ class Outcome:
     bound: int | None
     runtime_s: float
     values: Sequence[float] | None
+    trouble: str | None = None

@@ -66,6 +66,13 @@ def solve_command(
         ),
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    write_model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the model of the plan's shape, with all critical paths found, here: "
+            ".pb or .pbtxt by --method cpsat, .lp or .mps by milp.",
+        ),
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -82,10 +89,12 @@ def solve_command(
     from solver.report.document import build_document
     from solver.search.driver import solve
 
-    if out is not None:
-        check_writable(out)
+    workers = workers or len(os.sched_getaffinity(0))
+    options = SolveOptions(method, time_limit, gap, seed, workers, write_model)
+    for path in (out, write_model):
+        if path is not None:
+            check_writable(path)
     problem = load_instance(instance)
-    options = SolveOptions(method, time_limit, gap, seed, workers or len(os.sched_getaffinity(0)))
     with progress_display() as progress:
         result = solve(problem, options, progress)
     document = build_document(result, options)

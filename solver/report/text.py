@@ -27,6 +27,7 @@ _TERMINATION = {
     "closed": "every shape is closed",
     "time_limit": "the time limit was reached",
     "interrupted": "interrupted",
+    "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
 }
 _TABLE_NOTE = "stages; times per micro-batch, memory per GPU"

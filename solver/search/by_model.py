@@ -13,9 +13,8 @@ from solver.search.paths import CutPool
 _log = logging.getLogger(__name__)
 
 
-def shape_engine(engine: ModelEngine, options: SolveOptions) -> ShapeEngine:
+def shape_engine(engine: ModelEngine, options: SolveOptions, pool: CutPool) -> ShapeEngine:
     """Engine with one cut pool for all shapes; exact whatever gap is asked for."""
-    pool = CutPool()
     begin = time.monotonic()
 
     def close(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:

@@ -105,7 +105,7 @@ class _Loop:
         self.rounds = 0
         self.limit_ns = self._limit_ns()
         most = None if self.limit_ns is None else largest_share(tables, self.limit_ns)
-        self.shares = _shares(tables, fixed, most)
+        self.shares = shares_of(tables, fixed, most)
         self.built = engine.build(
             tables, fixed.order, fixed.boundaries, fixed.micro_batches, most, self.limit_ns
         )
@@ -162,6 +162,8 @@ class _Loop:
 
     def _judge(self, outcome: Outcome) -> tuple[Decisions, Harvest] | None:
         """The solution as decisions, simulated; None without one. _Trouble if it cannot be."""
+        if outcome.trouble is not None:
+            raise _Trouble(outcome.trouble)
         if outcome.values is None:
             return None
         decisions = self.built.extract(outcome.values)
@@ -216,8 +218,8 @@ class _Loop:
         return "unknown" if self.best is None else "feasible"
 
 
-def _shares(tables: CostTables, fixed: Fixed, largest: int | None) -> Sequence[int]:
-    """Micro-batches that a replica may have, ascending."""
+def shares_of(tables: CostTables, fixed: Fixed, largest: int | None) -> Sequence[int]:
+    """Micro-batches that a replica may have if none has more than `largest`, ascending."""
     if fixed.micro_batches is not None:
         return sorted(set(fixed.micro_batches))
     if tables.instance.search.micro_batches == "even":

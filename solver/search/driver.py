@@ -26,6 +26,7 @@ from solver.result import (
 from solver.search.closer import Closer, Task
 from solver.search.closing import ShapeEngine, enumerate_shape
 from solver.search.infeasible import explain
+from solver.search.paths import CutPool
 from solver.search.portfolio import closings
 from solver.search.progress import Progress
 from solver.search.shapes import shapes
@@ -48,6 +49,7 @@ class _Search:
     step_time_ns: int | None = None
     objective: float = float("inf")
     records: dict[Shape, ShapeRecord] = field(default_factory=dict)
+    pool: CutPool = field(default_factory=CutPool)
 
     def __post_init__(self) -> None:
         times = TimeTables(self.instance)
@@ -56,7 +58,7 @@ class _Search:
             bound = work_bound_ns(self.instance, shape, times.times(shape))
             ranked.append(Task(bound * objective_weight(self.instance, shape), bound, shape))
         self.open = sorted(ranked, key=lambda task: task.objective)
-        self.closer = Closer(self.instance, self.options, _engine(self.options), times)
+        self.closer = Closer(self.instance, self.options, _engine(self.options, self.pool), times)
 
     @property
     def elapsed_s(self) -> float:
@@ -148,6 +150,8 @@ class _Search:
         status = self.status(is_open)
         if not is_open and self.options.method != "minmax":
             termination = Termination.CLOSED
+        elif termination is Termination.TIME_LIMIT and not self.out_of_time():
+            termination = Termination.UNFINISHED
         bound = min([*bounds, self.objective]) if self.plan else min(bounds, default=None)
         return Result(
             instance=self.instance,
@@ -170,13 +174,13 @@ class _Search:
         return Status.UNKNOWN if is_open else Status.INFEASIBLE
 
 
-def _engine(options: SolveOptions) -> ShapeEngine:
+def _engine(options: SolveOptions, pool: CutPool) -> ShapeEngine:
     if options.method not in ("cpsat", "milp"):
         return enumerate_shape
     from solver.search.by_model import shape_engine
     from solver.search.engines import model_engine
 
-    return shape_engine(model_engine(options.method), options)
+    return shape_engine(model_engine(options.method), options, pool)
 
 
 def solve(
@@ -184,7 +188,8 @@ def solve(
 ) -> Result:
     """The best plan of an instance with its proof, or the best one so far with its bound.
 
-    A time limit and Ctrl-C return the incumbent; nothing is lost.
+    A time limit and Ctrl-C return the incumbent; nothing is lost. PlannerError if a model that the
+    options ask for cannot be written.
     """
     options = options or SolveOptions()
     search = _Search(instance, options, progress)
@@ -197,4 +202,9 @@ def solve(
             termination = Termination.HEURISTIC
     except KeyboardInterrupt:
         termination = Termination.INTERRUPTED
-    return search.result(termination)
+    result = search.result(termination)
+    if options.write_model is not None:
+        from solver.search.model_file import write_model
+
+        write_model(options, search.closer.times, result.plan, search.pool)
+    return result

@@ -5,6 +5,7 @@ A library is loaded when its family is asked for, not before.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from formulations.costs.tables import CostTables
@@ -67,12 +68,14 @@ class Run(Protocol):
 class ModelEngine:
     """A family of models and its engine.
 
+    write: writes a native model in the format of a file's suffix.
     exclude: leaves a plan out of a model; None if the engine counts in integers and thus never
     proposes a plan that the model rules out.
     """
 
     build: Build
     run: Run
+    write: Callable[[Any, Path], None]
     exclude: Callable[[Any, Decisions], None] | None = None
 
     @property
@@ -87,9 +90,9 @@ def model_engine(family: Family) -> ModelEngine:
         from formulations.cpsat import joint
         from solver.backends import cpsat
 
-        return ModelEngine(joint.build, cpsat.run)
+        return ModelEngine(joint.build, cpsat.run, cpsat.write)
     from formulations.milp import joint as milp_joint
     from formulations.milp import step_time
     from solver.backends import highs
 
-    return ModelEngine(milp_joint.build, highs.run, step_time.Built.exclude)
+    return ModelEngine(milp_joint.build, highs.run, highs.write, step_time.Built.exclude)

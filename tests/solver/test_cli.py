@@ -61,6 +61,7 @@ def test_commands_and_options_stay() -> None:
             "--seed",
             "--time-limit",
             "--workers",
+            "--write-model",
             "instance",
         ],
         "verify": ["--instance", "plan"],
@@ -98,7 +99,7 @@ def test_absurd_options_are_refused(answer: Answer, option: tuple[str, str]) -> 
     assert option[0] in err
 
 
-def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every option of the command line is one of SolveOptions."""
     seen = []
     result = pipelined_result()
@@ -110,10 +111,21 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("solver.search.driver.solve", solve)
     options = ("--method", "cpsat", "--time-limit", "9", "--gap", "0.1", "--seed", "3")
-    run("solve", "x.yaml", *options, "--workers", "2")
+    model = tmp_path / "model.pb"
+    run("solve", "x.yaml", *options, "--workers", "2", "--write-model", str(model))
     run("solve", "x.yaml")
     cores = len(os.sched_getaffinity(0))
-    assert seen == [SolveOptions("cpsat", 9.0, 0.1, 3, 2), SolveOptions(workers=cores)]
+    assert seen == [SolveOptions("cpsat", 9.0, 0.1, 3, 2, model), SolveOptions(workers=cores)]
+
+
+def test_model_that_cannot_be_written_is_refused_before_the_search(tmp_path: Path) -> None:
+    """A format that the method lacks, or a folder that is not there: one line, exit code 2."""
+    for name, method in (("model.lp", "cpsat"), ("gone/model.lp", "milp")):
+        path = str(tmp_path / name)
+        code, out, err = run("solve", "missing.yaml", "--method", method, "--write-model", path)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"error: cannot write {path}")
+        assert err.count("\n") == 1
 
 
 def test_help_loads_no_engine() -> None:

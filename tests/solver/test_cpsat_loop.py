@@ -1,27 +1,19 @@
 """The cut loop: all four models find the brute-force optimum to the nanosecond, and prove it."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from formulations.costs.placement import PlacementCosts, Placer
-from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
-from formulations.instance import Cluster, Instance, Limits, NodeGroup
-from formulations.plan import Shape
+from formulations.instance import Limits
 from solver.result import max_step_time_ns
-from solver.search.critical_path import Fixed, largest_share, solve_shape
+from solver.search.critical_path import largest_share, solve_shape
 from solver.search.engines import model_engine
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.loop_checks import FREE, Free, feasible, finds_the_best, judge, limited, random_decisions
 from tests.random_shapes import random_tables
-from tests.small_instances import gpu, layer, workload
+from tests.reference_pipelines import reference_cases, solves_reference
 
 ENGINE = model_engine("cpsat")
 SEEDS = range(280)
@@ -157,79 +149,13 @@ def test_same_seed_same_plan() -> None:
         assert (first.rounds, first.num_cuts) == (second.rounds, second.num_cuts)
 
 
-def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
-    """Tables and node order of one reference pipeline: a node group per slowness."""
-    slowness = sorted(set(case["stage_slowness"]))
-    one = gpu("one", 100, 1000)
-    groups = tuple(
-        NodeGroup(
-            name=f"slow{slow}",
-            gpu=one,
-            gpus_per_node=1,
-            nodes=case["stage_slowness"].count(slow),
-            price_usd_per_hour=0,
-            intra_node=one.link,
-            inter_node=one.link,
-        )
-        for slow in slowness
-    )
-    chain = [layer("block", 1, 1, 0) for _ in case["layer_forward"]]
-    instance = Instance(
-        name=case["name"],
-        source="test",
-        workload=workload(chain, case["micro_batches"], 1, tied=False),
-        cluster=Cluster(groups=groups),
-    )
-    shape = Shape(
-        tp=1,
-        dp=1,
-        pp=len(case["stage_slowness"]),
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=0,
-        nodes_used=tuple(group.nodes for group in groups),
-    )
-    tables = build_tables(instance, shape)
-    timed = replace(
-        tables,
-        forward_ns=np.outer(case["layer_forward"], slowness),
-        backward_ns=np.outer(case["layer_backward"], slowness),
-        optimizer_ns=0 * tables.optimizer_ns,
-    )
-    return timed, tuple(slowness.index(slow) for slow in case["stage_slowness"])
-
-
-def solves_reference(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the loop proves the stored optimum of a pipeline with given transfers."""
-    send = np.array(case["send_forward"])[:, None]
-    placed = Placer.costs
-
-    def costs(placer: Placer, order: Sequence[int]) -> PlacementCosts:
-        return replace(placed(placer, order), send_ns=send)
-
-    monkeypatch.setattr(Placer, "costs", costs)
-    tables, order = pipeline_of(case)
-    outcome = solve_shape(tables, ENGINE, fixed=Fixed(order=order))
-    optimum = case["optimal_step_time"]
-    return outcome.status == "optimal" and outcome.step_time_ns == outcome.bound_ns == optimum
-
-
-def reference_cases(reference: Path) -> list[dict[str, Any]]:
-    """Single-replica 1F1B pipelines with their proved optimum."""
-    cases: list[dict[str, Any]] = json.loads((reference / "splits" / "optimal.json").read_text())[
-        "cases"
-    ]
-    return cases
-
-
 def test_reference_pipelines(reference: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optima that others proved, up to 8 stages, by brute force or enumeration."""
     cases = [case for case in reference_cases(reference) if len(case["stage_slowness"]) <= 8]
     assert len(cases) == 16
     for case in cases:
         with monkeypatch.context() as patch:
-            assert solves_reference(case, patch), case["name"]
+            assert solves_reference(ENGINE, case, patch), case["name"]
 
 
 @pytest.mark.slow
@@ -239,4 +165,4 @@ def test_deep_reference_pipelines(reference: Path, monkeypatch: pytest.MonkeyPat
     assert len(cases) == 10
     for case in cases:
         with monkeypatch.context() as patch:
-            assert solves_reference(case, patch), case["name"]
+            assert solves_reference(ENGINE, case, patch), case["name"]

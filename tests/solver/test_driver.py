@@ -8,7 +8,8 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.units import GIB
-from solver.options import SolveOptions
+from solver.backends.outcome import Outcome
+from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status, Termination, objective_weight
 from solver.search.closing import enumerate_shape
@@ -19,6 +20,7 @@ from tests.brute_force import optimum_ns
 from tests.random_shapes import zoned
 from tests.small_instances import random_instance
 
+METHODS: tuple[Method, ...] = ("cpsat", "milp")
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
 SMALL = load_instance(INSTANCES / "hetero_small.yaml")
 
@@ -78,14 +80,34 @@ def test_plan_and_log_pass_verify(seed: int) -> None:
 
 
 @pytest.mark.parametrize("minimize", ["step_time", "cost_per_step"])
-def test_cpsat_and_enumeration_agree(minimize: str) -> None:
-    """Both exact methods reach the same objective on a tiny cluster."""
+def test_exact_methods_agree(minimize: str) -> None:
+    """All three reach and prove the same objective on a tiny cluster, and verify accepts them."""
     for seed in range(6):
         instance = small_space(random_instance(seed))
         objective = instance.objective.model_copy(update={"minimize": minimize})
         instance = instance.model_copy(update={"objective": objective})
-        exact, cpsat = solve(instance), solve(instance, SolveOptions(method="cpsat"))
-        assert exact.objective == cpsat.objective
+        exact = solve(instance)
+        for method in METHODS:
+            other = solve(instance, SolveOptions(method=method))
+            assert (other.status, other.objective) == (exact.status, exact.objective)
+            assert verify_document(build_document(other, SolveOptions(method=method))).ok
+
+
+def test_numerical_trouble_leaves_shapes_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where HiGHS ends oddly, the plan is feasible, its bound that of the work, and it says why."""
+
+    def odd(model: object, options: SolveOptions) -> Outcome:
+        return Outcome(
+            Status.UNKNOWN, Termination.UNFINISHED, None, None, 0.0, None, "HiGHS: Solve error"
+        )
+
+    monkeypatch.setattr("solver.backends.highs.run", odd)
+    exact, result = solve(SMALL), solve(SMALL, SolveOptions(method="milp"))
+    assert (result.status, result.termination) == (Status.FEASIBLE, Termination.UNFINISHED)
+    assert result.bound is not None
+    assert exact.objective is not None
+    assert result.bound < exact.objective
+    assert verify_document(build_document(result, SolveOptions(method="milp"))).ok
 
 
 def test_hetero_small_is_proved_and_verified() -> None:

@@ -114,6 +114,14 @@ def test_model_without_literals() -> None:
     assert (outcome.status, outcome.objective, outcome.bound) == (Status.OPTIMAL, 7, 7)
 
 
+def test_equal_names_are_refused() -> None:
+    """Two variables of one name would be taken for one."""
+    model = least(3)
+    model.addConstraint(model.add_variable("time", 0) >= 1)
+    with pytest.raises(ValueError, match="same name"):
+        highs.run(model, SolveOptions())
+
+
 def test_crossed_bounds_are_infeasible() -> None:
     """A budget below a proved bound leaves no solution, and is no invalid model."""
     model = least(3)
@@ -135,11 +143,15 @@ def answered(status: str, bound: float = 1.0) -> SimpleNamespace:
     )
 
 
-@pytest.mark.parametrize("status", ["kUnknown", "kSolveError", "kUnboundedOrInfeasible"])
+@pytest.mark.parametrize(
+    "status", ["kUnknown", "kSolveError", "kUnboundedOrInfeasible", "kUnbounded"]
+)
 def test_odd_status_proves_nothing(status: str) -> None:
     """What is neither solution, proof nor limit is UNKNOWN, whatever comes with it."""
     outcome = _outcome(answered(status), _columns(least(3)))
     assert (outcome.status, outcome.bound, outcome.values) == (Status.UNKNOWN, None, None)
+    assert outcome.termination is Termination.UNFINISHED
+    assert (outcome.trouble or "").startswith("HiGHS: ")
 
 
 @pytest.mark.parametrize("status", ["kTimeLimit", "kInterrupt", "kMemoryLimit"])

@@ -9,6 +9,7 @@ import pytest
 from formulations.costs.tables import CostTables
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
+from solver.result import Status, Termination
 from solver.search.critical_path import solve_shape
 from solver.search.engines import ModelEngine, model_engine
 from tests.brute_force import all_decisions
@@ -148,6 +149,19 @@ def test_numerical_trouble_is_said_and_proves_nothing(change: Tamper) -> None:
         assert outcome.trouble.startswith("numerical trouble: the solution ")
         assert outcome.bound_ns is not None
         assert outcome.bound_ns <= best
+
+
+def odd_end(model: Any, outcome: Outcome) -> Outcome:
+    """An end that is neither a solution nor a proof nor a limit."""
+    return Outcome(Status.UNKNOWN, Termination.UNFINISHED, None, None, 0.0, None, "HiGHS: Unknown")
+
+
+def test_odd_end_is_said_and_proves_nothing() -> None:
+    """The loop passes on what the engine said."""
+    tables, best = free_choice(range(0, 40, 2))[0]
+    outcome = solve_shape(tables, tampered(odd_end), bound_ns=best - 1)
+    assert (outcome.status, outcome.plan, outcome.bound_ns) == ("unknown", None, best - 1)
+    assert outcome.trouble == "numerical trouble: HiGHS: Unknown"
 
 
 def test_trouble_keeps_the_incumbent() -> None:

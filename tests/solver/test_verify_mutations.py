@@ -12,7 +12,7 @@ from tests.certified_cases import CASES
 from tests.mutations import Mutation, mutations
 
 LOG = ("closed_shapes", "closed_nodes")
-EXHAUSTIVE = ("enumeration", "cpsat")
+EXHAUSTIVE = ("enumeration", "cpsat", "milp")
 
 #: Fields of the instance on which no constraint, cost or bound depends.
 UNUSED = {

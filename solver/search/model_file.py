@@ -1,0 +1,67 @@
+"""The joint model of a plan's shape as a file, for other engines and other eyes."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables
+from formulations.decisions import decisions_of
+from formulations.errors import PlannerError
+from formulations.paths import PathCut
+from formulations.plan import Plan
+from solver.heuristics.choose import TimeTables
+from solver.options import SolveOptions
+from solver.search.critical_path import ALL_FREE, largest_share, shares_of
+from solver.search.engines import Built, ModelEngine, model_engine
+from solver.search.paths import CutPool, first_cuts, harvest
+
+_log = logging.getLogger(__name__)
+
+
+def model_of(
+    engine: ModelEngine, tables: CostTables, plan: Plan, known: Iterable[PathCut]
+) -> Built:
+    """The joint model of a plan's shape with known cuts, the first cuts and the plan's own.
+
+    No replica may have more micro-batches than a plan as fast as this one can have. The plan is
+    valued at its simulated step time; if the known cuts proved that no plan is faster, that is
+    the optimum.
+    """
+    decisions = decisions_of(tables.instance, plan)
+    placement = Placer(tables).costs(decisions.order)
+    step_time_ns = harvest(tables, placement, decisions, (), 0).step_time_ns
+    most = largest_share(tables, step_time_ns)
+    shares = shares_of(tables, ALL_FREE, most)
+    built = engine.build(tables, largest_share=most)
+    cuts = {*known, *harvest(tables, placement, decisions, shares, 0).cuts}
+    for m in shares:
+        cuts.update(first_cuts(tables.shape.schedule, tables.shape.pp, m))
+    for cut in sorted(cuts):
+        built.add_cut(cut)
+    return built
+
+
+def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, pool: CutPool) -> None:
+    """Writes the model of the plan's shape, with the cuts of a pool, where the options ask for it.
+
+    The file is written whole or not at all; without a plan it is not.
+    """
+    path, method = options.write_model, options.method
+    if path is None or method not in ("cpsat", "milp"):
+        return
+    if plan is None:
+        _log.warning("%s is not written: there is no plan whose shape it would model", path)
+        return
+    engine = model_engine(method)
+    built = model_of(engine, times.costs(plan.shape), plan, pool.of(plan.shape))
+    target = path.resolve()
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            written = Path(folder) / target.name
+            engine.write(built.model, written)
+            os.replace(written, target)
+    except OSError as error:
+        raise PlannerError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,131 @@
+"""Models as files: other readers find the optimum that was proved."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import highspy
+import pytest
+from ortools.sat import cp_model_pb2
+from ortools.sat.python import cp_model
+
+from formulations.errors import PlannerError
+from formulations.instance import Limits
+from solver.options import Method, SolveOptions
+from solver.result import Status
+from solver.search.critical_path import solve_shape
+from solver.search.driver import solve
+from solver.search.engines import model_engine
+from solver.search.model_file import model_of
+from solver.search.paths import CutPool
+from tests.loop_checks import feasible
+from tests.small_instances import random_instance
+
+
+def by_cpsat(text: str) -> int:
+    """Optimum of a model in CP-SAT's text format, ns."""
+    model, engine = cp_model.CpModel(), cp_model.CpSolver()
+    assert model.proto.parse_text_format(text)
+    assert engine.solve(model) == cp_model.OPTIMAL
+    return round(engine.objective_value)
+
+
+def read_binary(path: Path) -> int:
+    """Optimum of a .pb file, ns."""
+    proto = cp_model_pb2.CpModelProto()
+    proto.ParseFromString(path.read_bytes())
+    return by_cpsat(str(proto))
+
+
+def read_text(path: Path) -> int:
+    """Optimum of a .pbtxt file, ns."""
+    return by_cpsat(path.read_text())
+
+
+def read_milp(path: Path) -> int:
+    """Optimum of an .lp or .mps file in ms by HiGHS, in ns."""
+    engine = highspy.Highs()
+    engine.setOptionValue("output_flag", False)
+    engine.setOptionValue("mip_rel_gap", 0.0)
+    engine.setOptionValue("mip_feasibility_tolerance", 1e-9)
+    assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
+    engine.run()
+    assert engine.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return round(float(engine.getObjectiveValue()) * 1e6)
+
+
+FORMATS: list[tuple[Method, str, Callable[[Path], int]]] = [
+    ("cpsat", ".pb", read_binary),
+    ("cpsat", ".pbtxt", read_text),
+    ("milp", ".lp", read_milp),
+    ("milp", ".mps", read_milp),
+]
+
+
+@pytest.mark.parametrize("seed", [2, 3, 9, 14, 20])
+@pytest.mark.parametrize(("method", "suffix", "read"), FORMATS)
+def test_file_has_the_proved_optimum(
+    tmp_path: Path, method: Method, suffix: str, read: Callable[[Path], int], seed: int
+) -> None:
+    """The step time that the search proved is the minimum of the model that it writes."""
+    path = tmp_path / f"model{suffix}"
+    instance = random_instance(seed)
+    step_time = instance.objective.model_copy(update={"minimize": "step_time"})
+    instance = instance.model_copy(update={"objective": step_time})
+    result = solve(instance, SolveOptions(method=method, write_model=path))
+    assert result.status is Status.OPTIMAL
+    assert read(path) == result.step_time_ns
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("family", ["cpsat", "milp"])
+def test_cuts_of_the_search_are_enough(family: Literal["cpsat", "milp"]) -> None:
+    """With the cuts that closed a shape the model's minimum is the optimum."""
+    engine = model_engine(family)
+    for tables, best in feasible(range(0, 40, 2)):
+        pool = CutPool()
+        plan = solve_shape(tables, engine, pool=pool).plan
+        assert plan is not None
+        built = model_of(engine, tables, plan, pool.of(tables.shape))
+        assert pool.of(tables.shape) <= built.cuts
+        assert engine.run(built.model, SolveOptions()).objective == best
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("cpsat", "model.lp"),
+        ("milp", "model.pb"),
+        ("milp", "model"),
+        ("milp", "lp"),
+        ("exact", "model.lp"),
+        ("minmax", "model.pb"),
+    ],
+)
+def test_method_without_that_format_is_refused(method: Method, name: str) -> None:
+    """One line says which method writes what."""
+    with pytest.raises(PlannerError) as refused:
+        SolveOptions(method=method, write_model=Path(name))
+    assert str(refused.value) == (
+        f"cannot write {name} by method {method}; "
+        "models are written as .pb or .pbtxt by cpsat, .lp or .mps by milp"
+    )
+
+
+@pytest.mark.parametrize(("method", "suffix"), [("cpsat", ".pb"), ("milp", ".lp")])
+def test_folder_that_is_gone_is_one_line(tmp_path: Path, method: Method, suffix: str) -> None:
+    """What cannot be written is said in words."""
+    path = tmp_path / "gone" / f"model{suffix}"
+    with pytest.raises(PlannerError, match="cannot write"):
+        solve(random_instance(2), SolveOptions(method=method, write_model=path))
+
+
+def test_no_plan_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Without a plan there is no shape to model, and a line says so."""
+    path = tmp_path / "model.lp"
+    limits = Limits(max_step_time_s=1e-9)
+    instance = random_instance(2).model_copy(update={"limits": limits})
+    result = solve(instance, SolveOptions(method="milp", write_model=path))
+    assert result.plan is None
+    assert not path.exists()
+    assert "is not written" in caplog.text
