@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import ceil
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
@@ -22,7 +23,7 @@ from solver.result import (
 )
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
-from solver.verify.pipeline import PipelineBound
+from solver.verify.records import refuted
 from solver.verify.space import PlanSpace
 from tests import brute_force
 
@@ -59,9 +60,9 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
         work = prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
         if work * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
-        bound = PipelineBound(prover, shape).bound_ns()
-        if bound * weight >= incumbent:
-            return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=bound)
+        target = ceil(incumbent / weight)
+        if refuted(prover, shape, target):
+            return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=target)
     return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)
 
 

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
+from formulations.instance import (
+    Cluster,
+    Instance,
+    Link,
+    NodeGroup,
+    Profile,
+    ProfileEntry,
+    SearchSpace,
+)
 from formulations.plan import Shape
 from tests.small_instances import gpu, layer, workload
 
@@ -67,3 +75,25 @@ def all_splits(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
     """Every way to cut `layers` layers into non-empty stages."""
     for inner in combinations(range(1, layers), stages - 1):
         yield (0, *inner, layers)
+
+
+#: Optimizer of the first stage of a `measured_chain`: 10,000,007 parameters * (4 + 2 * 12 + 2)
+#: bytes at 1e12 B/s, twice rounded up to 300,001 ns; and one transfer of 1 us each way.
+AFTER_NS = 602_002
+
+
+def measured_chain(second: tuple[str, float, float], message_bytes: int = 1000) -> CostTables:
+    """Embedding, two blocks and head on a slow GPU and another, with measured times.
+
+    Forward 1, 3, 3, 2 ms on the slow GPU, half of that on the fast; backward twice that. The one
+    split with a block on both stages: 4 and 5 ms forward, 8 and 10 backward.
+    """
+    entries = tuple(
+        ProfileEntry(kind=kind, gpu=name, tp=1, micro_batch=1, forward_s=s, backward_s=2 * s)
+        for kind, slow in (("embedding", 1e-3), ("block", 3e-3), ("head", 2e-3))
+        for name, s in (("slow", slow), ("fast", slow / 2))
+    )
+    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
+    chain = chain_instance([1, 1], [SLOW, second])
+    busy = chain.workload.model_copy(update={"boundary_bytes": message_bytes})
+    return chain_tables(chain.model_copy(update={"profile": profile, "workload": busy}))

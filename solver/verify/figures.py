@@ -1,12 +1,13 @@
 """Every figure of a plan, worked out again from its groups, and the limits that it must keep."""
 
+from bisect import bisect_left
 from itertools import product
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.costs.rounding import rounding_error_ns
 from formulations.instance import Instance
 from formulations.plan import Plan
-from formulations.units import seconds
+from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument
 from solver.simulate import step_time_ns
 from solver.verify.findings import NOISE, Findings
@@ -58,6 +59,19 @@ def broken_limits(instance: Instance, nodes_used: Nodes, time_ns: int) -> list[t
         for name, limit, value in values
         if limit is not None and value > limit * (1 + NOISE)
     ]
+
+
+def shortest_refused_ns(instance: Instance, nodes_used: Nodes) -> int | None:
+    """Shortest step that breaks a limit on time or cost; None if there is no such limit."""
+    limits, price = instance.limits, price_usd_per_hour(instance, nodes_used)
+    longest_s = [] if limits.max_step_time_s is None else [limits.max_step_time_s]
+    if limits.max_cost_usd_per_step is not None and price > 0:
+        longest_s.append(limits.max_cost_usd_per_step * SECONDS_PER_HOUR / price)
+    if not longest_s:
+        return None
+    about_ns = min(longest_s) * NANOSECONDS_PER_SECOND
+    near = range(int(about_ns * (1 - 4 * NOISE)), int(about_ns * (1 + 8 * NOISE)) + 3)
+    return near[bisect_left(near, 1, key=lambda ns: len(broken_limits(instance, nodes_used, ns)))]
 
 
 def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int:

@@ -8,11 +8,16 @@ word.
 
 from typing import Literal
 
+from formulations.plan import Shape
 from solver.result import Proof, Reason, ShapeRecord
 from solver.verify.bounds import Prover
-from solver.verify.figures import broken_limits
+from solver.verify.figures import shortest_refused_ns
 from solver.verify.findings import Findings
 from solver.verify.pipeline import PipelineBound
+from solver.verify.rounds import Refutation
+
+#: More than any step time: no plan is faster if none fits.
+ANY_TIME_NS = 1 << 56
 
 #: What shows a claim here; "word" is the search's.
 Argument = Literal["memory", "limit", "work", "pipeline", "word"]
@@ -47,6 +52,17 @@ def _work_ns(prover: Prover, record: ShapeRecord) -> int:
     return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
 
 
+def refuted(prover: Prover, shape: Shape, below_ns: int) -> bool:
+    """Whether a pipeline argument shows that no plan of the shape is faster than this.
+
+    All node orders at once where they are not too many, else latency plus bottleneck alone.
+    """
+    trial_ns = min(below_ns, ANY_TIME_NS)
+    if Refutation(prover, shape).refutes(trial_ns):
+        return True
+    return PipelineBound(prover, shape).bound_ns(trial_ns) >= below_ns
+
+
 def _bounded(
     prover: Prover, field: str, record: ShapeRecord, claimed_ns: int, findings: Findings
 ) -> Argument:
@@ -58,25 +74,29 @@ def _bounded(
         return "work"
     if claimed_ns <= work and record.proof != "pipeline":
         return "work"
-    pipeline = PipelineBound(prover, record.shape).bound_ns(claimed_ns)
+    shown = refuted(prover, record.shape, claimed_ns)
     if record.proof == "pipeline":
-        text = f"at most {pipeline}, the pipeline bound"
-        findings.require(claimed_ns <= pipeline, f"{field}.bound_ns", claimed_ns, text)
-        return "pipeline"
-    return "pipeline" if claimed_ns <= pipeline else "word"
+        text = "a bound that the pipelines of some node order do not undercut"
+        findings.require(shown, f"{field}.bound_ns", claimed_ns, text)
+    return "pipeline" if shown or record.proof == "pipeline" else "word"
 
 
 def _infeasible(prover: Prover, field: str, record: ShapeRecord, findings: Findings) -> Argument:
     """Memory first, then the limits on step time and cost."""
-    lacking = prover.lacks_memory(record.shape)
+    shape = record.shape
+    lacking = prover.lacks_memory(shape)
     if record.proof == "memory":
         text = "no split that fits the largest GPU used"
         findings.require(lacking, field, "a split that fits", text)
         return "memory"
-    bound = max(_work_ns(prover, record), PipelineBound(prover, record.shape).bound_ns())
-    broken = bool(broken_limits(prover.instance, record.shape.nodes_used, bound))
+    refused_ns = shortest_refused_ns(prover.instance, shape.nodes_used)
+    broken = refused_ns is not None and (
+        _work_ns(prover, record) >= refused_ns or refuted(prover, shape, refused_ns)
+    )
     if record.proof == "limit":
         text = "a bound beyond the limits on step time or cost"
-        findings.require(broken, field, f"a bound of {bound} ns", text)
+        findings.require(broken, field, "a plan that may keep the limits", text)
         return "limit"
-    return "memory" if lacking else "limit" if broken else "word"
+    if lacking or refuted(prover, shape, ANY_TIME_NS):
+        return "memory"
+    return "limit" if broken else "word"

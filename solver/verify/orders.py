@@ -1,0 +1,251 @@
+"""All node orders of a shape at once: which nodes can hold which stage, and what that costs.
+
+A node of group j covers c_j slots in a row; stage k of replica r has slot k dp + r. Going through
+the slots from the first to the last, what is still open after a stage depends only on how many
+nodes of each group are used up and on the nodes of that stage. So orders are paths through a graph
+with such states; a step places one stage. Replicas that are always on the same nodes are a lane:
+blocks of q = gcd(dp, all c_j used) replicas.
+
+Costs of a step are those of `recount`, and exact but for links between zones, which are left out,
+as what they carry depends on more than one stage; a plan takes no less time with them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import gcd
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.memory import layer_memory
+from formulations.instance import Instance, NodeGroup
+from formulations.plan import Shape
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_ns
+from solver.verify.bounds import interval_sums
+from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
+
+Array = NDArray[np.int64]
+
+#: With more steps times lanes for one stage, the graph is not built.
+MOST_STEPS = 4000
+
+Used = tuple[int, ...]  #: nodes used up, by group
+
+
+def _ceil_all(seconds: ArrayLike) -> Array:
+    """Nanoseconds, each rounded up as `ceil_ns` does."""
+    exact = np.asarray(seconds, dtype=np.float64) * NANOSECONDS_PER_SECOND
+    whole: Array = np.ceil(exact * (1 - 1e-12)).astype(np.int64)
+    return whole
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A node by its group and the slots that it covers."""
+
+    group: int
+    slots: range
+
+
+State = tuple[Used, tuple[Spot, ...]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The ways to place one stage; A of them, R lanes, times in ns.
+
+    source, target: [A] states before and after. group: [A, R] node group. send: [A, R] transfer
+    between the stage before and this one, either way. tail: [A] row of `OrderGraph.tails`.
+    """
+
+    source: Array
+    target: Array
+    group: Array
+    send: Array
+    tail: Array
+    num_targets: int
+
+
+class OrderGraph:
+    """The graph of one shape. `steps` is None if there are too many."""
+
+    def __init__(self, instance: Instance, shape: Shape) -> None:
+        self.instance, self.shape = instance, shape
+        groups = instance.cluster.groups
+        self.sizes = [group.gpus_per_node // shape.tp for group in groups]
+        used = [c for c, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
+        self.width = gcd(shape.dp, *used)
+        self.lanes = range(0, shape.dp, self.width)
+        self.message = message_bytes(instance, shape)
+        self.tied = tied_bytes(instance, shape)
+        self.parameters = layer_memory(instance, shape).parameters
+        self.tails: list[Array] = []
+        self._rows: dict[tuple[int, tuple[Spot, ...]], int] = {}
+        self._departing = lru_cache(maxsize=None)(self._flows_out)
+        self._arriving = lru_cache(maxsize=None)(self._flows_in)
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...] | None:
+        """Per stage, from the state before all nodes on."""
+        states: list[State] = [((0,) * len(self.sizes), ())]
+        found = []
+        for k in range(self.shape.pp):
+            step = self._step(k, states)
+            if step is None:
+                return None
+            found.append(step[0])
+            states = step[1]
+        return tuple(found)
+
+    def _step(self, k: int, states: list[State]) -> tuple[Step, list[State]] | None:
+        targets: dict[State, int] = {}
+        rows = []
+        for index, (used, before) in enumerate(states):
+            for after, spots in self._placed(k, used, before):
+                target = targets.setdefault((after, spots), len(targets))
+                rows.append((index, target, before, spots))
+                if len(rows) * len(self.lanes) > MOST_STEPS:
+                    return None
+        owners = [[self._owner(spots, k, r) for r in self.lanes] for _, _, _, spots in rows]
+        sends = [
+            [
+                self._send_ns(k, r, self._owner(before, k - 1, r), own[i]) if k else 0
+                for i, r in enumerate(self.lanes)
+            ]
+            for (_, _, before, _), own in zip(rows, owners, strict=True)
+        ]
+        step = Step(
+            source=np.array([row[0] for row in rows]),
+            target=np.array([row[1] for row in rows]),
+            group=np.array([[spot.group for spot in own] for own in owners]),
+            send=np.array(sends, dtype=np.int64),
+            tail=np.array([self._tail_row(k, spots) for _, _, _, spots in rows]),
+            num_targets=len(targets),
+        )
+        return step, list(targets)
+
+    def _placed(
+        self, k: int, used: Used, before: tuple[Spot, ...]
+    ) -> Iterator[tuple[Used, tuple[Spot, ...]]]:
+        """Nodes used up and nodes of stage k, in every way to cover its slots."""
+        first, stop = k * self.shape.dp, (k + 1) * self.shape.dp
+        reaching = tuple(spot for spot in before if spot.slots.stop > first)
+        end = reaching[-1].slots.stop if reaching else first
+        if end >= stop:
+            yield used, reaching
+            return
+        for j, limit in enumerate(self.shape.nodes_used):
+            if used[j] < limit:
+                more = (*used[:j], used[j] + 1, *used[j + 1 :])
+                spot = Spot(j, range(end, end + self.sizes[j]))
+                yield from self._placed(k, more, (*reaching, spot))
+
+    def _owner(self, spots: tuple[Spot, ...], k: int, r: int) -> Spot:
+        return next(spot for spot in spots if k * self.shape.dp + r in spot.slots)
+
+    def _stage(self, k: int) -> range:
+        return range(k * self.shape.dp, (k + 1) * self.shape.dp)
+
+    def _flows_out(self, spot: Spot, k: int) -> int:
+        """Replicas whose transfer from stage k to the next leaves the node."""
+        dp = self.shape.dp
+        return sum(s in spot.slots and s + dp not in spot.slots for s in self._stage(k))
+
+    def _flows_in(self, spot: Spot, k: int) -> int:
+        """Replicas whose transfer from stage k to the next enters the node."""
+        dp = self.shape.dp
+        return sum(s not in spot.slots and s + dp in spot.slots for s in self._stage(k))
+
+    def _group(self, spot: Spot) -> NodeGroup:
+        return self.instance.cluster.groups[spot.group]
+
+    def _send_ns(self, k: int, r: int, source: Spot, target: Spot) -> int:
+        """Transfer of lane r between stages k - 1 and k."""
+        if source == target:
+            return ceil_ns(self._inside_s(source))
+        ends = [(source, self._departing(source, k - 1)), (target, self._arriving(target, k - 1))]
+        return max(ceil_ns(self._outside_s(spot, flows)) for spot, flows in ends)
+
+    def _inside_s(self, spot: Spot) -> float:
+        link = self._group(spot).intra_node
+        return self.message / link.bandwidth_bytes_per_s + link.latency_s
+
+    def _outside_s(self, spot: Spot, replicas: int) -> float:
+        link, tp = self._group(spot).inter_node, self.shape.tp
+        outside_s = replicas * tp * self.message / link.bandwidth_bytes_per_s + link.latency_s
+        if self.instance.search.scatter_gather:
+            outside_s += (tp - 1) * self._inside_s(spot)
+        return outside_s
+
+    def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
+        """Row of [n, n] ns from the last backward of a stage on these nodes to its end.
+
+        Gradient sync, tied embeddings as far as these nodes decide it, slowest optimizer, gather.
+        """
+        key = (k, spots)
+        if key not in self._rows:
+            self._rows[key] = len(self.tails)
+            self.tails.append(self._tail_ns(k, spots))
+        return self._rows[key]
+
+    def _tail_ns(self, k: int, spots: tuple[Spot, ...]) -> Array:
+        workload, zero = self.instance.workload, self.shape.zero
+        factor = HALF if zero else ALL_REDUCE
+        tail = self._collective_ns(k, spots, factor, workload.gradient_bytes * self.parameters)
+        if zero:
+            tail += self._collective_ns(k, spots, HALF, workload.parameter_bytes * self.parameters)
+        if self.tied and k in (0, self.shape.pp - 1):
+            tail += max(self._embedding_ns(spot) for spot in spots)
+        optimizers = [self._optimizer_ns(spot.group) for spot in spots]
+        slowest: Array = np.max(optimizers, axis=0)
+        return tail + slowest
+
+    def _optimizer_ns(self, j: int) -> Array:
+        """[n, n] on GPUs of group j."""
+        shards = self.shape.dp if self.shape.zero else 1
+        sizes = touched_bytes(self.instance.workload) * -(-self.parameters // shards)
+        speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
+        return interval_sums(_ceil_all(sizes / speed))
+
+    def _collective_ns(
+        self, k: int, spots: tuple[Spot, ...], factor: int, sizes_bytes: Array
+    ) -> Array:
+        """[n, n] ring collective over the replicas of stage k, on all its nodes."""
+        stage = self._stage(k)
+        members = [(self._group(s), len(_common(s.slots, stage))) for s in spots]
+        count = len(spots)
+        inside = max(ring_share(factor, n) / g.intra_node.bandwidth_bytes_per_s for g, n in members)
+        outside = max(
+            self._rings(spot) * ring_share(factor, count) / g.inter_node.bandwidth_bytes_per_s
+            for spot, (g, _) in zip(spots, members, strict=True)
+        ) / self.instance.cluster.efficiency(count)
+        start_s = max(ring_latency_s(factor, n, g.intra_node.latency_s) for g, n in members)
+        between_s = max(ring_latency_s(factor, count, g.inter_node.latency_s) for g, _ in members)
+        layers: Array = _ceil_all(sizes_bytes * inside) + _ceil_all(sizes_bytes * outside)
+        return interval_sums(layers) + ceil_ns(start_s) + ceil_ns(between_s)
+
+    def _rings(self, spot: Spot) -> int:
+        """Rings of GPUs that cross the node's border: tp for every stage that is not all on it."""
+        parts = [len(_common(spot.slots, self._stage(k))) for k in range(self.shape.pp)]
+        return self.shape.tp * sum(0 < part < self.shape.dp for part in parts)
+
+    def _embedding_ns(self, spot: Spot) -> int:
+        """All-reduce of tied embeddings over the links of this node."""
+        pairs = list(zip(self._stage(0), self._stage(self.shape.pp - 1), strict=True))
+        ends = [(a in spot.slots, b in spot.slots) for a, b in pairs]
+        group, crossing = self._group(spot), sum(a != b for a, b in ends)
+        links = [(group.inter_node, crossing * self.shape.tp)] if crossing else []
+        links += [(group.intra_node, 1)] if any(a and b for a, b in ends) else []
+        return max(
+            ceil_ns(
+                flows * ring_share(ALL_REDUCE, 2) * self.tied / link.bandwidth_bytes_per_s
+                + ring_latency_s(ALL_REDUCE, 2, link.latency_s)
+            )
+            for link, flows in links
+        )
+
+
+def _common(one: range, other: range) -> range:
+    return range(max(one.start, other.start), min(one.stop, other.stop))

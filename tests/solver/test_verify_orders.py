@@ -1,0 +1,175 @@
+"""The verifier's graph of all node orders, and what it refutes with it."""
+
+import numpy as np
+import pytest
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.instance import ScheduleName
+from solver.enumeration.shape_bound import shape_bound_ns
+from solver.search.shapes import shapes
+from solver.verify import orders
+from solver.verify.bounds import Prover, interval_sums
+from solver.verify.orders import OrderGraph
+from solver.verify.rounds import Refutation
+from solver.verify.space import PlanSpace
+from tests import brute_force
+from tests.chain_instances import (
+    AFTER_NS,
+    FAST,
+    SLOW,
+    chain_instance,
+    chain_tables,
+    measured_chain,
+)
+from tests.random_shapes import random_tables
+from tests.small_instances import random_instance, workload
+
+#: What a step is made of: lane by lane its node groups and transfers, and the tail over layers.
+Content = tuple[tuple[int, ...], tuple[int, ...], bytes]
+
+
+def refutation(tables: CostTables) -> Refutation:
+    """The question for the shape of these tables."""
+    return Refutation(Prover(PlanSpace(tables.instance)), tables.shape)
+
+
+def by_graph(tables: CostTables) -> list[set[Content]]:
+    """Per stage all that the graph knows of its steps."""
+    graph = OrderGraph(tables.instance, tables.shape)
+    assert graph.steps is not None
+    return [
+        {
+            (
+                tuple(step.group[i].tolist()),
+                tuple(step.send[i].tolist()),
+                graph.tails[step.tail[i]].tobytes(),
+            )
+            for i in range(len(step.source))
+        }
+        for step in graph.steps
+    ]
+
+
+def by_orders(tables: CostTables) -> list[set[Content]]:
+    """The same from every order, each placed slot by slot."""
+    dp, pp = tables.shape.dp, tables.shape.pp
+    lanes = OrderGraph(tables.instance, tables.shape).lanes
+    found: list[set[Content]] = [set() for _ in range(pp)]
+    for order in brute_force.all_orders(tables):
+        placed = brute_force.place(tables, order)
+        for k in range(pp):
+            slots = [k * dp + r for r in lanes]
+            groups = placed.groups[k * dp : (k + 1) * dp]
+            tail = interval_sums(np.array(placed.sync[k])) + placed.sync_start[k]
+            tail += interval_sums(np.array(placed.gather[k])) + placed.gather_start[k]
+            tail += np.max([interval_sums(tables.optimizer_ns[:, j]) for j in groups], axis=0)
+            found[k].add(
+                (
+                    tuple(placed.groups[s] for s in slots),
+                    tuple(placed.send[s - dp] if k else 0 for s in slots),
+                    tail.tobytes(),
+                )
+            )
+    return found
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_steps_are_those_of_all_orders(seed: int) -> None:
+    """Groups, transfers and tails of every stage are the ones that some order has, to the ns.
+
+    Tails without tied embeddings: an order knows these only as a whole.
+    """
+    tables = random_tables(seed)
+    known = 2 if tables.embedding_bytes else 3
+    cut = [
+        [{one[:known] for one in stage} for stage in way(tables)] for way in (by_graph, by_orders)
+    ]
+    assert cut[0] == cut[1]
+
+
+def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
+    """512 rows (500, padded) of 2000 fp32 gradients, 4.096 MB, at 1 GB/s: 4.096 ms."""
+    one = chain_instance([1, 1, 1], [SLOW] * 3)
+    tied = workload(list(one.workload.layers), 4, 1000, tied=True)
+    instance = one.model_copy(update={"workload": tied})
+    shape = chain_tables(instance).shape
+    with_tied, without = OrderGraph(instance, shape), OrderGraph(instance, shape)
+    without.tied = 0
+    added = []
+    assert with_tied.steps is not None
+    assert without.steps is not None
+    for step, other in zip(with_tied.steps, without.steps, strict=True):
+        added.append(with_tied.tails[step.tail[0]] - without.tails[other.tail[0]])
+    assert [set(np.unique(one).tolist()) for one in added] == [{4_096_000}, {0}, {4_096_000}]
+
+
+@pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
+def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> None:
+    """As `test_pipeline_bound_by_hand`: 27 + 3 * 15 ms, or the fast GPU last, 19.5 + 32 ms."""
+    question = refutation(measured_chain(second))
+    assert question.refutes(bound_ns + AFTER_NS)
+    assert not question.refutes(bound_ns + AFTER_NS + 1)
+
+
+@pytest.mark.parametrize(("schedule", "bound_ms"), [("1f1b", 142), ("gpipe", 112)])
+def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
+    """With 20 ms per transfer the latency is 27 + 40 = 67 ms. GPipe: 3 * 15 ms more.
+
+    1F1B: micro-batches 0 and 2 go round, 67 ms each, then stage 0 has a backward of 8 ms left.
+    """
+    tables = measured_chain(SLOW, message_bytes=20_000_000)
+    shape = tables.shape.model_copy(update={"schedule": schedule})
+    question = Refutation(Prover(PlanSpace(tables.instance)), shape)
+    bound_ns = bound_ms * 1_000_000 + AFTER_NS - 2000  # without two transfers of 1 us
+    assert question.refutes(bound_ns)
+    assert not question.refutes(bound_ns + 1)
+
+
+def some_tables(seeds: range) -> list[CostTables]:
+    """Costs of all shapes of some tiny instances."""
+    return [
+        build_tables(one, shape) for one in map(random_instance, seeds) for shape in shapes(one)
+    ]
+
+
+def test_no_plan_is_refuted() -> None:
+    """The best plan of a shape is never ruled out, and often just reached."""
+    exact = 0
+    for tables in some_tables(range(30)):
+        best = brute_force.optimum_ns(tables)
+        if best is not None:
+            question = refutation(tables)
+            assert not question.refutes(best + 1)
+            exact += question.refutes(best)
+    assert exact > 100
+
+
+@pytest.mark.parametrize("zones", [False, True])
+def test_no_plan_is_refuted_with_uneven_shares_or_zones(zones: bool) -> None:
+    """The same for shapes of two types and node sizes, uneven, blocking, or over zones."""
+    for seed in range(120):
+        tables = random_tables(seed, zones)
+        best = brute_force.optimum_ns(tables)
+        assert best is None or not refutation(tables).refutes(best + 1)
+
+
+@pytest.mark.parametrize("seed", range(160))
+def test_what_the_search_bounds_is_refuted(seed: int) -> None:
+    """The verifier's argument is at least as strong as the shape bound of the search."""
+    tables = random_tables(seed)
+    assert refutation(tables).refutes(shape_bound_ns(tables, 1 << 50))
+
+
+def test_too_many_orders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a graph nothing is refuted, not even the impossible."""
+    tables = chain_tables(chain_instance([3, 3], [SLOW, FAST]))
+    assert refutation(tables).refutes(1)
+    monkeypatch.setattr(orders, "MOST_STEPS", 1)
+    assert not refutation(tables).refutes(1)
+
+
+def test_nothing_fits_refutes_any_time() -> None:
+    """With too little memory no step time is possible."""
+    tables = chain_tables(chain_instance([3, 3], [SLOW, (*FAST[:2], 0.1)]))
+    assert brute_force.optimum_ns(tables) is None
+    assert refutation(tables).refutes(1 << 56)
