@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import gcd
 
 import numpy as np
@@ -116,6 +117,68 @@ class _State:
     nodes: tuple[Node, ...]
 
 
+@dataclass(frozen=True)
+class _Step:
+    """One arc: states before and after, nodes of the stage before and of this one, new groups."""
+
+    source: int
+    target: int
+    before: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    begins: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots."""
+
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    dp: int
+    pp: int
+
+    def _covers(self, state: _State, first: int) -> Iterator[Cover]:
+        """Ways to cover the stage from slot `first`: nodes used, nodes, groups that begin."""
+        last = tuple(n for n in state.nodes if n[1] + self.sizes[n[0]] > first)
+        stack: list[Cover] = [(state.used, last, ())]
+        while stack:
+            used, nodes, begins = stack.pop()
+            end = nodes[-1][1] + self.sizes[nodes[-1][0]] if nodes else first
+            if end >= first + self.dp:
+                yield used, nodes, begins
+                continue
+            for j, count in enumerate(self.counts):
+                if used[j] < count:
+                    more = (*used[:j], used[j] + 1, *used[j + 1 :])
+                    stack.append((more, (*nodes, (j, end)), (*begins, j)))
+
+    def stages(self, most: int) -> list[list[_Step]] | None:
+        """The steps of every stage; None if there are more than `most`."""
+        states = [_State((0,) * len(self.counts), ())]
+        stages: list[list[_Step]] = []
+        for k in range(self.pp):
+            found: dict[_State, int] = {}
+            steps = []
+            for index, state in enumerate(states):
+                for used, nodes, begins in self._covers(state, k * self.dp):
+                    target = found.setdefault(_State(used, nodes), len(found))
+                    steps.append(_Step(index, target, state.nodes, nodes, begins))
+                    most -= 1
+                    if most < 0:
+                        return None
+            stages.append(steps)
+            states = list(found)
+        return stages
+
+
+@lru_cache(maxsize=256)
+def _steps(
+    sizes: tuple[int, ...], counts: tuple[int, ...], dp: int, pp: int, most: int
+) -> list[list[_Step]] | None:
+    """Steps that all shapes with these nodes and degrees share."""
+    return _Steps(sizes, counts, dp, pp).stages(most)
+
+
 @dataclass
 class _Tails:
     """Sync and finish matrices of stages, kept once for equal costs."""
@@ -157,32 +220,21 @@ def lane_width(tables: CostTables) -> int:
 
 
 class _FreeOrder:
-    """Builds the arcs of all node orders, stage by stage."""
+    """Turns steps into arcs with the costs of one shape."""
 
     def __init__(self, intervals: Intervals, placer: Placer, share: int) -> None:
         self.intervals, self.placer, self.share = intervals, placer, share
         self.tables: CostTables = intervals.tables
-        shape = self.tables.shape
         self.sizes = self.tables.slots_per_node
-        self.lanes = range(0, shape.dp, lane_width(self.tables))
+        self.lanes = range(0, self.tables.shape.dp, lane_width(self.tables))
         self.tails = _Tails(intervals, placer)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
-        self.room = ARC_LIMIT // len(self.lanes)
 
-    def _covers(self, state: _State, first: int, stop: int) -> Iterator[Cover]:
-        """Ways to cover slots [first, stop): nodes used, nodes, groups that begin."""
-        last = tuple(n for n in state.nodes if n[1] + self.sizes[n[0]] > first)
-        stack: list[Cover] = [(state.used, last, ())]
-        while stack:
-            used, nodes, begins = stack.pop()
-            end = nodes[-1][1] + self.sizes[nodes[-1][0]] if nodes else first
-            if end >= stop:
-                yield used, nodes, begins
-                continue
-            for j, count in enumerate(self.tables.shape.nodes_used):
-                if used[j] < count:
-                    more = (*used[:j], used[j] + 1, *used[j + 1 :])
-                    stack.append((more, (*nodes, (j, end)), (*begins, j)))
+    def steps(self) -> list[list[_Step]] | None:
+        """Steps of all orders; None if there are too many."""
+        shape = self.tables.shape
+        most = ARC_LIMIT // len(self.lanes)
+        return _steps(self.sizes, shape.nodes_used, shape.dp, shape.pp, most)
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
         """The node of every lane."""
@@ -203,41 +255,34 @@ class _FreeOrder:
     def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
         key = (stage, tuple(sorted(set(groups))))
         if key not in self.masks:
-            self.masks[key] = allowed_layers(
-                self.intervals, stage, key[1], [self.share] * len(key[1])
-            )
+            shares = [self.share] * len(key[1])
+            self.masks[key] = allowed_layers(self.intervals, stage, key[1], shares)
         return self.masks[key]
 
-    def stage(self, k: int, states: list[_State]) -> tuple[Arcs, list[_State]] | None:
-        """Arcs of stage k from `states` and the states that they lead to; None if too many."""
-        dp, p = self.tables.shape.dp, self.tables.shape.pp
-        found: dict[_State, int] = {}
-        rows = []
-        for index, state in enumerate(states):
-            for used, nodes, begins in self._covers(state, k * dp, (k + 1) * dp):
-                target = found.setdefault(_State(used, nodes), len(found))
-                sends = self._sends(state.nodes, nodes, k) if k else [0] * len(self.lanes)
-                groups = tuple(j for j, _ in self._owners(nodes, k * dp))
-                outer = k in (0, p - 1)
-                embedding = max(self.placer.terms(*n).embedding_ns for n in nodes) if outer else 0
-                rows.append((index, target, groups, sends, nodes, embedding, begins))
-                self.room -= 1
-                if self.room < 0:
-                    return None
-        source, target_of, columns, send, covers, embeddings, begin = zip(*rows, strict=True)
-        sends_ns = np.array(send, dtype=np.int64)
-        arcs = Arcs(
-            source=np.array(source),
-            target=np.array(target_of),
+    def _embedding_ns(self, stage: int, nodes: tuple[Node, ...]) -> int:
+        if stage not in (0, self.tables.shape.pp - 1):
+            return 0
+        return max(self.placer.terms(*n).embedding_ns for n in nodes)
+
+    def stage(self, k: int, steps: list[_Step]) -> Arcs:
+        """Arcs of stage k."""
+        none = [0] * len(self.lanes)
+        dp = self.tables.shape.dp
+        columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
+        sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
+        send = np.array(sends, dtype=np.int64)
+        embedding = [self._embedding_ns(k, step.nodes) for step in steps]
+        return Arcs(
+            source=np.array([step.source for step in steps]),
+            target=np.array([step.target for step in steps]),
             column=np.array(columns),
-            send=sends_ns,
-            send_back=sends_ns,
-            tail=np.array([self.tails.row(k, nodes) for nodes in covers]),
-            embedding=np.array(embeddings, dtype=np.int64),
+            send=send,
+            send_back=send,
+            tail=np.array([self.tails.row(k, step.nodes) for step in steps]),
+            embedding=np.array(embedding, dtype=np.int64),
             allowed=tuple(self._mask(k, groups) for groups in columns),
-            begins=begin,
+            begins=tuple(step.begins for step in steps),
         )
-        return arcs, list(found)
 
 
 def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
@@ -259,14 +304,10 @@ def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProble
     tables = intervals.tables
     shape = tables.shape
     build = _FreeOrder(intervals, placer, share)
-    states = [_State((0,) * len(shape.nodes_used), ())]
-    stages = []
-    for k in range(shape.pp):
-        placed = build.stage(k, states)
-        if placed is None:
-            return None
-        arcs, states = placed
-        stages.append(arcs)
+    steps = build.steps()
+    if steps is None:
+        return None
+    stages = [build.stage(k, own) for k, own in enumerate(steps)]
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,

@@ -15,6 +15,7 @@ from solver.enumeration.enumerate import below
 from solver.enumeration.placements import ReplicaClass, fixed_order, free_order, replica_classes
 from solver.enumeration.problem import Array, Intervals
 from solver.enumeration.relaxation import Relaxation, order_along
+from solver.enumeration.shape_bound import shape_bound_ns
 from solver.enumeration.shares import largest_share
 from solver.heuristics.orders import count_orders, node_orders
 from solver.search.distribute import least_vectors, shares
@@ -99,6 +100,9 @@ def enumerate_shape(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> 
     """All orders at once where that is possible, else a relaxation, then one after the other."""
     intervals, placer = Intervals(tables), Placer(tables)
     if tables.instance.search.micro_batches == "uneven":
+        target = below(cutoff, gap)
+        if shape_bound_ns(tables, target) >= target:
+            return ShapeAnswer(None, None, True, target)
         return _one_by_one(intervals, placer, cutoff, gap, stop)
     problem = free_order(intervals, placer)
     if problem is None:

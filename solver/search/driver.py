@@ -83,18 +83,30 @@ class _Search:
             self.objective = objective
 
     def seed(self) -> None:
-        """Incumbents from the heuristics."""
+        """A first incumbent: min-max on the best bound of every depth and micro-batch size."""
+        first: dict[tuple[int, int], Shape] = {}
+        for task in self.open:
+            first.setdefault((task.shape.pp, task.shape.micro_batch), task.shape)
+        self.offer(megatron_rule(self.instance, [task.shape for task in self.open]))
+        self.offer(minmax_plan(self.instance, first.values(), stop=self.out_of_time))
+
+    def baselines(self) -> None:
+        """Incumbents from the heuristics on all shapes."""
         space = [task.shape for task in self.open]
         for rule in (minmax_plan, equal_split_plan):
             self.offer(rule(self.instance, space, stop=self.out_of_time))
-        self.offer(megatron_rule(self.instance, space))
 
     def run(self) -> None:
-        """Closes shapes until none is open or time is up, with more and more effort."""
+        """Closes shapes until none is open or time is up, with more and more effort.
+
+        What resists the first round is worth the time of the heuristics.
+        """
         exact = self.options.method == "exact"
+        workers = self.options.workers if exact else 1
         for effort in EFFORTS if exact else EFFORTS[-1:]:
             tasks = self._tasks(effort)
-            workers = self.options.workers if exact else 1
+            if tasks and exact and effort == EFFORTS[1]:
+                self.baselines()
             for closing in closings(
                 self.closer, tasks, lambda: self.best, workers, self.out_of_time
             ):
@@ -103,7 +115,7 @@ class _Search:
                 self.tell()
 
     def _tasks(self, effort: int | None) -> list[Task]:
-        """What is still open, best bound first."""
+        """What may still hold a better plan, best bound first."""
         tasks = []
         for task in self.open:
             record = self.records.get(task.shape)
@@ -113,7 +125,8 @@ class _Search:
                 bound_ns = record.bound_ns or 0
                 objective = bound_ns * objective_weight(self.instance, task.shape)
                 tasks.append(Task(objective, bound_ns, task.shape, record.proof, effort))
-        return sorted(tasks, key=lambda task: task.objective)
+        left = (task for task in tasks if not self.closer.beyond(task, self.best))
+        return sorted(left, key=lambda task: task.objective)
 
     def tell(self) -> None:
         """Reports the state of the search."""
@@ -196,6 +209,8 @@ def solve(
     termination = Termination.TIME_LIMIT
     try:
         search.seed()
+        if options.method != "exact":
+            search.baselines()
         if options.method != "minmax":
             search.run()
         elif not search.out_of_time():
