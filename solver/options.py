@@ -1,6 +1,7 @@
 """What the caller may choose about a search."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +14,16 @@ MODEL_SUFFIXES: dict[Method, tuple[str, ...]] = {
     "cpsat": (".pb", ".pbtxt"),
     "milp": (".lp", ".mps"),
 }
+
+
+class CheckMethod(StrEnum):
+    """What `cross-check` compares; all but local search are methods of `solve`."""
+
+    MINMAX = "minmax"
+    LOCAL = "local"
+    EXACT = "exact"
+    CPSAT = "cpsat"
+    MILP = "milp"
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 def test_readme_lists_the_commands_of_the_command_line() -> None:
     """The table of commands names every command of `cli.py`, and no other."""
     table = README.partition("## Commands")[2].partition("##")[0]
-    listed = re.findall(r"^\| `(\w+)", table, re.MULTILINE)
+    listed = re.findall(r"^\| `([\w-]+)", table, re.MULTILINE)
     assert sorted(listed) == sorted(typer.main.get_group(app).commands)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from solver.cli.catalogue import catalogue_command
+from solver.cli.cross_check import cross_check_command
 from solver.cli.errors import with_error_line
 from solver.cli.schema import schema_command
 from solver.cli.show import show_command
@@ -50,6 +51,7 @@ def main(
 
 
 app.command("solve")(with_error_line(solve_command))
+app.command("cross-check")(with_error_line(cross_check_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show")(with_error_line(show_command))
 app.command("workload")(with_error_line(workload_command))

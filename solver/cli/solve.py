@@ -1,13 +1,20 @@
 """`solve`: the best plan of an instance, with its proof."""
 
-import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from solver.cli.files import check_writable, write_text
+from solver.cli.search_options import (
+    GapOption,
+    InstanceArgument,
+    JsonOption,
+    SeedOption,
+    WorkersOption,
+    all_cores,
+    positive,
+)
 from solver.cli.terminal import print_report, progress_display, say
 from solver.options import Method, SolveOptions
 
@@ -18,34 +25,12 @@ if TYPE_CHECKING:
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 
-def _finite(value: float | None) -> float | None:
-    """Refuses nan and inf, which pass for numbers within a range."""
-    if value is not None and not math.isfinite(value):
-        raise typer.BadParameter(f"{value} is not a finite number")
-    return value
-
-
-def _positive(value: float | None) -> float | None:
-    if value is not None and value <= 0:
-        raise typer.BadParameter(f"{value} is not above 0 seconds")
-    return _finite(value)
-
-
-def _below_one(value: float) -> float:
-    if value >= 1:
-        raise typer.BadParameter(f"{value} is not below 1; 0.01 is one per cent")
-    _finite(value)
-    return value
-
-
 def solve_command(
-    instance: Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")],
+    instance: InstanceArgument,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the plan, its proof and its figures here.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of text.")
-    ] = False,
+    as_json: JsonOption = False,
     method: Annotated[
         Method,
         typer.Option(
@@ -55,17 +40,10 @@ def solve_command(
     ] = "exact",
     time_limit: Annotated[
         float | None,
-        typer.Option(callback=_positive, metavar="SECONDS", help="Stop with the best plan so far."),
+        typer.Option(callback=positive, metavar="SECONDS", help="Stop with the best plan so far."),
     ] = None,
-    gap: Annotated[
-        float,
-        typer.Option(
-            min=0.0,
-            callback=_below_one,
-            help="Relative distance to the best plan that is good enough, such as 0.01.",
-        ),
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    gap: GapOption = 0.0,
+    seed: SeedOption = 0,
     write_model: Annotated[
         Path | None,
         typer.Option(
@@ -73,13 +51,7 @@ def solve_command(
             ".pb or .pbtxt by --method cpsat, .lp or .mps by milp.",
         ),
     ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes of the exact search, threads of CP-SAT; unless given, one a core.",
-        ),
-    ] = None,
+    workers: WorkersOption = None,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -89,7 +61,7 @@ def solve_command(
     from solver.report.document import build_document
     from solver.search.driver import solve
 
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = workers or all_cores()
     options = SolveOptions(method, time_limit, gap, seed, workers, write_model)
     for path in (out, write_model):
         if path is not None:

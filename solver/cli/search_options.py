@@ -1,0 +1,54 @@
+"""Options that `solve` and `cross-check` share."""
+
+import math
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def _finite(value: float | None) -> float | None:
+    """Refuses nan and inf, which pass for numbers within a range."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
+
+
+def positive(value: float | None) -> float | None:
+    """Refuses what is not a finite number above 0; None stays None."""
+    if value is not None and value <= 0:
+        raise typer.BadParameter(f"{value} is not above 0 seconds")
+    return _finite(value)
+
+
+def _below_one(value: float) -> float:
+    if value >= 1:
+        raise typer.BadParameter(f"{value} is not below 1; 0.01 is one per cent")
+    _finite(value)
+    return value
+
+
+def all_cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+GapOption = Annotated[
+    float,
+    typer.Option(
+        min=0.0,
+        callback=_below_one,
+        help="Relative distance to the best plan that is good enough, such as 0.01.",
+    ),
+]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Processes of the exact search, threads of CP-SAT; unless given, one a core.",
+    ),
+]

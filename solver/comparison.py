@@ -1,0 +1,97 @@
+"""Several methods side by side on one instance: what each found and proved, and what clashes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.result import Status, Termination
+
+#: Objectives are products of floats: closer ones than this, relatively, are equal.
+NOISE = 1e-9
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one method says. objective, bound: as in `solver.result.Result`.
+
+    judged_ns: step time of the plan by the simulator, None without a plan or where it does not
+    fit memory. A heuristic's bound is None: it proves nothing.
+    """
+
+    method: str
+    status: Status
+    termination: Termination
+    shape: Shape | None
+    step_time_ns: int | None
+    judged_ns: int | None
+    objective: float | None
+    bound: float | None
+    runtime_s: float
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance of the plan to the method's own bound."""
+        if not self.objective or self.bound is None:
+            return None
+        return max(0.0, 1 - self.bound / self.objective)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The findings on one instance, in the order in which the methods ran."""
+
+    instance: Instance
+    findings: tuple[Finding, ...]
+
+    @property
+    def objective(self) -> float | None:
+        """Of the best plan that any method found."""
+        return min((f.objective for f in self.findings if f.objective is not None), default=None)
+
+    @property
+    def bound(self) -> float | None:
+        """The best that any method proved."""
+        return max((f.bound for f in self.findings if f.bound is not None), default=None)
+
+    def above(self, finding: Finding) -> float | None:
+        """How far a plan is above the best bound, relative to it; at most the price of the method.
+
+        Negative if plan and bound contradict each other.
+        """
+        if finding.objective is None or not self.bound:
+            return None
+        return finding.objective / self.bound - 1
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """Every way in which two findings, or one and the simulator, cannot both be right."""
+        return (*_wrong_plans(self.findings), *_clashes(self.findings))
+
+
+def _wrong_plans(findings: Sequence[Finding]) -> list[str]:
+    return [
+        f"{one.method}: its plan takes {one.step_time_ns} ns by its own account, "
+        + ("does not fit memory" if one.judged_ns is None else f"{one.judged_ns} ns simulated")
+        for one in findings
+        if one.step_time_ns is not None and one.judged_ns != one.step_time_ns
+    ]
+
+
+def _clashes(findings: Sequence[Finding]) -> list[str]:
+    found = []
+    plans = [one for one in findings if one.objective is not None]
+    for proof in findings:
+        for plan in plans:
+            if proof.status is Status.INFEASIBLE:
+                found.append(f"{proof.method} proves that there is no plan, {plan.method} has one")
+            elif plan.objective is not None and _beats(plan.objective, proof.bound):
+                found.append(
+                    f"{proof.method} proves that no plan is below {proof.bound:.12g}, "
+                    f"{plan.method} has one of {plan.objective:.12g}"
+                )
+    return found
+
+
+def _beats(objective: float, bound: float | None) -> bool:
+    return bound is not None and objective < bound * (1 - NOISE)

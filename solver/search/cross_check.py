@@ -1,0 +1,116 @@
+"""Heuristics and exact methods, one after the other, on the same instance."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.instance import Instance
+from formulations.plan import Plan
+from solver.comparison import Comparison, Finding
+from solver.heuristics.local import local_plans
+from solver.options import CheckMethod, Method, SolveOptions
+from solver.result import Status, Termination, objective_weight
+from solver.search.driver import Report, solve
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+
+#: The methods of `solve`.
+SOLVED: dict[CheckMethod, Method] = {
+    CheckMethod.MINMAX: "minmax",
+    CheckMethod.EXACT: "exact",
+    CheckMethod.CPSAT: "cpsat",
+    CheckMethod.MILP: "milp",
+}
+
+
+def judged_ns(instance: Instance, plan: Plan) -> int | None:
+    """Simulated step time, worked out from the plan alone; None if it does not fit memory."""
+    costs = plan_costs(instance, plan)
+    return step_time_ns(costs) if (costs.memory_bytes <= costs.limit_bytes).all() else None
+
+
+def _solved(instance: Instance, options: SolveOptions, progress: Report | None) -> Finding:
+    result = solve(instance, options, progress)
+    plan = result.plan
+    proves = options.method != "minmax"
+    return Finding(
+        method=options.method,
+        status=result.status,
+        termination=result.termination,
+        shape=None if plan is None else plan.shape,
+        step_time_ns=result.step_time_ns,
+        judged_ns=None if plan is None else judged_ns(instance, plan),
+        objective=result.objective,
+        bound=result.bound if proves else None,
+        runtime_s=result.runtime_s,
+    )
+
+
+def _searched(instance: Instance, options: SolveOptions) -> Finding:
+    """What local search finds; Ctrl-C ends it with the best plan so far."""
+    begin, limit_s = time.monotonic(), options.time_limit_s
+    plans: list[tuple[Plan, int]] = []
+    ended = Termination.HEURISTIC
+
+    def stop() -> bool:
+        return limit_s is not None and time.monotonic() - begin >= limit_s
+
+    try:
+        plans.extend(local_plans(instance, shapes(instance), options.seed, stop))
+        ended = Termination.TIME_LIMIT if stop() else ended
+    except KeyboardInterrupt:
+        ended = Termination.INTERRUPTED
+    nothing = Finding(
+        method="local",
+        status=Status.UNKNOWN,
+        termination=ended,
+        shape=None,
+        step_time_ns=None,
+        judged_ns=None,
+        objective=None,
+        bound=None,
+        runtime_s=time.monotonic() - begin,
+    )
+    if not plans:
+        return nothing
+    plan, step_ns = plans[-1]
+    return replace(
+        nothing,
+        status=Status.FEASIBLE,
+        shape=plan.shape,
+        step_time_ns=step_ns,
+        judged_ns=judged_ns(instance, plan),
+        objective=step_ns * objective_weight(instance, plan.shape),
+    )
+
+
+def _findings(
+    instance: Instance,
+    methods: Sequence[CheckMethod],
+    options: SolveOptions,
+    progress: Report | None,
+) -> Iterator[Finding]:
+    for method in methods:
+        if method is CheckMethod.LOCAL:
+            finding = _searched(instance, options)
+        else:
+            finding = _solved(instance, replace(options, method=SOLVED[method]), progress)
+        yield finding
+        if finding.termination is Termination.INTERRUPTED:
+            return
+
+
+def cross_check(
+    instance: Instance,
+    methods: Sequence[CheckMethod],
+    options: SolveOptions | None = None,
+    progress: Report | None = None,
+) -> Comparison:
+    """What each of the methods finds and proves on its own, in turn.
+
+    The time limit of `options` is for each method; its method is not looked at. After an
+    interrupted method no other is begun. Every plan is judged again by the simulator.
+    """
+    found = _findings(instance, methods, options or SolveOptions(), progress)
+    return Comparison(instance, tuple(found))
