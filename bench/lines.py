@@ -1,0 +1,112 @@
+"""Panels of lines over a common axis of doubling numbers, as a hand-written SVG 1.1 picture."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+_COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
+_WIDTH, _HEIGHT, _SPACE = 700, 220, 48
+_LEFT, _TOP = 84, 66
+_LETTER = 6.2  # average width of a letter of the 11 px font
+_STYLE = (
+    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
+    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-width:2}"
+)
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines over the common axis, by name; values from `ticks[0]` on, on a logarithmic axis.
+
+    Smaller values are drawn on the lowest tick, so that 0 has a place. `show`: text of a tick.
+    """
+
+    axis: str
+    ticks: Sequence[float]
+    show: Callable[[float], str]
+    lines: Mapping[str, Sequence[Point]]
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Places in px of one panel. first, last: of the common axis."""
+
+    panel: Panel
+    top: float
+    first: float
+    last: float
+
+    def x(self, value: float) -> float:
+        """From left to right."""
+        return _LEFT + _WIDTH * math.log(value / self.first) / math.log(self.last / self.first)
+
+    def y(self, value: float) -> float:
+        """From the lowest tick at the bottom to the highest."""
+        low, high = self.panel.ticks[0], self.panel.ticks[-1]
+        share = math.log(min(max(value, low), high) / low) / math.log(high / low)
+        return self.top + _HEIGHT * (1 - share)
+
+
+def _text(x: float, y: float, text: str, style: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
+
+
+def _grid(axes: _Axes, numbers: Sequence[float]) -> Iterator[str]:
+    bottom = axes.top + _HEIGHT
+    for number in numbers:
+        x = axes.x(number)
+        yield f'<line x1="{x:.1f}" y1="{axes.top}" x2="{x:.1f}" y2="{bottom}" class="g"/>'
+        yield _text(x, bottom + 16, f"{number:g}", ' text-anchor="middle"')
+    for tick in axes.panel.ticks:
+        y = axes.y(tick)
+        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" class="g"/>'
+        yield _text(_LEFT - 8, y + 4, axes.panel.show(tick), ' text-anchor="end"')
+    yield _text(16, axes.top - 10, axes.panel.axis)
+
+
+def _line(axes: _Axes, points: Sequence[Point], colour: str) -> Iterator[str]:
+    places = [(axes.x(x), axes.y(y)) for x, y in sorted(points)]
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
+    yield f'<path class="c" stroke="{colour}" d="M{path}"/>'
+    yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in places)
+
+
+def _panel(axes: _Axes, numbers: Sequence[float], colours: Mapping[str, str]) -> Iterator[str]:
+    yield from _grid(axes, numbers)
+    x = _LEFT + _WIDTH - sum(44 + _LETTER * len(name) for name in axes.panel.lines)
+    for name, points in axes.panel.lines.items():
+        y = axes.top - 19
+        yield f'<rect x="{x:.1f}" y="{y}" width="14" height="10" fill="{colours[name]}"/>'
+        yield _text(x + 20, y + 9, name)
+        yield from _line(axes, points, colours[name])
+        x += 44 + _LETTER * len(name)
+
+
+def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
+    """A picture of the panels one below the other; equal names have equal colours.
+
+    The common axis has a tick at every x of a point, of which there are two or more different
+    ones, all above 0. At most four different names of lines.
+    """
+    lines = [line for panel in panels for line in panel.lines.values()]
+    numbers = sorted({x for line in lines for x, _ in line})
+    names = dict.fromkeys(name for panel in panels for name in panel.lines)
+    colours = dict(zip(names, _COLOURS, strict=False))
+    width = _LEFT + _WIDTH + 32
+    height = _TOP + len(panels) * (_HEIGHT + _SPACE) + 12
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{_STYLE}</style>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        _text(16, 26, title, ' class="t"'),
+    ]
+    for index, panel in enumerate(panels):
+        top = _TOP + index * (_HEIGHT + _SPACE)
+        parts.extend(_panel(_Axes(panel, top, numbers[0], numbers[-1]), numbers, colours))
+    parts.append(_text(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
+    return "\n".join([*parts, "</svg>"]) + "\n"

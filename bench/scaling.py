@@ -1,0 +1,185 @@
+"""Time and gap of the exact search as the cluster grows from 2 to 512 nodes.
+
+    python -m bench scaling [NODES ...] [--time-limit S] [--gap G] [--workers N] [--out RECORDS]
+
+The instances are the files in bench/scaling. Each is solved in a process of its own, until the gap
+is reached or the time is up. Records go to bench/results/scaling.jsonl; scaling.svg beside it draws
+the latest record of every size.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.lines import Panel, line_picture
+from bench.records import RESULTS, ROOT, append, cpu_seconds, peak_rss_bytes, record
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+from solver.search.driver import solve
+from solver.search.progress import Progress
+
+INSTANCES = ROOT / "bench" / "scaling"
+#: Gaps of which the time is recorded when they are first reached.
+MILESTONES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
+
+Figures = dict[str, Any]
+
+
+class Milestones:
+    """Seconds after which the gap was first at most each of `MILESTONES`."""
+
+    def __init__(self) -> None:
+        self.begin = time.perf_counter()
+        self.reached_s: dict[str, float] = {}
+
+    def note(self, gap: float | None) -> None:
+        """The gap is this now."""
+        for milestone in MILESTONES:
+            if gap is not None and gap <= milestone:
+                now_s = round(time.perf_counter() - self.begin, 3)
+                self.reached_s.setdefault(f"{milestone:g}", now_s)
+
+    def __call__(self, progress: Progress) -> None:
+        """Notes the gap of a running search."""
+        self.note(progress.gap)
+
+
+def measure(instance: Instance, options: SolveOptions) -> Figures:
+    """The exact search on one instance, in this process and those that it starts."""
+    start_s, milestones = cpu_seconds(), Milestones()
+    result = solve(instance, options, milestones)
+    milestones.note(result.gap)
+    reasons = [one.reason for one in result.log.shapes]
+    shape = result.plan and result.plan.shape
+    return {
+        "status": result.status,
+        "termination": result.termination,
+        "step_time_ns": result.step_time_ns,
+        "bound": result.bound,
+        "gap": result.gap,
+        "runtime_s": result.runtime_s,
+        "cpu_s": cpu_seconds() - start_s,
+        "gap_reached_s": milestones.reached_s,
+        "shape": shape and shape.model_dump(mode="json"),
+        "shapes": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
+
+
+def measure_apart(instance: Instance, options: SolveOptions) -> Figures:
+    """`measure` in a fresh process; status "killed" if that does not survive."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(measure, instance, options).result()
+        except BrokenProcessPool:
+            return {"status": "killed", "step_time_ns": None, "gap": None}
+
+
+def solved(path: Path, options: SolveOptions) -> Figures:
+    """The record of one instance file."""
+    instance = load_instance(path)
+    head = {
+        "instance": path.stem,
+        "instance_sha256": hashlib.sha256(instance.model_dump_json().encode()).hexdigest(),
+        "nodes": sum(group.nodes for group in instance.cluster.groups),
+        "options": asdict(options),
+    }
+    return record("scaling", head | measure_apart(instance, options))
+
+
+def latest(records: Iterable[Figures]) -> list[Figures]:
+    """The last record of every number of nodes, by that number."""
+    by_nodes = {one["nodes"]: one for one in records}
+    return [by_nodes[nodes] for nodes in sorted(by_nodes)]
+
+
+def picture(records: Sequence[Figures]) -> str:
+    """Seconds and gap over the number of nodes, of records with a plan."""
+    with_gap = [one for one in records if one["gap"] is not None]
+    seconds = {
+        "wall time": [(one["nodes"], one["runtime_s"]) for one in with_gap],
+        "CPU time": [(one["nodes"], one["cpu_s"]) for one in with_gap],
+    }
+    gap = {"gap": [(one["nodes"], 100 * one["gap"]) for one in with_gap]}
+    return line_picture(
+        "Exact search: time and gap as the cluster grows",
+        "nodes of 8 GPUs, three types",
+        [
+            Panel("seconds", (0.1, 1, 10, 100, 1000), lambda tick: f"{tick:g} s", seconds),
+            Panel(
+                "gap",
+                (0.01, 0.1, 0.5, 1, 10, 100),
+                lambda tick: f"{tick:g} %",
+                gap,
+            ),
+        ],
+    )
+
+
+def table(records: Iterable[Figures]) -> Table:
+    """One line per record."""
+    result = Table("nodes", "status", "shape tp x dp x pp, b")
+    for name in ("step s", "gap %", "seconds", "CPU s", "peak MiB"):
+        result.add_column(name, justify="right")
+    for one in records:
+        shape, known = one.get("shape"), one["gap"] is not None
+        result.add_row(
+            str(one["nodes"]),
+            one["status"],
+            "{tp} x {dp} x {pp}, {micro_batch}".format(**shape) if shape else "",
+            f"{one['step_time_ns'] / 1e9:.3f}" if known else "",
+            f"{100 * one['gap']:.3f}" if known else "",
+            f"{one['runtime_s']:.2f}" if known else "",
+            f"{one['cpu_s']:.2f}" if known else "",
+            f"{one['peak_rss_bytes'] / 2**20:.0f}" if known else "",
+        )
+    return result
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench scaling", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("nodes", nargs="*", type=int, help="sizes; default: all")
+    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per instance")
+    parser.add_argument("--gap", type=float, default=0.001, help="relative gap to stop at")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, default=RESULTS / "scaling.jsonl")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Runs the benchmark; records are stored after every instance, the picture at the end."""
+    chosen = arguments()
+    options = SolveOptions(
+        time_limit_s=chosen.time_limit, gap=chosen.gap, seed=chosen.seed, workers=chosen.workers
+    )
+    files = {int(path.stem.rpartition("_")[2]): path for path in INSTANCES.glob("*.yaml")}
+    console = Console()
+    console.width = max(console.width, 120)
+    for nodes in chosen.nodes or sorted(files):
+        console.print(f"{nodes} nodes ...")
+        append(chosen.out, [solved(files[nodes], options)])
+    lines = chosen.out.read_text(encoding="utf-8").splitlines()
+    records = latest(json.loads(line) for line in lines)
+    console.print(table(records))
+    chosen.out.with_suffix(".svg").write_text(picture(records), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""The scaling benchmark: its instances, its records, its picture."""
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from bench.lines import Panel, line_picture
+from bench.scaling import INSTANCES, MILESTONES, Milestones, latest, measure, picture
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+from tests.small_instances import random_instance
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 8, 16, 32, 64, 128, 256, 512])
+def test_instances_share_the_nodes_equally_among_three_types(nodes: int) -> None:
+    """2 to 512 nodes of 8 GPUs; 2 nodes have two types; all say that they are made up."""
+    path = INSTANCES / f"nodes_{nodes:03}.yaml"
+    instance = load_instance(path)
+    counts = [group.nodes for group in instance.cluster.groups]
+    assert sum(counts) == nodes
+    assert len(counts) == min(3, nodes)
+    assert max(counts) - min(counts) <= 1
+    assert {group.gpus_per_node for group in instance.cluster.groups} == {8}
+    assert sum(layer.is_block for layer in instance.workload.layers) == 96
+    assert path.read_text(encoding="utf-8").startswith("# A made-up scaling problem")
+
+
+def test_latest_record_of_every_size_counts() -> None:
+    """Three records of two sizes: the later one of 4, then that of 8."""
+    records = [{"nodes": 8, "run": 1}, {"nodes": 4, "run": 1}, {"nodes": 4, "run": 2}]
+    assert latest(records) == [{"nodes": 4, "run": 2}, {"nodes": 8, "run": 1}]
+
+
+def test_milestones_keep_the_first_time() -> None:
+    """A gap of 3 % passes 10 and 5 %; one of 0 passes all others; a worse one changes nothing."""
+    milestones = Milestones()
+    milestones.note(None)
+    assert milestones.reached_s == {}
+    milestones.note(0.03)
+    first = dict(milestones.reached_s)
+    assert set(first) == {"0.1", "0.05"}
+    milestones.note(0.0)
+    milestones.note(0.5)
+    assert set(milestones.reached_s) == {f"{milestone:g}" for milestone in MILESTONES}
+    assert {key: milestones.reached_s[key] for key in first} == first
+
+
+def test_record_has_what_the_picture_needs() -> None:
+    """A tiny instance, solved: gap 0, and all shapes closed."""
+    figures = measure(random_instance(1), SolveOptions())
+    assert figures["status"] == "optimal"
+    assert figures["gap"] == 0
+    assert "open" not in figures["shapes"]
+    assert figures["gap_reached_s"]["0"] >= 0
+    records = [{"nodes": nodes} | figures for nodes in (2, 4)]
+    # two dots each of wall time, CPU time and gap
+    assert len(ElementTree.fromstring(picture(records)).findall(f"{SVG}circle")) == 6
+
+
+def test_values_stand_where_their_axes_say() -> None:
+    """On axes 1 to 16 and 1 to 100: (4, 10) is in the middle, 0 on the lowest line."""
+    panel = Panel("y", (1, 10, 100), str, {"line": [(1, 0), (4, 10), (16, 100)]})
+    dots = ElementTree.fromstring(line_picture("t", "x", [panel])).findall(f"{SVG}circle")
+    left, middle, right = ((float(dot.attrib["cx"]), float(dot.attrib["cy"])) for dot in dots)
+    assert middle[0] == pytest.approx((left[0] + right[0]) / 2)
+    assert middle[1] == pytest.approx((left[1] + right[1]) / 2)
