@@ -37,7 +37,7 @@ class Closing:
     found: tuple[Plan, int] | None = None  #: with its step time in ns
 
 
-def _after(effort: int | None, stop: Stop) -> Stop:
+def after(effort: int | None, stop: Stop) -> Stop:
     """Stops as `stop` does, or at the latest after it was asked `effort` times."""
     if effort is None:
         return stop
@@ -104,7 +104,7 @@ class Closer:
             return self.by_bound(task, best)
         cutoff, limited = self.cutoff(shape, best)
         gap = 0.0 if limited else self.options.gap
-        answer = self.engine(tables, cutoff, gap, _after(task.effort, stop))
+        answer = self.engine(tables, cutoff, gap, after(task.effort, stop))
         record = self._recorded(task, answer, best)
         if answer.plan is None or answer.step_time_ns is None:
             return Closing(record)

@@ -14,6 +14,7 @@ from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.estimates import work_bound_ns
+from solver.heuristics.local import local_plans
 from solver.options import SolveOptions
 from solver.result import (
     Result,
@@ -33,6 +34,8 @@ from solver.search.shapes import shapes
 
 Report = Callable[[Progress], None]
 
+#: Patience of the first local search.
+PATIENCE = 100
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 
@@ -82,31 +85,41 @@ class _Search:
             self.plan, self.step_time_ns = found
             self.objective = objective
 
-    def seed(self) -> None:
-        """A first incumbent: min-max on the best bound of every depth and micro-batch size."""
-        first: dict[tuple[int, int], Shape] = {}
-        for task in self.open:
-            first.setdefault((task.shape.pp, task.shape.micro_batch), task.shape)
-        self.offer(megatron_rule(self.instance, [task.shape for task in self.open]))
-        self.offer(minmax_plan(self.instance, first.values(), stop=self.out_of_time))
+    def seed(self, patience: int) -> None:
+        """Incumbents of a local search.
+
+        It may ask whether to stop ten times `patience` times for its first plan, and `patience`
+        times for each better one.
+        """
+        space = [task.shape for task in self.open]
+        left = iter(range(10 * patience))
+
+        def stop() -> bool:
+            return next(left, None) is None or self.out_of_time()
+
+        for found in local_plans(self.instance, space, self.options.seed, stop):
+            self.offer(found)
+            left = iter(range(patience))
 
     def baselines(self) -> None:
-        """Incumbents from the heuristics on all shapes."""
+        """Incumbents of the rules that others use, on all shapes."""
         space = [task.shape for task in self.open]
         for rule in (minmax_plan, equal_split_plan):
             self.offer(rule(self.instance, space, stop=self.out_of_time))
+        self.offer(megatron_rule(self.instance, space))
 
     def run(self) -> None:
         """Closes shapes until none is open or time is up, with more and more effort.
 
-        What resists the first round is worth the time of the heuristics.
+        What resists a round is worth a longer local search.
         """
         exact = self.options.method == "exact"
         workers = self.options.workers if exact else 1
         for effort in EFFORTS if exact else EFFORTS[-1:]:
             tasks = self._tasks(effort)
-            if tasks and exact and effort == EFFORTS[1]:
-                self.baselines()
+            if tasks and exact and effort != EFFORTS[0]:
+                self.seed(effort or EFFORTS[-2])
+                tasks = self._tasks(effort)
             for closing in closings(
                 self.closer, tasks, lambda: self.best, workers, self.out_of_time
             ):
@@ -208,12 +221,12 @@ def solve(
     search = _Search(instance, options, progress)
     termination = Termination.TIME_LIMIT
     try:
-        search.seed()
-        if options.method != "exact":
+        if options.method == "minmax":
             search.baselines()
-        if options.method != "minmax":
+        else:
+            search.seed(PATIENCE)
             search.run()
-        elif not search.out_of_time():
+        if options.method == "minmax" and not search.out_of_time():
             termination = Termination.HEURISTIC
     except KeyboardInterrupt:
         termination = Termination.INTERRUPTED
