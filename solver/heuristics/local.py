@@ -141,15 +141,35 @@ class _LocalSearch:
                 self.offer(entry.search, state)
                 yield
             self.keep(entry.search, state)
-            yield
         del self.entries[(len(entries) + 1) // 2 :]
 
     def run(self, shapes: Iterable[Shape]) -> Iterator[None]:
-        """Everything in turn; a step ends wherever a better plan may be there."""
+        """Everything in turn, in steps of less than a second as a rule."""
         yield from self.starts(shapes)
         yield from self.turns()
         for patience in PATIENCE:
             yield from self.improve(patience)
+
+
+def local_steps(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    seed: int = 0,
+    stop: Stop = lambda: False,
+) -> Iterator[tuple[Plan, int] | None]:
+    """After every step of the search the best plan so far with its step time in ns, or None.
+
+    Ends by itself, or soon after `stop()` becomes true. Between two steps it may rest: whoever
+    has other work takes the next one when there is time.
+    """
+    search = _LocalSearch(instance, seed, stop)
+    candidate, found = None, None
+    for _ in search.run(shapes):
+        if search.choice.candidate is not candidate:
+            candidate, found = search.choice.candidate, search.choice.result
+        yield found
+        if stop():
+            return
 
 
 def local_plans(
@@ -160,17 +180,13 @@ def local_plans(
 ) -> Iterator[tuple[Plan, int]]:
     """Ever better plans with their step times in ns, each as soon as it is found.
 
-    Ends by itself, or soon after `stop()` becomes true; what was yielded stays valid if the
-    caller ends it. Nothing is yielded if no plan is found that fits memory and limits.
+    As `local_steps`. Nothing is yielded if no plan is found that fits memory and limits.
     """
-    search = _LocalSearch(instance, seed, stop)
-    best = inf
-    for _ in search.run(shapes):
-        if search.choice.objective < best and search.choice.result is not None:
-            best = search.choice.objective
-            yield search.choice.result
-        if stop():
-            return
+    best: tuple[Plan, int] | None = None
+    for found in local_steps(instance, shapes, seed, stop):
+        if found is not None and found != best:
+            best = found
+            yield found
 
 
 def local_plan(

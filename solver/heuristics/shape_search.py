@@ -162,7 +162,10 @@ class ShapeSearch:
     def improvements(
         self, state: State, random: Random, patience: int, stop: Stop
     ) -> Iterator[State]:
-        """Ever faster plans near a state, by node orders; until so many tries in a row fail."""
+        """The best plan so far near a state, after every node order tried.
+
+        Ends when so many tries in a row gave no faster one.
+        """
         state = self.descend(state, stop)
         yield state
         if count_orders(self.tables.shape.nodes_used) == 1:
@@ -174,13 +177,11 @@ class ShapeSearch:
             failures += 1
             found = self._tried(order, state, stop) if order not in seen else None
             seen.add(order)
-            if found is None or found.step_time_ns > state.step_time_ns:
-                continue
-            if found.step_time_ns < state.step_time_ns:
-                failures = 0
-                yield found
-            state = found
-            near = near_orders(state.order, self.nodes_per_stage, random)
+            if found is not None and found.step_time_ns <= state.step_time_ns:
+                failures = failures if found.step_time_ns == state.step_time_ns else 0
+                state = found
+                near = near_orders(state.order, self.nodes_per_stage, random)
+            yield state
 
     def _tried(self, order: Order, state: State, stop: Stop) -> State | None:
         """The best plan of another order, if that looks worth a descent."""
