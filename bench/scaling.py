@@ -4,7 +4,7 @@
 
 The instances are the files in bench/scaling. Each is solved in a process of its own, until the gap
 is reached or the time is up. Records go to bench/results/scaling.jsonl; scaling.svg beside it draws
-the latest record of every size.
+the latest record of every size, once there are two.
 """
 
 import argparse
@@ -178,7 +178,8 @@ def main() -> None:
     lines = chosen.out.read_text(encoding="utf-8").splitlines()
     records = latest(json.loads(line) for line in lines)
     console.print(table(records))
-    chosen.out.with_suffix(".svg").write_text(picture(records), encoding="utf-8")
+    if len(records) > 1:
+        chosen.out.with_suffix(".svg").write_text(picture(records), encoding="utf-8")
 
 
 if __name__ == "__main__":
