@@ -22,11 +22,11 @@ from solver.enumeration.layered import Layers, build_layers
 from solver.enumeration.placements import allowed_layers
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
-#: Weight of the fastest group, and the units that weights are rounded down to, one by one.
+#: Weight of the fastest group, and the units that weights are rounded down to: first no weight.
 FINEST_WEIGHT = 24
-COARSE = (8, 4, 2, 1)
+COARSE = (1 << 30, 8, 4, 2, 1)
 #: With more edges than these a unit is not made finer.
-MOST_EDGES = 200_000
+MOST_EDGES = 300_000
 
 
 @dataclass(frozen=True)
