@@ -1,6 +1,5 @@
 """Field types of instance files: quantities with units, shares, one value or a list of them."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -53,21 +52,8 @@ def one_line(text: str) -> str:
     return text
 
 
-class _Parsed(ABC):
-    """Annotation of a float that is written in another form."""
-
-    @abstractmethod
-    def parse(self, value: object) -> float:
-        """The number; raises `refusal`."""
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
-
-
 @dataclass(frozen=True)
-class Quantity(_Parsed):
+class Quantity:
     """Annotation of a float: in the file a text with a unit, here a number in the base unit."""
 
     dimension: str  #: a key of `formulations.units.UNITS`
@@ -92,6 +78,11 @@ class Quantity(_Parsed):
         units = [unit for unit in UNITS[self.dimension] if not unit.endswith(aliases)]
         return f"a number with its unit, such as {self.example} (units: {', '.join(units)})"
 
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -104,7 +95,7 @@ class Quantity(_Parsed):
 
 
 @dataclass(frozen=True)
-class Share(_Parsed):
+class Share:
     """Annotation of a float from 0 to below 1; in the file also "5 %"."""
 
     def parse(self, value: object) -> float:
@@ -113,6 +104,11 @@ class Share(_Parsed):
         if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1:
             return float(number)
         raise refusal(shown(value), "a share from 0 to below 1 such as 0.05 or 5 %")
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

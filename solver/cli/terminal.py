@@ -82,8 +82,8 @@ def _state(progress: "Progress") -> str:
 
 
 @contextmanager
-def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
-    """A function that shows search progress on stderr; None where that is no terminal."""
+def _bar(what: str) -> "Iterator[Callable[[int, int, str], None] | None]":
+    """A function that shows how many of how many, and a text, on stderr if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
@@ -92,19 +92,42 @@ def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
     from rich.progress import Progress as Display
 
     columns = (
-        TextColumn("shapes closed {task.completed:.0f} of {task.total:.0f}"),
+        TextColumn(what + " {task.completed:.0f} of {task.total:.0f}"),
         BarColumn(bar_width=20),
         TextColumn("{task.description}"),
     )
     with Display(*columns, console=Console(stderr=True), transient=True) as display:
         task = display.add_task("starting", total=0)
 
-        def show(progress: "Progress") -> None:
-            display.update(
-                task,
-                completed=progress.shapes_closed,
-                total=progress.shapes_total,
-                description=_state(progress),
-            )
+        def show(completed: int, total: int, text: str) -> None:
+            display.update(task, completed=completed, total=total, description=text)
 
         yield show
+
+
+@contextmanager
+def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
+    """A function that shows search progress on stderr; None where that is no terminal."""
+    with _bar("shapes closed") as bar:
+        if bar is None:
+            yield None
+            return
+        show = bar
+
+        def tell(progress: "Progress") -> None:
+            show(progress.shapes_closed, progress.shapes_total, _state(progress))
+
+        yield tell
+
+
+@contextmanager
+def counter_display(what: str, total: int) -> "Iterator[Callable[[int], None]]":
+    """A function that shows how many of `total` are done on stderr, if that is a terminal."""
+    with _bar(what) as bar:
+
+        def tell(done: int) -> None:
+            if bar is not None:
+                bar(done, total, "")
+
+        tell(0)
+        yield tell

@@ -46,11 +46,12 @@ def check_log(space: PlanSpace, document: PlanDocument, findings: Findings) -> L
         for i, record in enumerate(document.closed_shapes)
         if key_of(record.shape) in known
     ]
-    arguments = Counter(
-        check_record(prover, f"closed_shapes[{i}]", record, findings) for i, record in records
-    )
+    arguments = {
+        i: check_record(prover, f"closed_shapes[{i}]", record, findings) for i, record in records
+    }
+    findings.by_word += [i for i, argument in arguments.items() if argument == "word"]
     _check_nodes_records(prover, document, findings)
-    _note_proofs(document, arguments, findings)
+    _note_proofs(document, Counter(arguments.values()), findings)
     weighted = [(r.bound_ns, r.shape.nodes_used) for _, r in records if r.bound_ns is not None]
     weighted += [(r.bound_ns, r.nodes_used) for r in document.closed_nodes]
     return LogSummary(
@@ -106,6 +107,8 @@ def _note_proofs(document: PlanDocument, arguments: Counter[Argument], findings:
     findings.note(
         f"log of {len(document.closed_shapes)} shapes: {arguments.total()} re-proved"
         f"{f' ({kinds})' if kinds else ''}, {word} by the search's word"
+        + " (--deep proves them again)"
+        * bool(word)
     )
     if document.closed_nodes:
         findings.note(f"{len(document.closed_nodes)} choices of nodes re-proved (work)")

@@ -11,10 +11,14 @@ NOISE_NEAR_ZERO = 1e-15
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of `verify_document`. A problem reads "FIELD: found X, expected Y"."""
+    """Outcome of `verify_document`. A problem reads "FIELD: found X, expected Y".
+
+    by_word: entries of the log of shapes that no argument of the verifier shows.
+    """
 
     problems: tuple[str, ...]
     checked: tuple[str, ...]
+    by_word: tuple[int, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -29,6 +33,7 @@ class Findings:
         self._problems: list[str] = []
         self._checked: list[str] = []
         self.num_figures = 0
+        self.by_word: list[int] = []
 
     @property
     def num_problems(self) -> int:
@@ -65,4 +70,4 @@ class Findings:
 
     def verification(self) -> Verification:
         """All that was found."""
-        return Verification(tuple(self._problems), tuple(self._checked))
+        return Verification(tuple(self._problems), tuple(self._checked), tuple(self.by_word))

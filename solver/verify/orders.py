@@ -57,7 +57,8 @@ class Step:
     """The ways to place one stage; A of them, R lanes, times in ns.
 
     source, target: [A] states before and after. group: [A, R] node group. send: [A, R] transfer
-    between the stage before and this one, either way. tail: [A] row of `OrderGraph.tails`.
+    between the stage before and this one, either way. tail: [A] row of `OrderGraph.tails`. begins:
+    per step the groups of the nodes whose first slots are of this stage.
     """
 
     source: Array
@@ -65,6 +66,7 @@ class Step:
     group: Array
     send: Array
     tail: Array
+    begins: tuple[tuple[int, ...], ...]
     num_targets: int
 
 
@@ -122,6 +124,10 @@ class OrderGraph:
             group=np.array([[spot.group for spot in own] for own in owners]),
             send=np.array(sends, dtype=np.int64),
             tail=np.array([self._tail_row(k, spots) for _, _, _, spots in rows]),
+            begins=tuple(
+                tuple(spot.group for spot in spots if spot.slots.start in self._stage(k))
+                for _, _, _, spots in rows
+            ),
             num_targets=len(targets),
         )
         return step, list(targets)

@@ -8,6 +8,7 @@ word.
 
 from typing import Literal
 
+from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.result import Proof, Reason, ShapeRecord
 from solver.verify.bounds import Prover
@@ -29,6 +30,16 @@ PROOFS: dict[Reason, tuple[Proof, ...]] = {
     "solved": ("enumeration", "cpsat", "milp"),
     "open": ("work", "pipeline", "enumeration", "cpsat", "milp"),
 }
+
+
+def claimed_ns(instance: Instance, record: ShapeRecord) -> int:
+    """No plan of the shape has a shorter step than this, a record claims.
+
+    Only plans within the limits on step time and cost count.
+    """
+    refused_ns = shortest_refused_ns(instance, record.shape.nodes_used)
+    known = (ns for ns in (record.bound_ns, refused_ns) if ns is not None)
+    return min(known, default=ANY_TIME_NS)
 
 
 def check_record(prover: Prover, field: str, record: ShapeRecord, findings: Findings) -> Argument:

@@ -23,8 +23,10 @@ of them below M / dp. Nothing of a plan within D is ever struck out, so if nothi
 no such plan.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,36 +106,58 @@ class Refutation:
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
-        steps = self.graph.steps
-        if steps is None:
-            return False
-        left = self._all(steps)
+        return self.graph.steps is not None and self.remaining(self.everything(), below_ns) is None
+
+    def remaining(self, left: list[Mask], below_ns: int) -> list[Mask] | None:
+        """What plans with a step time below this may use among `left`; None if there are none."""
         before = -1
         while before != (count := sum(int(mask.sum()) for mask in left)):
             if not all(mask.any() for mask in left):
-                return True
+                return None
             before = count
-            left = self._kept(steps, left, below_ns - 1)
-        return False
+            left = self._kept(left, below_ns - 1)
+        return left
 
-    def _all(self, steps: Sequence[Step]) -> list[Mask]:
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The graph's, which exist."""
+        assert self.graph.steps is not None
+        return self.graph.steps
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """Of every lane of the graph: the first lane that has the same groups and transfers."""
+        first: dict[bytes, int] = {}
+        found = []
+        for r in range(len(self.graph.lanes)):
+            parts = (part[:, r].tobytes() for s in self.steps for part in (s.group, s.send))
+            found.append(first.setdefault(b"".join(parts), r))
+        return found
+
+    @cached_property
+    def lanes(self) -> dict[int, int]:
+        """Lanes that differ, each with the number of those that are like it."""
+        return Counter(self.alike)
+
+    def everything(self) -> list[Mask]:
         """Per stage [A, n, n] layers with enough blocks; the first and the last in their place."""
-        left = [np.repeat(self.blocks[None], len(step.source), axis=0) for step in steps]
+        left = [np.repeat(self.blocks[None], len(step.source), axis=0) for step in self.steps]
         left[0][:, 1:] = False
         left[-1][:, :, :-1] = False
         return left
 
-    def _kept(self, steps: Sequence[Step], left: list[Mask], limit: int) -> list[Mask]:
+    def _kept(self, left: list[Mask], limit: int) -> list[Mask]:
         """What is not struck out for plans within `limit`."""
         whole = [np.zeros(mask.shape, dtype=np.int64) for mask in left]
         kept = [mask.copy() for mask in left]
-        for r, count in _lanes(steps):
-            for k, most in enumerate(self._most(steps, left, r, limit)):
+        for r, count in self.lanes.items():
+            for k, most in enumerate(self.most(left, r, limit)):
                 kept[k] &= most >= self.least
                 whole[k] += count * np.minimum(most, self.needed)
         return [mask & (total >= self.needed) for mask, total in zip(kept, whole, strict=True)]
 
-    def _costs(self, steps: Sequence[Step], k: int, r: int) -> Costs:
+    def _costs(self, k: int, r: int) -> Costs:
+        steps = self.steps
         step = steps[k]
         groups, send = step.group[:, r], step.send[:, r, None, None]
         forward, backward = self.forward[groups], self.backward[groups]
@@ -147,9 +171,10 @@ class Refutation:
         tail = np.stack(self.graph.tails)[step.tail]
         return Costs(forward, backward, ahead, behind, send, tail)
 
-    def _most(self, steps: Sequence[Step], left: list[Mask], r: int, limit: int) -> Iterator[Array]:
-        """Per stage [A, n, n] most micro-batches of a replica of lane r."""
-        costs = [self._costs(steps, k, r) for k in range(len(steps))]
+    def most(self, left: list[Mask], r: int, limit: int) -> Iterator[Array]:
+        """Per stage [A, n, n] most micro-batches of a replica of lane r within `limit`."""
+        steps = self.steps
+        costs = [self._costs(k, r) for k in range(len(steps))]
         latency = [one.work + 2 * one.send for one in costs]
         latency[0] = latency[0] + costs[0].tail
         masked = [np.where(m, cost, NEVER) for m, cost in zip(left, latency, strict=True)]
@@ -190,12 +215,3 @@ class Refutation:
         if self.shape.schedule == "gpipe":
             return held
         return np.where(held >= self.shape.pp - k, NEVER, held)
-
-
-def _lanes(steps: Sequence[Step]) -> list[tuple[int, int]]:
-    """Lanes that differ, each with the number of those that are like it."""
-    alike: dict[bytes, list[int]] = {}
-    for r in range(steps[0].group.shape[1]):
-        key = b"".join(step.group[:, r].tobytes() + step.send[:, r].tobytes() for step in steps)
-        alike.setdefault(key, []).append(r)
-    return [(lanes[0], len(lanes)) for lanes in alike.values()]

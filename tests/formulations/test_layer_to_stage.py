@@ -9,9 +9,10 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, NodeGroup, SearchSpace
+from formulations.plan import Shape
 from solver.result import Status
 from tests.brute_force import all_splits
-from tests.small_instances import gpu, layer, plain_shape, workload
+from tests.small_instances import gpu, layer, workload
 from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, least_values, solved
 
 
@@ -36,7 +37,16 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
         cluster=Cluster(groups=(group,)),
         search=SearchSpace(embedding_only_stages=embedding_only),
     )
-    shape = plain_shape((pp,), pp=pp)
+    shape = Shape(
+        tp=1,
+        dp=1,
+        pp=pp,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=0,
+        nodes_used=(pp,),
+    )
     return build_tables(instance, shape)
 
 

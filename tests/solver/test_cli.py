@@ -73,7 +73,7 @@ def test_commands_and_options_stay() -> None:
             "--workers",
             "instance",
         ],
-        "verify": ["--instance", "plan"],
+        "verify": ["--deep", "--instance", "--time-limit", "plan"],
         "show": ["--svg", "plan"],
         "workload": ["--global-batch", "--json", "--sequence-length", "name"],
         "schema": [],

@@ -2,12 +2,27 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from solver.document import read_document, sealed, to_json
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.verify import exhaust, verify_document
+from tests.certified import certified_document
 from tests.command_line import run
 from tests.hand_made import heuristic_result
+from tests.small_instances import random_instance
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    """A plan file that claims no proof."""
+    path = tmp_path / "plan.json"
+    document = build_document(heuristic_result(), SolveOptions(method="minmax"))
+    path.write_text(to_json(document), encoding="utf-8")
+    return path
 
 
 def test_show_prints_stages_placement_and_timeline(plan_file: Path) -> None:
@@ -114,3 +129,75 @@ def test_unknown_workload_is_one_line() -> None:
     assert (code, out) == (2, "")
     assert "bert-huge" in err
     assert err.count("\n") == 1
+
+
+@pytest.fixture
+def proved_file(tmp_path: Path) -> Path:
+    """A plan file with proof, of which the verifier leaves two entries to the search's word."""
+    path = tmp_path / "proved.json"
+    path.write_text(to_json(certified_document(random_instance(25), at_once=False)))
+    return path
+
+
+def test_verify_says_what_stands_at_the_word_of_the_search(proved_file: Path) -> None:
+    """How many claims, and how to have them proved."""
+    code, out, err = run("verify", proved_file)
+    assert (code, err) == (0, "")
+    reserved = "verified, but for 2 claims at the word of the search (--deep proves them again)"
+    assert out.endswith(f"{reserved}\n")
+
+
+def test_verify_deep_proves_the_rest(proved_file: Path) -> None:
+    """How many of which kind by what, and no reservation any more."""
+    code, out, err = run("verify", proved_file, "--deep")
+    assert (code, err) == (0, "")
+    assert "checked: 2 closed by enumeration, proved again by exhaustion\n" in out
+    assert out.endswith("verified\n")
+
+
+def test_verify_deep_refuses_a_claim_with_a_faster_plan(proved_file: Path) -> None:
+    """Exit code 1, the field, and the step time of the plan."""
+    document = read_document(proved_file)
+    index = verify_document(document).by_word[-1]  # not the shape of the plan
+    record = document.closed_shapes[index]
+    assert record.bound_ns is not None
+    raised = record.model_copy(update={"bound_ns": record.bound_ns + 1})
+    log = (*document.closed_shapes[:index], raised, *document.closed_shapes[index + 1 :])
+    forged = sealed(document.model_copy(update={"closed_shapes": log}))
+    proved_file.write_text(to_json(forged), encoding="utf-8")
+    assert run("verify", proved_file)[0] == 0
+    code, out, err = run("verify", proved_file, "--deep")
+    assert code == 1
+    assert f"refused: closed_shapes[{index}].bound_ns: found {record.bound_ns + 1}, " in out
+    assert f"at most {record.bound_ns}, the step time of a plan" in out
+    assert err.startswith("error: ")
+
+
+def test_verify_deep_out_of_time_lists_what_is_left(proved_file: Path) -> None:
+    """Nothing that was not proved again passes for proved."""
+    code, out, err = run("verify", proved_file, "--deep", "--time-limit", "1e-9")
+    assert (code, err) == (0, "")
+    assert out.count("not proved again: closed_shapes[") == 2
+    assert "proved again by" not in out
+    assert out.endswith("verified, but for 2 claims at the word of the search\n")
+
+
+def test_verify_deep_interrupted_lists_what_is_left(
+    proved_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C during the second claim: the first is proved again, the second listed."""
+    known = exhaust.exhaust
+    calls: list[int] = []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return known(*arguments)
+
+    monkeypatch.setattr("solver.deep.exhaust", interrupted)
+    code, out, err = run("verify", proved_file, "--deep")
+    assert (code, err) == (0, "interrupted\n")
+    assert "checked: 1 closed by enumeration, proved again by exhaustion\n" in out
+    assert out.count("not proved again: closed_shapes[") == 1
+    assert out.endswith("but for 1 claim at the word of the search\n")

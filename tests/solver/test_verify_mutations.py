@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from formulations.costs.tables import build_tables
+from solver.deep import opinions
 from solver.document import RECORDED, PlanDocument, sealed
 from solver.result import ShapeRecord, max_step_time_ns
 from solver.verify import verify_document
@@ -150,3 +151,17 @@ def test_every_field_of_the_instance_is_tied_to_the_plan() -> None:
                 if (*mutation.path, mutation.what) not in passed:
                     broken.add(mutation.field)
     assert changed - broken == UNUSED.keys()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_deep_verification_passes_only_what_is_true(case: str) -> None:
+    """Of the changes of the log that pass, --deep refutes each that is not true."""
+    for mutation in accepted(case):
+        if mutation.path[0] != "closed_shapes" or len(mutation.path) == 1:
+            continue
+        index, changed = mutation.path[1], read(mutation, CASES[case]())
+        assert changed is not None
+        assert isinstance(index, int)
+        entries = verify_document(changed).by_word
+        refuted = {one.index for one in opinions(changed, entries) if one.reproof.plan is not None}
+        assert refuted == set() if is_true(case, index, changed.closed_shapes[index]) else {index}

@@ -1,0 +1,228 @@
+"""Every plan of a shape that may be faster than a claimed bound, tried out one by one.
+
+What `rounds` cannot strike out is halved, and each half thinned again, until few enough complete
+plans remain to simulate them all. A plan of which one replica, with all that follows, takes as long
+as claimed is not faster; that needs the shares of each replica only, so with uneven shares the most
+micro-batches of every replica are found by simulation, and whether they suffice. A plan that stands
+all this is worked out again by `recount`: it refutes the claim.
+
+Proof of completeness. Halves have all plans of the whole between them, thinning loses none that is
+faster than the claim, and the step time is the longest over replicas of what `_times` simulates,
+or more if zones or the wait of tied embeddings for each other lengthen it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.plan_costs import PlanCosts
+from formulations.plan import Plan, Shape, uniform_plan
+from formulations.schedules import schedule_graph
+from solver.result import Reproof
+from solver.simulate import Times, simulate, step_time_ns
+from solver.verify.bounds import Prover
+from solver.verify.recount import Recount
+from solver.verify.rounds import Refutation
+
+Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Stop = Callable[[], bool]
+
+#: Complete plans that are simulated rather than halved further.
+FEW = 512
+#: End times held at once.
+MOST_TIMES = 1 << 25
+
+
+@dataclass(frozen=True)
+class _Plans:
+    """N orders with splits: steps [N, p], boundaries [N, p + 1]."""
+
+    steps: Array
+    ends: Array
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def exhaust(prover: Prover, shape: Shape, below_ns: int, stop: Stop) -> Reproof | None:
+    """Whether any plan of the shape has a step time below this; None with too many node orders."""
+    trial = Trial(prover, shape, below_ns)
+    if trial.refutation.graph.steps is None:
+        return None
+    stack = [trial.refutation.everything()]
+    while stack:
+        if stop():
+            return Reproof("open", "exhaustion")
+        left = trial.refutation.remaining(stack.pop(), below_ns)
+        if left is None:
+            continue
+        if trial.count(left) > FEW:
+            stack.extend(_halves(left))
+        elif (found := trial.faster(left)) is not None:
+            return Reproof("refuted", "exhaustion", *found)
+    return Reproof("proved", "exhaustion")
+
+
+def _halves(left: list[Mask]) -> list[list[Mask]]:
+    """The stage with most alternatives cut in two, by last layer, first layer or step."""
+    k = max(range(len(left)), key=lambda k: int(left[k].sum()))
+    for axis in (2, 1, 0):
+        rest = tuple(other for other in range(3) if other != axis)
+        values = np.flatnonzero(left[k].any(axis=rest))
+        if len(values) > 1:
+            low = np.arange(left[k].shape[axis]) < values[len(values) // 2]
+            low = np.expand_dims(low, rest)
+            return [[*left[:k], left[k] & part, *left[k + 1 :]] for part in (low, ~low)]
+    raise AssertionError("one alternative is not halved")
+
+
+class Trial:
+    """The plans of one shape against one claim."""
+
+    def __init__(self, prover: Prover, shape: Shape, below_ns: int) -> None:
+        self.instance, self.shape, self.below_ns = prover.instance, shape, below_ns
+        self.refutation = Refutation(prover, shape)
+
+    def count(self, left: list[Mask]) -> float:
+        """Number of complete plans, shares aside."""
+        ways = np.zeros((1, left[0].shape[-1]))
+        ways[0, 0] = 1
+        for step, mask in zip(self.refutation.steps, left, strict=True):
+            reached = np.einsum("xab,xa->xb", mask, ways[step.source])
+            ways = np.zeros((step.num_targets, mask.shape[-1]))
+            np.add.at(ways, step.target, reached)
+        return float(ways[:, -1].sum())
+
+    def faster(self, left: list[Mask]) -> tuple[Plan, int] | None:
+        """A plan among these below the claim, and its step time; None if there is none."""
+        plans = self._plans(left)
+        shares = self._shares(plans, left)
+        for i in np.flatnonzero(self._suffice(shares)).tolist():
+            found = self._worked_out(plans, i, shares[:, i].tolist())
+            if found is not None:
+                return found
+        return None
+
+    def _plans(self, left: list[Mask]) -> _Plans:
+        """All complete plans."""
+        chosen = np.empty((1, 0), dtype=np.int64)
+        ends = np.zeros((1, 1), dtype=np.int64)
+        state = np.zeros(1, dtype=np.int64)
+        for step, mask in zip(self.refutation.steps, left, strict=True):
+            index, first, last = np.nonzero(mask)
+            fits = (step.source[index] == state[:, None]) & (first == ends[:, -1:])
+            parent, edge = np.nonzero(fits)
+            chosen = np.column_stack([chosen[parent], index[edge]])
+            ends = np.column_stack([ends[parent], last[edge]])
+            state = step.target[index[edge]]
+        return _Plans(chosen, ends)
+
+    def _suffice(self, shares: Array) -> Mask:
+        """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
+        question = self.refutation
+        counts = np.array(list(question.lanes.values()))
+        enough: Mask = (shares >= question.least).all(axis=0) & (
+            counts @ np.minimum(shares, question.needed) >= question.needed
+        )
+        return enough
+
+    def _shares(self, plans: _Plans, left: list[Mask]) -> Array:
+        """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
+        shares = np.stack([self._first(plans, left, r) for r in self.refutation.lanes])
+        settled = np.zeros(shares.shape, dtype=bool)
+        while (todo := ~settled & self._suffice(shares)).any():
+            for lane, r in enumerate(self.refutation.lanes):
+                for m in np.unique(shares[lane, todo[lane]]).tolist():
+                    own = np.flatnonzero(todo[lane] & (shares[lane] == m))
+                    slow = self._times(plans, own, r, m) >= self.below_ns
+                    settled[lane, own] = ~slow
+                    shares[lane, own[slow]] -= 1
+                    todo[lane, own] = False
+        return shares
+
+    def _first(self, plans: _Plans, left: list[Mask], r: int) -> Array:
+        """[N] what the bounds leave to lane r; with even shares no more than these."""
+        question, ends = self.refutation, plans.ends
+        total = question.needed * question.graph.width
+        even = question.least * self.shape.dp >= total
+        most = np.full(len(plans), question.least if even else question.needed)
+        for k, own in enumerate(question.most(left, r, self.below_ns - 1)):
+            np.minimum(most, own[plans.steps[:, k], ends[:, k], ends[:, k + 1]], out=most)
+        return most
+
+    def _times(self, plans: _Plans, chosen: Array, r: int, m: int) -> Array:
+        """[chosen] step time if lane r, with m micro-batches, were alone; a lower bound."""
+        operations = 2 * m * self.shape.pp
+        size = max(1, MOST_TIMES // operations)
+        parts = [
+            self._simulated(plans, chosen[i : i + size], r, m) for i in range(0, len(chosen), size)
+        ]
+        return np.concatenate(parts)
+
+    def _simulated(self, plans: _Plans, chosen: Array, r: int, m: int) -> Array:
+        question, ends = self.refutation, plans.ends[chosen].T
+        steps = list(zip(question.steps, plans.steps[chosen].T, strict=True))
+        groups = np.stack([step.group[index, r] for step, index in steps])
+        send = [step.send[index, r] for step, index in steps[1:]]
+        times = Times(
+            forward=question.forward[groups, ends[:-1], ends[1:]],
+            backward=question.backward[groups, ends[:-1], ends[1:]],
+            send=np.array(send, dtype=np.int64).reshape(-1, len(chosen)),
+            blocking=self.instance.search.blocking_sends,
+        )
+        tails = np.stack(question.graph.tails)
+        rows = np.stack([step.tail[index] for step, index in steps])
+        graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
+        ready = simulate(graph, times)[graph.last_backward]
+        whole: Array = (ready + tails[rows, ends[:-1], ends[1:]]).max(axis=0)
+        return whole
+
+    def _worked_out(self, plans: _Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
+        """The plan, if it is below the claim with all costs: zones, tied embeddings."""
+        question = self.refutation
+        steps = zip(question.steps, plans.steps[i].tolist(), strict=True)
+        order = [group for step, index in steps for group in step.begins[index]]
+        most = self._per_replica(lanes)
+        plan = uniform_plan(self.instance, self.shape, order, plans.ends[i].tolist(), most)
+        costs = Recount(self.instance, plan).costs()
+        for r in range(self.shape.dp):
+            while most[r] and step_time_ns(_alone(costs, r, most[r])) >= self.below_ns:
+                most[r] -= 1
+        shares = self._dealt(most)
+        if shares is None:
+            return None
+        plan = uniform_plan(self.instance, self.shape, order, plans.ends[i].tolist(), shares)
+        return plan, step_time_ns(Recount(self.instance, plan).costs())
+
+    def _per_replica(self, lanes: Sequence[int]) -> list[int]:
+        """[dp] the number of every replica's lane."""
+        question = self.refutation
+        number = dict(zip(question.lanes, lanes, strict=True))
+        return [number[question.alike[r // question.graph.width]] for r in range(self.shape.dp)]
+
+    def _dealt(self, most: Sequence[int]) -> list[int] | None:
+        """Micro-batches of every replica, none above its most; None if that is too few."""
+        total = self.instance.workload.global_batch // self.shape.micro_batch
+        shares = [min(one, self.refutation.least) for one in most]
+        if min(shares) < self.refutation.least:
+            return None
+        for r, one in enumerate(most):
+            shares[r] += min(one - shares[r], total - sum(shares))
+        return shares if sum(shares) == total else None
+
+
+def _alone(costs: PlanCosts, r: int, micro_batches: int) -> PlanCosts:
+    """The costs with replica r only."""
+    one = slice(r, r + 1)
+    return replace(
+        costs,
+        micro_batches=(micro_batches,),
+        forward_ns=costs.forward_ns[:, one],
+        backward_ns=costs.backward_ns[:, one],
+        send_ns=costs.send_ns[:, one],
+        memory_bytes=costs.memory_bytes[:, one],
+        limit_bytes=costs.limit_bytes[:, one],
+    )

@@ -1,0 +1,185 @@
+"""Second opinions on what a log claims at the word of a search; wrong bounds planted in it."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from formulations.costs.tables import build_tables
+from solver import deep
+from solver.deep import opinions
+from solver.document import PlanDocument
+from solver.enumeration import engine, layered
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Status
+from solver.search import closer, closing, driver
+from solver.search.driver import solve
+from solver.verify import orders, verify_document
+from tests import brute_force
+from tests.certified import certified_document
+from tests.certified_cases import CASES
+from tests.random_shapes import crowded_instance
+from tests.resealed import forged
+from tests.small_instances import random_instance
+
+
+def several() -> PlanDocument:
+    """A certified file with shapes whose best plans an exhaustive search found."""
+    return certified_document(random_instance(8), at_once=False)
+
+
+def searched(document: PlanDocument) -> list[int]:
+    """Entries of the log that an exhaustive search closed."""
+    closed_by = [record.proof for record in document.closed_shapes]
+    return [i for i, proof in enumerate(closed_by) if proof in ("enumeration", "cpsat", "milp")]
+
+
+def verdicts(document: PlanDocument) -> list[tuple[str, str]]:
+    """Verdicts on all these, and by what."""
+    found = opinions(document, searched(document))
+    return [(one.reproof.verdict, one.reproof.by) for one in found]
+
+
+@pytest.mark.parametrize("case", [*CASES, "several"])
+def test_true_claims_are_proved_again(case: str) -> None:
+    """All that certified plan files claim of exhaustive searches."""
+    document = several() if case == "several" else CASES[case]()
+    assert set(verdicts(document)) <= {("proved", "exhaustion")}
+
+
+def false_claim(proof: str = "enumeration") -> tuple[PlanDocument, int]:
+    """A file in which one entry claims 1 ns more than the best plan of its shape takes."""
+    document = several()
+    index = searched(document)[0]
+    best = brute_force.optimum_ns(
+        build_tables(document.instance, document.closed_shapes[index].shape)
+    )
+    assert best is not None
+    changes = {"bound_ns": best + 1, "proof": proof, "reason": "bounded"}
+    path = f"closed_shapes.{index}"
+    return forged(document, {f"{path}.{key}": v for key, v in changes.items()}), index
+
+
+def test_false_claim_is_refuted_with_a_plan() -> None:
+    """Field, what it claims, and the step time and layout of a plan that is faster."""
+    document, index = false_claim()
+    bound_ns = document.closed_shapes[index].bound_ns
+    assert bound_ns is not None
+    [one] = opinions(document, [index])
+    problem = one.problem(document.instance)
+    assert problem is not None
+    assert problem.startswith(
+        f"closed_shapes[{index}].bound_ns: found {bound_ns}, expected a bound of at most "
+        f"{bound_ns - 1}, the step time of a plan: nodes "
+    )
+    assert "; layers 0-" in problem
+
+
+def test_claim_that_nothing_fits_is_refuted_with_a_plan() -> None:
+    """A shape that is called infeasible though it has a plan."""
+    document = several()
+    index = searched(document)[0]
+    none = {"reason": "infeasible", "bound_ns": None}
+    changed = forged(document, {f"closed_shapes.{index}.{key}": v for key, v in none.items()})
+    [one] = opinions(changed, [index])
+    problem = one.problem(document.instance)
+    assert problem is not None
+    assert problem.startswith(f"closed_shapes[{index}].reason: found infeasible, expected a bound")
+
+
+@pytest.mark.parametrize(
+    ("closed_by", "other"),
+    [("enumeration", "cpsat"), ("cpsat", "enumeration"), ("milp", "enumeration")],
+)
+def test_with_too_many_orders_another_engine_is_asked(
+    closed_by: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CP-SAT for what enumeration closed, enumeration for what a model closed."""
+    document = several()
+    proofs = {f"closed_shapes.{i}.proof": closed_by for i in searched(document)}
+    false, index = false_claim(closed_by)
+    monkeypatch.setattr(orders, "MOST_STEPS", 0)
+    assert set(verdicts(forged(document, proofs))) == {("proved", other)}
+    [one] = opinions(false, [index])
+    assert (one.reproof.verdict, one.reproof.by) == ("refuted", other)
+
+
+@pytest.mark.parametrize("most_steps", [0, orders.MOST_STEPS])
+def test_without_time_all_claims_are_open(most_steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is kept with and without a graph of all orders; nothing passes for proved."""
+    document = several()
+    monkeypatch.setattr(orders, "MOST_STEPS", most_steps)
+    left = list(opinions(document, searched(document), time_limit_s=1e-9))
+    assert {one.reproof.verdict for one in left} == {"open"}
+    assert [one.index for one in left] == searched(document)
+
+
+def test_hard_claims_have_their_turn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not settled in its first short time is settled at the end."""
+    document = several()
+    monkeypatch.setattr(deep, "FIRST_S", -1.0)
+    assert set(verdicts(document)) == {("proved", "exhaustion")}
+
+
+def split_bound(true: Any) -> Any:
+    """The enumeration drops what is not below 0.7 of the cutoff."""
+    return lambda problem, layers, cutoff: true(problem, layers, cutoff * 7 // 10)
+
+
+def bottleneck(true: Any) -> Any:
+    """A stage is said to be busy 1.6 times as long as it is."""
+    return lambda *arguments: true(*arguments) * 8 // 5
+
+
+def stretched(true: Any) -> Any:
+    """A bound in ns is 1.9 times as high as it should be."""
+    return lambda *arguments: true(*arguments) * 19 // 10
+
+
+def one_stage(true: Any) -> Any:
+    """No model is said to fit on one stage."""
+    return lambda tables: true(tables) or tables.shape.pp == 1
+
+
+#: Wrong bounds that may creep into a search, and who finds out: verify, or only verify --deep.
+PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
+    "split": (engine, "tighten", split_bound, "deep"),
+    "bottleneck": (layered, "bottlenecks", bottleneck, "deep"),
+    "shape": (closing, "shape_bound_ns", stretched, "deep"),
+    "work": (driver, "work_bound_ns", stretched, "verify"),
+    "memory": (closer, "lacks_memory", one_stage, "verify"),
+}
+
+
+def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]:
+    """Plan files of searches that miss the best plan by a planted bound.
+
+    Without heuristics, so that the search has to find its plans itself.
+    """
+    where, what, wrong, _ = PLANTED[name]
+    for seed in range(30):
+        for instance in (random_instance(seed), crowded_instance(seed)):
+            best = solve(instance).objective
+            with monkeypatch.context() as planted:
+                for rule in ("megatron_rule", "minmax_plan", "equal_split_plan"):
+                    planted.setattr(driver, rule, lambda *_, **__: None)
+                planted.setattr(where, what, wrong(getattr(where, what)))
+                result = solve(instance)
+            if best is not None and (result.objective or float("inf")) > best:
+                yield build_document(result, SolveOptions())
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_wrong_bound_in_the_search_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that calls a worse plan optimal, or none possible, is refused with the reason."""
+    documents = list(islice(hidden(name, monkeypatch), 3))
+    assert documents
+    for document in documents:
+        assert document.status in (Status.OPTIMAL, Status.INFEASIBLE)
+        verification = verify_document(document)
+        assert verification.ok == (PLANTED[name][3] == "deep")
+        if verification.ok:
+            second = opinions(document, verification.by_word)
+            assert any(one.problem(document.instance) for one in second)
