@@ -8,7 +8,10 @@ nanoseconds: with coefficients near 1e9, a literal off by the usual 1e-6 is wort
    literal worth a second. A solution is never taken at its word, but checked in integers;
 3. tolerances widen what is feasible, and models leave half a nanosecond around the step times
    of plans, some 500 tolerances: what HiGHS calls infeasible has no plan;
-4. a bound is lowered by what the tolerances may have added to it (`_error`) before it counts.
+4. a bound is lowered by what the tolerances may have added to it (`_error`) before it counts;
+5. presolve is off, and so are the restarts that would repeat it: that of 1.14.0 calls solutions
+   optimal that are not (ERGO-Code/HiGHS#2957, #3073; fixed in 1.15, which cannot share a process
+   with OR-Tools).
 """
 
 import math
@@ -105,6 +108,8 @@ def _configure(engine: Any, options: SolveOptions) -> None:
         "random_seed": options.seed,
         "threads": options.workers,
         "parallel": "on" if options.workers > 1 else "off",
+        "presolve": "off",
+        "mip_allow_restart": False,
         "mip_rel_gap": options.gap,
         "mip_abs_gap": 0.0,
         "mip_feasibility_tolerance": TOLERANCE,
@@ -183,8 +188,8 @@ def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
 def write(model: pulp.LpProblem, path: Path) -> None:
     """Writes a model with its times in milliseconds, to the nanosecond: as free MPS or as LP.
 
-    In nanoseconds the numbers would be too large for the usual tolerances of engines: HiGHS 1.14
-    then calls plans optimal that are 40 % off.
+    Engines let a literal be off by 1e-6: with times in nanoseconds their rows would be beyond the
+    precision of doubles at that tolerance.
     """
     scaled = _in_milliseconds(model)
     if path.suffix == ".mps":

@@ -49,6 +49,12 @@ def test_model_equals_brute_force_over_zones_on_many(seed: int, free: Free) -> N
     assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed)
 
 
+@pytest.mark.parametrize(("seed", "zones"), [(346, False), (73, True), (157, True)])
+def test_bug_highs_presolve_returned_plans_that_are_not_optimal(seed: int, zones: bool) -> None:
+    """Presolve of HiGHS 1.14.0 missed these optima (ERGO-Code/HiGHS#2957); it is off."""
+    assert finds_the_best(ENGINE, random_tables(seed, zones=zones), "all", seed)
+
+
 def test_engines_agree_on_every_status() -> None:
     """Cut off at the optimum it is bounded, a nanosecond above solved, below the budget none."""
     for tables, best in feasible(range(0, 40, 2)):

@@ -46,6 +46,7 @@ def read_milp(path: Path) -> int:
     """Optimum of an .lp or .mps file in ms by HiGHS, in ns."""
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
+    engine.setOptionValue("presolve", "off")
     engine.setOptionValue("mip_rel_gap", 0.0)
     engine.setOptionValue("mip_feasibility_tolerance", 1e-9)
     assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
