@@ -34,6 +34,11 @@ def _shares(
     return ShareVariables(model, tables, order, share_range(tables, largest_share))
 
 
+def _least(tables: CostTables, shares: Shares) -> int:
+    """Least share of any replica; 1 if there are no shares at all."""
+    return min((min(shares.choices(r), default=1) for r in range(tables.shape.dp)), default=1)
+
+
 def build(
     tables: CostTables,
     order: Sequence[int] | None = None,
@@ -49,10 +54,14 @@ def build(
     """
     model = pulp.LpProblem("joint")
     placed = order_part(model, tables) if order is None else FixedOrder(tables, order)
-    split = SplitVariables(model, tables) if boundaries is None else FixedSplit(boundaries)
     shares = (
         _shares(model, tables, placed, largest_share)
         if micro_batches is None
         else FixedShares(micro_batches)
+    )
+    split = (
+        SplitVariables(model, tables, _least(tables, shares), max_step_time_ns)
+        if boundaries is None
+        else FixedSplit(boundaries)
     )
     return Built(model, tables, split, placed, shares, max_step_time_ns)

@@ -1,9 +1,10 @@
 """Which layers each stage runs; the node order and the micro-batches are fixed.
 
 Sets. Stages k < p, layers l < L.
-Parameters. Least and largest boundary before every stage, `decisions.boundary_ranges`.
+Parameters. Runs of layers that every stage may be, `runs.possible_runs`: within memory and the
+limit on step time.
 Variables. begun[k][l], 0 < k < p, binary: stage k starts at layer l or before it; constant where
-the ranges decide it, begun[0] = 1, begun[p] = 0. Layer l is on stage k iff
+the runs decide it, begun[0] = 1, begun[p] = 0. Layer l is on stage k iff
 begun[k][l] - begun[k+1][l] = 1. total[k][v]: a stage's sum of one table of values per layer.
 Objective. Step time, with the rest of the constraints: `step_time`.
 Constraints.
@@ -19,14 +20,14 @@ Size. O(p L) binary variables and rows, one variable and one row of O(L) terms p
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import numpy as np
 import pulp
 
 from formulations.costs.tables import Array, CostTables
-from formulations.decisions import boundary_ranges, least_end
+from formulations.decisions import least_end
 from formulations.fixed import FixedOrder, FixedShares
 from formulations.milp.big_m import Intervals, interval_sums
 from formulations.milp.parts import Values
+from formulations.milp.runs import possible_runs
 from formulations.milp.step_time import Built
 from formulations.milp.terms import (
     Linear,
@@ -43,12 +44,17 @@ from formulations.milp.terms import (
 class SplitVariables:
     """A free split: `begun[k][l]`, see the header."""
 
-    def __init__(self, model: pulp.LpProblem, tables: CostTables) -> None:
+    def __init__(
+        self,
+        model: pulp.LpProblem,
+        tables: CostTables,
+        least_share: int = 1,
+        max_step_time_ns: int | None = None,
+    ) -> None:
         self.model = model
         self.num_layers, self.num_stages = tables.num_layers, tables.shape.pp
-        self._ranges = boundary_ranges(tables)
-        self._ranges[0], self._ranges[-1] = (0, 0), (self._ranges[-1][0], tables.num_layers)
-        if self._ranges[-1][0] > tables.num_layers:
+        self._runs = possible_runs(tables, least_share, max_step_time_ns)
+        if not all(len(runs) for runs in self._runs):
             forbid(model, 7)
         self._least_ends = [least_end(tables, start) for start in range(tables.num_layers)]
         self._begun = [
@@ -59,10 +65,10 @@ class SplitVariables:
         self._add_constraints()
 
     def _literal(self, stage: int, layer: int) -> Literal:
-        least, largest = self._ranges[stage]
-        if layer < least:
+        starts = self._runs[stage][:, 0]
+        if not len(starts) or layer < starts.min():
             return 0
-        return 1 if layer >= largest else binary(self.model, f"begun_{stage}_{layer}")
+        return 1 if layer >= starts.max() else binary(self.model, f"begun_{stage}_{layer}")
 
     def _add_constraints(self) -> None:
         for row in self._begun:
@@ -86,13 +92,7 @@ class SplitVariables:
 
     def intervals(self, stage: int) -> Intervals:
         """Runs of layers that the stage may be."""
-        first, second = self._ranges[stage], self._ranges[stage + 1]
-        runs = [
-            (start, end)
-            for start in range(first[0], min(first[1], self.num_layers - 1) + 1)
-            for end in range(max(second[0], self._least_ends[start]), second[1] + 1)
-        ]
-        return np.array(runs, dtype=np.int64).reshape(-1, 2)
+        return self._runs[stage]
 
     def stage_sum(self, stage: int, values: Array) -> Linear:
         """Sum of `values` [L] over the layers of a stage."""
@@ -140,7 +140,7 @@ def build(
     return Built(
         model,
         tables,
-        SplitVariables(model, tables),
+        SplitVariables(model, tables, min(micro_batches), max_step_time_ns),
         FixedOrder(tables, order),
         FixedShares(micro_batches),
         max_step_time_ns,

@@ -5,8 +5,10 @@ Parameters (CostTables, Placer). Forward, backward and optimizer ns [l, j]; stat
 workspace bytes [l]; capacity bytes [j]; transfers, sync and gather as the node order makes them.
 Parts, each fixed or free. Split: which layers a stage has (layer_to_stage). Order: which group
 owns a slot (node_order). Shares: micro-batches of a replica (microbatches).
-Variables, continuous, ns. step_time; ready[k], the end of the last backward of stage k over all
-replicas; forward[k][r], backward[k][r], optimizer[k]; joined, the later sync of the tied stages.
+Variables, continuous, ns. step_time; tail[k], from the last backward of stage k to the end of the
+step if that waits for it; forward[k][r], backward[k][r], optimizer[k]; tied, the later finish of
+the tied stages. No variable but step_time grows with the number of micro-batches: narrow ranges
+are what bounds the error of an engine that counts in floats.
 Objective. min step_time.
 Constraints.
 (1) Stage times: for every group j that may own the slot, forward[k][r] >= the stage's sum of
@@ -16,13 +18,13 @@ Constraints.
     implies, and every layer a: a stage that starts at a or before ends where [a, end) still fits,
     begun[k][a] - begun[k+1][end] <= 1 - owner[s, j] + 1 - reached. Bytes are compared while
     building, as whole numbers; they do not enter the model.
-(3) Tail: step_time >= ready[k] + sync[k] + optimizer[k] + gather[k]; with tied embeddings, stages
-    0 and p-1 instead: joined >= ready + sync of both, step_time >= joined + embedding
-    + optimizer + gather of both.
+(3) Tail: tail[k] >= sync[k] + optimizer[k] + gather[k]; with tied embeddings, stages 0 and p-1
+    instead: tied >= optimizer + gather of both, tail[k] >= sync[k] + embedding + tied.
+    step_time >= tail[k].
 (4) Budget: step_time <= the step time that the limits allow.
-(5) Cuts: ready[k] >= every known path to the last backward of k, for every replica whose share
-    reaches the path's micro-batches (`formulations.paths`), else less the longest such path over
-    all splits. Added while solving.
+(5) Cuts: step_time >= tail[k] + every known path to the last backward of k, for every replica
+    whose share reaches the path's micro-batches (`formulations.paths`), else less the longest
+    such path over all splits. Added while solving.
 (22) Exclusion: at least one binary variable differs from those of a plan that is judged already.
 Assumptions. All replicas share one split. Every term is monotone in every time, so lower bounds
 suffice: at a minimum, with all cuts, step_time is the simulated step time. Step times are whole
@@ -41,6 +43,7 @@ from formulations.decisions import Decisions
 from formulations.milp.big_m import largest_value, longest_path
 from formulations.milp.choices import chosen, of_layers
 from formulations.milp.parts import Assignment, Order, Shares, Split
+from formulations.milp.runs import bytes_needed
 from formulations.milp.terms import (
     Linear,
     Literal,
@@ -62,7 +65,7 @@ FRACTION = 1e-5
 class Built:
     """A native model with its variables: see the header for the constraints.
 
-    `model` is the native model; `step_time` and `ready` are its objective and stage ends.
+    `model` is the native model; `step_time` is its objective, `tail` what follows each stage.
     """
 
     def __init__(
@@ -81,12 +84,11 @@ class Built:
         self.shares = shares
         self.step_time = duration(model, "step_time")
         model.setObjective(self.step_time)
-        self.ready = [duration(model, f"ready_{k}") for k in self._stages]
         self.cuts: set[PathCut] = set()
         self.forward = self._stage_times("forward", tables.forward_ns)
         self.backward = self._stage_times("backward", tables.backward_ns)
         self._add_memory()
-        self._add_tail()
+        self.tail = self._tails()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
 
@@ -98,13 +100,14 @@ class Built:
     def _replicas(self) -> range:
         return range(self.tables.shape.dp)
 
-    def _chosen(self, table: Array, stage: int, replica: int) -> list[Linear]:
-        """(1) Terms of which the largest is the time of a stage on the owner of its slot."""
-        owners = dict(self.order.types(stage * self.tables.shape.dp + replica))
-        return chosen(of_layers(self.split, stage, {j: table[:, j] for j in owners}), owners)
+    def _chosen(self, table: Array, stage: int, replica: int) -> tuple[list[Linear], int]:
+        """(1) Terms of which the largest is the time of a stage on the owner of its slot.
 
-    def _slowest(self, table: Array, terms: Sequence[Linear], name: str) -> Linear:
-        return maximum(self.model, 1, terms, name, int(table.max(axis=1).sum()))
+        And a number that none of them exceeds.
+        """
+        owners = dict(self.order.types(stage * self.tables.shape.dp + replica))
+        costs = of_layers(self.split, stage, {j: table[:, j] for j in owners})
+        return chosen(costs, owners), costs.largest
 
     def _stage_times(self, name: str, table: Array) -> list[list[Linear]]:
         """(1) [p][R] forward or backward times; equal columns share their variables."""
@@ -114,8 +117,8 @@ class Built:
             for r in self._replicas:
                 column = self.order.column(r)
                 if column not in kept:
-                    terms = self._chosen(table, k, r)
-                    kept[column] = self._slowest(table, terms, f"{name}_{k}_{r}")
+                    terms, upper = self._chosen(table, k, r)
+                    kept[column] = maximum(self.model, 1, terms, f"{name}_{k}_{r}", upper)
             rows.append([kept[self.order.column(r)] for r in self._replicas])
         return rows
 
@@ -149,32 +152,42 @@ class Built:
             if not (isinstance(left, int) and left <= 0):
                 require_at_most(self.model, 2, left, weighted([1, 1], [slack, 2]))
 
-    def _add_tail(self) -> None:
-        """(3) From the last backward of every stage to the end of the step."""
-        tables, last = self.tables, self.tables.shape.pp - 1
-        tied = (0, last) if tables.embedding_bytes else ()
-        joined = duration(self.model, "joined") if tied else 0
-        embedding = self.order.embedding() if tied else 0
-        for k in self._stages:
-            finish = total_of(self._optimizer(k), self.order.gather(k, self.split))
-            synced = total_of(self.ready[k], self.order.sync(k, self.split))
-            if k in tied:
-                require_at_most(self.model, 3, synced, joined)
-                done = total_of(joined, embedding, finish)
-            else:
-                done = total_of(synced, finish)
-            require_at_most(self.model, 3, done, self.step_time)
+    def _tails(self) -> list[Linear]:
+        """(3) [p] from the last backward of a stage to the end of the step that waits for it."""
+        last = self.tables.shape.pp - 1
+        tied = (0, last) if self.tables.embedding_bytes else ()
+        finish = [
+            total_of(self._optimizer(k), self.order.gather(k, self.split)) for k in self._stages
+        ]
+        if tied:
+            upper = max(largest_value(finish[k]) for k in tied)
+            both = maximum(self.model, 3, [finish[0], finish[last]], "tied", upper)
+            finish[0] = finish[last] = total_of(self.order.embedding(), both)
+        sums = [total_of(self.order.sync(k, self.split), finish[k]) for k in self._stages]
+        tails = [self._named(f"tail_{k}", term) for k, term in enumerate(sums)]
+        for tail in tails:
+            require_at_most(self.model, 3, tail, self.step_time)
+        return tails
+
+    def _named(self, name: str, term: Linear) -> Linear:
+        """A variable that is at least a term; an int if that is one."""
+        if isinstance(term, int):
+            return term
+        variable = duration(self.model, name, largest_value(term))
+        require_at_most(self.model, 3, term, variable)
+        return variable
 
     def _optimizer(self, stage: int) -> Linear:
         """(1) Optimizer of a stage on the slowest owner of its slots."""
         table, dp = self.tables.optimizer_ns, self.tables.shape.dp
-        kept: dict[Hashable, list[Linear]] = {}
+        kept: dict[Hashable, tuple[list[Linear], int]] = {}
         for r in self._replicas:
             owners = self.order.types(stage * dp + r)
             certain = len(owners) == 1
             kept[owners[0][0] if certain else -1 - r] = self._chosen(table, stage, r)
-        terms = [term for terms in kept.values() for term in terms]
-        return self._slowest(table, terms, f"optimizer_{stage}")
+        terms = [term for own, _ in kept.values() for term in own]
+        upper = max(upper for _, upper in kept.values())
+        return maximum(self.model, 1, terms, f"optimizer_{stage}", upper)
 
     def limit_step_time(self, limit_ns: int) -> None:
         """(4) Allow only plans with this step time or a smaller one."""
@@ -187,7 +200,7 @@ class Built:
         self.step_time.lowBound = max(self.step_time.lowBound, bound_ns - HALF_NS)
 
     def add_cut(self, cut: PathCut) -> bool:
-        """(5) Bound `ready` by a path for every replica that reaches it; False if known already.
+        """(5) Bound the step by a path for every replica that reaches it; False if known already.
 
         Of replicas with equal columns the first that can reach it stands for all: their free
         shares are in descending order.
@@ -204,7 +217,7 @@ class Built:
             columns.add(column)
             slack = 0 if isinstance(reached, int) else self._longest(cut, r)
             path = weighted([1, slack, -slack], [self._path(cut, r), reached, 1])
-            require_at_most(self.model, 5, path, self.ready[cut.stage])
+            require_at_most(self.model, 5, total_of(path, self.tail[cut.stage]), self.step_time)
         return True
 
     def _sends(self, cut: PathCut, replica: int) -> Linear:
@@ -261,10 +274,7 @@ class Built:
 
 def _fitting_ends(tables: CostTables, held: int, group: int) -> Array:
     """[L] largest end of a run from each layer that fits a group's GPUs; the layer if none does."""
-    sizes = tables.static_bytes + held * tables.activation_bytes
-    ends = []
-    for start in range(tables.num_layers):
-        workspace = np.maximum.accumulate(tables.workspace_bytes[start:])
-        need = tables.fixed_bytes + sizes[start:].cumsum() + workspace
-        ends.append(start + int((need <= tables.capacity_bytes[group]).sum()))
-    return np.array(ends, dtype=np.int64)
+    fits = bytes_needed(tables, held)[:-1] <= tables.capacity_bytes[group]
+    after = np.triu(np.ones_like(fits), k=1)
+    ends: Array = np.arange(tables.num_layers) + (fits & after).sum(axis=1)
+    return ends

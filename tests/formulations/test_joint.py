@@ -27,6 +27,11 @@ def with_first_cuts(tables: CostTables, built: Built) -> Built:
     return built
 
 
+def roomy(tables: CostTables) -> CostTables:
+    """The tables with room for everything on every GPU."""
+    return replace(tables, capacity_bytes=tables.capacity_bytes + 2**60)
+
+
 def values_of(twin: Twin, built: Any, decisions: Decisions) -> list[float]:
     """A solution vector in which nothing but decisions is set."""
     built.hint(decisions)
@@ -135,7 +140,7 @@ def test_decisions_of_their_plan() -> None:
 def test_variables_stand_for_the_decisions(twin: Twin) -> None:
     """The values that a plan gives to the variables are extracted as the same plan."""
     for seed in range(0, 60, 4):
-        tables = random_tables(seed)
+        tables = roomy(random_tables(seed))
         made = random_decisions(tables, seed)
         built = twin.joint.build(tables)
         assert built.extract(values_of(twin, built, made)) == made
@@ -156,7 +161,7 @@ def test_budget_to_the_nanosecond(twin: Twin, spare: int, status: Status) -> Non
 @pytest.mark.parametrize("seed", range(0, 60, 4))
 def test_milp_values_that_disagree_are_no_decisions(seed: int) -> None:
     """A vector that turns one literal of a plan around is refused, unless it makes another plan."""
-    tables = random_tables(seed)
+    tables = roomy(random_tables(seed))
     made = random_decisions(tables, seed)
     built = MILP.joint.build(tables)
     values = values_of(MILP, built, made)
@@ -171,7 +176,7 @@ def test_milp_values_that_disagree_are_no_decisions(seed: int) -> None:
 
 def test_milp_fractional_values_are_no_decisions() -> None:
     """A literal at one half is neither; one at 1 - 1e-7 is 1."""
-    tables = random_tables(0)
+    tables = roomy(random_tables(0))
     made = random_decisions(tables, 0)
     built = MILP.joint.build(tables)
     values = values_of(MILP, built, made)
@@ -183,7 +188,7 @@ def test_milp_fractional_values_are_no_decisions() -> None:
 def test_milp_exclusion_leaves_out_one_plan() -> None:
     """(22) Excluding plan by plan gives every plan of a shape of two groups once, then none."""
     known = [random_tables(seed) for seed in (9, 10, 15, 21)]
-    for tables in (replace(one, capacity_bytes=one.capacity_bytes + 2**60) for one in known):
+    for tables in map(roomy, known):
         assert len(brute_force.all_orders(tables)) > 1
         built, left = MILP.joint.build(tables), set(brute_force.all_decisions(tables))
         while (values := solved(built.model).values) is not None:

@@ -1,0 +1,73 @@
+"""Runs of layers [start, end) that a stage may be, whatever owns it; Big-Ms look no further."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.tables import Array, CostTables
+from formulations.schedules import in_flight
+
+Mask = NDArray[np.bool_]
+
+
+def _sums(values: Array) -> Array:
+    """[L + 1, L + 1] sum of `values` [L] over [start, end); negative where end < start."""
+    before = np.concatenate([[0], values.cumsum()])
+    sums: Array = before[None, :] - before[:, None]
+    return sums
+
+
+def bytes_needed(tables: CostTables, held: int) -> Array:
+    """[L + 1, L + 1] bytes per GPU of layers [start, end) with `held` micro-batches in flight."""
+    size = tables.num_layers + 1
+    workspace = np.zeros((size, size), dtype=np.int64)
+    for start in range(tables.num_layers):
+        workspace[start, start + 1 :] = np.maximum.accumulate(tables.workspace_bytes[start:])
+    need = _sums(tables.static_bytes + held * tables.activation_bytes)
+    return tables.fixed_bytes + need + workspace
+
+
+def _allowed(tables: CostTables, stage: int, least_share: int, limit_ns: int | None) -> Mask:
+    """Runs of enough blocks that fit the largest group used and the limit on step time.
+
+    A stage works on each of its micro-batches, one after the other: no step is shorter than the
+    least share times the run's forward and backward on the group that is fastest at it.
+    """
+    used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
+    layers = np.arange(tables.num_layers + 1)
+    allowed: Mask = (_sums(np.diff(tables.blocks_before)) >= tables.min_blocks) & (
+        layers[None, :] > layers[:, None]
+    )
+    held = in_flight(tables.shape.schedule, tables.shape.pp, stage, least_share)
+    allowed &= bytes_needed(tables, held) <= int(tables.capacity_bytes[used].max())
+    if limit_ns is not None:
+        work = tables.forward_ns + tables.backward_ns
+        fastest = np.min([_sums(work[:, j]) for j in used], axis=0)
+        allowed &= least_share * fastest <= limit_ns
+    return allowed
+
+
+def possible_runs(
+    tables: CostTables, least_share: int = 1, limit_ns: int | None = None
+) -> list[Array]:
+    """[p] of [N, 2] starts and ends, ascending, of runs that some split gives to each stage.
+
+    Splits within memory, and within a limit on step time if there is one, if no replica has fewer
+    micro-batches than `least_share`. Empty for every stage if there is no such split.
+    """
+    stages = range(tables.shape.pp)
+    masks = [_allowed(tables, k, least_share, limit_ns) for k in stages]
+    starts = _reached(masks, 0)
+    ends = _reached([mask.T for mask in reversed(masks)], tables.num_layers)[::-1]
+    return [np.argwhere(masks[k] & starts[k][:, None] & ends[k][None, :]) for k in stages]
+
+
+def _reached(masks: Sequence[Mask], first: int) -> list[Mask]:
+    """[p] of [L + 1] boundaries that a chain from `first` reaches before each stage."""
+    reached: Mask = np.arange(len(masks[0])) == first
+    chain = []
+    for mask in masks:
+        chain.append(reached)
+        reached = np.logical_or.reduce(mask[reached], axis=0)
+    return chain
