@@ -9,12 +9,13 @@ from bench.minmax import exact_minmax
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
+from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.enumeration.engine import solve_split
 from solver.enumeration.placements import fixed_order, replica_classes
 from solver.enumeration.problem import Intervals, SplitProblem
-from solver.heuristics.choose import ORDER_LIMIT, TimeTables, even_shares, group_of_slot
+from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import minmax_of
 from solver.heuristics.orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
@@ -49,7 +50,7 @@ class ShapeStudy:
     def __init__(self, tables: CostTables) -> None:
         shape = tables.shape
         self.tables, self.placer, self.intervals = tables, Placer(tables), Intervals(tables)
-        self.shares = even_shares(tables.num_micro_batches, shape.dp)
+        self.shares = even_shares(tables)
 
     def step_ns(self, order: tuple[int, ...], split: Split) -> int:
         """Simulated step time."""

@@ -49,14 +49,33 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def _step(gpu: GpuType, sizes: tuple[int, int, int, int, int], **degrees: int) -> StepTime:
-    return StepTime(
+def _on_a100(
+    gpus: Gpus,
+    source: str,
+    label: str,
+    published_s: float,
+    sizes: tuple[int, int, int, int, int],
+    global_batch: int,
+    **degrees: int,
+) -> Observation:
+    """A step in 16 bit on nodes of A100-80."""
+    gpu = gpus["A100-80"]
+    step = StepTime(
         workload=gpt(*sizes),
+        num_micro_batches=global_batch // (degrees["micro_batch"] * degrees["dp"]),
         gpus_per_node=GPUS_PER_NODE,
         intra_node=gpu.link,
         inter_node=INTER_NODE,
         memory_bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s,
         **degrees,
+    )
+    return Observation(
+        source=source,
+        label=label,
+        gpu=gpu.name,
+        precision="fp16",
+        published_s=published_s,
+        prediction=step,
     )
 
 
@@ -79,22 +98,18 @@ def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:
         tp, dp, pp = (int(row[f"{kind} parallelism"]) for kind in ("tensor", "data", "pipeline"))
         if tp > GPUS_PER_NODE:
             continue
-        yield Observation(
+        yield _on_a100(
+            gpus,
             source=f"vtrain {nodes}-node",
             label=f"h {h} layers {blocks} tp {tp} dp {dp} pp {pp} b {b} B {batch}",
-            gpu="A100-80",
-            precision="fp16",
             published_s=float(row["iteration time (ms)"]) / 1e3,
-            prediction=_step(
-                gpus["A100-80"],
-                (h, heads, blocks, s, VTRAIN_VOCABULARY),
-                tp=tp,
-                dp=dp,
-                pp=pp,
-                micro_batch=b,
-                num_micro_batches=batch // (b * dp),
-                chunks=1,
-            ),
+            sizes=(h, heads, blocks, s, VTRAIN_VOCABULARY),
+            global_batch=batch,
+            tp=tp,
+            dp=dp,
+            pp=pp,
+            micro_batch=b,
+            chunks=1,
         )
 
 
@@ -105,22 +120,18 @@ def _megatron(reference: Path, gpus: Gpus) -> Iterator[Observation]:
         b, chunks = MEGATRON_RUNS[billions]
         dp = num_gpus // (tp * pp)
         flops = 96 * batch * s * blocks * h * h * (1 + s / (6 * h) + v / (16 * blocks * h))
-        yield Observation(
+        yield _on_a100(
+            gpus,
             source="megatron 2021",
             label=f"{billions} B tp {tp} dp {dp} pp {pp} b {b}",
-            gpu="A100-80",
-            precision="fp16",
             published_s=flops / (teraflops * 1e12 * num_gpus),
-            prediction=_step(
-                gpus["A100-80"],
-                (h, heads, blocks, s, v),
-                tp=tp,
-                dp=dp,
-                pp=pp,
-                micro_batch=b,
-                num_micro_batches=batch // (b * dp),
-                chunks=chunks,
-            ),
+            sizes=(h, heads, blocks, s, v),
+            global_batch=batch,
+            tp=tp,
+            dp=dp,
+            pp=pp,
+            micro_batch=b,
+            chunks=chunks,
         )
 
 
@@ -129,28 +140,19 @@ def _recompute(reference: Path, gpus: Gpus) -> Iterator[Observation]:
     for name, case in found["cases"].items():
         run = case["config"]
         dp = run["gpus"] // (run["tp"] * run["pp"])
-        yield Observation(
+        h, heads, blocks = run["hidden"], run["heads"], run["layers"]
+        yield _on_a100(
+            gpus,
             source="megatron 2022",
             label=f"{name} full recomputation",
-            gpu="A100-80",
-            precision="fp16",
             published_s=case["iteration_s"]["full"],
-            prediction=_step(
-                gpus["A100-80"],
-                (
-                    run["hidden"],
-                    run["heads"],
-                    run["layers"],
-                    found["sequence_length"],
-                    found["vocabulary"],
-                ),
-                tp=run["tp"],
-                dp=dp,
-                pp=run["pp"],
-                micro_batch=run["micro_batch"],
-                num_micro_batches=run["global_batch"] // (run["micro_batch"] * dp),
-                chunks=run["interleave"],
-            ),
+            sizes=(h, heads, blocks, found["sequence_length"], found["vocabulary"]),
+            global_batch=run["global_batch"],
+            tp=run["tp"],
+            dp=dp,
+            pp=run["pp"],
+            micro_batch=run["micro_batch"],
+            chunks=run["interleave"],
         )
 
 

@@ -86,9 +86,9 @@ def possible_starts(tables: CostTables) -> Iterator[Start]:
 
 
 def even_shares(tables: CostTables) -> tuple[int, ...]:
-    """M / dp micro-batches for every replica; dp must divide M."""
-    dp = tables.shape.dp
-    return (tables.num_micro_batches // dp,) * dp
+    """Micro-batches per replica, as equal as whole numbers allow, larger ones first."""
+    each, left_over = divmod(tables.num_micro_batches, tables.shape.dp)
+    return tuple(each + (r < left_over) for r in range(tables.shape.dp))
 
 
 def share_range(tables: CostTables, largest: int | None = None) -> range:

@@ -11,12 +11,12 @@ balancing terms, which no gradient trains, are left out, as the library leaves t
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance.huggingface_defaults import ALIASES, CLASS_DEFAULTS
+from formulations.instance.positions import suggestion
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
 
 
@@ -100,8 +100,7 @@ def _reader(config: Mapping[str, object], where: str) -> _Reader:
         raise InstanceError(where, f"a {type(config).__name__}", "an object with a model_type")
     found = config.get("model_type")
     if not isinstance(found, str) or found not in CLASS_DEFAULTS:
-        close = get_close_matches(str(found), CLASS_DEFAULTS, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
+        hint = suggestion(found, list(CLASS_DEFAULTS))
         shown = "missing" if "model_type" not in config else repr(found) + hint
         raise InstanceError(f"{where} model_type", shown, ", ".join(CLASS_DEFAULTS))
     return _Reader(config, where, found)
@@ -170,39 +169,37 @@ def _t5(config: _Reader) -> TransformerSizes:
     )
 
 
-def _llama(
-    config: _Reader,
-    qkv_biases: bool = False,
-    output_bias: bool = False,
-    ffn_biases: bool = False,
-    qk_norms: bool = False,
-    moe: MoeSizes | None = None,
-) -> TransformerSizes:
-    """Llama's block: rotary positions, RMS norms, gated network, grouped heads."""
-    return TransformerSizes(
-        hidden_size=config.integer("hidden_size"),
-        layers=config.integer("num_hidden_layers"),
-        heads=config.integer("num_attention_heads"),
-        kv_heads=config.optional("num_key_value_heads"),
-        head_dim=config.optional("head_dim"),
-        ffn_size=config.integer("intermediate_size"),
-        gated_ffn=True,
-        vocabulary_size=config.integer("vocab_size"),
-        rotary_positions=True,
-        norm="rmsnorm",
-        qkv_biases=qkv_biases,
-        output_bias=output_bias,
-        ffn_biases=ffn_biases,
-        qk_norms=qk_norms,
-        moe=moe,
-        tied_embeddings=config.flag("tie_word_embeddings"),
-        dropout=config.dropout("attention_dropout"),
-    )
+def _decoder(config: _Reader, **own: object) -> TransformerSizes:
+    """Llama's block: rotary positions, RMS norms, gated network; `own`: the other sizes."""
+    common = {
+        "hidden_size": config.integer("hidden_size"),
+        "layers": config.integer("num_hidden_layers"),
+        "heads": config.integer("num_attention_heads"),
+        "ffn_size": config.integer("intermediate_size"),
+        "gated_ffn": True,
+        "vocabulary_size": config.integer("vocab_size"),
+        "rotary_positions": True,
+        "norm": "rmsnorm",
+        "qkv_biases": False,
+        "output_bias": False,
+        "ffn_biases": False,
+        "tied_embeddings": config.flag("tie_word_embeddings"),
+        "dropout": config.dropout("attention_dropout"),
+    }
+    return TransformerSizes.model_validate(common | own)
+
+
+def _grouped(config: _Reader, **own: object) -> TransformerSizes:
+    """With grouped heads."""
+    kv_heads = config.optional("num_key_value_heads")
+    return _decoder(config, kv_heads=kv_heads, head_dim=config.optional("head_dim"), **own)
 
 
 def _llama_or_qwen3(config: _Reader, mlp_bias: bool, qk_norms: bool) -> TransformerSizes:
     biases = config.flag("attention_bias")
-    return _llama(config, biases, biases, mlp_bias, qk_norms)
+    return _grouped(
+        config, qkv_biases=biases, output_bias=biases, ffn_biases=mlp_bias, qk_norms=qk_norms
+    )
 
 
 def _mixtral(config: _Reader) -> TransformerSizes:
@@ -211,40 +208,26 @@ def _mixtral(config: _Reader) -> TransformerSizes:
         experts_per_token=config.integer("num_experts_per_tok"),
         ffn_size=config.integer("intermediate_size"),
     )
-    return _llama(config, moe=moe)
+    return _grouped(config, moe=moe)
 
 
 def _deepseek_v3(config: _Reader) -> TransformerSizes:
     biases = config.flag("attention_bias")
-    return TransformerSizes(
-        hidden_size=config.integer("hidden_size"),
-        layers=config.integer("num_hidden_layers"),
-        heads=config.integer("num_attention_heads"),
-        latent_attention=LatentAttentionSizes(
-            query_rank=config.optional("q_lora_rank"),
-            kv_rank=config.integer("kv_lora_rank"),
-            nope_head_dim=config.integer("qk_nope_head_dim"),
-            rope_head_dim=config.integer("qk_rope_head_dim"),
-            value_head_dim=config.integer("v_head_dim"),
-        ),
-        ffn_size=config.integer("intermediate_size"),
-        gated_ffn=True,
-        moe=MoeSizes(
-            experts=config.integer("n_routed_experts"),
-            experts_per_token=config.integer("num_experts_per_tok"),
-            ffn_size=config.integer("moe_intermediate_size"),
-            shared_experts=config.integer("n_shared_experts", least=0),
-            dense_first_layers=config.integer("first_k_dense_replace", least=0),
-        ),
-        vocabulary_size=config.integer("vocab_size"),
-        rotary_positions=True,
-        norm="rmsnorm",
-        qkv_biases=biases,
-        output_bias=biases,
-        ffn_biases=False,
-        tied_embeddings=config.flag("tie_word_embeddings"),
-        dropout=config.dropout("attention_dropout"),
+    latent = LatentAttentionSizes(
+        query_rank=config.optional("q_lora_rank"),
+        kv_rank=config.integer("kv_lora_rank"),
+        nope_head_dim=config.integer("qk_nope_head_dim"),
+        rope_head_dim=config.integer("qk_rope_head_dim"),
+        value_head_dim=config.integer("v_head_dim"),
     )
+    moe = MoeSizes(
+        experts=config.integer("n_routed_experts"),
+        experts_per_token=config.integer("num_experts_per_tok"),
+        ffn_size=config.integer("moe_intermediate_size"),
+        shared_experts=config.integer("n_shared_experts", least=0),
+        dense_first_layers=config.integer("first_k_dense_replace", least=0),
+    )
+    return _decoder(config, latent_attention=latent, moe=moe, qkv_biases=biases, output_bias=biases)
 
 
 _BUILDERS: dict[str, Callable[[_Reader], TransformerSizes]] = {
@@ -252,7 +235,7 @@ _BUILDERS: dict[str, Callable[[_Reader], TransformerSizes]] = {
     "bert": _bert,
     "t5": _t5,
     "llama": lambda config: _llama_or_qwen3(config, config.flag("mlp_bias"), qk_norms=False),
-    "qwen2": lambda config: _llama(config, qkv_biases=True),
+    "qwen2": lambda config: _grouped(config, qkv_biases=True),
     "qwen3": lambda config: _llama_or_qwen3(config, mlp_bias=False, qk_norms=True),
     "mixtral": _mixtral,
     "deepseek_v3": _deepseek_v3,

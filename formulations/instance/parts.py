@@ -53,19 +53,16 @@ def norm(sizes: TransformerSizes, s: int) -> Part:
 
 def self_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
     """Self-attention with plain, grouped or multi-query heads."""
-    h, d = sizes.hidden_size, sizes.width_per_head
+    d = sizes.width_per_head
     q, kv = sizes.heads * d, sizes.num_kv_heads * d
-    columns = q + 2 * kv
-    projections = Part(
-        sharded_parameters=(h + sizes.qkv_biases) * columns,
-        flops=2 * s * h * columns,
+    one_stream = Part(
         kernels=1 + ROTARY_KERNELS * sizes.rotary_positions,
         backward_all_reduces=1,
-        replicated_bytes=2 * s * h,
-        sharded_bytes=2 * s * columns,
+        replicated_bytes=2 * s * sizes.hidden_size,
     )
     return (
-        projections
+        _projections(sizes, s)
+        + one_stream
         + _qk_norms(sizes, s, q + kv)
         + _scores(sizes, s, d, d, flash)
         + _output_projection(sizes, s, q)
@@ -79,18 +76,16 @@ def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
     one copy: never below the truth. Backward, the gradients towards the decoder's own stream and
     towards the encoder's output are all-reduced separately.
     """
-    h, d = sizes.hidden_size, sizes.width_per_head
-    q, kv = sizes.heads * d, sizes.num_kv_heads * d
-    columns = q + 2 * kv
-    projections = Part(
-        sharded_parameters=(h + sizes.qkv_biases) * columns,
-        flops=2 * s * h * columns,
-        kernels=2,
-        backward_all_reduces=2,
-        replicated_bytes=4 * s * h,
-        sharded_bytes=2 * s * columns,
+    d = sizes.width_per_head
+    two_streams = Part(
+        kernels=2, backward_all_reduces=2, replicated_bytes=2 * 2 * s * sizes.hidden_size
     )
-    return projections + _scores(sizes, s, d, d, flash) + _output_projection(sizes, s, q)
+    return (
+        _projections(sizes, s)
+        + two_streams
+        + _scores(sizes, s, d, d, flash)
+        + _output_projection(sizes, s, sizes.heads * d)
+    )
 
 
 def latent_attention(
@@ -177,6 +172,16 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
     if moe.shared_experts:
         routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + Part(kernels=1)
     return routing + _dropout_mask(sizes, s)
+
+
+def _projections(sizes: TransformerSizes, s: int) -> Part:
+    """Queries, keys and values of plain attention, by columns."""
+    columns = (sizes.heads + 2 * sizes.num_kv_heads) * sizes.width_per_head
+    return Part(
+        sharded_parameters=(sizes.hidden_size + sizes.qkv_biases) * columns,
+        flops=2 * s * sizes.hidden_size * columns,
+        sharded_bytes=2 * s * columns,
+    )
 
 
 def _qk_norms(sizes: TransformerSizes, s: int, columns: int) -> Part:

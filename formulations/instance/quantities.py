@@ -1,5 +1,6 @@
 """Field types of instance files: quantities with units, shares, one value or a list of them."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -52,8 +53,21 @@ def one_line(text: str) -> str:
     return text
 
 
+class _Parsed(ABC):
+    """Annotation of a float that is written in another form."""
+
+    @abstractmethod
+    def parse(self, value: object) -> float:
+        """The number; raises `refusal`."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
 @dataclass(frozen=True)
-class Quantity:
+class Quantity(_Parsed):
     """Annotation of a float: in the file a text with a unit, here a number in the base unit."""
 
     dimension: str  #: a key of `formulations.units.UNITS`
@@ -78,11 +92,6 @@ class Quantity:
         units = [unit for unit in UNITS[self.dimension] if not unit.endswith(aliases)]
         return f"a number with its unit, such as {self.example} (units: {', '.join(units)})"
 
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
-
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
@@ -95,7 +104,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(_Parsed):
     """Annotation of a float from 0 to below 1; in the file also "5 %"."""
 
     def parse(self, value: object) -> float:
@@ -104,11 +113,6 @@ class Share:
         if isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < 1:
             return float(number)
         raise refusal(shown(value), "a share from 0 to below 1 such as 0.05 or 5 %")
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

@@ -64,7 +64,7 @@ def build_workload(
         name=name,
         source=source,
         layer_runs=runs,
-        parameters=sum(_parameters(run.layer) * run.count for run in runs)
+        parameters=sum(run.layer.parameters * run.count for run in runs)
         - _pretraining_parameters(sizes),
         sequence_length=sequence_length,
         global_batch=global_batch,
@@ -202,9 +202,3 @@ def _layer(
         sharded_activation_bytes=part.sharded_bytes,
         input_bytes=input_bytes,
     )
-
-
-def _parameters(layer: Layer) -> int:
-    """Parameters of one layer, unpadded; a tied copy counts nothing."""
-    matrix = 0 if layer.tied_copy else layer.vocabulary_rows * layer.vocabulary_columns
-    return layer.sharded_parameters + layer.replicated_parameters + matrix

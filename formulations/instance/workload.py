@@ -41,6 +41,12 @@ class Layer(Record):
     sharded_activation_bytes: int = Field(ge=0)  #: kept for backward, split over the tp ranks
     input_bytes: int = Field(ge=0)  #: all that full recomputation keeps
 
+    @property
+    def parameters(self) -> int:
+        """Parameters trained with the layer, unpadded; a tied copy counts nothing."""
+        matrix = 0 if self.tied_copy else self.vocabulary_rows * self.vocabulary_columns
+        return self.sharded_parameters + self.replicated_parameters + matrix
+
     def parameters_per_gpu(self, tp: int, pp: int) -> int:
         """Parameters that one GPU of a group of `tp` holds for this layer."""
         vocabulary = padded_vocabulary(self.vocabulary_rows, tp) // tp * self.vocabulary_columns

@@ -1,11 +1,11 @@
 """Named workloads: the entries of `catalogue/workloads.yaml`."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 
 from pydantic import Field
 
 from formulations.errors import InstanceError
+from formulations.instance.positions import suggestion
 from formulations.instance.record import Record
 from formulations.instance.transformer import TransformerSizes, build_workload
 from formulations.instance.workload import Precision, Workload
@@ -37,9 +37,8 @@ def workload_from_catalogue(
     `build_workload` does.
     """
     if name not in catalogue:
-        close = get_close_matches(name, catalogue, n=3)
-        hint = f" (did you mean {' or '.join(close)}?)" if close else ""
-        raise InstanceError(where, repr(name) + hint, ", ".join(catalogue))
+        found = repr(name) + suggestion(name, list(catalogue))
+        raise InstanceError(where, found, ", ".join(catalogue))
     entry = CatalogueEntry.model_validate(catalogue[name])
     return build_workload(
         entry.sizes,

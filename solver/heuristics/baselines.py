@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from formulations.costs.tables import CostTables
+from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.choose import (
@@ -16,7 +17,6 @@ from solver.heuristics.choose import (
     Choice,
     TimeTables,
     best_plan,
-    even_shares,
     group_of_slot,
     try_orders,
 )
@@ -37,8 +37,7 @@ def minmax_plan(
 
 
 def _fitting(costs: StageCosts, split: Split) -> Split | None:
-    fits = (costs.allowed(k, split[k], split[k + 1]) for k in range(len(split) - 1))
-    return split if all(fits) else None
+    return split if costs.fits(split) else None
 
 
 def equal_split_plan(
@@ -78,7 +77,7 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
     (Narayanan et al. 2021, section 3.4, by which they choose the micro-batch size).
     """
     shape = tables.shape
-    shares = even_shares(tables.num_micro_batches, shape.dp)
+    shares = even_shares(tables)
     costs = StageCosts(tables, group_of_slot(tables, order), shares)
     split = _megatron_split(costs)
     if split is None:

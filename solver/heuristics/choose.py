@@ -9,14 +9,14 @@ from formulations.costs.compute import LayerTimes, layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.tables import Array, CostTables, build_tables
+from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.instance.instance import Recompute
 from formulations.plan import Plan, Shape, uniform_plan
-from formulations.units import seconds
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns, work_bound_ns
 from solver.heuristics.orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
-from solver.result import objective_weight, price_usd_per_hour
+from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns
 
 #: Splits the layers, or finds that they do not fit: None.
@@ -26,25 +26,9 @@ SplitRule = Callable[[StageCosts], Split | None]
 ORDER_LIMIT = 64
 
 
-def even_shares(micro_batches: int, replicas: int) -> tuple[int, ...]:
-    """Micro-batches per replica, as equal as whole numbers allow, larger ones first."""
-    each, left_over = divmod(micro_batches, replicas)
-    return tuple(each + (r < left_over) for r in range(replicas))
-
-
 def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
     """Node group of every slot of a node order, [pp * dp]."""
     return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
-
-
-def within_limits(instance: Instance, shape: Shape, time_ns: int) -> bool:
-    """Whether a step of this length keeps the limits on time and on money per step."""
-    limits = instance.limits
-    hours = seconds(time_ns) / 3600
-    longest, dearest = limits.max_step_time_s, limits.max_cost_usd_per_step
-    return (longest is None or seconds(time_ns) <= longest) and (
-        dearest is None or hours * price_usd_per_hour(instance, shape) <= dearest
-    )
 
 
 class TimeTables:
@@ -111,8 +95,8 @@ class Choice:
         if self.hopeless(shape, pipeline_bound_ns(candidate.costs)):
             return
         time_ns = step_time_ns(candidate.costs)
-        better = not self.hopeless(shape, time_ns)
-        if better and within_limits(self.instance, shape, time_ns):
+        limit = max_step_time_ns(self.instance, shape)
+        if not self.hopeless(shape, time_ns) and (limit is None or time_ns <= limit):
             self.candidate, self.time_ns = candidate, time_ns
             self.objective = time_ns * objective_weight(self.instance, shape)
 
@@ -129,7 +113,7 @@ def try_orders(
 ) -> None:
     """Offers the split that `rule` finds for every order of one shape."""
     shape = tables.shape
-    shares = even_shares(tables.num_micro_batches, shape.dp)
+    shares = even_shares(tables)
     placer = Placer(tables)
     for order in orders:
         stages = StageCosts(tables, group_of_slot(tables, order), shares)

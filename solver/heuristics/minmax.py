@@ -56,7 +56,7 @@ def _move(costs: StageCosts, split: Split, times: list[int]) -> Split | None:
 def fitting_even_split(costs: StageCosts) -> Split | None:
     """The even split, or if it does not fit, the nearest that does; None iff no split fits."""
     split = even_split(costs.tables)
-    if all(costs.allowed(k, split[k], split[k + 1]) for k in range(len(split) - 1)):
+    if costs.fits(split):
         return split
     earliest = costs.earliest_starts()
     return nearest_split(split, costs.ends, earliest) if earliest[0] == 0 else None

@@ -8,8 +8,9 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables
+from formulations.decisions import even_shares
 from solver.heuristics.balance import Balance
-from solver.heuristics.choose import even_shares, group_of_slot
+from solver.heuristics.choose import group_of_slot
 from solver.heuristics.moves import near_orders, near_splits, permuted
 from solver.heuristics.orders import Order, count_orders
 from solver.heuristics.pool import PathPool
@@ -84,7 +85,7 @@ class ShapeSearch:
 
         Uneven shares are fitted to the split, and the split to them, in turn.
         """
-        shares = even_shares(self.tables.num_micro_batches, self.tables.shape.dp)
+        shares = even_shares(self.tables)
         balance = self._balance(order, shares)
         splits = self._splits(balance, most if not self.uneven else LONGEST_NS)
         if not len(splits):

@@ -90,6 +90,10 @@ class StageCosts:
         """Whether the stage has enough blocks, and memory on every GPU."""
         return end >= self.least_ends[start] and self.fits_memory(k, start, end)
 
+    def fits(self, split: Split) -> bool:
+        """Whether every stage of the split is allowed."""
+        return all(self.allowed(k, *stage) for k, stage in enumerate(pairwise(split)))
+
     def ends(self, k: int, start: int) -> range:
         """All allowed ends of stage k if it starts at `start`."""
         candidates = range(self.least_ends[start], self.tables.num_layers + 1)

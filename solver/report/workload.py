@@ -11,12 +11,6 @@ from solver.report.quantities import decimal_text, ranges, significant, size_tex
 BACKWARD_PER_FORWARD = 2  # Narayanan et al. 2021, appendix
 
 
-def parameters_of(layer: Layer) -> int:
-    """Parameters trained with a layer, not padded; the head's tied copy counts nothing."""
-    matrix = 0 if layer.tied_copy else layer.vocabulary_rows * layer.vocabulary_columns
-    return layer.sharded_parameters + layer.replicated_parameters + matrix
-
-
 def _state_bytes(workload: Workload) -> int:
     """Parameter, gradient and optimizer state, per parameter."""
     return workload.parameter_bytes + workload.gradient_bytes + workload.optimizer_bytes
@@ -49,9 +43,9 @@ def workload_json(workload: Workload) -> dict[str, object]:
             {
                 "kind": layer.kind,
                 "count": len(layers),
-                "parameters": parameters_of(layer),
-                "parameter_bytes": parameters_of(layer) * workload.parameter_bytes,
-                "training_state_bytes": parameters_of(layer) * _state_bytes(workload),
+                "parameters": layer.parameters,
+                "parameter_bytes": layer.parameters * workload.parameter_bytes,
+                "training_state_bytes": layer.parameters * _state_bytes(workload),
                 "forward_flops_per_sequence": layer.forward_flops,
                 "activation_bytes_per_sequence": layer.activation_bytes(1),
                 "recompute_activation_bytes_per_sequence": layer.input_bytes,
@@ -68,9 +62,9 @@ def workload_report(workload: Workload) -> list[RenderableType]:
         (
             ranges(layers),
             layer.kind,
-            f"{parameters_of(layer):,}",
-            size_text(parameters_of(layer) * workload.parameter_bytes),
-            size_text(parameters_of(layer) * _state_bytes(workload)),
+            f"{layer.parameters:,}",
+            size_text(layer.parameters * workload.parameter_bytes),
+            size_text(layer.parameters * _state_bytes(workload)),
             size_text(layer.activation_bytes(1)),
             decimal_text(layer.forward_flops, "FLOP"),
         )

@@ -7,6 +7,7 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs, split_costs
 from formulations.costs.tables import build_tables
+from formulations.decisions import even_shares
 from formulations.instance import (
     Cluster,
     Instance,
@@ -26,7 +27,7 @@ from solver.heuristics.baselines import (
     megatron_rule,
     minmax_plan,
 )
-from solver.heuristics.choose import even_shares, group_of_slot
+from solver.heuristics.choose import group_of_slot
 from solver.heuristics.minmax import minmax_of
 from solver.heuristics.orders import node_orders
 from solver.heuristics.stages import StageCosts
@@ -64,7 +65,7 @@ def every_minmax_time(instance: Instance) -> list[int]:
     times = []
     for shape in shapes(instance):
         tables = build_tables(instance, shape)
-        shares = even_shares(tables.num_micro_batches, shape.dp)
+        shares = even_shares(tables)
         for order in node_orders(shape.nodes_used, 64):
             split = minmax_of(StageCosts(tables, group_of_slot(tables, order), shares))
             if split:

@@ -8,8 +8,9 @@ from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.tables import build_tables
+from formulations.decisions import even_shares
 from formulations.instance import Instance
-from solver.heuristics.choose import even_shares, group_of_slot
+from solver.heuristics.choose import group_of_slot
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns, work_bound_ns
 from solver.heuristics.orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
@@ -28,7 +29,7 @@ def cases(seed: int) -> Iterator[Case]:
     instance = random_instance(seed)
     for shape in shapes(instance):
         tables = build_tables(instance, shape)
-        shares = even_shares(tables.num_micro_batches, shape.dp)
+        shares = even_shares(tables)
         for order in node_orders(shape.nodes_used, 6):
             stages = StageCosts(tables, group_of_slot(tables, order), shares)
             placement = Placer(tables).costs(order)

@@ -9,8 +9,9 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
+from formulations.decisions import even_shares
 from formulations.instance import SearchSpace
-from solver.heuristics.choose import even_shares, group_of_slot
+from solver.heuristics.choose import group_of_slot
 from solver.heuristics.minmax import even_split, minmax_of, minmax_split, moved
 from solver.heuristics.orders import Order, node_orders
 from solver.heuristics.stages import Split, StageCosts
@@ -26,7 +27,7 @@ MS = 1_000_000
 def split_of(tables: CostTables) -> Split | None:
     """Min-max split with the nodes in the order listed."""
     order = range(len(tables.shape.nodes_used))
-    shares = even_shares(tables.num_micro_batches, tables.shape.dp)
+    shares = even_shares(tables)
     return minmax_split(tables, Placer(tables).costs(order), shares)
 
 
@@ -36,7 +37,7 @@ def random_cases(seeds: range) -> Iterator[tuple[Order, StageCosts]]:
         instance = random_instance(seed)
         for shape in shapes(instance):
             tables = build_tables(instance, shape)
-            shares = even_shares(tables.num_micro_batches, shape.dp)
+            shares = even_shares(tables)
             for order in node_orders(shape.nodes_used, 6):
                 yield order, StageCosts(tables, group_of_slot(tables, order), shares)
 
