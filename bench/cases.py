@@ -48,7 +48,6 @@ class ShapeStudy:
     """All orders of one shape; micro-batches are shared evenly."""
 
     def __init__(self, tables: CostTables) -> None:
-        shape = tables.shape
         self.tables, self.placer, self.intervals = tables, Placer(tables), Intervals(tables)
         self.shares = even_shares(tables)
 

@@ -13,8 +13,7 @@ from formulations.instance import (
     ProfileEntry,
     SearchSpace,
 )
-from formulations.plan import Shape
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, plain_shape, workload
 
 #: Forward + backward of one GFLOP at 2 TFLOP/s, half of it reached: 1 ms + 2 ms.
 SLOW = ("slow", 2.0, 8.0)
@@ -58,16 +57,7 @@ def _kinds(gflops: list[int]) -> list[tuple[str, int]]:
 def chain_tables(instance: Instance, dp: int = 1) -> CostTables:
     """Tables of a pipeline over all nodes, one GPU a stage and replica."""
     nodes = len(instance.cluster.groups)
-    shape = Shape(
-        tp=1,
-        dp=dp,
-        pp=nodes // dp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=0,
-        nodes_used=(1,) * nodes,
-    )
+    shape = plain_shape((1,) * nodes, dp=dp, pp=nodes // dp)
     return build_tables(instance, shape)
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
-from formulations.plan import Shape, ZeroStage
-from tests.small_instances import gpu, layer, workload
+from formulations.plan import ZeroStage
+from tests.small_instances import gpu, layer, plain_shape, workload
 
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)
 OUTSIDE = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
@@ -56,16 +56,7 @@ def equal_nodes(
         cluster=_cluster(nodes, gpus, zones),
         search=SearchSpace(embedding_only_stages=True, scatter_gather=scatter_gather),
     )
-    shape = Shape(
-        tp=tp,
-        dp=dp,
-        pp=pp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=zero,
-        nodes_used=(1,) * nodes if zones else (nodes,),
-    )
+    shape = plain_shape((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
     tables = build_tables(instance, shape)
     size = tables.gradient_bytes * 0 + 10**7
     return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * zero)

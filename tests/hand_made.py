@@ -7,6 +7,9 @@ from itertools import permutations
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.plan import Plan, uniform_plan
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.document import build_document
 from solver.result import Result, SearchLog, ShapeRecord, Status, Termination
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
@@ -93,3 +96,8 @@ def planless_result(status: Status, termination: Termination) -> Result:
         log=SearchLog(),
         method="exact",
     )
+
+
+def document_of(result: Result) -> PlanDocument:
+    """The plan file of a result, found by its method with default options."""
+    return build_document(result, SolveOptions())

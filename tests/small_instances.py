@@ -14,6 +14,7 @@ from formulations.instance import (
     SearchSpace,
     Workload,
 )
+from formulations.plan import Shape, ZeroStage
 from formulations.units import GIB
 
 
@@ -110,4 +111,20 @@ def random_instance(seed: int) -> Instance:
             schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
         ),
         limits=Limits(framework_reserve_bytes=GIB // 8),
+    )
+
+
+def plain_shape(
+    nodes_used: tuple[int, ...], *, tp: int = 1, dp: int = 1, pp: int = 1, zero: ZeroStage = 0
+) -> Shape:
+    """1F1B, micro-batches of one sequence, no recomputation."""
+    return Shape(
+        tp=tp,
+        dp=dp,
+        pp=pp,
+        micro_batch=1,
+        schedule="1f1b",
+        recompute="none",
+        zero=zero,
+        nodes_used=nodes_used,
     )

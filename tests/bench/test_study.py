@@ -15,22 +15,12 @@ from bench.curves import distribution_picture, steps
 from bench.minmax import exact_minmax, stage_times
 from bench.study import PublishedCase, distances, published, quantile, summary
 from formulations.costs.tables import CostTables, build_tables
-from formulations.plan import Shape
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.stages import Split, StageCosts
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
-from tests.small_instances import random_instance
+from tests.small_instances import plain_shape, random_instance
 
-SHAPE = Shape(
-    tp=1,
-    dp=1,
-    pp=2,
-    micro_batch=1,
-    schedule="1f1b",
-    recompute="none",
-    zero=0,
-    nodes_used=(1, 1),
-)
+SHAPE = plain_shape((1, 1), pp=2)
 
 
 def case_of(minmax_ns: int, exact_ns: int) -> Case:

@@ -9,10 +9,9 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, NodeGroup, SearchSpace
-from formulations.plan import Shape
 from solver.result import Status
 from tests.brute_force import all_splits
-from tests.small_instances import gpu, layer, workload
+from tests.small_instances import gpu, layer, plain_shape, workload
 from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, least_values, solved
 
 
@@ -37,16 +36,7 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
         cluster=Cluster(groups=(group,)),
         search=SearchSpace(embedding_only_stages=embedding_only),
     )
-    shape = Shape(
-        tp=1,
-        dp=1,
-        pp=pp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=0,
-        nodes_used=(pp,),
-    )
+    shape = plain_shape((pp,), pp=pp)
     return build_tables(instance, shape)
 
 

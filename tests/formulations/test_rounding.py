@@ -13,22 +13,14 @@ from formulations.plan import Shape
 from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns
 from tests.hand_made import results
+from tests.small_instances import plain_shape
 
 SCALE = 1 << 20
 
 
 def shape(pp: int, zero: bool) -> Shape:
     """A shape of one GPU per stage."""
-    return Shape(
-        tp=1,
-        dp=1,
-        pp=pp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=1 if zero else 0,
-        nodes_used=(1,),
-    )
+    return plain_shape((1,), pp=pp, zero=1 if zero else 0)
 
 
 def test_single_stage_counts_every_figure_once() -> None:

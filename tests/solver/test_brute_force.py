@@ -3,9 +3,9 @@
 from math import comb
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.plan import Shape
 from tests import brute_force
 from tests.random_shapes import crowded_instance, random_tables
+from tests.small_instances import plain_shape
 
 
 def crowded_tables(tp: int, dp: int, pp: int) -> CostTables:
@@ -17,16 +17,7 @@ def crowded_tables(tp: int, dp: int, pp: int) -> CostTables:
         and crowded_instance(seed).workload.global_batch == 6
         and not crowded_instance(seed).search.embedding_only_stages
     )
-    shape = Shape(
-        tp=tp,
-        dp=dp,
-        pp=pp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=0,
-        nodes_used=(2, 1),
-    )
+    shape = plain_shape((2, 1), tp=tp, dp=dp, pp=pp)
     return build_tables(crowded_instance(seed), shape)
 
 

@@ -20,7 +20,7 @@ from tests.certified import certified_document
 from tests.certified_cases import CASES, instance
 from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, measured_chain
 from tests.resealed import forged
-from tests.small_instances import random_instance
+from tests.small_instances import plain_shape, random_instance
 
 
 def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]:
@@ -102,16 +102,7 @@ def work_bound_ns(prover: Prover, shape: Shape) -> int:
 
 def chain_shape(pp: int) -> Shape:
     """Stages of one GPU each."""
-    return Shape(
-        tp=1,
-        dp=1,
-        pp=pp,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=0,
-        nodes_used=(1,) * pp,
-    )
+    return plain_shape((1,) * pp, pp=pp)
 
 
 def two_nodes(second: tuple[str, float, float]) -> Prover:

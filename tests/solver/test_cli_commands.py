@@ -7,22 +7,11 @@ from typing import Any
 import pytest
 
 from solver.document import read_document, sealed, to_json
-from solver.options import SolveOptions
-from solver.report.document import build_document
 from solver.verify import exhaust, verify_document
 from tests.certified import certified_document
 from tests.command_line import run
 from tests.hand_made import heuristic_result
 from tests.small_instances import random_instance
-
-
-@pytest.fixture
-def plan_file(tmp_path: Path) -> Path:
-    """A plan file that claims no proof."""
-    path = tmp_path / "plan.json"
-    document = build_document(heuristic_result(), SolveOptions(method="minmax"))
-    path.write_text(to_json(document), encoding="utf-8")
-    return path
 
 
 def test_show_prints_stages_placement_and_timeline(plan_file: Path) -> None:

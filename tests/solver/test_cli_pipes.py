@@ -7,22 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from solver.document import to_json
-from solver.options import SolveOptions
-from solver.report.document import build_document
-from tests.hand_made import heuristic_result
-
 ROOT = Path(__file__).resolve().parents[2]
 SOLVE = ("solve", "instances/hetero_small.yaml", "--method", "minmax")
-
-
-@pytest.fixture(scope="module")
-def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plan file that verify accepts."""
-    path = tmp_path_factory.mktemp("pipes") / "plan.json"
-    document = build_document(heuristic_result(), SolveOptions(method="minmax"))
-    path.write_text(to_json(document), encoding="utf-8")
-    return path
 
 
 def closed_pipe() -> int:

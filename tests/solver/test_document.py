@@ -6,15 +6,7 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from solver.document import read_document, to_json
-from solver.options import SolveOptions
-from solver.report.document import build_document
-from tests.hand_made import heuristic_result
-
-
-def plan_text() -> str:
-    """A plan file that claims no proof."""
-    return to_json(build_document(heuristic_result(), SolveOptions(method="minmax")))
+from solver.document import read_document
 
 
 def refusal(path: Path, text: str | bytes) -> str:
@@ -43,10 +35,10 @@ def refusal(path: Path, text: str | bytes) -> str:
     ],
 )
 def test_wrong_type_in_a_plan_file_is_refused(
-    name: str, value: str, line: str, tmp_path: Path
+    name: str, value: str, line: str, plan_file: Path
 ) -> None:
     """A field of another type is named with its line, where it begins and what is allowed."""
-    good = plan_text()
+    good = plan_file.read_text(encoding="utf-8")
     start = re.search(rf'^ "{name}": ', good, re.MULTILINE)
     assert start is not None
     old = re.compile(r"\[[^]]*\]|[^,\n]*").match(good, start.end())
@@ -54,21 +46,21 @@ def test_wrong_type_in_a_plan_file_is_refused(
     broken = good[: start.end()] + value + good[old.end() :]
     number = good[: start.end()].count("\n") + 1
     column = len(start.group()) + 1
-    assert refusal(tmp_path / "plan.json", broken) == f"{number}:{column} {name}{line}"
+    assert refusal(plan_file, broken) == f"{number}:{column} {name}{line}"
 
 
-def test_wrong_type_deep_in_a_plan_file_is_refused(tmp_path: Path) -> None:
+def test_wrong_type_deep_in_a_plan_file_is_refused(plan_file: Path) -> None:
     """The path leads through lists; six levels of one space and `"kernels": ` stand before."""
-    broken = plan_text().replace('"kernels": 1', '"kernels": true', 1)
-    line = refusal(tmp_path / "plan.json", broken)
+    broken = plan_file.read_text().replace('"kernels": 1', '"kernels": true', 1)
+    line = refusal(plan_file, broken)
     end = "instance.workload.layer_runs[0].layer.kernels: true; allowed: a whole number"
     assert re.fullmatch(rf"\d+:18 {re.escape(end)}", line), line
 
 
-def test_unknown_and_missing_fields_are_named(tmp_path: Path) -> None:
+def test_unknown_and_missing_fields_are_named(plan_file: Path) -> None:
     """A misspelt field is the one told, with the right name close by."""
-    broken = plan_text().replace('"seed"', '"sead"', 1)
-    line = refusal(tmp_path / "plan.json", broken)
+    broken = plan_file.read_text().replace('"seed"', '"sead"', 1)
+    line = refusal(plan_file, broken)
     assert "sead: unknown field (did you mean seed?); allowed: " in line
 
 

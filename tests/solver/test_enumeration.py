@@ -12,7 +12,6 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape
 from solver.enumeration.completion import tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.layered import build_layers
@@ -21,7 +20,7 @@ from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
 from solver.enumeration.relaxation import Relaxation
 from tests import brute_force
 from tests.random_shapes import crowded_instance, random_shape
-from tests.small_instances import layer, random_instance, workload
+from tests.small_instances import layer, plain_shape, random_instance, workload
 
 NO_CUTOFF = 1 << 50
 
@@ -135,16 +134,7 @@ def deep_tables(dp: int, stages: int) -> CostTables:
             "cluster": instance.cluster.model_copy(update={"groups": groups}),
         }
     )
-    shape = Shape(
-        tp=1,
-        dp=dp,
-        pp=stages,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute="none",
-        zero=0,
-        nodes_used=(nodes, nodes),
-    )
+    shape = plain_shape((nodes, nodes), dp=dp, pp=stages)
     return build_tables(instance, shape)
 
 

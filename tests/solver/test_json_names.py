@@ -7,10 +7,8 @@ from typer.testing import CliRunner
 
 from solver.cli import app
 from solver.document import to_json
-from solver.options import SolveOptions
-from solver.report.document import build_document
 from solver.result import Status, Termination
-from tests.hand_made import pipelined_result, planless_result
+from tests.hand_made import document_of, pipelined_result, planless_result
 
 TOP = {
     "schema_version",
@@ -57,7 +55,7 @@ STAGE = {
 
 def fields() -> dict[str, object]:
     """The object that `solve --json` prints for a plan."""
-    loaded = json.loads(to_json(build_document(pipelined_result(), SolveOptions())))
+    loaded = json.loads(to_json(document_of(pipelined_result())))
     assert isinstance(loaded, dict)
     return loaded
 
@@ -107,7 +105,7 @@ def test_layers_are_half_open_and_cover_the_chain() -> None:
 )
 def test_words_for_status(status: Status, text: str) -> None:
     """Lower-case words."""
-    document = build_document(planless_result(status, Termination.CLOSED), SolveOptions())
+    document = document_of(planless_result(status, Termination.CLOSED))
     assert json.loads(to_json(document))["status"] == text
 
 
@@ -122,7 +120,7 @@ def test_words_for_status(status: Status, text: str) -> None:
 )
 def test_words_for_termination(termination: Termination, text: str) -> None:
     """Lower-case words."""
-    document = build_document(planless_result(Status.UNKNOWN, termination), SolveOptions())
+    document = document_of(planless_result(Status.UNKNOWN, termination))
     assert json.loads(to_json(document))["termination"] == text
 
 

@@ -12,8 +12,7 @@ from formulations.errors import PlanError
 from formulations.instance import Objective
 from formulations.units import seconds
 from solver.document import PlanDocument, digest, read_document, sealed, to_json
-from solver.options import SolveOptions
-from solver.report.document import build_document, costs_of, plan_of
+from solver.report.document import costs_of, plan_of
 from solver.report.quantities import (
     counted,
     decimal_text,
@@ -28,29 +27,12 @@ from solver.report.quantities import (
 )
 from solver.report.stages import placed
 from solver.report.text import cluster_text, plan_text, result_text
-from solver.result import Result, Status, Termination
+from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step
 from tests.equal_nodes import equal_nodes
-from tests.hand_made import pipelined_result, planless_result, results
+from tests.hand_made import document_of, pipelined_result, planless_result, results
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def document_of(result: Result) -> PlanDocument:
-    """The document with default options."""
-    return build_document(result, SolveOptions())
-
-
-@pytest.fixture(scope="module")
-def document() -> PlanDocument:
-    """Two stages, two replicas, ZeRO 1."""
-    return document_of(pipelined_result())
-
-
-@pytest.fixture(scope="module")
-def step(document: PlanDocument) -> Step:
-    """The simulated step of `document`."""
-    return simulate_step(costs_of(document))
 
 
 def printed(parts: list[RenderableType]) -> str:

@@ -6,35 +6,16 @@ from xml.etree import ElementTree
 import pytest
 
 from solver.document import PlanDocument
-from solver.options import SolveOptions
 from solver.report.critical import busy_share, improvements, shares
-from solver.report.document import build_document, costs_of
+from solver.report.document import costs_of
 from solver.report.quantities import time_text
 from solver.report.rows import identical_replicas, rows_of
 from solver.report.svg import svg_picture, ticks
 from solver.report.timeline import marks, text_timeline
-from solver.result import Result
 from solver.simulate import Operation, Step, simulate_step
-from tests.hand_made import pipelined_result, result_of, results
+from tests.hand_made import document_of, pipelined_result, result_of, results
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def document_of(result: Result) -> PlanDocument:
-    """The document with default options."""
-    return build_document(result, SolveOptions())
-
-
-@pytest.fixture(scope="module")
-def document() -> PlanDocument:
-    """Two stages, two replicas, ZeRO 1."""
-    return document_of(pipelined_result())
-
-
-@pytest.fixture(scope="module")
-def step(document: PlanDocument) -> Step:
-    """The simulated step of `document`."""
-    return simulate_step(costs_of(document))
 
 
 # What limits a step
