@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s
+from formulations.costs.magnitude import check_step
 from formulations.instance import Instance, Layer, NodeGroup
 from formulations.instance.instance import Recompute
 from formulations.instance.profile import Origin
@@ -76,13 +77,19 @@ def _layer_ns(
 
 
 def layer_times(instance: Instance, tp: int, micro_batch: int, recompute: Recompute) -> LayerTimes:
-    """Times of all layers on all node groups; KeyError where a profile lacks a curve."""
+    """Times of all layers on all node groups; KeyError where a profile lacks a curve.
+
+    Raises InstanceError where a node group needs more than a year for one step.
+    """
     columns = []
+    num_micro_batches = instance.workload.global_batch / micro_batch
     for group in instance.cluster.groups:
         rows = []
         for run in instance.workload.layer_runs:
             row = _layer_ns(instance, run.layer, group, tp, micro_batch, recompute)
             rows.extend([row] * run.count)
+        work_ns = num_micro_batches * sum(forward + backward for forward, backward, _ in rows)
+        check_step(work_ns, f"cluster.groups {group.name}", f"one {group.gpu.name}")
         columns.append(rows)
     forward = np.array([[row[0] for row in rows] for rows in columns], dtype=np.int64).T
     backward = np.array([[row[1] for row in rows] for rows in columns], dtype=np.int64).T

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.plan import Shape
 from formulations.units import ceil_div
@@ -35,8 +36,19 @@ def _per_layer(workload: Workload, values: list[int]) -> Bytes:
     return np.repeat(np.array(values, dtype=np.int64), counts)
 
 
+def _check_sizes(
+    workload: Workload, static: list[int], activation: list[int], workspace: list[int]
+) -> None:
+    per_layer = zip(workload.layer_runs, static, activation, workspace, strict=True)
+    total = sum(
+        run.count * (one + workload.global_batch * (kept + work))
+        for run, one, kept, work in per_layer
+    )
+    check_memory(total, f"workload {workload.name}")
+
+
 def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
-    """Memory of every layer under one shape."""
+    """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
     shards = shape.dp if shape.zero else 1
     parameters, static, activation, workspace = [], [], [], []
@@ -51,6 +63,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
         )
         activation.append(b * layer.input_bytes if recomputed else whole)
         workspace.append(whole if recomputed else 0)
+    _check_sizes(workload, static, activation, workspace)
     buffers = 2 * b * workload.boundary_bytes if shape.pp > 1 else 0
     return LayerMemory(
         parameters=_per_layer(workload, parameters),

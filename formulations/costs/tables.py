@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.instance import Instance
 from formulations.plan import Shape
@@ -102,10 +103,35 @@ def _embedding_bytes(instance: Instance, shape: Shape) -> int:
     )
 
 
+def _check_traffic(instance: Instance, shape: Shape, memory: LayerMemory) -> None:
+    """Raises InstanceError where what one link carries in a step takes it too long.
+
+    A node's link is shared by its GPUs, that between zones by all; a micro-batch and the gradients
+    cross it there and back, in every stage at the worst.
+    """
+    workload, cluster = instance.workload, instance.cluster
+    links = [link for g in cluster.groups for link in (g.intra_node, g.inter_node)]
+    s_per_byte = max(g.gpus_per_node for g in cluster.groups) / min(
+        link.bandwidth_bytes_per_s for link in links
+    )
+    if cluster.zone_link is not None:
+        num_gpus = shape.slots * shape.tp
+        s_per_byte = max(s_per_byte, num_gpus / cluster.zone_link.bandwidth_bytes_per_s)
+    sequences = workload.global_batch + shape.pp * shape.micro_batch
+    gradients = 4 * workload.gradient_bytes * int(memory.parameters.sum())
+    size_bytes = 2 * sequences * workload.boundary_bytes + gradients
+    least = min(efficiency for _, efficiency in cluster.network_efficiency)
+    check_step(size_bytes * s_per_byte / least * 1e9, "cluster", "the slowest link")
+
+
 def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = None) -> CostTables:
-    """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b)."""
+    """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b).
+
+    Raises InstanceError for a workload that the GPUs or links would take more than a year for.
+    """
     times = times or layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)
     memory = layer_memory(instance, shape)
+    _check_traffic(instance, shape, memory)
     shards = shape.dp if shape.zero else 1
     workload = instance.workload
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)

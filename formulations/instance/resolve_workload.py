@@ -85,6 +85,11 @@ def from_config(
         raise InstanceError(where, error.found, error.allowed) from None
 
 
+def config_name(path: Path) -> str:
+    """Name of the model: of the file, or of its folder if it is called config.json."""
+    return path.resolve().parent.name if path.stem == "config" else path.stem
+
+
 def _origin(
     written: WorkloadFile, place: Place, workloads: Mapping[str, object], folder: Path
 ) -> _Origin:
@@ -96,9 +101,8 @@ def _origin(
         return _Origin(written.sizes, "transformer", "sizes given in the instance")
     if written.huggingface is not None:
         path = folder / written.huggingface
-        name = path.resolve().parent.name if path.stem == "config" else path.stem
         sizes = from_config(path, sizes_from_config, place.at("huggingface"))
-        return _Origin(sizes, name, str(path))
+        return _Origin(sizes, config_name(path), str(path))
     return _from_catalogue(written.catalogue or "", place.at("catalogue"), workloads)
 
 

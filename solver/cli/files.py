@@ -10,10 +10,13 @@ from formulations.errors import PlannerError
 def check_writable(path: Path) -> None:
     """Returns if `path` can be written as `write_text` does; PlannerError, in words, if not."""
     target = path.resolve()
-    if target.is_dir():
-        raise _refused(path, "it is a folder")
-    if target.exists() and not os.access(target, os.W_OK):
-        raise _refused(path, "it is write-protected")
+    try:
+        if target.is_dir():
+            raise _refused(path, "it is a folder")
+        if target.exists() and not os.access(target, os.W_OK):
+            raise _refused(path, "it is write-protected")
+    except OSError as error:  # a name that is too long
+        raise _refused(path, error.strerror or "unusable name") from error
     if _is_device(target):
         return
     try:

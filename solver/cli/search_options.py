@@ -44,11 +44,12 @@ GapOption = Annotated[
         help="Relative distance to the best plan that is good enough, such as 0.01.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of everything random.")]
 WorkersOption = Annotated[
     int | None,
     typer.Option(
         min=1,
+        max=1024,
         help="Processes of the exact search, threads of CP-SAT; unless given, one a core.",
     ),
 ]

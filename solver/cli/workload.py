@@ -1,6 +1,7 @@
 """`workload`: what a model costs before any plan."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,19 +29,20 @@ def workload_command(
         int | None,
         typer.Option(
             min=1,
+            max=10**8,
             help="Tokens per sequence; default: the catalogue's, or what config.json allows "
             f"up to {DEFAULT_TOKENS}.",
         ),
     ] = None,
     global_batch: Annotated[
         int | None,
-        typer.Option(min=1, help="Sequences per step; default: the catalogue's, or 1."),
+        typer.Option(min=1, max=10**8, help="Sequences per step; default: the catalogue's, or 1."),
     ] = None,
 ) -> None:
     """Print parameters, FLOPs and bytes per layer of a workload."""
     from solver.report.workload import workload_json, workload_report
 
-    is_file = name.endswith(".json") or Path(name).is_file()
+    is_file = name.endswith(".json") or os.sep in name or os.path.isfile(name)
     load = _from_config if is_file else _from_catalogue
     workload = load(name, sequence_length, global_batch)
     if as_json:
@@ -61,7 +63,7 @@ def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Worklo
 
 def _from_config(name: str, length: int | None, batch: int | None) -> "Workload":
     from formulations.instance.huggingface import maximum_positions, sizes_from_config
-    from formulations.instance.resolve_workload import from_config
+    from formulations.instance.resolve_workload import config_name, from_config
     from formulations.instance.transformer import build_workload
 
     path = Path(name)
@@ -69,7 +71,7 @@ def _from_config(name: str, length: int | None, batch: int | None) -> "Workload"
     longest = from_config(path, maximum_positions) or DEFAULT_TOKENS
     return build_workload(
         sizes,
-        name=path.resolve().parent.name,
+        name=config_name(path),
         source=name,
         sequence_length=length or min(longest, DEFAULT_TOKENS),
         global_batch=batch or 1,

@@ -95,8 +95,13 @@ def test_version_is_that_of_the_package() -> None:
         ("--gap", "nan"),
         ("--time-limit", "0"),
         ("--time-limit", "inf"),
+        ("--gap", "a lot"),
+        ("--time-limit", "-1"),
+        ("--time-limit", "soon"),
         ("--workers", "0"),
+        ("--workers", "2000"),
         ("--seed", "-1"),
+        ("--seed", "2147483648"),
         ("--method", "fast"),
     ],
 )

@@ -16,6 +16,12 @@ def test_folder_is_no_output_file(tmp_path: Path) -> None:
         check_writable(tmp_path)
 
 
+def test_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    """The system's word is passed on."""
+    with pytest.raises(PlannerError, match="File name too long"):
+        check_writable(tmp_path / ("x" * 300))
+
+
 def test_check_leaves_nothing_behind(tmp_path: Path) -> None:
     """Checking creates no file."""
     check_writable(tmp_path / "plan.json")

@@ -1,0 +1,79 @@
+"""Files that are no input and names that are no files: one line each, exit code 2, no traceback."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import run
+
+CONTENTS = {
+    "empty": b"",
+    "blank": b" \n\n",
+    "binary": bytes(range(256)) * 4,
+    "utf16": "name: x".encode("utf-16"),
+    "null": b"name: x\n\x00\n",
+    "text": "☃ is a snowman\n".encode(),
+    "number": b"12",
+    "digits": b"9" * 5000,
+    "brackets": b"[" * 50_000,
+    "list": b"[1, 2]",
+}
+COMMANDS = ("solve", "verify", "show", "workload", "cross-check")
+
+
+def assert_refused(found: tuple[int, str, str]) -> None:
+    """Exit code 2, nothing on stdout, one printable line on stderr."""
+    code, out, err = found
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.endswith("\n")
+    assert err[:-1].isprintable()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("content", CONTENTS)
+def test_file_of_another_kind_is_one_line(command: str, content: str, tmp_path: Path) -> None:
+    """The file is named, with line and column."""
+    path = tmp_path / f"{content} ü.json"
+    path.write_bytes(CONTENTS[content])
+    found = run(command, path)
+    assert_refused(found)
+    assert f"{path}:1:1" in found[2] or f"{path}:" in found[2]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
+    """A folder, a file in a file, a missing one, a name that is too long, one of two lines."""
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    names = ["", "file/inner.json", "missing.json", "x" * 300, "a\nb.json", "ü☃.json"]
+    for name in names:
+        assert_refused(run(command, tmp_path / name))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_endless_file_is_one_line(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading stops at a size that no input has."""
+    monkeypatch.setattr("formulations.instance.text_files._MOST_BYTES", 1000)
+    found = run(command, "/dev/zero")
+    assert_refused(found)
+    assert "more than" in found[2]
+
+
+def test_plan_is_no_instance_and_an_instance_no_plan(plan_file: Path) -> None:
+    """Files of the other kind are told by their first line."""
+    assert_refused(run("solve", plan_file))
+    assert_refused(run("verify", "instances/hetero_small.yaml"))
+    assert_refused(run("verify", plan_file, "--instance", plan_file))
+    assert_refused(run("workload", plan_file))
+
+
+def test_config_errors_have_line_and_column() -> None:
+    """`workload` tells where in config.json the unusable value stands."""
+    _, _, err = run("workload", "tests/data/huggingface_value.json")
+    line = "tests/data/huggingface_value.json:3:3 n_layer: 0; allowed: a whole number from 1"
+    assert err.startswith(f"error: {line}")
+
+
+def test_config_is_named_after_its_file() -> None:
+    """A folder gives its name only to a file called config.json."""
+    assert run("workload", "tests/data/huggingface/gpt2.json")[1].startswith("workload      gpt2 (")
