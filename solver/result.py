@@ -31,7 +31,16 @@ class Termination(StrEnum):
 
 Reason = Literal["infeasible", "bounded", "solved", "open"]
 Proof = Literal[
-    "memory", "blocks", "batch", "limit", "work", "pipeline", "enumeration", "cpsat", "milp"
+    "memory",
+    "blocks",
+    "batch",
+    "limit",
+    "work",
+    "filling",
+    "pipeline",
+    "enumeration",
+    "cpsat",
+    "milp",
 ]
 
 
@@ -39,7 +48,7 @@ class ShapeRecord(Record):
     """How one shape was closed, or that it is open.
 
     `bound_ns`: proved lower bound of the step time of every plan of the shape; None if there is
-    no plan. `proof` names the argument: memory, blocks, batch, limit (infeasible); work,
+    no plan. `proof` names the argument: memory, blocks, batch, limit (infeasible); work, filling,
     pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat, milp (exhaustive).
     """
 

@@ -48,7 +48,18 @@ WORDS = (
     ("even", "uneven"),
     ("fp16", "bf16"),
     ("infeasible", "bounded", "solved", "open"),
-    ("memory", "blocks", "batch", "limit", "work", "pipeline", "enumeration", "cpsat", "milp"),
+    (
+        "memory",
+        "blocks",
+        "batch",
+        "limit",
+        "work",
+        "filling",
+        "pipeline",
+        "enumeration",
+        "cpsat",
+        "milp",
+    ),
 )
 
 

@@ -13,7 +13,7 @@ from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.instance.instance import Recompute
 from formulations.plan import Plan, Shape, uniform_plan
-from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns, work_bound_ns
+from solver.heuristics.estimates import closed_form_ns, compute_bound_ns, pipeline_bound_ns
 from solver.heuristics.orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
 from solver.result import max_step_time_ns, objective_weight
@@ -49,11 +49,11 @@ class TimeTables:
         """All costs of a shape."""
         return build_tables(self.instance, shape, self.times(shape))
 
-    def by_work(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
+    def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
         """Lower bound of the objective, and shape; least bound first, equal ones as given."""
         ranked = [
             (
-                work_bound_ns(self.instance, shape, self.times(shape))
+                closed_form_ns(self.instance, shape, self.times(shape))[0]
                 * objective_weight(self.instance, shape),
                 shape,
             )
@@ -132,13 +132,13 @@ def best_plan(
 ) -> tuple[Plan, int] | None:
     """Best plan by simulated step time, or money, over all shapes and `node_orders`; and its ns.
 
-    Shapes are visited by their work bound, so that the first ones are good and those whose bound
-    is no better than the best plan are left out; no plan is lost by that. Ends early, with the
-    best plan so far, when `stop()` becomes true between two shapes. None: nothing fits.
+    Shapes are visited by their closed-form bound, so that the first ones are good and those whose
+    bound is no better than the best plan are left out; no plan is lost by that. Ends early, with
+    the best plan so far, when `stop()` becomes true between two shapes. None: nothing fits.
     """
     known = TimeTables(instance)
     choice = Choice(instance)
-    for bound, shape in known.by_work(shapes):
+    for bound, shape in known.by_bound(shapes):
         if bound >= choice.objective or stop():
             break
         orders = node_orders(shape.nodes_used, order_limit)

@@ -15,7 +15,7 @@ from formulations.costs.plan_costs import split_costs
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.choose import Candidate, Choice, TimeTables
-from solver.heuristics.estimates import work_bound_ns
+from solver.heuristics.estimates import closed_form_ns, work_bound_ns
 from solver.heuristics.moves import start_orders, turned_orders
 from solver.heuristics.orders import Order
 from solver.heuristics.pool import PathPool
@@ -65,11 +65,11 @@ class _LocalSearch:
         """
         found = []
         for shape in shapes:
-            bound = work_bound_ns(self.instance, shape, self.times.times(shape))
-            bound_of_objective = bound * objective_weight(self.instance, shape)
+            times, weight = self.times.times(shape), objective_weight(self.instance, shape)
+            bound = closed_form_ns(self.instance, shape, times)[0]
             share = self.instance.workload.global_batch / shape.micro_batch / shape.dp
-            filling = (shape.pp - 1) / share
-            found.append((bound_of_objective * (1 + filling), bound_of_objective, shape))
+            filled = work_bound_ns(self.instance, shape, times) * (1 + (shape.pp - 1) / share)
+            found.append((weight * max(bound, filled), weight * bound, shape))
         return sorted(found, key=lambda entry: entry[0])
 
     def most_ns(self, shape: Shape) -> int:

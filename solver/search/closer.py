@@ -90,7 +90,8 @@ class Closer:
         if bound_ns < self.target(shape, best):
             return Closing(_record(shape, "open", task.proof, bound_ns))
         if limited:
-            proof: Proof = "limit" if task.proof == "work" else task.proof
+            closed_form = task.proof in ("work", "filling")
+            proof: Proof = "limit" if closed_form else task.proof
             return Closing(_record(shape, "infeasible", proof))
         return Closing(_record(shape, "bounded", task.proof, bound_ns))
 

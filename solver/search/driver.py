@@ -1,6 +1,6 @@
 """The search over shapes: cheapest bound first, until no open shape can beat the incumbent.
 
-Every shape gets the work bound; shapes are closed in its order, each by memory, by the work bound
+Every shape gets a closed-form bound; shapes are closed in its order, each by memory, by that bound
 or exhaustively, with the incumbent as cutoff. The log says how; the least bound in it, or the
 incumbent, is the proved lower bound.
 """
@@ -13,7 +13,7 @@ from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
-from solver.heuristics.estimates import work_bound_ns
+from solver.heuristics.estimates import closed_form_ns
 from solver.heuristics.local import local_plans
 from solver.options import SolveOptions
 from solver.result import (
@@ -58,8 +58,9 @@ class _Search:
         times = TimeTables(self.instance)
         ranked = []
         for shape in shapes(self.instance):
-            bound = work_bound_ns(self.instance, shape, times.times(shape))
-            ranked.append(Task(bound * objective_weight(self.instance, shape), bound, shape))
+            bound, proof = closed_form_ns(self.instance, shape, times.times(shape))
+            objective = bound * objective_weight(self.instance, shape)
+            ranked.append(Task(objective, bound, shape, proof))
         self.open = sorted(ranked, key=lambda task: task.objective)
         self.closer = Closer(self.instance, self.options, _engine(self.options, self.pool), times)
 

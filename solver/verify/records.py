@@ -1,6 +1,6 @@
 """One record of the log: whether its claim holds, and which argument shows it here.
 
-Where a record names a closed form (memory, limit, work, pipeline) the argument must hold.
+Where a record names a closed form (memory, limit, work, filling, pipeline) the argument must hold.
 Exhaustive searches (enumeration, cpsat, milp) cannot be repeated without the code of the search;
 many of their results follow from a closed form all the same, the rest are taken at the search's
 word.
@@ -13,6 +13,7 @@ from formulations.plan import Shape
 from solver.result import Proof, Reason, ShapeRecord
 from solver.verify.bounds import Prover
 from solver.verify.figures import shortest_refused_ns
+from solver.verify.filling import FillingBound
 from solver.verify.findings import Findings
 from solver.verify.pipeline import PipelineBound
 from solver.verify.rounds import Refutation
@@ -21,14 +22,14 @@ from solver.verify.rounds import Refutation
 ANY_TIME_NS = 1 << 56
 
 #: What shows a claim here; "word" is the search's.
-Argument = Literal["memory", "limit", "work", "pipeline", "word"]
+Argument = Literal["memory", "limit", "work", "filling", "pipeline", "word"]
 
 #: Which proofs can stand behind which claim.
 PROOFS: dict[Reason, tuple[Proof, ...]] = {
     "infeasible": ("memory", "limit", "enumeration", "cpsat", "milp"),
-    "bounded": ("work", "pipeline", "enumeration", "cpsat", "milp"),
+    "bounded": ("work", "filling", "pipeline", "enumeration", "cpsat", "milp"),
     "solved": ("enumeration", "cpsat", "milp"),
-    "open": ("work", "pipeline", "enumeration", "cpsat", "milp"),
+    "open": ("work", "filling", "pipeline", "enumeration", "cpsat", "milp"),
 }
 
 
@@ -83,8 +84,14 @@ def _bounded(
         text = f"at most {work}, the work bound"
         findings.require(claimed_ns <= work, f"{field}.bound_ns", claimed_ns, text)
         return "work"
-    if claimed_ns <= work and record.proof != "pipeline":
+    if claimed_ns <= work and record.proof not in ("filling", "pipeline"):
         return "work"
+    filling = FillingBound(prover, record.shape).bound_ns()
+    if record.proof == "filling":
+        text = f"at most {filling}, the filling bound"
+        findings.require(claimed_ns <= filling, f"{field}.bound_ns", claimed_ns, text)
+    if record.proof == "filling" or (claimed_ns <= filling and record.proof != "pipeline"):
+        return "filling"
     shown = refuted(prover, record.shape, claimed_ns)
     if record.proof == "pipeline":
         text = "a bound that the pipelines of some node order do not undercut"
@@ -102,7 +109,9 @@ def _infeasible(prover: Prover, field: str, record: ShapeRecord, findings: Findi
         return "memory"
     refused_ns = shortest_refused_ns(prover.instance, shape.nodes_used)
     broken = refused_ns is not None and (
-        _work_ns(prover, record) >= refused_ns or refuted(prover, shape, refused_ns)
+        _work_ns(prover, record) >= refused_ns
+        or FillingBound(prover, shape).bound_ns() >= refused_ns
+        or refuted(prover, shape, refused_ns)
     )
     if record.proof == "limit":
         text = "a bound beyond the limits on step time or cost"

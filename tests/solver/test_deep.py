@@ -11,6 +11,7 @@ from solver import deep
 from solver.deep import opinions
 from solver.document import PlanDocument
 from solver.enumeration import engine, layered
+from solver.heuristics import estimates
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
@@ -148,7 +149,8 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
     "split": (engine, "tighten", split_bound, "deep"),
     "bottleneck": (layered, "bottlenecks", bottleneck, "deep"),
     "shape": (closing, "shape_bound_ns", stretched, "deep"),
-    "work": (driver, "work_bound_ns", stretched, "verify"),
+    "work": (estimates, "work_bound_ns", stretched, "verify"),
+    "filling": (estimates, "filling_bound_ns", stretched, "verify"),
     "memory": (closer, "lacks_memory", one_stage, "verify"),
 }
 

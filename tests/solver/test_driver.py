@@ -22,6 +22,7 @@ from tests.small_instances import random_instance
 
 METHODS: tuple[Method, ...] = ("cpsat", "milp")
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
+SCALING = INSTANCES.parent / "bench/scaling"
 SMALL = load_instance(INSTANCES / "hetero_small.yaml")
 
 
@@ -120,7 +121,7 @@ def test_hetero_small_is_proved_and_verified() -> None:
 
 def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
     """A search that stops early keeps its plan and a valid bound."""
-    instance = load_instance(INSTANCES / "hetero_large_gpt2xl.yaml")
+    instance = load_instance(SCALING / "nodes_016.yaml")
     options = SolveOptions(time_limit_s=1.0)
     result = solve(instance, options)
     assert result.status is Status.FEASIBLE
