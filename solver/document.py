@@ -7,8 +7,10 @@ again, except those of RECORDED, which only the digest protects.
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -20,7 +22,7 @@ from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 from formulations.plan import Shape
-from solver.result import NodesRecord, ShapeRecord, Status, Termination
+from solver.result import NodesRecord, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
 SCHEMA_VERSION: Final = 1
@@ -55,6 +57,17 @@ class ReplicaDocument(Record):
     stages: tuple[StageDocument, ...]
 
 
+class ShapeCounts(Record):
+    """Degrees and strategies in the log: all, those still open, and what closed the others.
+
+    `closed_by` counts by `ShapeRecord.proof`, in that order, without those that closed none.
+    """
+
+    total: int
+    open: int
+    closed_by: dict[Proof, int]
+
+
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
@@ -79,10 +92,18 @@ class PlanDocument(Record):
     shape: Shape | None
     node_order: tuple[str, ...]
     replicas: tuple[ReplicaDocument, ...]
+    shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
     closed_nodes: tuple[NodesRecord, ...]
     instance: Instance
     digest: str
+
+
+def shape_counts(log: Sequence[ShapeRecord]) -> ShapeCounts:
+    """What a log of shapes adds up to."""
+    found = Counter(record.proof for record in log if record.reason != "open")
+    closed_by = {proof: found[proof] for proof in get_args(Proof) if found[proof]}
+    return ShapeCounts(total=len(log), open=len(log) - found.total(), closed_by=closed_by)
 
 
 def canonical_json(fields: dict[str, Any]) -> str:

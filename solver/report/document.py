@@ -15,6 +15,7 @@ from solver.document import (
     StageDocument,
     digest,
     sealed,
+    shape_counts,
 )
 from solver.options import SolveOptions
 from solver.result import Result, objective_weight, price_usd_per_hour
@@ -45,6 +46,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         shape=plan.shape if plan else None,
         node_order=(),
         replicas=(),
+        shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
         closed_nodes=result.log.nodes,
         instance=result.instance,

@@ -107,6 +107,11 @@ def _closed(document: PlanDocument) -> str:
     return ", ".join(parts) + more
 
 
+def _closed_by(document: PlanDocument) -> Lines:
+    counts = ", ".join(f"{name} {count:,}" for name, count in document.shapes.closed_by.items())
+    return [("closed by", counts)] if counts else []
+
+
 def outcome(document: PlanDocument) -> Lines:
     """Status, bound, gap and what the search did."""
     bound, gap, asked = document.lower_bound_s, document.gap, document.requested_gap
@@ -123,6 +128,7 @@ def outcome(document: PlanDocument) -> Lines:
     return [
         ("status", ", ".join(proof)),
         *([("shapes", _closed(document))] if logged else []),
+        *_closed_by(document),
         ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]
 

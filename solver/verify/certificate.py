@@ -36,6 +36,7 @@ class LogSummary:
 
 def check_log(space: PlanSpace, document: PlanDocument, findings: Findings) -> LogSummary | None:
     """Checks the log of a document; None if it has none, so that nothing is proved."""
+    _check_counts(document, findings)
     if not document.closed_shapes and not document.closed_nodes and space_has_shapes(space):
         findings.note("no log of closed shapes: nothing is proved of other plans")
         return None
@@ -91,6 +92,15 @@ def _name_some(field: str, items: Iterable[Key | Nodes], findings: Findings) -> 
     findings.require(not names, field, f"{shown}{more}", "every shape of the plan space once")
 
 
+def _check_counts(document: PlanDocument, findings: Findings) -> None:
+    """How many shapes the document says were closed how, against its log."""
+    closed = [record.proof for record in document.closed_shapes if record.reason != "open"]
+    total, claimed = len(document.closed_shapes), document.shapes
+    findings.equal("shapes.total", claimed.total, total)
+    findings.equal("shapes.open", claimed.open, total - len(closed))
+    findings.equal("shapes.closed_by", claimed.closed_by, dict(Counter(closed)))
+
+
 def _check_nodes_records(prover: Prover, document: PlanDocument, findings: Findings) -> None:
     for i, record in enumerate(document.closed_nodes):
         if record.nodes_used not in prover.space.nodes:
@@ -107,8 +117,6 @@ def _note_proofs(document: PlanDocument, arguments: Counter[Argument], findings:
     findings.note(
         f"log of {len(document.closed_shapes)} shapes: {arguments.total()} re-proved"
         f"{f' ({kinds})' if kinds else ''}, {word} by the search's word"
-        + " (--deep proves them again)"
-        * bool(word)
     )
     if document.closed_nodes:
         findings.note(f"{len(document.closed_nodes)} choices of nodes re-proved (work)")

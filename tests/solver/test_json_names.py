@@ -1,13 +1,14 @@
 """Names in machine-readable output that scripts rely on. Adding is fine, renaming is not."""
 
 import json
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 from solver.cli import app
 from solver.document import to_json
-from solver.result import Status, Termination
+from solver.result import Proof, Status, Termination
 from tests.hand_made import document_of, pipelined_result, planless_result
 
 TOP = {
@@ -32,6 +33,7 @@ TOP = {
     "shape",
     "node_order",
     "replicas",
+    "shapes",
     "closed_shapes",
     "closed_nodes",
     "instance",
@@ -71,6 +73,16 @@ def test_names_of_the_shape() -> None:
     shape = fields()["shape"]
     assert isinstance(shape, dict)
     assert set(shape) >= SHAPE
+
+
+def test_names_of_what_closed_the_shapes() -> None:
+    """How many there are, how many are open, and how many were closed by what."""
+    shapes = fields()["shapes"]
+    assert isinstance(shapes, dict)
+    assert set(shapes) >= {"total", "open", "closed_by"}
+    assert set(get_args(Proof)) >= set(shapes["closed_by"])
+    assert set(get_args(Proof)) >= {"memory", "limit", "work", "pipeline"}
+    assert set(get_args(Proof)) >= {"enumeration", "cpsat", "milp"}
 
 
 def test_names_of_replicas_and_stages() -> None:
