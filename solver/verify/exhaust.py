@@ -24,7 +24,7 @@ from solver.result import Reproof
 from solver.simulate import Times, simulate, step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.recount import Recount
-from solver.verify.rounds import Refutation
+from solver.verify.rounds import Left, Refutation
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -38,8 +38,9 @@ MOST_TIMES = 1 << 25
 
 @dataclass(frozen=True)
 class _Plans:
-    """N orders with splits: steps [N, p], boundaries [N, p + 1]."""
+    """N orders with splits: choices and steps of the graph [N, p], boundaries [N, p + 1]."""
 
+    choices: Array
     steps: Array
     ends: Array
 
@@ -52,7 +53,7 @@ def exhaust(prover: Prover, shape: Shape, below_ns: int, stop: Stop) -> Reproof 
     trial = Trial(prover, shape, below_ns)
     if trial.refutation.graph.steps is None:
         return None
-    stack = [trial.refutation.everything()]
+    stack = [trial.refutation.everything(below_ns)]
     while stack:
         if stop():
             return Reproof("open", "exhaustion")
@@ -66,17 +67,15 @@ def exhaust(prover: Prover, shape: Shape, below_ns: int, stop: Stop) -> Reproof 
     return Reproof("proved", "exhaustion")
 
 
-def _halves(left: list[Mask]) -> list[list[Mask]]:
-    """The stage with most alternatives cut in two, by last layer, first layer or step."""
-    k = max(range(len(left)), key=lambda k: int(left[k].sum()))
-    for axis in (2, 1, 0):
-        rest = tuple(other for other in range(3) if other != axis)
-        values = np.flatnonzero(left[k].any(axis=rest))
-        if len(values) > 1:
-            low = np.arange(left[k].shape[axis]) < values[len(values) // 2]
-            low = np.expand_dims(low, rest)
-            return [[*left[:k], left[k] & part, *left[k + 1 :]] for part in (low, ~low)]
-    raise AssertionError("one alternative is not halved")
+def _halves(left: Left) -> list[Left]:
+    """The stage with most choices cut in two, by last layer, first layer or step."""
+    k = max(range(len(left)), key=lambda k: len(left[k]))
+    for values in (left[k].last, left[k].first, left[k].step):
+        known = np.unique(values)
+        if len(known) > 1:
+            low = values < known[len(known) // 2]
+            return [[*left[:k], left[k].take(part), *left[k + 1 :]] for part in (low, ~low)]
+    raise AssertionError("one choice is not halved")
 
 
 class Trial:
@@ -86,17 +85,18 @@ class Trial:
         self.instance, self.shape, self.below_ns = prover.instance, shape, below_ns
         self.refutation = Refutation(prover, shape)
 
-    def count(self, left: list[Mask]) -> float:
+    def count(self, left: Left) -> float:
         """Number of complete plans, shares aside."""
-        ways = np.zeros((1, left[0].shape[-1]))
+        size = len(self.refutation.blocks)
+        ways = np.zeros((1, size))
         ways[0, 0] = 1
-        for step, mask in zip(self.refutation.steps, left, strict=True):
-            reached = np.einsum("xab,xa->xb", mask, ways[step.source])
-            ways = np.zeros((step.num_targets, mask.shape[-1]))
-            np.add.at(ways, step.target, reached)
+        for step, choices in zip(self.refutation.steps, left, strict=True):
+            reached = ways[step.source[choices.step], choices.first]
+            ways = np.zeros((step.num_targets, size))
+            np.add.at(ways, (step.target[choices.step], choices.last), reached)
         return float(ways[:, -1].sum())
 
-    def faster(self, left: list[Mask]) -> tuple[Plan, int] | None:
+    def faster(self, left: Left) -> tuple[Plan, int] | None:
         """A plan among these below the claim, and its step time; None if there is none."""
         plans = self._plans(left)
         shares = self._shares(plans, left)
@@ -106,30 +106,25 @@ class Trial:
                 return found
         return None
 
-    def _plans(self, left: list[Mask]) -> _Plans:
+    def _plans(self, left: Left) -> _Plans:
         """All complete plans."""
         chosen = np.empty((1, 0), dtype=np.int64)
         ends = np.zeros((1, 1), dtype=np.int64)
         state = np.zeros(1, dtype=np.int64)
-        for step, mask in zip(self.refutation.steps, left, strict=True):
-            index, first, last = np.nonzero(mask)
-            fits = (step.source[index] == state[:, None]) & (first == ends[:, -1:])
-            parent, edge = np.nonzero(fits)
-            chosen = np.column_stack([chosen[parent], index[edge]])
-            ends = np.column_stack([ends[parent], last[edge]])
-            state = step.target[index[edge]]
-        return _Plans(chosen, ends)
+        for step, choices in zip(self.refutation.steps, left, strict=True):
+            fits = step.source[choices.step] == state[:, None]
+            parent, edge = np.nonzero(fits & (choices.first == ends[:, -1:]))
+            chosen = np.column_stack([chosen[parent], edge])
+            ends = np.column_stack([ends[parent], choices.last[edge]])
+            state = step.target[choices.step[edge]]
+        steps = [choices.step[x] for choices, x in zip(left, chosen.T, strict=True)]
+        return _Plans(chosen, np.column_stack(steps), ends)
 
     def _suffice(self, shares: Array) -> Mask:
         """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
-        question = self.refutation
-        counts = np.array(list(question.lanes.values()))
-        enough: Mask = (shares >= question.least).all(axis=0) & (
-            counts @ np.minimum(shares, question.needed) >= question.needed
-        )
-        return enough
+        return self.refutation.suffice(shares, np.array(list(self.refutation.lanes.values())))
 
-    def _shares(self, plans: _Plans, left: list[Mask]) -> Array:
+    def _shares(self, plans: _Plans, left: Left) -> Array:
         """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
         shares = np.stack([self._first(plans, left, r) for r in self.refutation.lanes])
         settled = np.zeros(shares.shape, dtype=bool)
@@ -143,14 +138,14 @@ class Trial:
                     todo[lane, own] = False
         return shares
 
-    def _first(self, plans: _Plans, left: list[Mask], r: int) -> Array:
+    def _first(self, plans: _Plans, left: Left, r: int) -> Array:
         """[N] what the bounds leave to lane r; with even shares no more than these."""
-        question, ends = self.refutation, plans.ends
+        question = self.refutation
         total = question.needed * question.graph.width
         even = question.least * self.shape.dp >= total
         most = np.full(len(plans), question.least if even else question.needed)
         for k, own in enumerate(question.most(left, r, self.below_ns - 1)):
-            np.minimum(most, own[plans.steps[:, k], ends[:, k], ends[:, k + 1]], out=most)
+            np.minimum(most, own[plans.choices[:, k]], out=most)
         return most
 
     def _times(self, plans: _Plans, chosen: Array, r: int, m: int) -> Array:

@@ -10,7 +10,7 @@ Costs of a step are those of `recount`, and exact but for links between zones, w
 as what they carry depends on more than one stage; a plan takes no less time with them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import gcd
@@ -29,9 +29,10 @@ from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
 Array = NDArray[np.int64]
 
 #: With more steps times lanes for one stage, the graph is not built.
-MOST_STEPS = 4000
+MOST_STEPS = 20000
 
 Used = tuple[int, ...]  #: nodes used up, by group
+Member = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
 
 
 def _ceil_all(seconds: ArrayLike) -> Array:
@@ -84,9 +85,11 @@ class OrderGraph:
         self.tied = tied_bytes(instance, shape)
         self.parameters = layer_memory(instance, shape).parameters
         self.tails: list[Array] = []
-        self._rows: dict[tuple[int, tuple[Spot, ...]], int] = {}
-        self._departing = lru_cache(maxsize=None)(self._flows_out)
-        self._arriving = lru_cache(maxsize=None)(self._flows_in)
+        self._rows: dict[tuple[object, ...], int] = {}
+        self._departures = lru_cache(maxsize=None)(self._flows_out)
+        self._arrivals = lru_cache(maxsize=None)(self._flows_in)
+        self._transfer_ns = lru_cache(maxsize=None)(self._send_ns)
+        self._crossing = lru_cache(maxsize=None)(self._rings)
 
     @cached_property
     def steps(self) -> tuple[Step, ...] | None:
@@ -113,7 +116,7 @@ class OrderGraph:
         owners = [[self._owner(spots, k, r) for r in self.lanes] for _, _, _, spots in rows]
         sends = [
             [
-                self._send_ns(k, r, self._owner(before, k - 1, r), own[i]) if k else 0
+                self._transfer_ns(k, self._owner(before, k - 1, r), own[i]) if k else 0
                 for i, r in enumerate(self.lanes)
             ]
             for (_, _, before, _), own in zip(rows, owners, strict=True)
@@ -167,11 +170,11 @@ class OrderGraph:
     def _group(self, spot: Spot) -> NodeGroup:
         return self.instance.cluster.groups[spot.group]
 
-    def _send_ns(self, k: int, r: int, source: Spot, target: Spot) -> int:
-        """Transfer of lane r between stages k - 1 and k."""
+    def _send_ns(self, k: int, source: Spot, target: Spot) -> int:
+        """Transfer between stages k - 1 and k on these nodes."""
         if source == target:
             return ceil_ns(self._inside_s(source))
-        ends = [(source, self._departing(source, k - 1)), (target, self._arriving(target, k - 1))]
+        ends = [(source, self._departures(source, k - 1)), (target, self._arrivals(target, k - 1))]
         return max(ceil_ns(self._outside_s(spot, flows)) for spot, flows in ends)
 
     def _inside_s(self, spot: Spot) -> float:
@@ -190,21 +193,25 @@ class OrderGraph:
 
         Gradient sync, tied embeddings as far as these nodes decide it, slowest optimizer, gather.
         """
-        key = (k, spots)
+        stage = self._stage(k)
+        members = sorted(
+            (spot.group, len(_common(spot.slots, stage)), self._crossing(spot)) for spot in spots
+        )
+        tied = self.tied and k in (0, self.shape.pp - 1)
+        embedding = max(map(self._embedding_ns, spots)) if tied else 0
+        key = (*members, embedding)
         if key not in self._rows:
             self._rows[key] = len(self.tails)
-            self.tails.append(self._tail_ns(k, spots))
+            self.tails.append(self._tail_ns(members) + embedding)
         return self._rows[key]
 
-    def _tail_ns(self, k: int, spots: tuple[Spot, ...]) -> Array:
+    def _tail_ns(self, members: Sequence[Member]) -> Array:
         workload, zero = self.instance.workload, self.shape.zero
         factor = HALF if zero else ALL_REDUCE
-        tail = self._collective_ns(k, spots, factor, workload.gradient_bytes * self.parameters)
+        tail = self._collective_ns(members, factor, workload.gradient_bytes * self.parameters)
         if zero:
-            tail += self._collective_ns(k, spots, HALF, workload.parameter_bytes * self.parameters)
-        if self.tied and k in (0, self.shape.pp - 1):
-            tail += max(self._embedding_ns(spot) for spot in spots)
-        optimizers = [self._optimizer_ns(spot.group) for spot in spots]
+            tail += self._collective_ns(members, HALF, workload.parameter_bytes * self.parameters)
+        optimizers = [self._optimizer_ns(j) for j, _, _ in members]
         slowest: Array = np.max(optimizers, axis=0)
         return tail + slowest
 
@@ -215,20 +222,19 @@ class OrderGraph:
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(_ceil_all(sizes / speed))
 
-    def _collective_ns(
-        self, k: int, spots: tuple[Spot, ...], factor: int, sizes_bytes: Array
-    ) -> Array:
-        """[n, n] ring collective over the replicas of stage k, on all its nodes."""
-        stage = self._stage(k)
-        members = [(self._group(s), len(_common(s.slots, stage))) for s in spots]
-        count = len(spots)
-        inside = max(ring_share(factor, n) / g.intra_node.bandwidth_bytes_per_s for g, n in members)
+    def _collective_ns(self, members: Sequence[Member], factor: int, sizes_bytes: Array) -> Array:
+        """[n, n] ring collective over the replicas of a stage on all its nodes."""
+        nodes = [(self.instance.cluster.groups[j], n, rings) for j, n, rings in members]
+        count = len(nodes)
+        inside = max(
+            ring_share(factor, n) / g.intra_node.bandwidth_bytes_per_s for g, n, _ in nodes
+        )
         outside = max(
-            self._rings(spot) * ring_share(factor, count) / g.inter_node.bandwidth_bytes_per_s
-            for spot, (g, _) in zip(spots, members, strict=True)
+            rings * ring_share(factor, count) / g.inter_node.bandwidth_bytes_per_s
+            for g, _, rings in nodes
         ) / self.instance.cluster.efficiency(count)
-        start_s = max(ring_latency_s(factor, n, g.intra_node.latency_s) for g, n in members)
-        between_s = max(ring_latency_s(factor, count, g.inter_node.latency_s) for g, _ in members)
+        start_s = max(ring_latency_s(factor, n, g.intra_node.latency_s) for g, n, _ in nodes)
+        between_s = max(ring_latency_s(factor, count, g.inter_node.latency_s) for g, _, _ in nodes)
         layers: Array = _ceil_all(sizes_bytes * inside) + _ceil_all(sizes_bytes * outside)
         return interval_sums(layers) + ceil_ns(start_s) + ceil_ns(between_s)
 

@@ -50,8 +50,27 @@ def _quotient(room: Array, each: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class Choices:
+    """M ways to run one stage: by a step of the graph [M], layers [first, last) [M]."""
+
+    step: Array
+    first: Array
+    last: Array
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def take(self, keep: Mask) -> "Choices":
+        """Some of them."""
+        return Choices(self.step[keep], self.first[keep], self.last[keep])
+
+
+Left = list[Choices]
+
+
+@dataclass(frozen=True)
 class Costs:
-    """One stage of a lane in each of A steps, ns: [A, n, n], and send [A, 1, 1].
+    """The choices of one stage for one lane, ns [M].
 
     ahead, behind: forward and backward with what the stage sends, if sends are blocking.
     """
@@ -67,23 +86,6 @@ class Costs:
     def work(self) -> Array:
         """Forward and backward of one micro-batch."""
         return self.forward + self.backward
-
-
-def _ways(steps: Sequence[Step], costs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Shortest ways from the start to every (state, layer), and from there to the end."""
-    size = costs[0].shape[-1]
-    start, end = np.full((1, size), NEVER), np.full((steps[-1].num_targets, size), NEVER)
-    start[:, 0], end[:, -1] = 0, 0
-    before, after = [start], [end]
-    for step, cost in zip(steps, costs, strict=True):
-        best = np.full((step.num_targets, size), NEVER)
-        np.minimum.at(best, step.target, (before[-1][step.source][:, :, None] + cost).min(axis=1))
-        before.append(best)
-    for step, cost in zip(reversed(steps), reversed(costs), strict=True):
-        best = np.full((int(step.source.max()) + 1, size), NEVER)
-        np.minimum.at(best, step.source, (after[-1][step.target][:, None, :] + cost).min(axis=2))
-        after.append(best)
-    return before, after[::-1]
 
 
 class Refutation:
@@ -106,13 +108,15 @@ class Refutation:
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
-        return self.graph.steps is not None and self.remaining(self.everything(), below_ns) is None
+        if self.graph.steps is None:
+            return False
+        return self.remaining(self.everything(below_ns), below_ns) is None
 
-    def remaining(self, left: list[Mask], below_ns: int) -> list[Mask] | None:
-        """What plans with a step time below this may use among `left`; None if there are none."""
+    def remaining(self, left: Left, below_ns: int) -> Left | None:
+        """What plans with a step time below this may use of `left`; None if there are none."""
         before = -1
-        while before != (count := sum(int(mask.sum()) for mask in left)):
-            if not all(mask.any() for mask in left):
+        while before != (count := sum(map(len, left))):
+            if not all(map(len, left)):
                 return None
             before = count
             left = self._kept(left, below_ns - 1)
@@ -139,58 +143,118 @@ class Refutation:
         """Lanes that differ, each with the number of those that are like it."""
         return Counter(self.alike)
 
-    def everything(self) -> list[Mask]:
-        """Per stage [A, n, n] layers with enough blocks; the first and the last in their place."""
-        left = [np.repeat(self.blocks[None], len(step.source), axis=0) for step in self.steps]
-        left[0][:, 1:] = False
-        left[-1][:, :, :-1] = False
-        return left
+    def everything(self, below_ns: int) -> Left:
+        """All choices of every stage whose devices and memory alone leave the claim open."""
+        return [self._choices(k, below_ns - 1) for k in range(self.shape.pp)]
 
-    def _kept(self, left: list[Mask], limit: int) -> list[Mask]:
+    def _choices(self, k: int, limit: int) -> Choices:
+        step, last = self.steps[k], self.shape.pp - 1
+        most = np.minimum(
+            _quotient(np.full((), limit), self.forward + self.backward),
+            self._by_memory(k, self.held),
+        )
+        found: dict[bytes, Array] = {}
+        once = np.ones(step.group.shape[1], dtype=np.int64)
+        parts = []
+        for x, groups in enumerate(step.group):
+            key = groups.tobytes()
+            if key not in found:
+                mask = self.blocks & self.suffice(most[groups], once)
+                mask[1 if k == 0 else len(mask) :] = False
+                mask[:, : -1 if k == last else 0] = False
+                found[key] = np.argwhere(mask)
+            first, end = found[key].T
+            parts.append((np.full(len(first), x), first, end))
+        return Choices(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def suffice(self, most: Array, counts: Array) -> Mask:
+        """[..] whether replicas with these most micro-batches [R, ..] do all.
+
+        counts: [R] lanes that each row of `most` stands for.
+        """
+        whole = np.tensordot(counts, np.minimum(most, self.needed), axes=1)
+        enough: Mask = (most >= self.least).all(axis=0) & (whole >= self.needed)
+        return enough
+
+    def _kept(self, left: Left, limit: int) -> Left:
         """What is not struck out for plans within `limit`."""
-        whole = [np.zeros(mask.shape, dtype=np.int64) for mask in left]
-        kept = [mask.copy() for mask in left]
-        for r, count in self.lanes.items():
-            for k, most in enumerate(self.most(left, r, limit)):
-                kept[k] &= most >= self.least
-                whole[k] += count * np.minimum(most, self.needed)
-        return [mask & (total >= self.needed) for mask, total in zip(kept, whole, strict=True)]
+        lanes = zip(*(self.most(left, r, limit) for r in self.lanes), strict=True)
+        counts = np.array(list(self.lanes.values()))
+        return [
+            choices.take(self.suffice(np.stack(most), counts))
+            for choices, most in zip(left, lanes, strict=True)
+        ]
 
-    def _costs(self, k: int, r: int) -> Costs:
-        steps = self.steps
-        step = steps[k]
-        groups, send = step.group[:, r], step.send[:, r, None, None]
-        forward, backward = self.forward[groups], self.backward[groups]
+    @cached_property
+    def tails(self) -> Array:
+        """[T, n, n] of the graph."""
+        return np.stack(self.graph.tails)
+
+    def _costs(self, left: Left, k: int, r: int) -> Costs:
+        steps, choices = self.steps, left[k]
+        step, layers = steps[k], (choices.first, choices.last)
+        groups, send = step.group[choices.step, r], step.send[choices.step, r]
+        forward, backward = self.forward[groups, *layers], self.backward[groups, *layers]
         ahead, behind = forward, backward
         if self.instance.search.blocking_sends:
             behind = backward + send
             if k + 1 < len(steps):
                 least = np.full(step.num_targets, NEVER)
                 np.minimum.at(least, steps[k + 1].source, steps[k + 1].send[:, r])
-                ahead = forward + least[step.target, None, None]
-        tail = np.stack(self.graph.tails)[step.tail]
+                ahead = forward + least[step.target[choices.step]]
+        tail = self.tails[step.tail[choices.step], *layers]
         return Costs(forward, backward, ahead, behind, send, tail)
 
-    def most(self, left: list[Mask], r: int, limit: int) -> Iterator[Array]:
-        """Per stage [A, n, n] most micro-batches of a replica of lane r within `limit`."""
-        steps = self.steps
-        costs = [self._costs(k, r) for k in range(len(steps))]
+    def _nodes(self, left: Left) -> list[tuple[Array, Array]]:
+        """Per stage the (state, layer) [M] before and after every choice, as numbers."""
+        size = len(self.blocks)
+        return [
+            (step.source[c.step] * size + c.first, step.target[c.step] * size + c.last)
+            for step, c in zip(self.steps, left, strict=True)
+        ]
+
+    def _before(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
+        """Shortest ways from the start to every (state, layer) before each stage."""
+        size = len(self.blocks)
+        found = [np.full(size, NEVER)]
+        found[0][0] = 0
+        for step, (source, target), cost in zip(self.steps, nodes, costs, strict=True):
+            best = np.full(step.num_targets * size, NEVER)
+            np.minimum.at(best, target, found[-1][source] + cost)
+            found.append(best)
+        return found
+
+    def _after(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
+        """Shortest ways from every (state, layer) after each stage to the end."""
+        size = len(self.blocks)
+        found = [np.zeros(self.steps[-1].num_targets * size, dtype=np.int64)]
+        for k in range(len(nodes) - 1, 0, -1):
+            source, target = nodes[k]
+            best = np.full(self.steps[k - 1].num_targets * size, NEVER)
+            np.minimum.at(best, source, found[-1][target] + costs[k])
+            found.append(best)
+        return found[::-1]
+
+    def most(self, left: Left, r: int, limit: int) -> Iterator[Array]:
+        """Per stage [M] most micro-batches of a replica of lane r within `limit`."""
+        costs = [self._costs(left, k, r) for k in range(len(left))]
         latency = [one.work + 2 * one.send for one in costs]
         latency[0] = latency[0] + costs[0].tail
-        masked = [np.where(m, cost, NEVER) for m, cost in zip(left, latency, strict=True)]
-        down = [np.where(m, c.forward + c.send, NEVER) for m, c in zip(left, costs, strict=True)]
-        before, after = _ways(steps, masked)
-        arrival, _ = _ways(steps, down)
-        for k, (step, one) in enumerate(zip(steps, costs, strict=True)):
-            onward = after[k + 1][step.target][:, None, :]
-            room = limit - before[k][step.source][:, :, None] - latency[k] - onward
+        nodes = self._nodes(left)
+        before, after = self._before(nodes, latency), self._after(nodes, latency)
+        arrival = self._before(nodes, [one.forward + one.send for one in costs])
+        for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
+            onward = after[k][target]
+            room = limit - before[k][source] - latency[k] - onward
             work = one.ahead + one.behind
-            busy = limit - arrival[k][step.source][:, :, None] - one.send - one.tail
+            busy = limit - arrival[k][source] - one.send - one.tail
             most = np.minimum(self._by_bottleneck(one, k, room) + 1, _quotient(busy, work))
             if self.shape.schedule != "gpipe":
                 most = np.minimum(most, self._by_rounds(one, k, room, onward) + 1)
-            most = np.minimum(most, self._by_memory(k, self.held[step.group[:, r]]))
-            yield np.where(left[k] & (room >= 0) & (busy >= 0), most, 0)
+            step, choices = self.steps[k], left[k]
+            held = self.held[step.group[choices.step, r], choices.first, choices.last]
+            most = np.minimum(most, self._by_memory(k, held))
+            yield np.where((room >= 0) & (busy >= 0), most, 0)
 
     def _by_bottleneck(self, one: Costs, k: int, room: Array) -> Array:
         """Largest m - 1 by (1), `room` above the latency."""
