@@ -1,0 +1,197 @@
+"""Which numbers of nodes are sums of template sizes: the coin problem behind fault tolerance.
+
+A cluster of N nodes runs x >= f + 1 pipelines, so that f failures leave one whole, and every
+pipeline has as many nodes as some template. N is *covered* by a set of sizes if it is such a sum.
+Jang et al., Oobleck, SOSP 2023, section 4.1, take consecutive sizes n0, n0 + 1, ...; here any set
+may be asked about. n0 is the least number of nodes that hold the model.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import groupby
+from math import gcd
+
+from formulations.units import ceil_div
+
+
+def least_consecutive(least_size: int, faults: int) -> int:
+    """Least p for which sizes n0..n0+p-1 cover every N >= (f+1) n0; fewer leave a gap.
+
+    Proof. x pipelines hold exactly the numbers x n0 .. x (n0 + p - 1): start with x of size n0 and
+    enlarge one by one node at a time. So all N >= (f+1) n0 are covered iff no gap opens between x
+    and x + 1 pipelines, x (n0 + p - 1) + 1 >= (x + 1) n0, for any x >= f + 1. That is
+    x (p - 1) >= n0 - 1; it is hardest at x = f + 1, and there says p >= 1 + ceil((n0-1)/(f+1)).
+    """
+    return 1 + ceil_div(least_size - 1, faults + 1)
+
+
+def least_for_merging(least_size: int) -> int:
+    """Least p for which sizes n0..n0+p-1 let what is left of a pipeline join any of size n0.
+
+    Proof. A pipeline that cannot go on has at most n0 - 1 nodes left; with one of n0 that makes up
+    to 2 n0 - 1 = n0 + p - 1 nodes, and every smaller sum from n0 on is a size too.
+    """
+    return least_size
+
+
+class Coverage:
+    """Sums of at least `faults` + 1 sizes, up to `most_nodes`; exact, by dynamic programming."""
+
+    def __init__(self, sizes: Iterable[int], faults: int, most_nodes: int) -> None:
+        """`sizes` >= 1, not none of them; `faults` >= 0. Raises ValueError otherwise."""
+        self.sizes = tuple(sorted(set(sizes)))
+        self.faults = faults
+        self.most_nodes = most_nodes
+        if not self.sizes or self.sizes[0] < 1 or faults < 0:
+            raise ValueError(f"template sizes {self.sizes} and {faults} faults")
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Bit x of entry N: N is a sum of x sizes. O(N |sizes|) steps on N-bit integers."""
+        found = [1]
+        for nodes in range(1, self.most_nodes + 1):
+            reached = 0
+            for size in self.sizes:
+                if size > nodes:
+                    break
+                reached |= found[nodes - size] << 1
+            found.append(reached)
+        return found
+
+    def pipelines(self, nodes: int) -> tuple[int, ...]:
+        """Numbers of pipelines, f + 1 or more, that use exactly `nodes` nodes; ascending."""
+        counts = self._counts[nodes] >> (self.faults + 1)
+        return tuple(x + self.faults + 1 for x in range(counts.bit_length()) if counts >> x & 1)
+
+    def covers(self, nodes: int) -> bool:
+        """Whether `nodes` is a sum of f + 1 sizes or more."""
+        return self._counts[nodes] >> (self.faults + 1) > 0
+
+    def partition(self, nodes: int, pipelines: int) -> tuple[int, ...]:
+        """Sizes of `pipelines` pipelines that add up to `nodes`, largest first, large ones early.
+
+        Raises ValueError if there are none.
+        """
+        sizes = list[int]()
+        while nodes or pipelines:
+            fitting = (
+                size
+                for size in reversed(self.sizes)
+                if size <= nodes and pipelines and self._counts[nodes - size] >> pipelines - 1 & 1
+            )
+            size = next(fitting, None)
+            if size is None:
+                raise ValueError(f"{nodes} nodes are no sum of {pipelines} of {self.sizes}")
+            sizes.append(size)
+            nodes, pipelines = nodes - size, pipelines - 1
+        return tuple(sorted(sizes, reverse=True))
+
+    def gaps(self, first: int) -> tuple[int, ...]:
+        """Numbers from `first` to `most_nodes` that are not covered."""
+        return tuple(n for n in range(first, self.most_nodes + 1) if not self.covers(n))
+
+
+def least_covered(sizes: Sequence[int], faults: int) -> dict[int, int]:
+    """Least covered number per residue modulo the smallest size; residues without one are absent.
+
+    It settles all numbers: one more pipeline of the smallest size a leads from any covered number
+    to the next of its residue, so a number is covered iff it is at least the entry of its residue.
+    Proof that the search ends soon enough. If a sum of more than f + 1 parts has a part a, the
+    rest is covered too: the sum is no least one. Among a parts some add up to c a (two of the
+    prefix sums have equal residues); being above a they are fewer than c, and c parts of a in
+    their place are more than f + 1 in all. So a least number has at most max(f + 1, a - 1) parts.
+    """
+    a, largest = min(sizes), max(sizes)
+    known = Coverage(sizes, faults, max(faults + 1, a - 1) * largest)
+    least: dict[int, int] = {}
+    for nodes in range(known.most_nodes + 1):
+        if known.covers(nodes):
+            least.setdefault(nodes % a, nodes)
+    return least
+
+
+def last_gap(sizes: Sequence[int], faults: int) -> int | None:
+    """Largest number that is not covered; None if there is no largest, as gcd(sizes) > 1."""
+    least = least_covered(sizes, faults)
+    a = min(sizes)
+    return max(least.values()) - a if len(least) == a else None
+
+
+def _is_run(sizes: Sequence[int]) -> bool:
+    return sizes[-1] - sizes[0] + 1 == len(sizes)
+
+
+def _consecutive_argument(low: int, high: int, faults: int) -> list[str]:
+    """The argument of `least_consecutive` in numbers."""
+    first, p = faults + 1, high - low + 1
+    ways = (
+        f"x pipelines of {low}..{high} nodes hold every number from {low}x to {high}x: "
+        f"start with {low} each and enlarge one by one node at a time."
+    )
+    needed = least_consecutive(low, faults)
+    if p >= needed:
+        return [
+            ways,
+            f"Between x and x + 1 pipelines no number is left out while {high}x + 1 >= {low}(x + 1)"
+            f": at x = {first}, {high * first + 1} >= {low * (first + 1)}, and so for every x >= "
+            f"{first}. Hence every number of nodes from {first * low} on is covered, and no lower "
+            f"one is: {first} pipelines need {first * low}.",
+            f"{needed} consecutive sizes from {low} on are needed for that: "
+            f"1 + ceil(({low} - 1) / {first}).",
+        ]
+    ends = next((x for x in range(first, low) if high * x + 1 >= low * (x + 1)), None)
+    if ends is None:
+        return [ways, f"There is one size alone, so only multiples of {low} are covered."]
+    return [
+        ways,
+        f"Numbers are left out between {high}x and {low}(x + 1) for x < {ends}; from x = {ends} "
+        f"on none is, so every number of nodes from {ends * low} on is covered. All from "
+        f"{first * low} on would take {needed} consecutive sizes: 1 + ceil(({low} - 1) / {first}).",
+    ]
+
+
+def _residue_argument(sizes: Sequence[int], faults: int) -> list[str]:
+    """The argument of `least_covered` in numbers, with a sum for every residue."""
+    a, least = sizes[0], least_covered(sizes, faults)
+    known = Coverage(sizes, faults, max(least.values()))
+    sums = [
+        f"{nodes} = {' + '.join(map(str, known.partition(nodes, known.pipelines(nodes)[0])))}"
+        for _, nodes in sorted(least.items())
+    ]
+    lines = [
+        f"With one more pipeline of {a} nodes a covered number stays covered, so the least one per "
+        f"remainder modulo {a} settles all: {', '.join(sums)}."
+    ]
+    if len(least) == a:
+        return [*lines, f"Every number of nodes from {max(least.values()) - a + 1} on is covered."]
+    step = gcd(*sizes)
+    return [*lines, f"All sizes are multiples of {step}: no other number is ever covered."]
+
+
+def proof(sizes: Sequence[int], faults: int, nodes: range) -> tuple[str, ...]:
+    """Why the numbers in `nodes` are covered or not, and by how many pipelines; one line each.
+
+    `nodes`: not empty, step 1. Runs of numbers with equal answers share a line.
+    """
+    known = Coverage(sizes, faults, nodes[-1])
+    argument = (
+        _consecutive_argument(known.sizes[0], known.sizes[-1], faults)
+        if _is_run(known.sizes)
+        else _residue_argument(known.sizes, faults)
+    )
+    lines = list[str]()
+    for counts, run in groupby(nodes, known.pipelines):
+        same = list(run)
+        which = f"{same[0]}" if len(same) == 1 else f"{same[0]}-{same[-1]}"
+        lines.append(f"{which}: {_ways(counts)}")
+    return (*argument, *lines)
+
+
+def _ways(counts: Sequence[int]) -> str:
+    if not counts:
+        return "not covered"
+    if len(counts) == 1:
+        return f"{counts[0]} pipelines"
+    if _is_run(counts):
+        return f"{counts[0]} to {counts[-1]} pipelines"
+    return f"{', '.join(map(str, counts))} pipelines"
