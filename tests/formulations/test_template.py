@@ -1,0 +1,66 @@
+"""Templates: what is one, and what is refused."""
+
+import pytest
+from pydantic import ValidationError
+
+from formulations.errors import PlannerError
+from formulations.template import Template, TemplateStage, template_from_json
+
+
+def stage(start: int, end: int, node: int, first_gpu: int, gpus: int) -> TemplateStage:
+    """A stage."""
+    return TemplateStage(layers=(start, end), node=node, first_gpu=first_gpu, gpus=gpus)
+
+
+#: Two nodes of group 1 and one of group 0: stages of 4 GPUs, of 2 and 2, of 2 (and 2 idle).
+GOOD = (
+    stage(0, 3, 0, 0, 4),
+    stage(3, 4, 1, 0, 2),
+    stage(4, 6, 1, 2, 2),
+    stage(6, 9, 2, 0, 2),
+)
+
+
+def test_counts_of_a_template() -> None:
+    """9 layers, 4 stages; 1 node of group 0, 2 of group 1, none of group 2; 2 of 12 GPUs idle."""
+    template = Template(node_groups=(1, 1, 0), stages=GOOD)
+    assert (template.num_layers, template.num_stages, template.num_nodes) == (9, 4, 3)
+    assert template.counts(3) == (1, 2, 0)
+    assert template.idle_gpus((4, 4, 8)) == 2
+
+
+@pytest.mark.parametrize(
+    ("position", "wrong", "words"),
+    [
+        (0, stage(1, 3, 0, 0, 4), "start with layer 0"),
+        (1, stage(3, 3, 1, 0, 2), r"stages\[1\] has layers \[3, 3\)"),
+        (1, stage(2, 4, 1, 0, 2), "start with layer 3"),
+        (2, stage(4, 6, 1, 1, 2), "shares GPU 1 of node 1"),
+        (3, stage(6, 9, 0, 0, 2), "nodes 0 to 2 once each"),
+        (3, stage(6, 9, 3, 0, 2), "nodes 0 to 2 once each"),
+        (2, stage(4, 6, 0, 4, 2), "goes back to node 0"),
+    ],
+)
+def test_broken_templates_are_refused(position: int, wrong: TemplateStage, words: str) -> None:
+    """Gaps and overlaps of layers, shared GPUs, nodes without a stage or visited twice."""
+    stages = (*GOOD[:position], wrong, *GOOD[position + 1 :])
+    if "goes back" in words:
+        stages = (*stages[:3], stage(6, 7, 1, 4, 1), stage(7, 9, 2, 0, 2))
+    with pytest.raises(ValidationError, match=words):
+        Template(node_groups=(1, 1, 0), stages=stages)
+
+
+def test_json_round_trip() -> None:
+    """Written and read, a template is the same."""
+    template = Template(node_groups=(1, 1, 0), stages=GOOD)
+    assert template_from_json(template.model_dump_json(), "t.json") == template
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"node_groups": [0], "stages": []}', '{"node_groups": [0]}']
+)
+def test_bad_json_is_one_line(text: str) -> None:
+    """Broken text, another type, no stages, a missing field."""
+    with pytest.raises(PlannerError, match=r"t\.json") as caught:
+        template_from_json(text, "t.json")
+    assert "\n" not in str(caught.value)
