@@ -25,7 +25,7 @@ def closings(
 
     With several workers the answers come in no fixed order, and of equal plans any may be found.
     """
-    if workers > 1 and len(tasks) > 1 and "fork" in multiprocessing.get_all_start_methods():
+    if workers > 1 and tasks and "fork" in multiprocessing.get_all_start_methods():
         yield from _Workers(closer, tasks, best(), stop).closings(workers)
         return
     for task in tasks:
