@@ -1,0 +1,97 @@
+"""Pipelines to run side by side: what may be started, what was chosen, and what it takes.
+
+Oobleck (Jang et al., SOSP 2023, section 4.2) starts pipelines from templates and shares the
+micro-batches of a step among them. Here both decisions belong to one problem, and pipelines of one
+template may have different shares.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class PipelineKind:
+    """What pipelines of one template are worth.
+
+    nodes: how many of each node group. times_ns[m - 1]: step of one pipeline with m micro-batches,
+    nondecreasing in m; it ends with the most micro-batches that any pipeline may have.
+    """
+
+    nodes: tuple[int, ...]
+    times_ns: Sequence[int]
+
+    def capacity(self, step_ns: int) -> int:
+        """Most micro-batches of a step of `step_ns`; 0 if not even one."""
+        return bisect_right(self.times_ns, step_ns)
+
+
+@dataclass(frozen=True)
+class InstantiationProblem:
+    """Choose pipelines and their micro-batches so that the longest pipeline is shortest.
+
+    available: nodes per group. faults: at least `faults` + 1 pipelines. micro_batches: of a step,
+    at least one for every pipeline. all_nodes: every node must belong to a pipeline.
+    """
+
+    kinds: tuple[PipelineKind, ...]
+    available: tuple[int, ...]
+    faults: int
+    micro_batches: int
+    all_nodes: bool = True
+
+    def most(self, kind: int) -> int:
+        """Most pipelines of one kind that the nodes, and the micro-batches, allow."""
+        needed = self.kinds[kind].nodes
+        fitting = [have // n for have, n in zip(self.available, needed, strict=True) if n]
+        return min(self.micro_batches, *fitting)
+
+    @cached_property
+    def latest_ns(self) -> int:
+        """No distribution of the micro-batches takes longer."""
+        return max(kind.times_ns[-1] for kind in self.kinds)
+
+
+@dataclass(frozen=True)
+class Instantiation:
+    """shares[i]: micro-batches of every pipeline of kind i, descending; one entry a pipeline."""
+
+    shares: tuple[tuple[int, ...], ...]
+
+    @property
+    def num_pipelines(self) -> int:
+        """Pipelines of all kinds."""
+        return sum(len(own) for own in self.shares)
+
+    def step_ns(self, problem: InstantiationProblem) -> int:
+        """Step of the slowest pipeline."""
+        pairs = zip(problem.kinds, self.shares, strict=True)
+        return max(kind.times_ns[own[0] - 1] for kind, own in pairs if own)
+
+    def nodes(self, problem: InstantiationProblem) -> tuple[int, ...]:
+        """Nodes of each group that are used."""
+        pairs = list(zip(problem.kinds, self.shares, strict=True))
+        groups = range(len(problem.available))
+        return tuple(sum(kind.nodes[j] * len(own) for kind, own in pairs) for j in groups)
+
+    def faults(self, problem: InstantiationProblem) -> Iterator[str]:
+        """What breaks the problem's constraints, one sentence each; nothing if all hold."""
+        total = sum(sum(own) for own in self.shares)
+        if total != problem.micro_batches:
+            yield f"{total} micro-batches instead of {problem.micro_batches}"
+        if any(m < 1 for own in self.shares for m in own):
+            yield "a pipeline without micro-batches"
+        if self.num_pipelines <= problem.faults:
+            yield f"{self.num_pipelines} pipelines for {problem.faults} faults"
+        used = self.nodes(problem)
+        if any(n > have for n, have in zip(used, problem.available, strict=True)):
+            yield f"{used} nodes of {problem.available}"
+        elif problem.all_nodes and used != problem.available:
+            yield f"only {used} nodes of {problem.available}"
+
+
+def conjugate(counts: Sequence[int]) -> tuple[int, ...]:
+    """Shares, descending, of which counts[q - 1] are at least q; `counts` is nonincreasing."""
+    most = counts[0] if counts else 0
+    return tuple(sum(count > r for count in counts) for r in range(most))

@@ -1,0 +1,1 @@
+"""Training that survives failures: instantiation, batch distribution, recovery (Oobleck)."""

@@ -1,0 +1,169 @@
+"""Micro-batches of every pipeline, exactly: least longest step, or least variance of the steps.
+
+`times[r][m - 1]` is the step of pipeline r with m micro-batches, nondecreasing in m and given up to
+as many as it may have; every pipeline gets at least one. Jang et al. (Oobleck, SOSP 2023,
+section 4.2.2) minimise the variance of the steps; the longest step is what training waits for.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from heapq import heapify, heapreplace
+from math import isqrt
+
+from formulations.errors import PlannerError
+
+Times = Sequence[int]
+
+
+class BatchError(PlannerError):
+    """Micro-batches that cannot be shared out."""
+
+    exit_code = 3
+
+
+def _check(times: Sequence[Times], total: int) -> None:
+    most = sum(len(own) for own in times)
+    if not len(times) <= total <= most:
+        raise BatchError(
+            f"{total} micro-batches for {len(times)} pipelines; allowed: {len(times)} to {most}, "
+            "one for every pipeline and no more than each may have"
+        )
+
+
+def shortest(times: Sequence[Times], total: int) -> tuple[int, ...]:
+    """Shares that sum to `total` and make the longest step as short as possible.
+
+    Bisection on the step T: pipelines can take sum over r of (largest m with times[r][m - 1] <= T)
+    in time T, which grows with T; any total between their number and that sum can be reached.
+    What is too many is taken from the pipeline that is slowest at the time. Raises BatchError.
+    """
+    _check(times, total)
+    low, high = max(own[0] for own in times), max(own[-1] for own in times)
+    while low < high:
+        middle = (low + high) // 2
+        if sum(bisect_right(own, middle) for own in times) >= total:
+            high = middle
+        else:
+            low = middle + 1
+    return _without_surplus(times, [bisect_right(own, low) for own in times], total)
+
+
+def _without_surplus(times: Sequence[Times], shares: list[int], total: int) -> tuple[int, ...]:
+    heap = [(-times[r][m - 1], -r) for r, m in enumerate(shares) if m > 1]
+    heapify(heap)
+    for _ in range(sum(shares) - total):
+        r = -heap[0][1]
+        shares[r] -= 1
+        left = times[r][shares[r] - 1]
+        heapreplace(heap, (-left if shares[r] > 1 else 1, -r))
+    return tuple(shares)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Shares with the sums of their steps and of the squares: a line in `least_variance`."""
+
+    shares: tuple[int, ...]
+    first: int
+    second: int
+
+    def at(self, center: Fraction) -> Fraction:
+        """Sum over r of (T_r - center)^2, less the constant R center^2."""
+        return self.second - 2 * center * self.first
+
+    def spread(self) -> int:
+        """R^2 times the variance."""
+        return len(self.shares) * self.second - self.first**2
+
+
+def _line(times: Sequence[Times], shares: tuple[int, ...]) -> _Line:
+    steps = [own[m - 1] for own, m in zip(times, shares, strict=True)]
+    return _Line(shares, sum(steps), sum(step * step for step in steps))
+
+
+def _closest(times: Sequence[Times], total: int, center: Fraction, known: _Line) -> _Line:
+    """Shares with the least sum of (T_r - center)^2; `known` is one way, and a cutoff.
+
+    No term of a better way exceeds the whole sum of `known`, which leaves few counts a pipeline;
+    dynamic programming over the micro-batches given out.
+    """
+    q, p = center.denominator, center.numerator
+    cutoff = sum((q * own[m - 1] - p) ** 2 for own, m in zip(times, known.shares, strict=True))
+    best: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
+    reach = _reach(times)
+    for r, own in enumerate(times):
+        costs = _costs(own, q, p, cutoff)
+        following: dict[int, tuple[int, tuple[int, ...]]] = {}
+        for given, (cost, shares) in best.items():
+            for m, extra in costs:
+                after, sum_ = given + m, cost + extra
+                if sum_ > cutoff or not reach[r + 1][0] <= total - after <= reach[r + 1][1]:
+                    continue
+                if after not in following or sum_ < following[after][0]:
+                    following[after] = (sum_, (*shares, m))
+        best = following
+    return _line(times, best[total][1])
+
+
+def _reach(times: Sequence[Times]) -> list[tuple[int, int]]:
+    """Fewest and most micro-batches that pipelines r, r + 1, ... take together, for every r."""
+    reach = [(0, 0)]
+    for own in reversed(times):
+        reach.append((reach[-1][0] + 1, reach[-1][1] + len(own)))
+    return reach[::-1]
+
+
+def _costs(own: Times, q: int, p: int, cutoff: int) -> list[tuple[int, int]]:
+    """Counts m with (q T(m) - p)^2 <= cutoff, and that square."""
+    start = bisect_left(own, True, key=lambda t: q * t >= p or (q * t - p) ** 2 <= cutoff)
+    found = []
+    for m in range(start + 1, len(own) + 1):
+        cost = (q * own[m - 1] - p) ** 2
+        if cost <= cutoff:
+            found.append((m, cost))
+        elif q * own[m - 1] > p:
+            break
+    return found
+
+
+def least_variance(times: Sequence[Times], total: int) -> tuple[int, ...]:
+    """Shares that sum to `total` and make the variance of the steps least. Raises BatchError.
+
+    The variance times R is the least over c of sum (T_r - c)^2, reached at the mean. For a fixed c
+    that sum separates over pipelines (`_closest`). Less R c^2 it is linear in c for each way to
+    share, so its least over the ways, g(c), is concave: between two known points it lies above
+    their chord, and chord + R c^2 bounds every variance whose mean lies there. Where two lines
+    that are optimal at the ends meet, g is asked again, until a line or the bound settles the
+    stretch (Eisner and Severance, Mathematical techniques for efficient record segmentation,
+    J. ACM 23, 1976). The first stretch: any way has a step >= T and a step <= T, where T is the
+    longest of `shortest`; with less variance than that, both are within D of the mean, D^2 being
+    the sum of (T_r - mean)^2 there.
+    """
+    _check(times, total)
+    start = _line(times, shortest(times, total))
+    longest = max(own[m - 1] for own, m in zip(times, start.shares, strict=True))
+    reach = isqrt(start.spread() // len(times)) + 1
+    low, high = Fraction(longest - reach), Fraction(longest + reach)
+    ends = [(c, _closest(times, total, c, start)) for c in (low, high)]
+    best = min((start, *(line for _, line in ends)), key=_Line.spread)
+    stretches = [(ends[0], ends[1])]
+    while stretches:
+        (low, left), (high, right) = stretches.pop()
+        if left.first == right.first or _bound(low, left, high, right) >= best.spread():
+            continue
+        center = Fraction(right.second - left.second, 2 * (right.first - left.first))
+        middle = _closest(times, total, center, best)
+        best = min(best, middle, key=_Line.spread)
+        if middle.at(center) < left.at(center):
+            stretches += [((low, left), (center, middle)), ((center, middle), (high, right))]
+    return best.shares
+
+
+def _bound(low: Fraction, left: _Line, high: Fraction, right: _Line) -> Fraction:
+    """Lower bound of R^2 times the variance where the mean lies in [low, high]."""
+    count = len(left.shares)
+    slope = (right.at(high) - left.at(low)) / (high - low)
+    center = min(max(-slope / (2 * count), low), high)
+    return count * (left.at(low) + slope * (center - low) + count * center**2)

@@ -1,0 +1,193 @@
+"""Instantiation: CP-SAT, MILP, the knapsack and brute force agree."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.cpsat import instantiation as cpsat_model
+from formulations.milp import instantiation as milp_model
+from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind, conjugate
+from solver.backends import cpsat, highs
+from solver.options import SolveOptions
+from solver.resilience.instantiate import instantiate
+from solver.result import Status
+
+
+def ways(problem: InstantiationProblem) -> Iterator[Instantiation]:
+    """Every choice of pipelines and shares that keeps the constraints."""
+    most = problem.micro_batches
+    options = [
+        (i, m) for i, kind in enumerate(problem.kinds) for m in range(1, len(kind.times_ns) + 1)
+    ]
+    for pipelines in range(1, most + 1):
+        for chosen in combinations_with_replacement(options, pipelines):
+            shares = tuple(
+                tuple(sorted((m for i, m in chosen if i == own), reverse=True))
+                for own in range(len(problem.kinds))
+            )
+            way = Instantiation(shares)
+            if not list(way.faults(problem)):
+                yield way
+
+
+def best_step(problem: InstantiationProblem) -> int | None:
+    """Least step of all ways."""
+    return min((way.step_ns(problem) for way in ways(problem)), default=None)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> InstantiationProblem:
+    """Up to three kinds on one or two node groups, up to five micro-batches."""
+    groups = draw(st.integers(1, 2))
+    total = draw(st.integers(1, 5))
+    node_counts = st.tuples(*[st.integers(0, 3)] * groups).filter(any)
+    times = st.lists(st.integers(1, 60), min_size=total, max_size=total).map(sorted)
+    kinds = draw(st.lists(st.tuples(node_counts, times), min_size=1, max_size=3))
+    return InstantiationProblem(
+        kinds=tuple(PipelineKind(nodes, tuple(steps)) for nodes, steps in kinds),
+        available=draw(st.tuples(*[st.integers(0, 6)] * groups)),
+        faults=draw(st.integers(0, 2)),
+        micro_batches=total,
+        all_nodes=draw(st.booleans()),
+    )
+
+
+def solved(problem: InstantiationProblem, module: Any, run: Any) -> int | None:
+    """Step of the model's optimum, which must be a choice that keeps every constraint."""
+    built = module.build(problem)
+    outcome = run(built.model, SolveOptions())
+    if outcome.status is Status.INFEASIBLE:
+        return None
+    assert outcome.status is Status.OPTIMAL
+    way = built.extract(outcome.values)
+    assert list(way.faults(problem)) == []
+    assert way.step_ns(problem) == outcome.objective == outcome.bound
+    return int(outcome.objective)
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems())
+def test_knapsack_equals_brute_force(problem: InstantiationProblem) -> None:
+    """The engine finds a choice exactly if there is one, and none is shorter."""
+    found = instantiate(problem)
+    assert (None if found is None else found.step_ns(problem)) == best_step(problem)
+    assert found is None or list(found.faults(problem)) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_models_equal_the_knapsack(problem: InstantiationProblem) -> None:
+    """CP-SAT and HiGHS prove the same step, or both that there is none."""
+    found = instantiate(problem)
+    step = None if found is None else found.step_ns(problem)
+    assert solved(problem, cpsat_model, cpsat.run) == step
+    assert solved(problem, milp_model, highs.run) == step
+
+
+def linear(per_micro_batch: int, start: int, most: int) -> tuple[int, ...]:
+    """Steps start + m * per_micro_batch."""
+    return tuple(start + m * per_micro_batch for m in range(1, most + 1))
+
+
+#: Two nodes take 30 a micro-batch, three 20; 7 nodes make 2 + 2 + 3 alone.
+SEVEN = InstantiationProblem(
+    kinds=(PipelineKind((2,), linear(30, 0, 14)), PipelineKind((3,), linear(20, 0, 14))),
+    available=(7,),
+    faults=1,
+    micro_batches=14,
+)
+
+
+def test_pipelines_of_one_template_may_have_different_shares() -> None:
+    """2 + 2 + 3 nodes, 14 micro-batches: 4 + 4 + 6 take 120 each.
+
+    With 13 two pipelines of a kind differ: 120 hold 4 + 4 + 6 = 14, 119 only 3 + 3 + 5 = 11.
+    """
+    assert instantiate(SEVEN) == Instantiation(((4, 4), (6,)))
+    found = instantiate(replace(SEVEN, micro_batches=13))
+    assert found is not None
+    assert found.step_ns(SEVEN) == 120
+    assert sum(map(sum, found.shares)) == 13
+
+
+@pytest.mark.parametrize(("faults", "possible"), [(2, True), (3, False)])
+def test_faults_just_inside_and_just_outside(faults: int, possible: bool) -> None:
+    """Seven nodes make three pipelines of two or three, not four."""
+    problem = replace(SEVEN, faults=faults, all_nodes=False)
+    assert (instantiate(problem) is not None) is possible
+    assert (solved(problem, cpsat_model, cpsat.run) is not None) is possible
+    assert (solved(problem, milp_model, highs.run) is not None) is possible
+
+
+def test_idling_a_node_may_be_better() -> None:
+    """Three nodes take 60 a micro-batch, two 30; 4 micro-batches, five nodes.
+
+    All in use they take 90, by shares 3 and 1; with one idle 2 + 2 nodes take 60.
+    """
+    kinds = (PipelineKind((2,), linear(30, 0, 4)), PipelineKind((3,), linear(60, 0, 4)))
+    problem = InstantiationProblem(kinds, (5,), 1, 4)
+    used, idle = instantiate(problem), instantiate(replace(problem, all_nodes=False))
+    assert used is not None
+    assert idle is not None
+    assert (used.step_ns(problem), idle.step_ns(problem)) == (90, 60)
+    assert idle.nodes(problem) == (4,)
+
+
+def test_of_equal_steps_the_one_without_idle_nodes_is_taken() -> None:
+    """Two or three nodes alike: 5 = 2 + 3 idles none, 4 = 2 + 2 one."""
+    kinds = (PipelineKind((2,), linear(30, 0, 4)), PipelineKind((3,), linear(30, 0, 4)))
+    found = instantiate(InstantiationProblem(kinds, (5,), 1, 4, all_nodes=False))
+    assert found == Instantiation(((2,), (2,)))
+
+
+def test_more_pipelines_than_micro_batches_fit() -> None:
+    """Four nodes make four pipelines of one, but two micro-batches feed only two of two."""
+    kinds = (PipelineKind((1,), linear(10, 0, 2)), PipelineKind((2,), linear(9, 0, 2)))
+    found = instantiate(InstantiationProblem(kinds, (4,), 1, 2))
+    assert found == Instantiation(((), (1, 1)))
+
+
+@pytest.mark.parametrize("module", [cpsat_model, milp_model])
+def test_a_known_step_keeps_the_optimum(module: Any) -> None:
+    """The model that leaves out what takes longer than a known choice still reaches it."""
+    built = module.build(SEVEN, latest_ns=120)
+    built.hint(Instantiation(((4, 4), (6,))))
+    run = cpsat.run if module is cpsat_model else highs.run
+    outcome = run(built.model, SolveOptions())
+    assert outcome.objective == 120
+    assert module.build(SEVEN).count[0][4:] != []
+    assert built.count[0][4:] == []
+
+
+@pytest.mark.parametrize("module", [cpsat_model, milp_model])
+def test_too_short_a_step_is_infeasible(module: Any) -> None:
+    """Nothing is done within 119."""
+    run = cpsat.run if module is cpsat_model else highs.run
+    outcome = run(module.build(SEVEN, latest_ns=119).model, SolveOptions())
+    assert outcome.status is Status.INFEASIBLE
+
+
+def test_conjugate_counts_back() -> None:
+    """Every vector of shares is known by how many are at least 1, 2, ..."""
+    for shares in product(range(1, 4), repeat=3):
+        counts = [sum(share >= q for share in shares) for q in range(1, 5)]
+        assert conjugate(counts) == tuple(sorted(shares, reverse=True))
+
+
+def test_a_thousand_nodes() -> None:
+    """8..15 nodes, times 1/n: the engine's optimum is proved by CP-SAT to be the least."""
+    kinds = tuple(
+        PipelineKind((n,), linear(5040 * 8 // n + 13 * (n % 3), 40 * n, 512)) for n in range(8, 16)
+    )
+    problem = InstantiationProblem(kinds, (1000,), 3, 2048)
+    found = instantiate(problem)
+    assert found is not None
+    assert list(found.faults(problem)) == []
+    step = found.step_ns(problem)
+    shorter = cpsat_model.build(problem, latest_ns=step - 1)
+    assert cpsat.run(shorter.model, SolveOptions()).status is Status.INFEASIBLE
