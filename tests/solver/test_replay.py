@@ -1,0 +1,235 @@
+"""Replays worked out by hand, and against a replay of every single tick."""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from solver.resilience.policy import (
+    Checkpoints,
+    Configuration,
+    InFlight,
+    Policy,
+    Reconfigure,
+    Recovery,
+)
+from solver.resilience.replay import Cause, Replay, replay
+from solver.resilience.trace import Event, Trace, failures_trace, regular_trace
+from tests.tick_replay import Ticks
+
+FOUR = ("a", "b", "c", "d")
+
+
+def by_count(step_ns: Mapping[int, int], pause_ns: int | Mapping[int, int]) -> Reconfigure:
+    """All ready nodes are used; step time and pause follow from their number."""
+
+    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        if len(ready) not in step_ns:
+            return None
+        pause = pause_ns if isinstance(pause_ns, int) else pause_ns[len(ready)]
+        return Configuration(ready, step_ns[len(ready)], pause)
+
+    return reconfigure
+
+
+def played(
+    events: Sequence[tuple[int, str, str]],
+    end_ns: int,
+    recovery: Recovery,
+    step_ns: Mapping[int, int],
+    pause_ns: int = 5,
+) -> Replay:
+    """Four nodes from the start, one sample a step."""
+    kinds = {"fail": "fail", "join": "join"}
+    trace = Trace(FOUR, tuple(Event(t, n, kinds[k]) for t, n, k in events), end_ns)  # type: ignore[arg-type]
+    return replay(trace, Policy("by hand", by_count(step_ns, pause_ns), recovery, 1))
+
+
+def times(run: Replay) -> dict[Cause, int]:
+    """Times by cause, without those that are 0."""
+    return {cause: time_ns for cause, time_ns in run.time_by_cause_ns.items() if time_ns}
+
+
+def test_without_failures_only_the_first_pause_is_lost() -> None:
+    """5 ns of pause, then 9 steps of 10 ns up to 95 ns, and 3 ns of the next one."""
+    run = played([], 98, Recovery(), {4: 10})
+    assert (run.steps, times(run)) == (9, {"reconfiguration": 5, "training": 90, "unfinished": 3})
+
+
+def test_a_step_that_ends_with_the_run_counts() -> None:
+    """5 ns of pause and 9 whole steps are 95 ns."""
+    assert played([], 95, Recovery(), {4: 10}).steps == 9
+
+
+def test_failure_loses_the_step_in_flight() -> None:
+    """Steps end at 15, 25; a fails at 32; pause to 37; steps of 20 ns end at 57, 77; end 80."""
+    run = played([(32, "a", "fail")], 80, Recovery(), {4: 10, 3: 20})
+    expected = {"reconfiguration": 10, "training": 60, "lost": 7, "unfinished": 3}
+    assert (run.steps, times(run)) == (4, expected)
+
+
+def test_failure_at_the_end_of_a_step_comes_first() -> None:
+    """The step that would end at 25 is lost: it began at 15."""
+    run = played([(25, "a", "fail")], 30, Recovery(), {4: 10, 3: 20})
+    assert (run.steps, times(run)["lost"]) == (1, 10)
+
+
+def test_background_training_counts_what_ends_before_the_pause_does() -> None:
+    """Node a fails at 32, the pause of 5 is over at 37: the step that would end at 35 counts."""
+    run = played([(32, "a", "fail")], 80, Recovery("background"), {4: 10, 3: 20})
+    # 5 + (35..37) of pause, 5..35 and 37..77 trained
+    expected = {"reconfiguration": 7, "training": 70, "unfinished": 3}
+    assert (run.steps, times(run)) == (5, expected)
+
+
+def test_background_training_counts_nothing_that_ends_with_the_pause() -> None:
+    """Node a fails at 30, so that the pause ends at 35 as the step does."""
+    run = played([(30, "a", "fail")], 35, Recovery("background"), {4: 10, 3: 20})
+    assert (run.steps, times(run)) == (2, {"reconfiguration": 10, "training": 20, "lost": 5})
+
+
+def test_failure_with_checkpoints_loses_all_steps_since_the_last() -> None:
+    """The second checkpoint, 48..51, is cut short at 50, so the steps of 28..48 are lost.
+
+    Steps end at 15, 25; checkpoint 25..28; steps end at 38, 48; pause 50..55.
+    """
+    recovery = Recovery("lost", Checkpoints(2, 3))
+    run = played([(50, "a", "fail")], 60, recovery, {4: 10, 3: 20})
+    expected = {
+        "reconfiguration": 10,
+        "training": 20,
+        "checkpoint": 5,
+        "lost": 20,
+        "unfinished": 5,
+    }
+    assert (run.steps, times(run)) == (2, expected)
+
+
+def test_neighbour_finishes_the_step_more_slowly() -> None:
+    """Node a fails at 20, half into the step 15..25: its rest takes 8 ns instead of 5, to 28.
+
+    Pause to 33; a step of 20 ns to 53.
+    """
+    recovery = Recovery("slowed", slowdown_percent=150)
+    run = played([(20, "a", "fail")], 53, recovery, {4: 10, 3: 20})
+    expected = {"reconfiguration": 10, "training": 40, "redundant": 3}
+    assert (run.steps, times(run)) == (3, expected)
+
+
+def test_second_failure_before_the_pause_is_over_is_fatal() -> None:
+    """Node a fails at 20, b at 22: the step since 15 is lost, the fatal pause ends at 42."""
+    recovery = Recovery("slowed", slowdown_percent=150, fatal_pause_ns=20)
+    run = played([(20, "a", "fail"), (22, "b", "fail")], 50, recovery, {4: 10, 3: 20, 2: 30})
+    expected = {"reconfiguration": 25, "training": 10, "lost": 7, "unfinished": 8}
+    assert (run.steps, times(run)) == (1, expected)
+
+
+def test_too_few_nodes_wait_for_one_that_joins() -> None:
+    """Node a fails at 17; three cannot train; e joins at 30 and is ready at 34; pause to 39.
+
+    Four start at 4 (ready) and train from 9 on: a step to 19 would be cut at 17.
+    """
+    recovery = Recovery(node_ready_ns=4)
+    run = played([(17, "a", "fail"), (30, "e", "join")], 50, recovery, {4: 10})
+    expected = {
+        "waiting": 4 + 17,
+        "reconfiguration": 10,
+        "lost": 8,
+        "training": 10,
+        "unfinished": 1,
+    }
+    assert (run.steps, times(run)) == (1, expected)
+
+
+def test_joining_node_is_used_after_the_step_in_flight() -> None:
+    """Node e is ready at 18; the step ends at 25, then a pause to 30 and steps of 8 ns to 46."""
+    run = played([(18, "e", "join")], 46, Recovery(), {4: 10, 5: 8})
+    assert (run.steps, times(run)) == (4, {"reconfiguration": 10, "training": 36})
+
+
+def test_joining_node_that_helps_nobody_waits() -> None:
+    """With five nodes a step takes as long as with four: nothing is interrupted."""
+    run = played([(18, "e", "join")], 45, Recovery(), {4: 10, 5: 10})
+    assert (run.steps, times(run)) == (4, {"reconfiguration": 5, "training": 40})
+
+
+def test_simultaneous_failures_are_one_reconfiguration() -> None:
+    """Nodes a and b fail at 20; one pause to 25, then 30 ns a step."""
+    run = played([(20, "a", "fail"), (20, "b", "fail")], 55, Recovery(), {4: 10, 2: 30})
+    assert (run.steps, times(run)) == (2, {"reconfiguration": 10, "training": 40, "lost": 5})
+
+
+def test_node_that_fails_before_it_is_ready_is_never_noticed() -> None:
+    """Node e joins at 10, would be ready at 20 and fails at 15."""
+    recovery = Recovery(node_ready_ns=10)
+    run = played([(10, "e", "join"), (15, "e", "fail")], 45, recovery, {4: 10, 5: 1})
+    assert (run.steps, times(run)) == (3, {"waiting": 10, "reconfiguration": 5, "training": 30})
+
+
+def test_idle_node_fails_without_a_loss() -> None:
+    """A configuration that leaves d idle does not notice its failure."""
+
+    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        return Configuration(ready - {"d"}, 10, 5)
+
+    trace = Trace(FOUR, (Event(12, "d", "fail"),), 35)
+    run = replay(trace, Policy("idle", reconfigure, Recovery(), 1))
+    assert (run.steps, times(run)) == (3, {"reconfiguration": 5, "training": 30})
+
+
+def test_published_throughput_is_taken_between_steps() -> None:
+    """Three samples from 5 ns (first step) to 35 ns (last end), though the run is 40 ns long."""
+    run = played([], 40, Recovery(), {4: 10})
+    assert run.samples_per_s_between_steps == pytest.approx(3 / 30 * 1e9)
+    assert run.samples_per_s == pytest.approx(3 / 40 * 1e9)
+
+
+def test_regular_failures_take_the_larger_group_until_half_is_left() -> None:
+    """Of 3 + 2 nodes, two fail and the second ends the run: the last of the group of three."""
+    trace = regular_trace([("x-0", "x-1", "x-2"), ("y-0", "y-1")], 10)
+    assert trace == Trace(
+        ("x-0", "x-1", "x-2", "y-0", "y-1"), (Event(10, "x-2", "fail"),), end_ns=20
+    )
+
+
+def _random_trace(rng: random.Random) -> Trace:
+    there = [f"n{i}" for i in range(rng.randint(1, 5))]
+    nodes, away, events, now = tuple(there), ["x", "y"], [], 0
+    for _ in range(rng.randint(0, 8)):
+        now += rng.choice((0, 1, 3, 7, 20))
+        if there and rng.random() < 0.6:
+            node = there.pop(rng.randrange(len(there)))
+            away.append(node)
+            events.append(Event(now, node, "fail"))
+        else:
+            node = away.pop(rng.randrange(len(away))) if away else f"z{len(events)}"
+            there.append(node)
+            events.append(Event(now, node, "join"))
+    return Trace(nodes, tuple(events), now + rng.randint(1, 40))
+
+
+@pytest.mark.parametrize("in_flight", ["lost", "background", "slowed"])
+@pytest.mark.parametrize("checkpoints", [None, Checkpoints(3, 2)])
+def test_replay_agrees_with_a_look_at_every_tick(
+    in_flight: InFlight, checkpoints: Checkpoints | None
+) -> None:
+    """On random traces, step times and pauses, steps and times by cause are the same."""
+    for seed in range(300):
+        rng = random.Random(seed)
+        trace = _random_trace(rng)
+        step_ns = {n: rng.randint(1, 12) for n in range(rng.randint(1, 3), 14)}
+        pause_ns = {n: rng.randint(0, 15) for n in range(14)}
+        recovery = Recovery(in_flight, checkpoints, rng.choice((0, 2, 6)), 150, rng.randint(0, 20))
+        policy = Policy("random", by_count(step_ns, pause_ns), recovery, 1)
+        run = replay(trace, policy)
+        ticks = Ticks(trace, recovery, step_ns.get, pause_ns.__getitem__)
+        assert run.steps == ticks.steps, seed
+        assert times(run) == ticks.time_by_cause, seed
+        assert [run.spans[0].start_ns, run.spans[-1].end_ns] == [0, trace.end_ns]
+        assert all(a.end_ns == b.start_ns for a, b in zip(run.spans, run.spans[1:], strict=False))
+
+
+def test_failures_trace_ends_with_the_last_failure() -> None:
+    """The last time is the end of the run; nodes fail from the last on."""
+    trace = failures_trace([FOUR], [10, 25])
+    assert trace == Trace(FOUR, (Event(10, "d", "fail"),), 25)
