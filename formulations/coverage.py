@@ -65,7 +65,11 @@ class Coverage:
 
     def covers(self, nodes: int) -> bool:
         """Whether `nodes` is a sum of f + 1 sizes or more."""
-        return self._counts[nodes] >> (self.faults + 1) > 0
+        return self.makes(nodes, self.faults + 1)
+
+    def makes(self, nodes: int, pipelines: int) -> bool:
+        """Whether `nodes` is a sum of at least `pipelines` sizes; 0 is the sum of none."""
+        return self._counts[nodes] >> max(pipelines, 0) > 0
 
     def partition(self, nodes: int, pipelines: int) -> tuple[int, ...]:
         """Sizes of `pipelines` pipelines that add up to `nodes`, largest first, large ones early.

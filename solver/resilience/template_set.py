@@ -1,0 +1,65 @@
+"""The fewest template sizes for a range of node counts, proved, and what fewer sizes cost."""
+
+from dataclasses import dataclass
+
+from formulations.coverage import Coverage, least_consecutive, least_for_merging
+from formulations.cpsat.template_set import build
+from formulations.errors import PlannerError
+from formulations.merging import worst_rebuilt
+from solver.backends import cpsat
+from solver.options import SolveOptions
+from solver.result import Status
+
+
+class CoverageError(PlannerError):
+    """Node counts that no set of sizes covers."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class SizeSet:
+    """Sizes that cover a range, ascending; `fewest`: no set with fewer does, by CP-SAT's proof."""
+
+    sizes: tuple[int, ...]
+    fewest: bool
+
+
+def consecutive_for_merging(least_size: int, faults: int) -> tuple[int, ...]:
+    """Oobleck's sizes: consecutive from n0 on, enough to cover every count and to merge."""
+    p = max(least_consecutive(least_size, faults), least_for_merging(least_size))
+    return tuple(range(least_size, least_size + p))
+
+
+def fewest_sizes(
+    nodes: range, least_size: int, faults: int, options: SolveOptions | None = None
+) -> SizeSet:
+    """A set of fewest sizes >= n0 of which f + 1 or more add up to every count in `nodes`.
+
+    Stopped early, the best set so far, at worst the consecutive sizes that cover. Raises
+    CoverageError where a count is below (f + 1) n0.
+    """
+    first = (faults + 1) * least_size
+    if not nodes or nodes[0] < first:
+        raise CoverageError(
+            f"{nodes[0] if nodes else 'no'} nodes cannot run {faults + 1} pipelines of "
+            f"{least_size}; allowed: {first} nodes or more, or fewer faults"
+        )
+    known = range(least_size, least_size + least_consecutive(least_size, faults))
+    built = build(nodes, least_size, faults)
+    built.hint(known)
+    outcome = cpsat.run(built.model, options or SolveOptions())
+    if outcome.values is None:
+        return SizeSet(tuple(known), False)
+    sizes = built.extract(outcome.values)
+    assert not Coverage(sizes, faults, nodes[-1]).gaps(nodes[0])
+    return SizeSet(sizes, outcome.status is Status.OPTIMAL)
+
+
+def worst_rebuilt_in(sizes: tuple[int, ...], faults: int, nodes: range) -> int | None:
+    """Most pipelines that one failure takes apart, from any of these numbers of nodes.
+
+    None if a failure can leave a number of nodes that is not covered. Tries every way to run.
+    """
+    found = [worst_rebuilt(sizes, faults, number) for number in nodes]
+    return None if None in found else max((one for one in found if one is not None), default=0)
