@@ -104,6 +104,38 @@ def test_two_zones() -> None:
     assert "5 Gbit/s" in link.source
 
 
+#: Instance -> model of Oobleck's simulator, parameters. GPT-3: 12 L h^2 + 13 L h + (50257 + s) h
+#: + 2 h for L blocks of width h, s positions.
+OOBLECK = {
+    "oobleck_bert_large": ("BERT-large", 335_141_888),
+    "oobleck_gpt2": ("GPT-2-ours", 354_823_168),
+    "oobleck_gpt3_medium": ("GPT-3-medium", 355_871_744),
+    "oobleck_gpt3_2_7b": ("GPT-3-2_7b", 2_651_553_280),
+    "oobleck_gpt3_6_7b": ("GPT-3-6_7b", 6_658_404_352),
+}
+
+
+@pytest.mark.parametrize("name", OOBLECK)
+def test_oobleck_instance(name: str, reference: Path) -> None:
+    """Oobleck's workloads: the batch of its simulator, on 30 nodes with one A40."""
+    model, parameters = OOBLECK[name]
+    stated = json.loads((reference / "oobleck" / "table2_inputs.json").read_text())
+    instance = load(name)
+    assert instance.workload.global_batch == stated["samples_per_step"][model]
+    assert instance.workload.parameters == parameters
+    assert [(g.nodes, g.gpu.name, g.gpus_per_node) for g in instance.cluster.groups] == [
+        (30, "A40", 1)
+    ]
+
+
+def test_oobleck_mixed() -> None:
+    """The 2.7B workload on 30 nodes of two types."""
+    mixed, plain = load("oobleck_mixed"), load("oobleck_gpt3_2_7b")
+    assert gpus(mixed) == {"A40": 18, "L4": 12}
+    assert mixed.workload == plain.workload
+    assert mixed.search == plain.search
+
+
 def test_fasop_cluster_figures(reference: Path) -> None:
     """Links, memory and prices are FASOP's; its price of 8 A100 is halved for nodes of 4."""
     stated = json.loads((reference / "fasop" / "clusters.json").read_text())
