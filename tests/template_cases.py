@@ -1,0 +1,119 @@
+"""Small random tables of places, and every template that they allow, by plain enumeration."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from random import Random
+
+import numpy as np
+
+from formulations.template import Template, TemplateStage
+from solver.enumeration.problem import Array, interval_sums
+from solver.resilience.arrangement import Split, filled
+from solver.resilience.places import Places
+
+
+def random_places(
+    seed: int,
+    num_layers: int,
+    node_gpus: Sequence[int],
+    nodes: Sequence[int],
+    split: Split,
+    most: int = 20,
+    room: int | None = None,
+) -> Places:
+    """Layer times below `most`, about divided by the GPUs; transfers; memory if `room` is given.
+
+    With `room`, a stage of n layers has room for `room` GPUs / n micro-batches or so.
+    """
+    random = Random(seed)
+    pairs = [
+        (j, g)
+        for j, gpus in enumerate(node_gpus)
+        for g in range(1, gpus + 1)
+        if split is Split.ANY or g & (g - 1) == 0
+    ]
+    size = (len(pairs), num_layers)
+    scale = np.array([[2 + g] for _, g in pairs])
+
+    def times() -> Array:
+        drawn = [[random.randint(1, most) for _ in range(num_layers)] for _ in pairs]
+        found: Array = np.array(drawn, dtype=np.int64).reshape(size) * 3 // scale + 1
+        return found
+
+    ends = np.arange(num_layers + 1)
+    layers = ends - ends[:, None]
+    inside = np.broadcast_to(layers > 0, (len(pairs), *layers.shape))
+    fits = np.full(inside.shape, 1 << 40)
+    if room is not None:
+        gpus = np.array([g for _, g in pairs])[:, None, None]
+        fits = room * gpus // np.maximum(layers, 1)
+    square = (2, len(pairs), len(pairs))
+
+    def sends() -> Array:
+        drawn = [random.randint(0, most // 4) for _ in range(int(np.prod(square)))]
+        return np.array(drawn, dtype=np.int64).reshape(square)
+
+    return Places(
+        split=split,
+        nodes=tuple(nodes),
+        node_gpus=tuple(
+            filled(gpus, [g for i, g in pairs if i == j], split) for j, gpus in enumerate(node_gpus)
+        ),
+        group=tuple(j for j, _ in pairs),
+        gpus=tuple(g for _, g in pairs),
+        forward=interval_sums(times()),
+        backward=interval_sums(times()),
+        finish=interval_sums(times()),
+        room=np.where(inside, fits, 0),
+        send=sends(),
+        send_back=sends(),
+        embedding=sends()[:, 0],
+        tied=bool(seed % 2),
+        blocking=bool(seed // 2 % 2),
+    )
+
+
+def _arrangements(gpus: int, split: Split, offset: int = 0) -> Iterator[tuple[int, ...]]:
+    """Stage sizes in order that fill the GPUs from `offset` on."""
+    if offset == gpus:
+        yield ()
+    for size in range(1, gpus - offset + 1):
+        aligned = size & (size - 1) == 0 and offset % size == 0
+        if split is Split.ANY or aligned:
+            for rest in _arrangements(gpus, split, offset + size):
+                yield size, *rest
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(1, total - parts + 2):
+        for rest in _compositions(total - first, parts - 1):
+            yield first, *rest
+
+
+def all_templates(places: Places, num_nodes: int) -> Iterator[Template]:
+    """Every template of so many nodes, of all mixes and orders of the groups."""
+    for order in product(range(len(places.nodes)), repeat=num_nodes):
+        if any(order.count(j) > most for j, most in enumerate(places.nodes)):
+            continue
+        options = [list(_arrangements(places.node_gpus[j], places.split)) for j in order]
+        for sizes in product(*options):
+            stages = [(i, g) for i, own in enumerate(sizes) for g in own]
+            firsts = [sum(own[:i]) for own in sizes for i in range(len(own))]
+            if len(stages) > places.num_layers:
+                continue
+            for lengths in _compositions(places.num_layers, len(stages)):
+                ends = np.cumsum(lengths).tolist()
+                yield Template(
+                    node_groups=order,
+                    stages=tuple(
+                        TemplateStage(
+                            layers=(end - length, end), node=node, first_gpu=first, gpus=g
+                        )
+                        for (node, g), first, end, length in zip(
+                            stages, firsts, ends, lengths, strict=True
+                        )
+                    ),
+                )
