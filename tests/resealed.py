@@ -3,11 +3,14 @@
 import json
 from typing import Any
 
-from solver.document import PlanDocument, sealed
+from solver.document import PlanDocument, sealed, shape_counts
 
 
 def forged(document: PlanDocument, changes: dict[str, Any]) -> PlanDocument:
-    """A copy with a fitting digest and other values, by path such as "replicas.0.stages.1"."""
+    """A copy with other values, by path such as "replicas.0.stages.1", as a forger would make it.
+
+    Digest and counts of closed shapes fit the other values.
+    """
     fields = document.model_dump(mode="json")
     for path, value in changes.items():
         *parents, last = path.split(".")
@@ -15,4 +18,5 @@ def forged(document: PlanDocument, changes: dict[str, Any]) -> PlanDocument:
         for name in parents:
             at = at[int(name) if isinstance(at, list) else name]
         at[int(last) if isinstance(at, list) else last] = value
-    return sealed(PlanDocument.model_validate_json(json.dumps(fields)))
+    changed = PlanDocument.model_validate_json(json.dumps(fields))
+    return sealed(changed.model_copy(update={"shapes": shape_counts(changed.closed_shapes)}))
