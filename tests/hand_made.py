@@ -1,7 +1,8 @@
 """Results without a search: the first uniform plan of a tiny instance that fits its memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import permutations
 
 from formulations.costs.plan_costs import plan_costs
@@ -49,7 +50,7 @@ def result_of(instance: Instance, plan: Plan) -> Result:
     )
 
 
-def results(seeds: range) -> Iterator[Result]:
+def results(seeds: Iterable[int]) -> Iterator[Result]:
     """A few results of each random instance that has a plan; different shapes, then orders."""
     for seed in seeds:
         instance = random_instance(seed)
@@ -58,6 +59,7 @@ def results(seeds: range) -> Iterator[Result]:
             yield result_of(instance, plan)
 
 
+@cache
 def pipelined_result() -> Result:
     """The first result with several stages, several replicas and ZeRO 1."""
     return next(

@@ -1,6 +1,7 @@
 """What every engine of the cut loop is held against."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -10,7 +11,7 @@ from formulations.instance import Limits
 from solver.search.critical_path import Fixed, solve_shape
 from solver.search.engines import ModelEngine
 from tests import brute_force
-from tests.random_shapes import random_tables
+from tests.random_shapes import random_optimum_ns, random_tables
 
 Free = Literal["split", "order", "shares", "all"]
 FREE: tuple[Free, ...] = ("split", "order", "shares", "all")
@@ -33,9 +34,9 @@ def judge(tables: CostTables, made: Decisions) -> int | None:
     return brute_force.step_time_ns(*parts) if brute_force.fits(*parts) else None
 
 
-def feasible(seeds: range) -> list[tuple[CostTables, int]]:
+def feasible(seeds: Iterable[int]) -> list[tuple[CostTables, int]]:
     """Random tables that have a plan, and its best step time."""
-    known = [(tables, brute_force.optimum_ns(tables)) for tables in map(random_tables, seeds)]
+    known = [(random_tables(seed), random_optimum_ns(seed)) for seed in seeds]
     return [(tables, best) for tables, best in known if best is not None]
 
 

@@ -1,12 +1,14 @@
 """Random shapes of tiny instances, and the cost tables of one of them."""
 
 import random
+from functools import cache
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, SearchSpace, ZoneLink
 from formulations.plan import Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
+from tests import brute_force
 from tests.small_instances import gpu, layer, random_instance, workload
 
 
@@ -105,3 +107,9 @@ def random_tables(seed: int, zones: bool = False) -> CostTables:
         if shape := random_shape(instance, seed):
             return build_tables(instance, shape)
     raise AssertionError("ten instances without a shape")
+
+
+@cache
+def random_optimum_ns(seed: int, zones: bool = False) -> int | None:
+    """Least step time of `random_tables`, by trying every plan; None if nothing fits."""
+    return brute_force.optimum_ns(random_tables(seed, zones))

@@ -1,5 +1,6 @@
 """The joint models, CP-SAT and MILP: a composition that loses nothing."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -14,7 +15,8 @@ from solver.search.engines import Built
 from solver.search.paths import first_cuts
 from tests import brute_force
 from tests.loop_checks import random_decisions
-from tests.random_shapes import random_tables
+from tests.random_shapes import random_optimum_ns, random_tables
+from tests.seeds import few_and_many, one_each
 from tests.twins import CPSAT, MILP, TWINS, Twin, number_of_variables, solved
 
 
@@ -55,9 +57,10 @@ def least_capacity(tables: CostTables) -> int:
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
-def test_memory_to_the_byte(twin: Twin, spare: int, status: Status) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+def test_memory_to_the_byte(twin: Twin, seeds: Sequence[int], spare: int, status: Status) -> None:
     """(2) With the least capacity there is a plan, with a byte less there is none."""
-    for seed in range(60):
+    for seed in seeds:
         tables = random_tables(seed)
         capacity = np.full_like(tables.capacity_bytes, least_capacity(tables) + spare)
         built = twin.joint.build(replace(tables, capacity_bytes=capacity))
@@ -65,11 +68,11 @@ def test_memory_to_the_byte(twin: Twin, spare: int, status: Status) -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_without_paths_it_is_a_lower_bound(twin: Twin) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+def test_without_paths_it_is_a_lower_bound(twin: Twin, seeds: Sequence[int]) -> None:
     """Some cuts, or none: never above the best step time."""
-    for seed in range(60):
-        tables = random_tables(seed)
-        best = brute_force.optimum_ns(tables)
+    for seed in seeds:
+        tables, best = random_tables(seed), random_optimum_ns(seed)
         if best is None:
             continue
         bare, started = (solved(built.model).objective for built in _bare_and_started(twin, tables))
@@ -83,9 +86,10 @@ def _bare_and_started(twin: Twin, tables: CostTables) -> list[Built]:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_fixing_parts_gives_the_other_models(twin: Twin) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 9))
+def test_fixing_parts_gives_the_other_models(twin: Twin, seeds: Sequence[int]) -> None:
     """The joint model with two parts given has the objective of the model of the third."""
-    for seed in range(0, 60, 4):
+    for seed in seeds:
         tables = random_tables(seed)
         made = random_decisions(tables, seed)
         order, split, shares = made.order, made.boundaries, made.micro_batches
@@ -111,14 +115,14 @@ def test_fixing_parts_gives_the_other_models(twin: Twin) -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize("seed", range(0, 40))
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
 def test_solutions_are_plans(twin: Twin, seed: int) -> None:
     """What is extracted is an order, a split and shares of the shape that fit in memory."""
     tables = random_tables(seed)
     built = twin.joint.build(tables)
     values = solved(built.model).values
     if values is None:
-        assert brute_force.optimum_ns(tables) is None
+        assert random_optimum_ns(seed) is None
         return
     found = built.extract(values)
     assert found.order in brute_force.all_orders(tables)
@@ -148,9 +152,12 @@ def test_variables_stand_for_the_decisions(twin: Twin) -> None:
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
-def test_budget_to_the_nanosecond(twin: Twin, spare: int, status: Status) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(21), 3))
+def test_budget_to_the_nanosecond(
+    twin: Twin, seeds: Sequence[int], spare: int, status: Status
+) -> None:
     """(4) The model's own optimum is within a budget of that, not of a nanosecond less."""
-    for seed in range(20):
+    for seed in seeds:
         tables = random_tables(seed)
         best = solved(with_first_cuts(tables, twin.joint.build(tables)).model).objective
         if best is not None:

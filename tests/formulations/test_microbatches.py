@@ -1,5 +1,6 @@
 """The micro-batch models, CP-SAT and MILP: exactly the shares that there are, within memory."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +12,15 @@ from formulations.fixed import FixedOrder
 from solver.result import Status
 from tests import brute_force
 from tests.random_shapes import crowded_instance, random_tables
+from tests.seeds import few_and_many
 from tests.twins import TWINS, Twin, all_solutions, solved
 
+SEEDS = few_and_many(range(0, 160, 4), 3)
 
-def several_replicas() -> list[CostTables]:
+
+def several_replicas(seeds: Sequence[int]) -> list[CostTables]:
     """Random tables with uneven shares and more than one replica."""
-    known = [random_tables(seed) for seed in range(0, 160, 4)]
+    known = [random_tables(seed) for seed in seeds]
     return [
         tables
         for tables in known
@@ -51,9 +55,10 @@ def test_range_of_too_small_a_limit_is_empty() -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_solutions_are_the_shares(twin: Twin) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_solutions_are_the_shares(twin: Twin, seeds: Sequence[int]) -> None:
     """(9) and (10) admit every distribution once where replicas may differ."""
-    for tables in several_replicas():
+    for tables in several_replicas(seeds):
         model = twin.model()
         order = twin.node_order.OrderVariables(twin.model(), tables)
         shares = twin.microbatches.ShareVariables(model, tables, order, share_range(tables))
@@ -61,9 +66,10 @@ def test_solutions_are_the_shares(twin: Twin) -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_equal_replicas_get_descending_shares(twin: Twin) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_equal_replicas_get_descending_shares(twin: Twin, seeds: Sequence[int]) -> None:
     """(11) Replicas with equal columns count once, those with different ones apart."""
-    for tables in several_replicas():
+    for tables in several_replicas(seeds):
         for nodes in brute_force.all_orders(tables):
             order = FixedOrder(tables, nodes)
             model = twin.model()
@@ -84,9 +90,12 @@ def test_equal_replicas_get_descending_shares(twin: Twin) -> None:
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
-def test_share_is_limited_by_memory(twin: Twin, spare: int, feasible: bool) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_share_is_limited_by_memory(
+    twin: Twin, seeds: Sequence[int], spare: int, feasible: bool
+) -> None:
     """(2) A replica gets as many micro-batches as it can hold, and not one more."""
-    for tables in several_replicas():
+    for tables in several_replicas(seeds):
         order = brute_force.all_orders(tables)[0]
         boundaries = next(brute_force.all_splits(tables))
         stages = range(tables.shape.pp)
@@ -106,7 +115,7 @@ def test_share_is_limited_by_memory(twin: Twin, spare: int, feasible: bool) -> N
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_too_small_a_largest_share_is_infeasible(twin: Twin) -> None:
     """The model says so itself if the micro-batches do not fit."""
-    tables = several_replicas()[0]
+    tables = several_replicas(range(0, 40, 4))[0]
     order = brute_force.all_orders(tables)[0]
     boundaries = next(brute_force.all_splits(tables))
     enough = -(-tables.num_micro_batches // tables.shape.dp)

@@ -1,6 +1,7 @@
 """The node-order models, CP-SAT and MILP: the orders that there are, at their costs."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,21 +15,22 @@ from solver.result import Status
 from tests import brute_force
 from tests.equal_nodes import equal_nodes
 from tests.random_shapes import random_tables, wide_zones
+from tests.seeds import few_and_many, one_each
 from tests.twins import TWINS, Twin, all_solutions, fix, least_values, solved
 
-SEEDS = range(0, 120, 2)
+SEEDS = few_and_many(range(120), 7)
 
 
-def mixed(seeds: range = SEEDS) -> list[CostTables]:
+def mixed(seeds: Sequence[int]) -> list[CostTables]:
     """Random tables with nodes of two groups."""
     known = [random_tables(seed) for seed in seeds]
     shapes = [(tables, tables.shape) for tables in known]
     return [tables for tables, one in shapes if len(one.nodes_used) == 2 and all(one.nodes_used)]
 
 
-def in_zones() -> list[CostTables]:
+def in_zones(seeds: Sequence[int]) -> list[CostTables]:
     """Random tables with nodes in several zones, each a group of its own."""
-    known = [random_tables(seed, zones=True) for seed in SEEDS]
+    known = [random_tables(seed, zones=True) for seed in seeds]
     return [tables for tables in known if sum(tables.shape.nodes_used) > 1]
 
 
@@ -44,9 +46,10 @@ def test_starts_are_sums_of_other_nodes() -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_solutions_are_the_orders(twin: Twin) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_solutions_are_the_orders(twin: Twin, seeds: Sequence[int]) -> None:
     """The constraints (12) to (14) admit every different order, once."""
-    for tables in mixed() + in_zones():
+    for tables in mixed(seeds) + in_zones(seeds):
         model = twin.model()
         order = twin.node_order.OrderVariables(model, tables)
         assert all_solutions(model, order) == brute_force.all_orders(tables)
@@ -79,9 +82,10 @@ def counted_terms(
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_costs_of_every_order(twin: Twin) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_costs_of_every_order(twin: Twin, seeds: Sequence[int]) -> None:
     """(15) to (21) force transfers, sync, gather and embedding to the nanosecond."""
-    for tables in mixed() + in_zones():
+    for tables in mixed(seeds) + in_zones(seeds):
         boundaries = next(brute_force.all_splits(tables))
         for order in brute_force.all_orders(tables):
             found = least_terms(twin, tables, order, boundaries)
@@ -89,7 +93,7 @@ def test_costs_of_every_order(twin: Twin) -> None:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", one_each(range(16), 3))
 def test_costs_of_orders_over_many_zones(twin: Twin, seed: int) -> None:
     """So do they for six nodes in up to four zones, where rings of different zones share links."""
     tables = wide_zones(seed)
@@ -109,9 +113,12 @@ def test_rings_join_neighbours_among_the_zones(twin: Twin, zones: str, dp: int) 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
-def test_small_nodes_stand_where_they_fit(twin: Twin, spare: int, feasible: bool) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_small_nodes_stand_where_they_fit(
+    twin: Twin, seeds: Sequence[int], spare: int, feasible: bool
+) -> None:
     """(2) The memory of a group counts exactly where it stands."""
-    for tables in mixed():
+    for tables in mixed(seeds):
         boundaries = next(brute_force.all_splits(tables))
         shares = next(brute_force.all_shares(tables))
         shape = tables.shape

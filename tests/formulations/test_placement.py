@@ -1,7 +1,7 @@
 """Placement costs, counted flow by flow."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from formulations.costs.tables import CostTables
 from tests.brute_force import all_orders, place
 from tests.equal_nodes import equal_nodes
 from tests.random_shapes import random_tables, wide_zones
+from tests.seeds import few_and_many, one_each
 
 
 def assert_counted(tables: CostTables, orders: Iterable[tuple[int, ...]]) -> None:
@@ -27,14 +28,15 @@ def assert_counted(tables: CostTables, orders: Iterable[tuple[int, ...]]) -> Non
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seed", range(160))
-def test_placer_equals_the_count_from_slots(seed: int, zones: bool) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 3))
+def test_placer_equals_the_count_from_slots(seeds: Sequence[int], zones: bool) -> None:
     """Every cost of every order is what the slots give, with zones or without."""
-    tables = random_tables(seed, zones)
-    assert_counted(tables, all_orders(tables))
+    for seed in seeds:
+        tables = random_tables(seed, zones)
+        assert_counted(tables, all_orders(tables))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", one_each(range(40), 5))
 def test_placer_equals_the_count_from_slots_over_many_zones(seed: int) -> None:
     """So it is with six nodes in up to four zones, where rings of different zones share links."""
     rng = random.Random(seed)

@@ -1,5 +1,7 @@
 """The rounding error is never larger than its bound."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from formulations.plan import Shape
 from formulations.schedules import schedule_graph
 from solver.simulate import step_time_ns
 from tests.hand_made import results
+from tests.seeds import few_and_many
 from tests.small_instances import plain_shape
 
 SCALE = 1 << 20
@@ -81,10 +84,11 @@ def slowed(instance: Instance) -> Instance:
     return instance.model_copy(update={"cluster": cluster})
 
 
-def test_rounding_of_random_plans_stays_below_the_bound() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 4))
+def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) -> None:
     """Integer step time minus the one with a millionth of the rounding is within the bound."""
     errors = []
-    for result in results(range(30)):
+    for result in results(seeds):
         plan = result.plan
         assert plan is not None
         costs = plan_costs(result.instance, plan)

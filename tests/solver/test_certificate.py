@@ -1,5 +1,6 @@
 """The log of closed shapes: the plan space, the proofs, and what a forged log gives away."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.certified import certified_document
 from tests.certified_cases import CASES, instance
 from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, measured_chain
 from tests.resealed import forged
+from tests.seeds import few_and_many, one_each
 from tests.small_instances import plain_shape, random_instance
 
 
@@ -64,7 +66,7 @@ def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) 
     assert set(all_keys(narrow)) == {key_of(shape) for shape in shapes(narrow)}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_each(range(60), 3))
 def test_plan_space_is_that_of_the_search(seed: int) -> None:
     """Two enumerations of the same text list the same shapes."""
     one = random_instance(seed)
@@ -85,7 +87,7 @@ def test_plan_space_is_that_of_the_search(seed: int) -> None:
     assert sorted(all_keys(one), key=str) == sorted(map(key_of, shapes(one)), key=str)
 
 
-def some_tables(seeds: range, scatter_gather: bool = False) -> list[CostTables]:
+def some_tables(seeds: Sequence[int], scatter_gather: bool = False) -> list[CostTables]:
     """Costs of all shapes of some tiny instances."""
     found = []
     for one in map(random_instance, seeds):
@@ -136,10 +138,14 @@ def test_pipeline_bound_stops_at_what_is_asked(more: int) -> None:
 
 
 @pytest.mark.parametrize("scatter_gather", [False, True])
-def test_bounds_never_exceed_the_optimum(scatter_gather: bool) -> None:
-    """No closed-form bound of a shape, or of its nodes, is above the best of all its plans."""
-    exact = 0
-    for tables in some_tables(range(30), scatter_gather):
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 4))
+def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: bool) -> None:
+    """No closed-form bound of a shape, or of its nodes, is above the best of all its plans.
+
+    The pipeline bound of most shapes is that plan.
+    """
+    exact = planned = 0
+    for tables in some_tables(seeds, scatter_gather):
         best = brute_force.optimum_ns(tables)
         if best is None:
             continue
@@ -150,7 +156,8 @@ def test_bounds_never_exceed_the_optimum(scatter_gather: bool) -> None:
         pipeline = PipelineBound(prover, tables.shape).bound_ns()
         assert pipeline <= best
         exact += pipeline == best
-    assert exact > 100
+        planned += 1
+    assert exact > planned / 2 > 0
 
 
 def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
@@ -166,10 +173,11 @@ def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
     ]
 
 
-def test_lack_of_memory_is_what_trying_every_split_finds() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+def test_lack_of_memory_is_what_trying_every_split_finds(seeds: Sequence[int]) -> None:
     """The chain of stages finds a split exactly if there is one; some shapes have none."""
     answers = set()
-    for tables in some_tables(range(60)):
+    for tables in some_tables(seeds):
         lacks = Prover(PlanSpace(tables.instance)).lacks_memory(tables.shape)
         assert lacks == (not splits_that_fit(tables))
         answers.add(lacks)

@@ -34,13 +34,18 @@ def run(stdout: int, *arguments: object) -> tuple[int, str]:
     "arguments",
     [
         SOLVE,
-        (*SOLVE, "--json"),
-        ("show", "PLAN"),
         ("verify", "PLAN"),
-        ("workload", "bert-large"),
-        ("catalogue",),
-        ("schema",),
         ("--version",),
+        *(
+            pytest.param(others, marks=pytest.mark.slow)
+            for others in (
+                (*SOLVE, "--json"),
+                ("show", "PLAN"),
+                ("workload", "bert-large"),
+                ("catalogue",),
+                ("schema",),
+            )
+        ),
     ],
     ids=" ".join,
 )

@@ -1,5 +1,6 @@
 """The cut loop: all four models find the brute-force optimum to the nanosecond, and prove it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,67 +15,76 @@ from tests import brute_force
 from tests.loop_checks import FREE, Free, feasible, finds_the_best, judge, limited, random_decisions
 from tests.random_shapes import random_tables
 from tests.reference_pipelines import reference_cases, solves_reference
+from tests.seeds import few_and_many
 
 ENGINE = model_engine("cpsat")
-SEEDS = range(280)
+SEEDS = few_and_many(range(40), 3)
 
 
 @pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_model_equals_brute_force(seed: int, free: Free) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(400), 7))
+def test_model_equals_brute_force(seeds: Sequence[int], free: Free) -> None:
     """The best split, node order or shares, the rest given; and the best of all at once."""
-    assert finds_the_best(ENGINE, random_tables(seed), free, seed)
+    for seed in seeds:
+        assert finds_the_best(ENGINE, random_tables(seed), free, seed), seed
 
 
 @pytest.mark.parametrize("free", ["order", "all"])
-@pytest.mark.parametrize("seed", range(100))
-def test_model_equals_brute_force_over_zones(seed: int, free: Free) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 9))
+def test_model_equals_brute_force_over_zones(seeds: Sequence[int], free: Free) -> None:
     """The same where nodes stand in several zones."""
-    assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed)
+    for seed in seeds:
+        assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed), seed
 
 
-def test_cutoff_at_the_optimum_is_bounded() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_cutoff_at_the_optimum_is_bounded(seeds: Sequence[int]) -> None:
     """No plan is below its own optimum: closed without a plan."""
-    for tables, best in feasible(range(40)):
+    for tables, best in feasible(seeds):
         outcome = solve_shape(tables, ENGINE, cutoff_ns=best)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("bounded", None, best)
 
 
-def test_cutoff_above_the_optimum_is_solved() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_cutoff_above_the_optimum_is_solved(seeds: Sequence[int]) -> None:
     """A nanosecond more and the optimum is found."""
-    for tables, best in feasible(range(40)):
+    for tables, best in feasible(seeds):
         outcome = solve_shape(tables, ENGINE, cutoff_ns=best + 1)
         assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
 
 
-def test_optimal_incumbent_is_proved() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_optimal_incumbent_is_proved(seeds: Sequence[int]) -> None:
     """Given the best plan, the loop returns it with the proof."""
-    for tables, best in feasible(range(40)):
+    for tables, best in feasible(seeds):
         plan = solve_shape(tables, ENGINE).plan
         outcome = solve_shape(tables, ENGINE, incumbent=plan)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("optimal", plan, best)
 
 
-def test_incumbent_is_improved() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_incumbent_is_improved(seeds: Sequence[int]) -> None:
     """From any feasible plan the loop reaches the optimum."""
-    for tables, best in feasible(range(40)):
+    for tables, best in feasible(seeds):
         made = random_decisions(tables, 1)
         if judge(tables, made) is not None:
             outcome = solve_shape(tables, ENGINE, incumbent=made.plan(tables))
             assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
 
 
-def test_known_bound_closes_without_a_model() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_known_bound_closes_without_a_model(seeds: Sequence[int]) -> None:
     """A plan that meets a bound proved elsewhere needs no round."""
-    for tables, best in feasible(range(20)):
+    for tables, best in feasible(seeds):
         plan = solve_shape(tables, ENGINE).plan
         outcome = solve_shape(tables, ENGINE, incumbent=plan, bound_ns=best)
         assert (outcome.status, outcome.rounds) == ("optimal", 0)
 
 
-def test_no_time_leaves_the_incumbent() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_no_time_leaves_the_incumbent(seeds: Sequence[int]) -> None:
     """Out of time: the plan given, with a bound that holds."""
-    for tables, best in feasible(range(20)):
+    for tables, best in feasible(seeds):
         plan = solve_shape(tables, ENGINE).plan
         outcome = solve_shape(tables, ENGINE, incumbent=plan, time_limit_s=0.0)
         assert (outcome.status, outcome.step_time_ns) == ("feasible", best)
@@ -88,18 +98,20 @@ def test_no_time_and_no_incumbent_is_unknown() -> None:
     assert (outcome.status, outcome.plan) == ("unknown", None)
 
 
-def test_time_budget_to_the_nanosecond() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_time_budget_to_the_nanosecond(seeds: Sequence[int]) -> None:
     """(4) The optimum is within a budget of that, and not of a nanosecond less."""
-    for tables, best in feasible(range(40)):
+    for tables, best in feasible(seeds):
         within = solve_shape(limited(tables, max_step_time_s=best / 1e9), ENGINE)
         assert (within.status, within.step_time_ns) == ("optimal", best)
         outside = solve_shape(limited(tables, max_step_time_s=(best - 1) / 1e9), ENGINE)
         assert outside.status == "infeasible"
 
 
-def test_money_budget_is_a_time_budget() -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_money_budget_is_a_time_budget(seeds: Sequence[int]) -> None:
     """A step of t ns on nodes of P USD/h costs t P / 3.6e12 USD."""
-    for tables, best in feasible(range(40)):
+    for tables, best in feasible(seeds):
         groups = tables.instance.cluster.groups
         used = zip(tables.shape.nodes_used, groups, strict=True)
         price = sum(n * group.price_usd_per_hour for n, group in used)
@@ -124,9 +136,10 @@ def test_budget_is_the_tighter_of_both() -> None:
     assert max_step_time_ns(instance, tables.shape) == 1_800_000_000
 
 
-def test_largest_share_never_excludes_a_plan() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(0, 80, 4), 3))
+def test_largest_share_never_excludes_a_plan(seeds: Sequence[int]) -> None:
     """No plan within a step time has a replica with more micro-batches than the bound."""
-    for tables, _ in feasible(range(0, 80, 4)):
+    for tables, _ in feasible(seeds):
         for order in brute_force.all_orders(tables):
             for shares in brute_force.all_shares(tables):
                 made = Decisions(order, next(brute_force.all_splits(tables)), shares)
@@ -134,16 +147,17 @@ def test_largest_share_never_excludes_a_plan() -> None:
                 assert step is None or max(shares) <= largest_share(tables, step)
 
 
-def test_pool_changes_no_optimum() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 2))
+def test_pool_changes_no_optimum(seeds: Sequence[int]) -> None:
     """Cuts from other shapes of the same schedule and stages hold."""
     pool = CutPool()
-    for tables, best in feasible(range(60)):
+    for tables, best in feasible(seeds):
         assert solve_shape(tables, ENGINE, pool=pool).step_time_ns == best
 
 
 def test_same_seed_same_plan() -> None:
     """One worker and one seed give the same plan."""
-    for tables, _ in feasible(range(0, 40, 4)):
+    for tables, _ in feasible(range(0, 40, 7)):
         first, second = solve_shape(tables, ENGINE, seed=3), solve_shape(tables, ENGINE, seed=3)
         assert first.plan == second.plan
         assert (first.rounds, first.num_cuts) == (second.rounds, second.num_cuts)

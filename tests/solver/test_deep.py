@@ -177,7 +177,7 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
 @pytest.mark.parametrize("name", PLANTED)
 def test_wrong_bound_in_the_search_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that calls a worse plan optimal, or none possible, is refused with the reason."""
-    documents = list(islice(hidden(name, monkeypatch), 3))
+    documents = list(islice(hidden(name, monkeypatch), 2))
     assert documents
     for document in documents:
         assert document.status in (Status.OPTIMAL, Status.INFEASIBLE)

@@ -20,6 +20,7 @@ from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
 from solver.enumeration.relaxation import Relaxation
 from tests import brute_force
 from tests.random_shapes import crowded_instance, random_shape
+from tests.seeds import one_each
 from tests.small_instances import layer, plain_shape, random_instance, workload
 
 NO_CUTOFF = 1 << 50
@@ -64,7 +65,7 @@ def chain_splits(problem: SplitProblem) -> Iterator[tuple[int, ...]]:
         yield (0, *inner, layers)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
 def test_chain_equals_brute_force(seed: int) -> None:
     """Both schedules, blocking or not, transfers unlike in both directions: the exact optimum."""
     problem = random_chain(seed)
@@ -73,7 +74,7 @@ def test_chain_equals_brute_force(seed: int) -> None:
     assert (found.step_time_ns, found.bound_ns, found.complete) == (best, best, True)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
 def test_nothing_is_found_below_the_optimum_and_the_optimum_just_above(seed: int) -> None:
     """With the optimum as cutoff there is no split; one nanosecond more, and there is."""
     problem = random_chain(seed)
@@ -104,7 +105,7 @@ def even_tables(seed: int) -> CostTables | None:
     return build_tables(instance, shape) if shape else None
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
 def test_all_orders_at_once_equal_brute_force(seed: int) -> None:
     """The free order finds the least step time over every order and split that fits."""
     tables = even_tables(seed)
@@ -156,7 +157,7 @@ def test_all_orders_at_once_equal_one_by_one(dp: int, stages: int) -> None:
     assert found.step_time_ns == min(times)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
 def test_one_replica_is_never_slower_than_the_best_plan(seed: int) -> None:
     """The relaxation to one replica bounds the brute-force optimum from below."""
     tables = even_tables(seed)

@@ -1,5 +1,7 @@
 """The verifier's own exhaustive search, against brute force."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from formulations.costs.tables import CostTables
@@ -11,9 +13,9 @@ from solver.verify.bounds import Prover
 from solver.verify.exhaust import exhaust
 from solver.verify.recount import Recount
 from solver.verify.space import PlanSpace
-from tests import brute_force
 from tests.chain_instances import FAST, SLOW, measured_chain
-from tests.random_shapes import random_tables
+from tests.random_shapes import random_optimum_ns, random_tables
+from tests.seeds import few_and_many, one_each
 
 ANY_TIME_NS = 1 << 56
 
@@ -28,17 +30,17 @@ def opinion(tables: CostTables, below_ns: int) -> Reproof:
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("few", [1, module.FEW])
+@pytest.mark.parametrize("seeds", few_and_many(range(80), 3))
 def test_claims_up_to_the_optimum_are_proved_and_no_others(
-    zones: bool, few: int, monkeypatch: pytest.MonkeyPatch
+    seeds: Sequence[int], zones: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even and uneven, blocking, tied, zones: no plan is faster than the best, and it is found.
 
     Whether plans are tried in bulk, or halves are halved until one plan is left.
     """
     monkeypatch.setattr(module, "FEW", few)
-    for seed in range(80):
-        tables = random_tables(seed, zones)
-        best = brute_force.optimum_ns(tables)
+    for seed in seeds:
+        tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         if best is None:
             assert opinion(tables, ANY_TIME_NS).verdict == "proved"
             continue
@@ -49,11 +51,10 @@ def test_claims_up_to_the_optimum_are_proved_and_no_others(
         assert step_time_ns(Recount(tables.instance, above.plan).costs()) == best
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", one_each(range(60), 3))
 def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
     """A claim far too high is refuted by some plan that fits, with its true step time."""
-    tables = random_tables(seed)
-    best = brute_force.optimum_ns(tables)
+    tables, best = random_tables(seed), random_optimum_ns(seed)
     if best is None:
         pytest.skip("nothing fits")
     found = opinion(tables, 3 * best)

@@ -2,6 +2,7 @@
 
 import _thread
 import random
+import signal
 import threading
 from types import SimpleNamespace
 
@@ -184,9 +185,13 @@ def test_no_bound_is_none() -> None:
 
 def test_interrupt_ends_the_run() -> None:
     """Ctrl-C stops the engine at once and is passed on."""
-    threading.Timer(0.3, _thread.interrupt_main).start()
-    with pytest.raises(KeyboardInterrupt):
-        highs.run(hard(), SolveOptions(time_limit_s=20))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
+    try:
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            highs.run(hard(), SolveOptions(time_limit_s=20))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_threads_may_change_between_runs() -> None:

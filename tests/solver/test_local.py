@@ -1,5 +1,7 @@
 """Local search: feasible plans, judged by the simulator, ever better, near the optimum."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
@@ -14,6 +16,7 @@ from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests import brute_force
 from tests.conftest import ROOT
+from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance
 
 
@@ -23,7 +26,7 @@ def optimum_ns(instance: Instance) -> int | None:
     return min((time for time in times if time is not None), default=None)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", one_each(range(30), 3))
 def test_plans_fit_get_better_and_take_as_long_as_simulated(seed: int) -> None:
     """Tiny instances: memory, batch, plan space, and step times that fall from plan to plan."""
     instance = random_instance(seed)
@@ -38,17 +41,19 @@ def test_plans_fit_get_better_and_take_as_long_as_simulated(seed: int) -> None:
         last = time_ns
 
 
-def test_tiny_instances_are_solved_or_nearly_so() -> None:
-    """Of 40, 39 have a plan: one is found for each, and for at least 36 the best there is."""
-    best = 0
-    for seed in range(40):
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 3))
+def test_tiny_instances_are_solved_or_nearly_so(seeds: Sequence[int]) -> None:
+    """Each that has a plan gets one, and at least nine in ten the best there is."""
+    best = planned = 0
+    for seed in seeds:
         instance = random_instance(seed)
         found, least = local_plan(instance, shapes(instance)), optimum_ns(instance)
         assert (found is None) == (least is None)
         if found is not None and least is not None:
             assert found[1] >= least
             best += found[1] == least
-    assert best >= 36
+            planned += 1
+    assert best >= 0.9 * planned > 0
 
 
 def test_beats_min_max_on_a_real_cluster() -> None:

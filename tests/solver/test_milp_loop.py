@@ -1,6 +1,6 @@
 """The cut loop with MILP models: the optimum of CP-SAT and of brute force, or trouble, said."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,38 +15,25 @@ from solver.search.engines import ModelEngine, model_engine
 from tests.brute_force import all_decisions
 from tests.loop_checks import FREE, Free, feasible, finds_the_best, judge, limited
 from tests.random_shapes import random_tables
+from tests.seeds import few_and_many
 
 ENGINE = model_engine("milp")
 
 
 @pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("seed", range(0, 120, 2))
-def test_model_equals_brute_force(seed: int, free: Free) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(400), 13))
+def test_model_equals_brute_force(seeds: Sequence[int], free: Free) -> None:
     """The best split, node order or shares, the rest given; and the best of all at once."""
-    assert finds_the_best(ENGINE, random_tables(seed), free, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("seed", range(400))
-def test_model_equals_brute_force_on_many(seed: int, free: Free) -> None:
-    """The same on more instances."""
-    assert finds_the_best(ENGINE, random_tables(seed), free, seed)
+    for seed in seeds:
+        assert finds_the_best(ENGINE, random_tables(seed), free, seed), seed
 
 
 @pytest.mark.parametrize("free", ["order", "all"])
-@pytest.mark.parametrize("seed", range(0, 100, 5))
-def test_model_equals_brute_force_over_zones(seed: int, free: Free) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 17))
+def test_model_equals_brute_force_over_zones(seeds: Sequence[int], free: Free) -> None:
     """The same where nodes stand in several zones."""
-    assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("free", ["order", "all"])
-@pytest.mark.parametrize("seed", range(200))
-def test_model_equals_brute_force_over_zones_on_many(seed: int, free: Free) -> None:
-    """The same on more instances."""
-    assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed)
+    for seed in seeds:
+        assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed), seed
 
 
 @pytest.mark.parametrize(("seed", "zones"), [(346, False), (73, True), (157, True)])
@@ -55,9 +42,10 @@ def test_bug_highs_presolve_returned_plans_that_are_not_optimal(seed: int, zones
     assert finds_the_best(ENGINE, random_tables(seed, zones=zones), "all", seed)
 
 
-def test_engines_agree_on_every_status() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(0, 40, 2), 3))
+def test_engines_agree_on_every_status(seeds: Sequence[int]) -> None:
     """Cut off at the optimum it is bounded, a nanosecond above solved, below the budget none."""
-    for tables, best in feasible(range(0, 40, 2)):
+    for tables, best in feasible(seeds):
         assert solve_shape(tables, ENGINE, cutoff_ns=best).status == "bounded"
         assert solve_shape(tables, ENGINE, cutoff_ns=best + 1).step_time_ns == best
         tight = limited(tables, max_step_time_s=(best - 1) / 1e9)
@@ -140,7 +128,7 @@ def free_choice(seeds: range) -> list[tuple[CostTables, int]]:
 
 def test_solution_within_the_tolerances_is_judged_in_integers() -> None:
     """Literals and times that are slightly off lead to the same optimum and proof."""
-    for tables, best in free_choice(range(0, 40, 2)):
+    for tables, best in free_choice(range(0, 40, 4)):
         outcome = solve_shape(tables, tampered(slightly_off))
         assert (outcome.status, outcome.step_time_ns, outcome.bound_ns) == ("optimal", best, best)
 
@@ -148,7 +136,7 @@ def test_solution_within_the_tolerances_is_judged_in_integers() -> None:
 @pytest.mark.parametrize("change", [fractional, all_ones, too_high_a_bound])
 def test_numerical_trouble_is_said_and_proves_nothing(change: Tamper) -> None:
     """An answer that cannot be ends the loop; neither its plan nor its bound is believed."""
-    for tables, best in free_choice(range(0, 40, 2)):
+    for tables, best in free_choice(range(0, 40, 4)):
         outcome = solve_shape(tables, tampered(change))
         assert (outcome.status, outcome.plan) == ("unknown", None)
         assert outcome.trouble is not None

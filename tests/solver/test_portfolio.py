@@ -3,13 +3,11 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from solver.report.document import build_document
@@ -19,22 +17,19 @@ from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
 from solver.search.progress import Progress
 from solver.verify import verify_document
+from tests.seeds import one_each
 from tests.small_instances import random_instance
 
 SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
 TWO = SolveOptions(workers=2)
 
 
-def instances() -> Iterator[Instance]:
-    """Tiny ones of all kinds."""
-    return (random_instance(seed) for seed in range(400, 430))
-
-
-def test_two_workers_prove_the_same_optimum() -> None:
+@pytest.mark.parametrize("seed", one_each(range(400, 430), 4))
+def test_two_workers_prove_the_same_optimum(seed: int) -> None:
     """Status, objective and bound do not depend on the number of processes."""
-    for instance in instances():
-        one, two = solve(instance), solve(instance, TWO)
-        assert (one.status, one.objective, one.bound) == (two.status, two.objective, two.bound)
+    instance = random_instance(seed)
+    one, two = solve(instance), solve(instance, TWO)
+    assert (one.status, one.objective, one.bound) == (two.status, two.objective, two.bound)
 
 
 def test_plan_of_two_workers_is_verified() -> None:

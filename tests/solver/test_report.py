@@ -1,6 +1,7 @@
 """Reports: documents, tables, timeline and picture say what the plan and the simulator say."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import document_of, pipelined_result, planless_result, results
+from tests.seeds import few_and_many
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -47,9 +49,10 @@ def printed(parts: list[RenderableType]) -> str:
 # The document
 
 
-def test_document_of_a_plan_gives_the_plan_back() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 3))
+def test_document_of_a_plan_gives_the_plan_back(seeds: Sequence[int]) -> None:
     """Names and numbers of nodes translate both ways, for plans of many forms."""
-    for result in results(range(25)):
+    for result in results(seeds):
         assert plan_of(document_of(result)) == result.plan
 
 
@@ -225,9 +228,10 @@ def test_cluster_line_names_the_zones() -> None:
     assert cluster_text(equal_nodes(2, 4, 1, 2, 4).instance) == "2 nodes of 4 one"
 
 
-def test_result_text_fits_a_hundred_columns() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(12), 4))
+def test_result_text_fits_a_hundred_columns(seeds: Sequence[int]) -> None:
     """No cell of a number is cut or folded, for plans of many forms."""
-    for result in results(range(12)):
+    for result in results(seeds):
         document = document_of(result)
         costs = costs_of(document)
         text = printed(result_text(document, costs, simulate_step(costs)))

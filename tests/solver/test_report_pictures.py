@@ -1,6 +1,7 @@
 """What limits a step, its timeline and its picture agree with the simulator."""
 
 import re
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 import pytest
@@ -14,6 +15,7 @@ from solver.report.svg import svg_picture, ticks
 from solver.report.timeline import marks, text_timeline
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, pipelined_result, result_of, results
+from tests.seeds import few_and_many
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -21,9 +23,10 @@ SVG = "{http://www.w3.org/2000/svg}"
 # What limits a step
 
 
-def test_shares_of_the_critical_path_are_the_step_time() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 4))
+def test_shares_of_the_critical_path_are_the_step_time(seeds: Sequence[int]) -> None:
     """Nothing of the step is left unexplained, for plans of many forms."""
-    for result in results(range(25)):
+    for result in results(seeds):
         step = simulate_step(costs_of(document_of(result)))
         assert sum(share.time_ns for share in shares(step)) == step.step_time_ns
 
@@ -44,9 +47,10 @@ def test_improvement_of_a_lone_stage_is_its_share() -> None:
     assert saved == pytest.approx(0.1 * compute.time_ns / step.step_time_ns, rel=1e-6)
 
 
-def test_improvements_save_no_more_than_asked() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(12), 3))
+def test_improvements_save_no_more_than_asked(seeds: Sequence[int]) -> None:
     """10 % off one kind of work saves some, and at most 10 %, of any step; largest first."""
-    for result in results(range(12)):
+    for result in results(seeds):
         document = document_of(result)
         costs = costs_of(document)
         saved = [part for _, part in improvements(document, costs, simulate_step(costs))]
@@ -98,9 +102,10 @@ def test_text_timeline_has_equal_lines(document: PlanDocument, step: Step) -> No
     assert lines[0].startswith("F")
 
 
-def test_rows_hold_every_operation_of_their_replicas() -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(12), 3))
+def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> None:
     """Replicas of equal signature have equal bars, and no operation is lost."""
-    for result in results(range(12)):
+    for result in results(seeds):
         document = document_of(result)
         step = simulate_step(costs_of(document))
         drawn = 0

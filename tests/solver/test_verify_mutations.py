@@ -18,6 +18,9 @@ from tests.mutations import Mutation, mutations
 LOG = ("closed_shapes", "closed_nodes")
 EXHAUSTIVE = ("enumeration", "cpsat", "milp")
 
+#: Cases whose instance is changed too: they use every field, what the others use is in these.
+CHANGED_INSTANCES = ("pipelined", "cheapest", "profiled", "zones")
+
 #: Fields of the instance on which no constraint, cost or bound depends.
 UNUSED = {
     "instance.name": "a label",
@@ -48,7 +51,12 @@ def read(mutation: Mutation, document: PlanDocument) -> PlanDocument | None:
 def problems(case: str) -> list[tuple[Mutation, tuple[str, ...]]]:
     """All changes of a case that can be read, and what is found wrong under the old digest."""
     document = CASES[case]()
-    pairs = ((m, read(m, document)) for m in mutations(document.model_dump(mode="json")))
+    wanted = (
+        mutation
+        for mutation in mutations(document.model_dump(mode="json"))
+        if mutation.path[0] != "instance" or case in CHANGED_INSTANCES
+    )
+    pairs = ((mutation, read(mutation, document)) for mutation in wanted)
     return [(m, verify_document(changed).problems) for m, changed in pairs if changed is not None]
 
 

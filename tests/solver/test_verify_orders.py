@@ -1,5 +1,7 @@
 """The verifier's graph of all node orders, and what it refutes with it."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,8 @@ from tests.chain_instances import (
     chain_tables,
     measured_chain,
 )
-from tests.random_shapes import random_tables
+from tests.random_shapes import random_optimum_ns, random_tables
+from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance, workload
 
 #: What a step is made of: lane by lane its node groups and transfers, and the tail over layers.
@@ -73,7 +76,7 @@ def by_orders(tables: CostTables) -> list[set[Content]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", one_each(range(80), 3))
 def test_steps_are_those_of_all_orders(seed: int) -> None:
     """Groups, transfers and tails of every stage are the ones that some order has, to the ns.
 
@@ -125,39 +128,42 @@ def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
     assert not question.refutes(bound_ns + 1)
 
 
-def some_tables(seeds: range) -> list[CostTables]:
+def some_tables(seeds: Sequence[int]) -> list[CostTables]:
     """Costs of all shapes of some tiny instances."""
     return [
         build_tables(one, shape) for one in map(random_instance, seeds) for shape in shapes(one)
     ]
 
 
-def test_no_plan_is_refuted() -> None:
-    """The best plan of a shape is never ruled out, and often just reached."""
-    exact = 0
-    for tables in some_tables(range(30)):
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 4))
+def test_no_plan_is_refuted(seeds: Sequence[int]) -> None:
+    """The best plan of a shape is never ruled out, and mostly just reached."""
+    exact = planned = 0
+    for tables in some_tables(seeds):
         best = brute_force.optimum_ns(tables)
         if best is not None:
             question = refutation(tables)
             assert not question.refutes(best + 1)
             exact += question.refutes(best)
-    assert exact > 100
+            planned += 1
+    assert exact > planned / 2 > 0
 
 
 @pytest.mark.parametrize("zones", [False, True])
-def test_no_plan_is_refuted_with_uneven_shares_or_zones(zones: bool) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 3))
+def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zones: bool) -> None:
     """The same for shapes of two types and node sizes, uneven, blocking, or over zones."""
-    for seed in range(120):
-        tables = random_tables(seed, zones)
-        best = brute_force.optimum_ns(tables)
-        assert best is None or not refutation(tables).refutes(best + 1)
+    for seed in seeds:
+        tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
+        assert best is None or not refutation(tables).refutes(best + 1), seed
 
 
-@pytest.mark.parametrize("seed", range(160))
-def test_what_the_search_bounds_is_refuted(seed: int) -> None:
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 3))
+def test_what_the_search_bounds_is_refuted(seeds: Sequence[int]) -> None:
     """The verifier's argument is at least as strong as the shape bound of the search."""
-    tables = random_tables(seed)
-    assert refutation(tables).refutes(shape_bound_ns(tables, 1 << 50))
+    for seed in seeds:
+        tables = random_tables(seed)
+        assert refutation(tables).refutes(shape_bound_ns(tables, 1 << 50)), seed
 
 
 def test_too_many_orders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
