@@ -16,7 +16,7 @@ class PipelineKind:
     """What pipelines of one template are worth.
 
     nodes: how many of each node group. times_ns[m - 1]: step of one pipeline with m micro-batches,
-    nondecreasing in m; it ends with the most micro-batches that any pipeline may have.
+    nondecreasing in m; it ends with the most micro-batches that such a pipeline may have.
     """
 
     nodes: tuple[int, ...]
@@ -50,7 +50,12 @@ class InstantiationProblem:
     @cached_property
     def latest_ns(self) -> int:
         """No distribution of the micro-batches takes longer."""
-        return max(kind.times_ns[-1] for kind in self.kinds)
+        return max((kind.times_ns[-1] for kind in self.kinds if kind.times_ns), default=0)
+
+    @property
+    def earliest_ns(self) -> int:
+        """No pipeline takes less."""
+        return min((kind.times_ns[0] for kind in self.kinds if kind.times_ns), default=0)
 
 
 @dataclass(frozen=True)

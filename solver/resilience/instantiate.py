@@ -91,7 +91,8 @@ def _knapsack(problem: InstantiationProblem) -> _Knapsack:
 def instantiate(problem: InstantiationProblem) -> Instantiation | None:
     """Pipelines and shares with the shortest longest step; None if there are none.
 
-    Of equally good ones those with fewest idle nodes, and then most capacity to spare.
+    `problem` has a kind at least. Of equally good ones those with fewest idle nodes, and then most
+    capacity to spare.
     """
     knapsack = _knapsack(problem)
     ends = knapsack.ends()
@@ -105,7 +106,7 @@ def instantiate(problem: InstantiationProblem) -> Instantiation | None:
             known[capacities] = found if enough >= problem.micro_batches else None
         return known[capacities]
 
-    low, high = min(kind.times_ns[0] for kind in problem.kinds), problem.latest_ns
+    low, high = problem.earliest_ns, problem.latest_ns
     if table(high) is None:
         return None
     while low < high:

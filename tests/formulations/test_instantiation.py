@@ -46,7 +46,7 @@ def problems(draw: st.DrawFn) -> InstantiationProblem:
     groups = draw(st.integers(1, 2))
     total = draw(st.integers(1, 5))
     node_counts = st.tuples(*[st.integers(0, 3)] * groups).filter(any)
-    times = st.lists(st.integers(1, 60), min_size=total, max_size=total).map(sorted)
+    times = st.lists(st.integers(1, 60), min_size=0, max_size=total).map(sorted)
     kinds = draw(st.lists(st.tuples(node_counts, times), min_size=1, max_size=3))
     return InstantiationProblem(
         kinds=tuple(PipelineKind(nodes, tuple(steps)) for nodes, steps in kinds),

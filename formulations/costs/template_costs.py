@@ -1,0 +1,156 @@
+"""What one pipeline of a template costs, stage by stage: what the simulator needs.
+
+A stage on g GPUs is a tensor-parallel group of g. A message to it from another node crosses the
+links of both nodes g times, as every GPU needs it whole; with scatter and gather once, in parts.
+Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from formulations.costs.tables import Array, CostTables, build_tables
+from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
+from formulations.fleet import Strategy
+from formulations.instance import Instance
+from formulations.instance.instance import ScheduleName
+from formulations.plan import Shape
+from formulations.schedules import in_flight
+from formulations.template import Template, TemplateStage
+
+
+@dataclass(frozen=True)
+class TemplateCosts:
+    """Integers, ns and bytes; p stages.
+
+    forward_ns, backward_ns: [p] per micro-batch. send_ns, send_back_ns: [p - 1] from stage k to
+    k + 1 and back. optimizer_ns: [p] after the last backward. embedding_ns: all-reduce between the
+    first and the last stage, 0 if there is none. memory_bytes: [p] per GPU without activations,
+    activation_bytes: [p] per micro-batch in flight, limit_bytes: [p].
+    """
+
+    schedule: ScheduleName
+    blocking_sends: bool
+    tied: bool
+    forward_ns: Array
+    backward_ns: Array
+    send_ns: Array
+    send_back_ns: Array
+    optimizer_ns: Array
+    embedding_ns: int
+    memory_bytes: Array
+    activation_bytes: Array
+    limit_bytes: Array
+
+    @property
+    def num_stages(self) -> int:
+        """Number of stages p."""
+        return len(self.forward_ns)
+
+    def fits(self, micro_batches: int) -> bool:
+        """Whether every stage has room for so many micro-batches per step."""
+        return bool((self.used_bytes(micro_batches) <= self.limit_bytes).all())
+
+    def used_bytes(self, micro_batches: int) -> Array:
+        """[p] bytes per GPU."""
+        p = self.num_stages
+        held = [in_flight(self.schedule, p, k, micro_batches) for k in range(p)]
+        return self.memory_bytes + np.array(held, dtype=np.int64) * self.activation_bytes
+
+
+def template_costs(instance: Instance, strategy: Strategy, template: Template) -> TemplateCosts:
+    """Costs of a template whose node groups and GPUs the cluster has."""
+    stages = template.stages
+    tables = {g: _tables(instance, strategy, g, len(stages)) for g in {s.gpus for s in stages}}
+    groups = [template.node_groups[stage.node] for stage in stages]
+    own = [tables[stage.gpus] for stage in stages]
+
+    def sums(name: str) -> Array:
+        found = [
+            getattr(table, name)[slice(*stage.layers)]
+            for table, stage in zip(own, stages, strict=True)
+        ]
+        each = [
+            layers.sum(axis=0)[group] if layers.ndim > 1 else layers.sum()
+            for layers, group in zip(found, groups, strict=True)
+        ]
+        return np.array(each, dtype=np.int64)
+
+    workspace = [
+        int(table.workspace_bytes[slice(*stage.layers)].max(initial=0))
+        for table, stage in zip(own, stages, strict=True)
+    ]
+    fixed = np.array([table.fixed_bytes for table in own], dtype=np.int64)
+    return TemplateCosts(
+        schedule=strategy.schedule,
+        blocking_sends=instance.search.blocking_sends,
+        tied=own[0].embedding_bytes > 0,
+        forward_ns=sums("forward_ns"),
+        backward_ns=sums("backward_ns"),
+        send_ns=_sends(own, template, 1),
+        send_back_ns=_sends(own, template, 0),
+        optimizer_ns=sums("optimizer_ns"),
+        embedding_ns=_embedding_ns(own, template),
+        memory_bytes=fixed + sums("static_bytes") + np.array(workspace, dtype=np.int64),
+        activation_bytes=sums("activation_bytes"),
+        limit_bytes=own[0].capacity_bytes[groups],
+    )
+
+
+def _tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
+    shape = Shape(
+        tp=gpus,
+        dp=1,
+        pp=num_stages,
+        micro_batch=strategy.micro_batch,
+        schedule=strategy.schedule,
+        recompute=strategy.recompute,
+        zero=0,
+        nodes_used=tuple(group.nodes for group in instance.cluster.groups),
+    )
+    return build_tables(instance, shape)
+
+
+def _sends(own: list[CostTables], template: Template, receiver: int) -> Array:
+    """[p - 1] messages across each boundary, to its second stage (1) or to its first (0)."""
+    found = []
+    for tables, stages in zip(pairwise(own), pairwise(template.stages), strict=True):
+        first, second = stages
+        groups = [template.node_groups[stage.node] for stage in stages]
+        if first.node == second.node:
+            found.append(inside_ns(tables[receiver], groups[0]))
+        else:
+            found.append(_between_ns(tables[receiver], *groups))
+    return np.array(found, dtype=np.int64)
+
+
+def _between_ns(tables: CostTables, i: int, j: int) -> int:
+    """One message between nodes of groups i and j to a stage with these tables."""
+    cluster = tables.instance.cluster
+    links = [(one, cluster.groups[one].inter_node) for one in (i, j)]
+    zones = cluster.zone_of_group
+    zone_links = [cluster.zone_link] if cluster.zone_link and zones[i] != zones[j] else []
+    times = [outside_ns(tables, one, 1, link) for one, link in links]
+    return max(*times, *(outside_ns(tables, one, 1, link) for one in (i, j) for link in zone_links))
+
+
+def _embedding_ns(own: list[CostTables], template: Template) -> int:
+    """All-reduce of the tied matrix between the first stage and the last, over the slower link."""
+    first, last = template.stages[0], template.stages[-1]
+    times = [_copy_ns(own[0], template, first, last), _copy_ns(own[-1], template, last, first)]
+    return max(times)
+
+
+def _copy_ns(
+    tables: CostTables, template: Template, stage: TemplateStage, other: TemplateStage
+) -> int:
+    """The same, as the links of `stage`'s node and its GPUs decide it."""
+    cluster, groups = tables.instance.cluster, template.node_groups
+    own, far = groups[stage.node], groups[other.node]
+    if stage.node == other.node:
+        return embedding_ns(tables, 1, cluster.groups[own].intra_node)
+    links = [cluster.groups[own].inter_node]
+    if cluster.zone_link and cluster.zone_of_group[own] != cluster.zone_of_group[far]:
+        links.append(cluster.zone_link)
+    return max(embedding_ns(tables, tables.shape.tp, link) for link in links)

@@ -1,0 +1,47 @@
+"""The pipelines that train together, each a template on nodes of its own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.record import Record
+from formulations.template import Template
+
+
+class Strategy(Record):
+    """What all pipelines of a fleet share."""
+
+    micro_batch: int = Field(ge=1)  #: sequences
+    recompute: Recompute
+    schedule: ScheduleName
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A template on nodes: indices into `Cluster.node_names`, by the template's positions."""
+
+    template: Template
+    nodes: tuple[int, ...]
+    micro_batches: int
+
+    @property
+    def node_layers(self) -> dict[int, range]:
+        """Layers that every node holds."""
+        return dict(zip(self.nodes, layers_by_position(self.template), strict=True))
+
+
+def layers_by_position(template: Template) -> tuple[range, ...]:
+    """Layers that each of the template's nodes holds."""
+    starts = [template.num_layers] * template.num_nodes
+    ends = [0] * template.num_nodes
+    for stage in template.stages:
+        starts[stage.node] = min(starts[stage.node], stage.layers[0])
+        ends[stage.node] = max(ends[stage.node], stage.layers[1])
+    return tuple(map(range, starts, ends))
+
+
+def holdings(pipelines: Iterable[Pipeline]) -> dict[int, range]:
+    """Layers on every node of the pipelines."""
+    return {node: layers for one in pipelines for node, layers in one.node_layers.items()}

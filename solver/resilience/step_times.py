@@ -1,0 +1,124 @@
+"""The step of one pipeline for every number of micro-batches at once, equal to the simulator's.
+
+With 1F1B the operations up to the last forward do not depend on how many micro-batches follow, so
+one walk serves all numbers; only the drain, the last p - 1 - k backwards of stage k, has to be done
+for each, and there all numbers are one array.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+
+from formulations.costs.template_costs import TemplateCosts, template_costs
+from formulations.fleet import Strategy
+from formulations.instance import Instance
+from formulations.pipelines import PipelineKind
+from formulations.schedules import schedule_graph
+from formulations.template import Template
+from solver.simulate import Array, Times, simulate
+
+
+def pipeline_times(costs: TemplateCosts) -> Times:
+    """What the simulator needs of a single pipeline."""
+    return Times(
+        costs.forward_ns[:, None],
+        costs.backward_ns[:, None],
+        costs.send_ns[:, None],
+        costs.blocking_sends,
+        costs.send_back_ns[:, None],
+    )
+
+
+def step_ns(costs: TemplateCosts, micro_batches: int) -> int:
+    """Simulated step of one pipeline: the schedule, tied embeddings, optimizer."""
+    graph = schedule_graph(costs.schedule, costs.num_stages, micro_batches)
+    end = simulate(graph, pipeline_times(costs))
+    return int(_finished(costs, end[graph.last_backward])[0])
+
+
+def _finished(costs: TemplateCosts, last: Array) -> Array:
+    """[N] end of the step after the last backwards [p, N]."""
+    ready = last.copy()
+    if costs.tied:
+        ready[[0, -1]] = np.maximum(ready[0], ready[-1]) + costs.embedding_ns
+    found: Array = (ready + costs.optimizer_ns[:, None]).max(axis=0)
+    return found
+
+
+def step_times_ns(costs: TemplateCosts, most: int) -> list[int]:
+    """Simulated step for 1, 2, .. `most` micro-batches, as far as they fit into memory."""
+    most = bisect_left(range(1, most + 1), True, key=lambda m: not costs.fits(m))
+    few = min(most, costs.num_stages) if costs.schedule == "1f1b" else most
+    found = [step_ns(costs, m) for m in range(1, few + 1)]
+    if most > few:
+        found += _finished(costs, _last_backwards(costs, few + 1, most)).tolist()
+    return found
+
+
+def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
+    """[p, N] end of every stage's last backward with `first`, .. `most` micro-batches; first > p.
+
+    Stage k waits p - 1 - k = w forwards for its first backward. In the drain of m micro-batches
+    its backward m - w + d follows the one before it on the stage, and comes from stage k + 1,
+    where it is number d - 1 of the drain, or for d = 0 the last one before the drain.
+    """
+    times, p = pipeline_times(costs), costs.num_stages
+    weights, transfers = times.weights[:, 0], times.transfers[:, 0]
+    back = transfers[p - 1 : 2 * p - 2]
+    steady = _steady_backwards(weights, transfers, most)
+    counts = np.arange(first, most + 1)
+    last = steady[p - 1, counts - 1]
+    found, onward = [last], list[Array]()
+    for k in range(p - 2, -1, -1):
+        w, drain = p - 1 - k, list[Array]()
+        before = steady[k, counts - w - 1]
+        for d in range(w):
+            arriving = onward[d - 1] if d else steady[k + 1, counts - w]
+            before = np.maximum(before, arriving + back[k]) + weights[p + k]
+            drain.append(before)
+        found.append(before)
+        onward = drain
+    return np.stack(found[::-1])
+
+
+def _steady_backwards(weights: Array, transfers: Array, most: int) -> Array:
+    """[p, most] end of every backward while forwards never run out.
+
+    In round i stage k runs forward p - 1 - k + i and then backward i, the first p - 1 rounds
+    (i < 0) forwards alone. All forwards of a round depend on the round before; backwards depend on
+    those of the same round from the last stage up, a chain of maxima.
+    """
+    p = len(weights) // 2
+    forward, backward = weights[:p], weights[p:]
+    send, back = transfers[: p - 1], transfers[p - 1 : 2 * p - 2]
+    #: time from the end of the last stage's backward to the end of this one's, without waiting
+    up = np.concatenate([(backward[:-1] + back)[::-1].cumsum()[::-1], [0]])
+    ends = np.zeros((p, most), dtype=np.int64)
+    free = np.zeros(p, dtype=np.int64)
+    sent = np.zeros(p, dtype=np.int64)
+    for i in range(1 - p, most):
+        ready = free.copy()
+        ready[1:] = np.maximum(ready[1:], sent[:-1] + send)
+        ended = ready + forward
+        running = np.arange(p) <= p - 1 + min(i, 0)
+        ended = np.where(running, ended, 0)
+        sent = free = ended
+        if i >= 0:
+            chained = np.maximum.accumulate((ended + backward - up)[::-1])[::-1]
+            free = chained + up
+            ends[:, i] = free
+    return ends
+
+
+def kinds_of(
+    instance: Instance, strategy: Strategy, templates: Sequence[Template]
+) -> tuple[PipelineKind, ...]:
+    """What every template is worth for up to all micro-batches of a step."""
+    most = instance.workload.global_batch // strategy.micro_batch
+    groups = len(instance.cluster.groups)
+    each = (template_costs(instance, strategy, one) for one in templates)
+    times = [tuple(step_times_ns(costs, most)) for costs in each]
+    return tuple(
+        PipelineKind(one.counts(groups), own) for one, own in zip(templates, times, strict=True)
+    )

@@ -1,0 +1,119 @@
+"""Step of one pipeline for all numbers of micro-batches: the simulator says the same of each."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from formulations.costs.template_costs import TemplateCosts, template_costs
+from formulations.fleet import Strategy
+from formulations.instance.instance import ScheduleName
+from formulations.template import Template, TemplateStage
+from solver.resilience.step_times import kinds_of, step_ns, step_times_ns
+from tests.random_fleets import random_template
+from tests.small_instances import random_instance
+
+
+def random_costs(rng: random.Random, schedule: ScheduleName = "1f1b") -> TemplateCosts:
+    """Costs of up to six stages with room for anything."""
+    p = rng.randint(1, 6)
+
+    def draw(count: int, most: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array([rng.randint(0, most) for _ in range(count)], dtype=np.int64)
+
+    return TemplateCosts(
+        schedule=schedule,
+        blocking_sends=rng.random() < 0.3,
+        tied=rng.random() < 0.5,
+        forward_ns=draw(p, 50),
+        backward_ns=draw(p, 50),
+        send_ns=draw(p - 1, 30),
+        send_back_ns=draw(p - 1, 30),
+        optimizer_ns=draw(p, 20),
+        embedding_ns=rng.randint(0, 40),
+        memory_bytes=np.zeros(p, dtype=np.int64),
+        activation_bytes=np.ones(p, dtype=np.int64),
+        limit_bytes=np.full(p, 1000),
+    )
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_every_number_equals_the_simulator(schedule: ScheduleName) -> None:
+    """1 to 20 micro-batches on a hundred random pipelines."""
+    rng = random.Random(3)
+    for _ in range(100 if schedule == "1f1b" else 10):
+        costs = random_costs(rng, schedule)
+        assert step_times_ns(costs, 20) == [step_ns(costs, m) for m in range(1, 21)]
+
+
+def test_a_single_stage() -> None:
+    """Forward and backward of m micro-batches and the optimizer: m (2 + 3) + 7."""
+    rng = random.Random(0)
+    costs = next(c for _ in range(99) if (c := random_costs(rng)).num_stages == 1)
+    costs = replace(
+        costs,
+        tied=False,
+        forward_ns=np.array([2]),
+        backward_ns=np.array([3]),
+        optimizer_ns=np.array([7]),
+    )
+    assert step_times_ns(costs, 3) == [12, 17, 22]
+
+
+def test_times_end_where_memory_does() -> None:
+    """GPipe holds all micro-batches: of 20 with one byte each 5 fit into 5 bytes."""
+    costs = replace(random_costs(random.Random(1), "gpipe"))
+    costs = replace(costs, limit_bytes=np.full(costs.num_stages, 5))
+    assert len(step_times_ns(costs, 20)) == 5
+    assert step_times_ns(replace(costs, limit_bytes=0 * costs.limit_bytes), 20) == []
+
+
+def test_costs_of_a_template_are_those_of_its_layers() -> None:
+    """Stage times are sums over layers of the tables for the stage's degree and group."""
+    strategy = Strategy(micro_batch=1, recompute="none", schedule="1f1b")
+    for seed in range(20):
+        instance = random_instance(seed)
+        rng = random.Random(seed)
+        num_layers = len(instance.workload.layers)
+        groups = instance.cluster.node_groups[: min(3, num_layers)]
+        gpus = [group.gpus_per_node for group in instance.cluster.groups]
+        template = random_template(rng, num_layers, groups, gpus)
+        costs = template_costs(instance, strategy, template)
+        whole = Template(
+            node_groups=groups[:1],
+            stages=(TemplateStage(layers=(0, num_layers), node=0, first_gpu=0, gpus=1),),
+        )
+        if len(set(groups)) == 1:
+            total = template_costs(instance, strategy, whole).forward_ns.sum()
+            assert costs.forward_ns.sum() == total
+        assert len(costs.send_ns) == template.num_stages - 1
+        (kind,) = kinds_of(instance, strategy, [template])
+        assert kind.nodes == template.counts(len(gpus))
+        assert list(kind.times_ns) == step_times_ns(costs, instance.workload.global_batch)
+
+
+def test_messages_inside_a_node_are_faster() -> None:
+    """Between nodes the link out of the node counts, inside the link between its GPUs."""
+    instance = next(
+        one
+        for one in map(random_instance, range(99))
+        if one.cluster.groups[0].gpus_per_node == 2 and one.cluster.groups[0].nodes == 2
+    )
+    half = len(instance.workload.layers) // 2
+    ends = (0, half), (half, len(instance.workload.layers))
+
+    def cut(second_node: int) -> Template:
+        places = [(0, 0), (second_node, 1 - second_node)]
+        return Template(
+            node_groups=(0,) * (second_node + 1),
+            stages=tuple(
+                TemplateStage(layers=layers, node=node, first_gpu=gpu, gpus=1)
+                for layers, (node, gpu) in zip(ends, places, strict=True)
+            ),
+        )
+
+    strategy = Strategy(micro_batch=1, recompute="none", schedule="1f1b")
+    inside, between = (template_costs(instance, strategy, cut(n)) for n in (0, 1))
+    assert inside.send_ns[0] < between.send_ns[0]
+    assert inside.embedding_ns <= between.embedding_ns
