@@ -3,18 +3,13 @@
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from xml.sax.saxutils import escape
 
-_COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
+from bench.svg import COLOURS, grid_line, key, key_width, picture, text
+
 _WIDTH, _HEIGHT = 760, 380
 _LEFT, _TOP = 64, 66
 _TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _FINEST = 0.1  # per cent: below this the axis is linear, above it logarithmic
-_LETTER = 6.2  # average width of a letter of the 11 px font
-_STYLE = (
-    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
-    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-width:2}"
-)
 
 
 def _stretch(percent: float) -> float:
@@ -34,19 +29,15 @@ class _Axes:
         return _TOP + _HEIGHT * (1 - share)
 
 
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
-
-
 def _grid(axes: _Axes) -> Iterator[str]:
     for tick in (tick for tick in _TICKS if tick <= axes.end):
         x = axes.x(tick)
-        yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{_TOP + _HEIGHT}" class="g"/>'
-        yield _text(x, _TOP + _HEIGHT + 16, f"{tick:g} %", ' text-anchor="middle"')
+        yield grid_line(x, _TOP, x, _TOP + _HEIGHT)
+        yield text(x, _TOP + _HEIGHT + 16, f"{tick:g} %", ' text-anchor="middle"')
     for tenth in range(0, 11, 2):
         y = axes.y(tenth / 10)
-        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" class="g"/>'
-        yield _text(_LEFT - 8, y + 4, f"{10 * tenth} %", ' text-anchor="end"')
+        yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
+        yield text(_LEFT - 8, y + 4, f"{10 * tenth} %", ' text-anchor="end"')
 
 
 def steps(distances: Sequence[float]) -> list[tuple[float, float]]:
@@ -69,21 +60,12 @@ def distribution_picture(title: str, axis: str, curves: Mapping[str, Sequence[fl
     At most four non-empty curves; distances are at least 0.
     """
     axes = _Axes(100 * max(max(distances) for distances in curves.values()))
-    width, height = _LEFT + _WIDTH + 32, _TOP + _HEIGHT + 52
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        _text(16, 28, title, ' class="t"'),
         *_grid(axes),
-        _text(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, axis, ' text-anchor="middle"'),
+        text(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, axis, ' text-anchor="middle"'),
     ]
     x = float(_LEFT)
-    for (name, distances), colour in zip(curves.items(), _COLOURS, strict=False):
-        parts.append(f'<rect x="{x:.1f}" y="44" width="14" height="10" fill="{colour}"/>')
-        parts.append(_text(x + 20, 53, name))
-        parts.append(_curve(axes, distances, colour))
-        x += 44 + _LETTER * len(name)
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    for (name, distances), colour in zip(curves.items(), COLOURS, strict=False):
+        parts += [*key(x, 44, name, colour), _curve(axes, distances, colour)]
+        x += key_width(name)
+    return picture(title, _LEFT + _WIDTH + 32, _TOP + _HEIGHT + 52, parts)

@@ -3,16 +3,11 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
-_COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
+from bench.svg import COLOURS, grid_line, key, key_width, picture, text
+
 _WIDTH, _HEIGHT, _SPACE = 700, 220, 48
 _LEFT, _TOP = 84, 66
-_LETTER = 6.2  # average width of a letter of the 11 px font
-_STYLE = (
-    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
-    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-width:2}"
-)
 
 Point = tuple[float, float]
 
@@ -50,21 +45,17 @@ class _Axes:
         return self.top + _HEIGHT * (1 - share)
 
 
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
-
-
 def _grid(axes: _Axes, numbers: Sequence[float]) -> Iterator[str]:
     bottom = axes.top + _HEIGHT
     for number in numbers:
         x = axes.x(number)
-        yield f'<line x1="{x:.1f}" y1="{axes.top}" x2="{x:.1f}" y2="{bottom}" class="g"/>'
-        yield _text(x, bottom + 16, f"{number:g}", ' text-anchor="middle"')
+        yield grid_line(x, axes.top, x, bottom)
+        yield text(x, bottom + 16, f"{number:g}", ' text-anchor="middle"')
     for tick in axes.panel.ticks:
         y = axes.y(tick)
-        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" class="g"/>'
-        yield _text(_LEFT - 8, y + 4, axes.panel.show(tick), ' text-anchor="end"')
-    yield _text(16, axes.top - 10, axes.panel.axis)
+        yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
+        yield text(_LEFT - 8, y + 4, axes.panel.show(tick), ' text-anchor="end"')
+    yield text(16, axes.top - 10, axes.panel.axis)
 
 
 def _line(axes: _Axes, points: Sequence[Point], colour: str) -> Iterator[str]:
@@ -76,13 +67,11 @@ def _line(axes: _Axes, points: Sequence[Point], colour: str) -> Iterator[str]:
 
 def _panel(axes: _Axes, numbers: Sequence[float], colours: Mapping[str, str]) -> Iterator[str]:
     yield from _grid(axes, numbers)
-    x = _LEFT + _WIDTH - sum(44 + _LETTER * len(name) for name in axes.panel.lines)
+    x = _LEFT + _WIDTH - sum(map(key_width, axes.panel.lines))
     for name, points in axes.panel.lines.items():
-        y = axes.top - 19
-        yield f'<rect x="{x:.1f}" y="{y}" width="14" height="10" fill="{colours[name]}"/>'
-        yield _text(x + 20, y + 9, name)
+        yield from key(x, axes.top - 19, name, colours[name])
         yield from _line(axes, points, colours[name])
-        x += 44 + _LETTER * len(name)
+        x += key_width(name)
 
 
 def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
@@ -94,19 +83,11 @@ def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
     lines = [line for panel in panels for line in panel.lines.values()]
     numbers = sorted({x for line in lines for x, _ in line})
     names = dict.fromkeys(name for panel in panels for name in panel.lines)
-    colours = dict(zip(names, _COLOURS, strict=False))
-    width = _LEFT + _WIDTH + 32
+    colours = dict(zip(names, COLOURS, strict=False))
     height = _TOP + len(panels) * (_HEIGHT + _SPACE) + 12
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        _text(16, 26, title, ' class="t"'),
-    ]
+    parts: list[str] = []
     for index, panel in enumerate(panels):
         top = _TOP + index * (_HEIGHT + _SPACE)
         parts.extend(_panel(_Axes(panel, top, numbers[0], numbers[-1]), numbers, colours))
-    parts.append(_text(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    parts.append(text(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
+    return picture(title, _LEFT + _WIDTH + 32, height, parts)
