@@ -3,7 +3,11 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
+
+from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.workload import Precision
+from solver.result import Proof, Reason, Status, Termination
 
 Path = tuple[str | int, ...]
 
@@ -39,27 +43,11 @@ def _leaf_values(value: Any) -> list[Any]:
 
 
 #: Words that may replace each other, so that a changed word is still one that can be read.
-WORDS = (
-    ("optimal", "feasible", "infeasible", "unknown"),
-    ("closed", "time_limit", "interrupted", "unfinished", "heuristic"),
+WORDS: tuple[tuple[str, ...], ...] = (
+    *(tuple(map(str, words)) for words in (Status, Termination)),
+    *map(get_args, (Reason, Proof, Recompute, ScheduleName, Precision)),
     ("step_time", "cost_per_step", "training_cost"),
-    ("1f1b", "gpipe"),
-    ("none", "full"),
     ("even", "uneven"),
-    ("fp16", "bf16"),
-    ("infeasible", "bounded", "solved", "open"),
-    (
-        "memory",
-        "blocks",
-        "batch",
-        "limit",
-        "work",
-        "filling",
-        "pipeline",
-        "enumeration",
-        "cpsat",
-        "milp",
-    ),
 )
 
 

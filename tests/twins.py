@@ -66,6 +66,13 @@ def solved(model: Any) -> Outcome:
     return run(model, SolveOptions())
 
 
+def has_solution(model: Any) -> bool:
+    """Whether the model has a solution, proved either way."""
+    status = solved(model).status
+    assert status in (Status.OPTIMAL, Status.INFEASIBLE)
+    return status is Status.OPTIMAL
+
+
 def number_of_variables(model: Any) -> int:
     """Variables that a model has."""
     if isinstance(model, cp_model.CpModel):
