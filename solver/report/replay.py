@@ -1,0 +1,62 @@
+"""Replays side by side, as tables for people and as data."""
+
+from collections.abc import Mapping
+
+from rich.console import RenderableType
+
+from solver.report.layout import Lines, labelled, table
+from solver.report.quantities import percent, significant
+from solver.resilience.policy import Policy
+from solver.resilience.replay import CAUSES, Replay
+
+_UNITS = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"))
+
+
+def long_time_text(time_ns: int) -> str:
+    """A time with three significant digits, in days down to milliseconds."""
+    size, unit = next((row for row in _UNITS if time_ns >= row[0]), _UNITS[-1])
+    return f"{significant(time_ns / size, 3)} {unit}"
+
+
+def replay_text(runs: Mapping[str, tuple[Policy, Replay]]) -> list[RenderableType]:
+    """One column per policy: samples, mean throughput, and the time by cause."""
+    replays = [replay for _, replay in runs.values()]
+    rows = [
+        ("samples trained", *(f"{one.samples:,}" for one in replays)),
+        ("samples/s, whole run", *(significant(one.samples_per_s) for one in replays)),
+        (
+            "samples/s between steps",
+            *(significant(one.samples_per_s_between_steps) for one in replays),
+        ),
+    ]
+    length_ns = replays[0].spans[-1].end_ns
+    for cause in CAUSES:
+        times = [one.time_by_cause_ns[cause] for one in replays]
+        if any(times):
+            shares = (f"{long_time_text(t)}, {percent(t / length_ns)}" if t else "0" for t in times)
+            rows.append((f"time {cause}", *shares))
+    lines: Lines = [("run", long_time_text(length_ns))]
+    for name, (policy, _) in runs.items():
+        lines += [(name, source) for source in policy.sources]
+    return [labelled(lines), "", table(("",), tuple(runs), rows)]
+
+
+def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:
+    """The same as data; `spans` are [start, end, cause, ready nodes, steps kept], in s."""
+    return {
+        name: {
+            "samples": replay.samples,
+            "steps": replay.steps,
+            "samples_per_s": replay.samples_per_s,
+            "samples_per_s_between_steps": replay.samples_per_s_between_steps,
+            "time_by_cause_s": {
+                cause: time_ns / 1e9 for cause, time_ns in replay.time_by_cause_ns.items()
+            },
+            "sources": list(policy.sources),
+            "spans": [
+                [span.start_ns / 1e9, span.end_ns / 1e9, span.cause, span.nodes, span.steps]
+                for span in replay.spans
+            ],
+        }
+        for name, (policy, replay) in runs.items()
+    }

@@ -1,0 +1,123 @@
+"""Throughput over the time of a replay, one curve per policy, as a hand-written SVG 1.1 picture."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from xml.sax.saxutils import escape
+
+from solver.report.replay import long_time_text
+from solver.resilience.replay import Replay
+
+_COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
+_NODES_COLOUR = "#999"
+_WIDTH, _HEIGHT = 860, 340
+_LEFT, _TOP = 72, 66
+_PARTS = 240  # of the run, over each of which the throughput is averaged
+_LETTER = 6.2  # average width of a letter of the 11 px font
+_STYLE = (
+    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
+    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-width:2;stroke-linejoin:round}"
+    f".n{{fill:none;stroke:{_NODES_COLOUR};stroke-dasharray:4 3}}"
+)
+
+
+def averages(replay: Replay, parts: int) -> list[float]:
+    """Samples/s kept in each of `parts` equal parts of the run; steps count where they ran."""
+    end_ns = replay.spans[-1].end_ns
+    length_ns = end_ns / parts
+    samples = [0.0] * parts
+    for span in replay.spans:
+        if not span.steps:
+            continue
+        per_ns = span.steps * replay.samples_per_step / (span.end_ns - span.start_ns)
+        first, last = int(span.start_ns / length_ns), int(span.end_ns / length_ns)
+        for i in range(first, min(last, parts - 1) + 1):
+            begin, end = max(span.start_ns, i * length_ns), min(span.end_ns, (i + 1) * length_ns)
+            samples[i] += max(0.0, end - begin) * per_ns
+    return [count / length_ns * 1e9 for count in samples]
+
+
+def round_ticks(most: float) -> list[float]:
+    """Five to ten round numbers from 0 to the first that is at least `most`."""
+    power = 10.0 ** math.floor(math.log10(most))
+    distance = next(power * step for step in (0.1, 0.2, 0.5, 1, 2) if power * step * 10 >= most)
+    return [distance * i for i in range(int(most / distance - 1e-9) + 2)]
+
+
+class _Axes:
+    """Places in px of times in ns, of samples/s and of numbers of nodes."""
+
+    def __init__(self, replays: Sequence[Replay], most_per_s: float) -> None:
+        self.end_ns = replays[0].spans[-1].end_ns
+        self.ticks = round_ticks(most_per_s)
+        self.most_nodes = max(span.nodes for replay in replays for span in replay.spans)
+
+    def x(self, time_ns: float) -> float:
+        return _LEFT + _WIDTH * time_ns / self.end_ns
+
+    def y(self, per_s: float) -> float:
+        return _TOP + _HEIGHT * (1 - per_s / self.ticks[-1])
+
+    def nodes_y(self, nodes: int) -> float:
+        return _TOP + _HEIGHT * (1 - nodes / max(1, self.most_nodes))
+
+
+def _text(x: float, y: float, text: str, style: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
+
+
+def _grid(axes: _Axes) -> Iterator[str]:
+    for per_s in axes.ticks:
+        y = axes.y(per_s)
+        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" class="g"/>'
+        yield _text(_LEFT - 8, y + 4, f"{per_s:g}", ' text-anchor="end"')
+    for tenth in range(11):
+        time_ns = axes.end_ns * tenth // 10
+        x = axes.x(time_ns)
+        yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{_TOP + _HEIGHT}" class="g"/>'
+        label = long_time_text(time_ns) if time_ns else "0"
+        yield _text(x, _TOP + _HEIGHT + 16, label, ' text-anchor="middle"')
+
+
+def _curve(axes: _Axes, values: Sequence[float], colour: str) -> str:
+    part_ns = axes.end_ns / len(values)
+    path = f"M{axes.x(0):.1f} {axes.y(values[0]):.1f}"
+    for i, value in enumerate(values):
+        path += f"V{axes.y(value):.1f}H{axes.x((i + 1) * part_ns):.1f}"
+    return f'<path class="c" stroke="{colour}" d="{path}"/>'
+
+
+def _nodes(axes: _Axes, replay: Replay) -> str:
+    path = f"M{axes.x(0):.1f} {axes.nodes_y(replay.spans[0].nodes):.1f}"
+    for span in replay.spans:
+        path += f"V{axes.nodes_y(span.nodes):.1f}H{axes.x(span.end_ns):.1f}"
+    return f'<path class="n" d="{path}"/>'
+
+
+def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
+    """The picture of one to four replays of one trace, by name."""
+    curves = {name: averages(replay, _PARTS) for name, replay in replays.items()}
+    axes = _Axes(list(replays.values()), max(1e-9, *map(max, curves.values())))
+    width, height = _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52
+    part = long_time_text(axes.end_ns // _PARTS)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{_STYLE}</style>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        _text(16, 28, title, ' class="t"'),
+        *_grid(axes),
+        _text(16, _TOP - 12, f"samples/s, mean of every {part}"),
+        _text(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, "time", ' text-anchor="middle"'),
+    ]
+    x = float(_LEFT) + 220
+    for (name, values), colour in zip(curves.items(), _COLOURS, strict=False):
+        parts.append(f'<rect x="{x:.1f}" y="44" width="14" height="10" fill="{colour}"/>')
+        parts.append(_text(x + 20, 53, name))
+        parts.append(_curve(axes, values, colour))
+        x += 44 + _LETTER * len(name)
+    most = axes.most_nodes
+    parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')
+    parts.append(_text(x + 20, 53, f"nodes ready, {most} at the top"))
+    parts.append(_nodes(axes, next(iter(replays.values()))))
+    return "\n".join([*parts, "</svg>"]) + "\n"
