@@ -47,7 +47,9 @@ def worst_rebuilt(sizes: Sequence[int], faults: int, nodes: int) -> int | None:
     known = Coverage(sizes, faults, nodes)
     worst = 0
     for partition in partitions(known.sizes, nodes):
-        for failed in sorted(set(partition)) if len(partition) > faults else ():
+        if len(partition) <= faults:
+            continue
+        for failed in set(partition):
             rebuilt = pipelines_rebuilt(known, partition, failed)
             if rebuilt is None:
                 return None

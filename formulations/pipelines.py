@@ -80,7 +80,7 @@ class Instantiation:
         groups = range(len(problem.available))
         return tuple(sum(kind.nodes[j] * len(own) for kind, own in pairs) for j in groups)
 
-    def faults(self, problem: InstantiationProblem) -> Iterator[str]:
+    def broken_rules(self, problem: InstantiationProblem) -> Iterator[str]:
         """What breaks the problem's constraints, one sentence each; nothing if all hold."""
         total = sum(sum(own) for own in self.shares)
         if total != problem.micro_batches:

@@ -62,7 +62,8 @@ class TemplateCosts:
 def template_costs(instance: Instance, strategy: Strategy, template: Template) -> TemplateCosts:
     """Costs of a template whose node groups and GPUs the cluster has."""
     stages = template.stages
-    tables = {g: _tables(instance, strategy, g, len(stages)) for g in {s.gpus for s in stages}}
+    gpus = {stage.gpus for stage in stages}
+    tables = {g: stage_tables(instance, strategy, g, len(stages)) for g in gpus}
     groups = [template.node_groups[stage.node] for stage in stages]
     own = [tables[stage.gpus] for stage in stages]
 
@@ -98,7 +99,8 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
     )
 
 
-def _tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
+def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
+    """Costs of stages on `gpus` GPUs each, in pipelines of so many stages."""
     shape = Shape(
         tp=gpus,
         dp=1,
@@ -121,12 +123,12 @@ def _sends(own: list[CostTables], template: Template, receiver: int) -> Array:
         if first.node == second.node:
             found.append(inside_ns(tables[receiver], groups[0]))
         else:
-            found.append(_between_ns(tables[receiver], *groups))
+            found.append(between_ns(tables[receiver], *groups))
     return np.array(found, dtype=np.int64)
 
 
-def _between_ns(tables: CostTables, i: int, j: int) -> int:
-    """One message between nodes of groups i and j to a stage with these tables."""
+def between_ns(tables: CostTables, i: int, j: int) -> int:
+    """Time of one message between nodes of groups i and j, to a stage with these tables."""
     cluster = tables.instance.cluster
     links = [(one, cluster.groups[one].inter_node) for one in (i, j)]
     zones = cluster.zone_of_group

@@ -10,11 +10,12 @@ from itertools import product
 
 import numpy as np
 
-from formulations.costs.tables import CostTables, build_tables
-from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
-from formulations.instance import Instance, Link
-from formulations.instance.instance import Recompute, ScheduleName
-from formulations.plan import Shape
+from formulations.costs.tables import CostTables
+from formulations.costs.template_costs import between_ns, stage_tables
+from formulations.costs.transfers import embedding_ns, inside_ns
+from formulations.fleet import Strategy
+from formulations.instance import Instance
+from formulations.instance.instance import ScheduleName
 from solver.enumeration.problem import Array, Intervals
 from solver.resilience.arrangement import Split, degrees_of, filled
 
@@ -65,42 +66,13 @@ class PlaceCosts:
     several: Places
 
 
-@dataclass(frozen=True)
-class Strategy:
-    """What all stages of a template share."""
-
-    micro_batch: int  #: sequences
-    recompute: Recompute
-    schedule: ScheduleName
-
-
-def _shape(instance: Instance, tp: int, pp: int, strategy: Strategy) -> Shape:
-    return Shape(
-        tp=tp,
-        dp=1,
-        pp=pp,
-        micro_batch=strategy.micro_batch,
-        schedule=strategy.schedule,
-        recompute=strategy.recompute,
-        zero=0,
-        nodes_used=tuple(group.nodes for group in instance.cluster.groups),
-    )
-
-
 def strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
     """Every memory strategy and schedule that the instance allows."""
     choices = product(instance.search.recompute, instance.search.schedule)
-    return [Strategy(micro_batch, recompute, schedule) for recompute, schedule in choices]
-
-
-def _between_ns(tables: CostTables, i: int, j: int) -> int:
-    """One message between nodes of groups i and j, to the GPUs of a stage with these tables."""
-    cluster = tables.instance.cluster
-    links: list[tuple[int, Link]] = [(one, cluster.groups[one].inter_node) for one in (i, j)]
-    zones = cluster.zone_of_group
-    if cluster.zone_link is not None and zones[i] != zones[j]:
-        links += [(one, cluster.zone_link) for one in (i, j)]
-    return max(outside_ns(tables, one, 1, link) for one, link in links)
+    return [
+        Strategy(micro_batch=micro_batch, recompute=recompute, schedule=schedule)
+        for recompute, schedule in choices
+    ]
 
 
 def _embedding_ns(tables: CostTables, j: int) -> tuple[int, int]:
@@ -115,7 +87,7 @@ def _embedding_ns(tables: CostTables, j: int) -> tuple[int, int]:
 def _places(instance: Instance, strategy: Strategy, split: Split, pp: int) -> Places:
     groups = instance.cluster.groups
     found = [(j, g) for j, group in enumerate(groups) for g in degrees_of(instance, group, split)]
-    tables = {g: build_tables(instance, _shape(instance, g, pp, strategy)) for _, g in found}
+    tables = {g: stage_tables(instance, strategy, g, pp) for _, g in found}
     intervals = {g: Intervals(own) for g, own in tables.items()}
 
     def stacked(name: str) -> Array:
@@ -126,7 +98,7 @@ def _places(instance: Instance, strategy: Strategy, split: Split, pp: int) -> Pl
         pairs = [[(x, y) for y in found] for x in found]
         inside = [[inside_ns(tables[p[receiver][1]], p[receiver][0]) for p in row] for row in pairs]
         between = [
-            [_between_ns(tables[p[receiver][1]], p[0][0], p[1][0]) for p in row] for row in pairs
+            [between_ns(tables[p[receiver][1]], p[0][0], p[1][0]) for p in row] for row in pairs
         ]
         return np.array([inside, between], dtype=np.int64)
 

@@ -93,7 +93,10 @@ def replay(trace: Trace, policy: Policy) -> Replay:
     for (time_ns, is_join), alarms in groupby(_alarms(trace, policy), key=lambda a: a[:2]):
         run.advance(time_ns, inclusive=is_join)
         nodes = frozenset(node for _, _, node in alarms)
-        run.join(nodes) if is_join else run.fail(nodes)
+        if is_join:
+            run.join(nodes)
+        else:
+            run.fail(nodes)
     run.advance(trace.end_ns, inclusive=True)
     run.close(trace.end_ns, inclusive=True)
     return Replay(tuple(_joined(run.spans)), policy.samples_per_step)

@@ -92,7 +92,7 @@ def _steady_backwards(weights: Array, transfers: Array, most: int) -> Array:
     p = len(weights) // 2
     forward, backward = weights[:p], weights[p:]
     send, back = transfers[: p - 1], transfers[p - 1 : 2 * p - 2]
-    #: time from the end of the last stage's backward to the end of this one's, without waiting
+    # Time from the end of the last stage's backward to the end of this one's, without waiting
     up = np.concatenate([(backward[:-1] + back)[::-1].cumsum()[::-1], [0]])
     ends = np.zeros((p, most), dtype=np.int64)
     free = np.zeros(p, dtype=np.int64)

@@ -31,7 +31,7 @@ def ways(problem: InstantiationProblem) -> Iterator[Instantiation]:
                 for own in range(len(problem.kinds))
             )
             way = Instantiation(shares)
-            if not list(way.faults(problem)):
+            if not list(way.broken_rules(problem)):
                 yield way
 
 
@@ -65,7 +65,7 @@ def solved(problem: InstantiationProblem, module: Any, run: Any) -> int | None:
         return None
     assert outcome.status is Status.OPTIMAL
     way = built.extract(outcome.values)
-    assert list(way.faults(problem)) == []
+    assert list(way.broken_rules(problem)) == []
     assert way.step_ns(problem) == outcome.objective == outcome.bound
     return int(outcome.objective)
 
@@ -76,7 +76,7 @@ def test_knapsack_equals_brute_force(problem: InstantiationProblem) -> None:
     """The engine finds a choice exactly if there is one, and none is shorter."""
     found = instantiate(problem)
     assert (None if found is None else found.step_ns(problem)) == best_step(problem)
-    assert found is None or list(found.faults(problem)) == []
+    assert found is None or list(found.broken_rules(problem)) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -187,7 +187,7 @@ def test_a_thousand_nodes() -> None:
     problem = InstantiationProblem(kinds, (1000,), 3, 2048)
     found = instantiate(problem)
     assert found is not None
-    assert list(found.faults(problem)) == []
+    assert list(found.broken_rules(problem)) == []
     step = found.step_ns(problem)
     shorter = cpsat_model.build(problem, latest_ns=step - 1)
     assert cpsat.run(shorter.model, SolveOptions()).status is Status.INFEASIBLE
