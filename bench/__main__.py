@@ -11,6 +11,7 @@ BENCHMARKS = {
     "study": "min-max splits against the simulated optimum, thousands of cases",
     "scaling": "time and gap of the exact search on 2 to 512 nodes",
     "start": "seconds and memory of one command, from process start to exit",
+    "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }
 
