@@ -39,10 +39,7 @@ def test_plan_of_two_workers_is_verified() -> None:
     assert verify_document(build_document(result, TWO)).ok
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_worker_that_dies_leaves_its_shape_open(
-    victim: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_dies_leaves_its_shape_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others go on; the shape is not closed, and nobody claims that it is.
 
     So it is in the first round, with many open shapes, and in later ones, which have only this one.
@@ -50,7 +47,7 @@ def test_a_worker_that_dies_leaves_its_shape_open(
 
     def fatal(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
         shape, in_worker = tables.shape, multiprocessing.parent_process() is not None
-        if in_worker and (shape.pp, shape.micro_batch, shape.zero) == (8, 4, victim):
+        if in_worker and (shape.pp, shape.micro_batch, shape.zero) == (8, 4, 0):
             os.kill(os.getpid(), signal.SIGKILL)
         return enumerate_shape(tables, cutoff, gap, stop)
 
@@ -58,7 +55,7 @@ def test_a_worker_that_dies_leaves_its_shape_open(
     result = solve(SMALL, TWO)
     open_shapes = [record.shape for record in result.log.shapes if record.reason == "open"]
     assert result.status is Status.FEASIBLE
-    assert any((s.pp, s.micro_batch, s.zero) == (8, 4, victim) for s in open_shapes)
+    assert any((s.pp, s.micro_batch, s.zero) == (8, 4, 0) for s in open_shapes)
     assert verify_document(build_document(result, TWO)).ok
 
 
