@@ -19,13 +19,14 @@ from solver.cli.search_options import (
     all_cores,
     positive,
 )
-from solver.cli.terminal import print_report, say
+from solver.cli.terminal import print_report, progress_display, say
 from solver.options import SolveOptions
 
 if TYPE_CHECKING:
     from solver.resilience.policy import Policy
     from solver.resilience.replay import Replay
     from solver.resilience.trace import Trace
+    from solver.search.progress import Progress
 
 
 class PolicyName(StrEnum):
@@ -50,6 +51,7 @@ class _Source:
     groups: Sequence[Sequence[str]]
     named_trace: "Callable[[str], Trace | None]"
     policy: "Callable[[str], Policy]"
+    summary: "Callable[[], str | None]"  # of what was planned
 
 
 def _length_ns(option: str, text: str) -> int:
@@ -128,31 +130,43 @@ def replay_command(
 
     if svg is not None:
         check_writable(svg)
-    if (instance is None) == (throughput is None):
-        raise PlannerError("name either an instance file or, with --throughput, a throughput file")
-    if throughput is not None:
-        if model is None or pause is not None:
-            raise PlannerError("--throughput needs --model; it has its own pauses, so no --pause")
-        source = _from_file(throughput, model, in_flight)
-    else:
-        assert instance is not None
-        if model is not None:
-            raise PlannerError("--model is for --throughput; an instance has its own")
-        pause_ns = None if pause is None else _length_ns("--pause", pause)
-        options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
-        source = _from_instance(instance, options, in_flight, pause_ns)
-    events = _trace(source, trace, every, until)
-    runs: dict[str, tuple[Policy, Replay]] = {}
-    for name in policy or [PolicyName.OOBLECK]:
-        chosen = source.policy(str(name))
-        runs[str(name)] = chosen, replay(events, chosen)
+    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
+    with progress_display() as progress:
+        source = _source(instance, throughput, model, in_flight, pause, options, progress)
+        events = _trace(source, trace, every, until)
+        runs: dict[str, tuple[Policy, Replay]] = {}
+        for name in policy or [PolicyName.OOBLECK]:
+            chosen = source.policy(str(name))
+            runs[str(name)] = chosen, replay(events, chosen)
     if svg is not None:
         title = f"{model or (instance and instance.stem)}: training through failures"
         write_text(svg, replay_picture(title, {name: run for name, (_, run) in runs.items()}))
     if as_json:
         say(json.dumps(replay_json(runs), indent=1))
     else:
-        print_report(replay_text(runs))
+        print_report(replay_text(runs, source.summary()))
+
+
+def _source(
+    instance: Path | None,
+    throughput: Path | None,
+    model: str | None,
+    in_flight: InFlightRule,
+    pause: str | None,
+    options: SolveOptions,
+    progress: "Callable[[Progress], None] | None",
+) -> _Source:
+    """The one that the options name."""
+    if throughput is not None and instance is None:
+        if model is None or pause is not None:
+            raise PlannerError("--throughput needs --model; it has its own pauses, so no --pause")
+        return _from_file(throughput, model, in_flight)
+    if instance is None or throughput is not None:
+        raise PlannerError("name either an instance file or, with --throughput, a throughput file")
+    if model is not None:
+        raise PlannerError("--model is for --throughput; an instance has its own")
+    pause_ns = None if pause is None else _length_ns("--pause", pause)
+    return _from_instance(instance, options, in_flight, pause_ns, progress)
 
 
 def _from_file(path: Path, model: str, in_flight: InFlightRule) -> _Source:
@@ -164,22 +178,28 @@ def _from_file(path: Path, model: str, in_flight: InFlightRule) -> _Source:
         [nodes],
         lambda name: inputs.trace(name, nodes),
         lambda name: inputs.policy(name, model, in_flight.value),
+        lambda: None,
     )
 
 
 def _from_instance(
-    path: Path, options: SolveOptions, in_flight: InFlightRule, pause_ns: int | None
+    path: Path,
+    options: SolveOptions,
+    in_flight: InFlightRule,
+    pause_ns: int | None,
+    progress: "Callable[[Progress], None] | None",
 ) -> _Source:
     from formulations.instance.load import load_instance
     from solver.resilience.planned import Planner, planned_policy
 
     problem = load_instance(path)
-    planner = Planner(problem, options)
+    planner = Planner(problem, options, progress)
     groups = problem.cluster.groups
     return _Source(
         [[f"{group.name}-{i}" for i in range(group.nodes)] for group in groups],
         lambda _: None,
         lambda name: planned_policy(planner, name, in_flight.value, pause_ns),
+        lambda: planner.summary,
     )
 
 

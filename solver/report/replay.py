@@ -18,8 +18,22 @@ def long_time_text(time_ns: int) -> str:
     return f"{significant(time_ns / size, 3)} {unit}"
 
 
-def replay_text(runs: Mapping[str, tuple[Policy, Replay]]) -> list[RenderableType]:
-    """One column per policy: samples, mean throughput, and the time by cause."""
+def _sources(runs: Mapping[str, tuple[Policy, Replay]]) -> Lines:
+    """Every source once, with the policies that rest on it."""
+    users: dict[str, list[str]] = {}
+    for name, (policy, _) in runs.items():
+        for source in policy.sources:
+            users.setdefault(source, []).append(name)
+    return [(", ".join(names), source) for source, names in users.items()]
+
+
+def replay_text(
+    runs: Mapping[str, tuple[Policy, Replay]], plans: str | None
+) -> list[RenderableType]:
+    """One column per policy: samples, mean throughput, and the time by cause.
+
+    plans: what is to be said of the plans behind the step times.
+    """
     replays = [replay for _, replay in runs.values()]
     rows = [
         ("samples trained", *(f"{one.samples:,}" for one in replays)),
@@ -35,9 +49,8 @@ def replay_text(runs: Mapping[str, tuple[Policy, Replay]]) -> list[RenderableTyp
         if any(times):
             shares = (f"{long_time_text(t)}, {percent(t / length_ns)}" if t else "0" for t in times)
             rows.append((f"time {cause}", *shares))
-    lines: Lines = [("run", long_time_text(length_ns))]
-    for name, (policy, _) in runs.items():
-        lines += [(name, source) for source in policy.sources]
+    lines: Lines = [("run", long_time_text(length_ns)), *_sources(runs)]
+    lines += [("plans", plans)] if plans else []
     return [labelled(lines), "", table(("",), tuple(runs), rows)]
 
 

@@ -9,8 +9,8 @@ from formulations.units import ceil_div
 from solver.options import SolveOptions
 from solver.resilience.policy import Configuration, InFlight, Policy
 from solver.resilience.published_costs import recovery_of_size
-from solver.result import Result, Status
-from solver.search.driver import solve
+from solver.result import Result, Status, Termination
+from solver.search.driver import Report, solve
 
 
 def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
@@ -30,22 +30,38 @@ def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
 class Planner:
     """The best plan for every number of nodes per group, found when it is first asked for."""
 
-    def __init__(self, instance: Instance, options: SolveOptions) -> None:
+    def __init__(
+        self, instance: Instance, options: SolveOptions, report: Report | None = None
+    ) -> None:
         self.instance = instance
         self._options = options
+        self._report = report
+        self._results: list[Result] = []
         cluster = instance.cluster
         self._nodes = tuple(zip(cluster.node_names, cluster.node_groups, strict=True))
         self.result = cache(self._result)
 
     def _result(self, counts: tuple[int, ...]) -> Result:
-        result = solve(instance_with(self.instance, counts), self._options)
+        result = solve(instance_with(self.instance, counts), self._options, self._report)
+        if result.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt
         if result.status is Status.UNKNOWN:
             parts = ", ".join(
                 f"{count} {group.name}"
                 for count, group in zip(counts, self.instance.cluster.groups, strict=True)
             )
             raise PlannerError(f"no plan found for {parts} within the limit; raise --time-limit")
+        self._results.append(result)
         return result
+
+    @property
+    def summary(self) -> str:
+        """How many plans were made so far, and how good they are proved to be."""
+        proved = sum(result.status is not Status.FEASIBLE for result in self._results)
+        if proved == len(self._results):
+            return f"{proved} plans, all proved to be the best"
+        gap = max(result.gap or 0.0 for result in self._results)
+        return f"{len(self._results)} plans, {proved} proved to be the best, largest gap {gap:.2%}"
 
     def plan(self, ready: frozenset[str]) -> tuple[frozenset[str], int] | None:
         """Nodes used and step time of the best plan on these nodes; None: there is none."""
@@ -90,5 +106,5 @@ def planned_policy(
         step_ns = ceil_div(step_ns * numerator, denominator)
         return Configuration(nodes, step_ns, usual_ns if pause_ns is None else pause_ns)
 
-    sources = ("step times: best plan of every number of nodes", f"recovery: {source}")
+    sources = ("step times: best plan of every number of nodes, replicas alike", f"costs: {source}")
     return Policy(name, reconfigure, recovery, workload.global_batch, sources)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal, get_args
 
+from formulations.errors import PlannerError
 from solver.resilience.policy import Configuration, Policy
 from solver.resilience.trace import Trace
 
@@ -27,6 +28,7 @@ Cause = Literal[
     "training", "lost", "redundant", "reconfiguration", "checkpoint", "waiting", "unfinished"
 ]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
+MOST_SPANS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Replay:
 
 
 def replay(trace: Trace, policy: Policy) -> Replay:
-    """Plays the trace; nothing is random.
+    """Plays the trace; nothing is random. PlannerError for a run of more than MOST_SPANS spans.
 
     A node that joins is used from the next reconfiguration on; if it makes the step shorter, that
     comes at the end of the step in flight (after a checkpoint where the policy writes any).
@@ -155,7 +157,8 @@ class _Run:
             end_ns < time_ns or (inclusive and end_ns == time_ns)
         ):
             if self._activity.kind == "step":
-                self._end_step(end_ns)
+                self._repeat(time_ns)
+                self._end_step()
             elif self._activity.kind == "checkpoint":
                 self._emit(self._activity.start_ns, end_ns, "checkpoint")
                 self._save()
@@ -245,9 +248,25 @@ class _Run:
         self._append(Span(begun.start_ns, pause_ns, "lost", begun.nodes))
         return pause_ns
 
-    def _end_step(self, end_ns: int) -> None:
+    def _repeat(self, time_ns: int) -> None:
+        """Ends all steps at once that are over before `time_ns`, but the last, if all are alike."""
+        begun = self._activity
+        assert self._current is not None
+        step_ns = self._current.step_ns
+        steps = (time_ns - 1 - begun.start_ns) // step_ns - 1
+        if checkpoints := self._recovery.checkpoints:
+            steps = min(steps, checkpoints.every_steps - self._unsaved_steps - 1)
+        if steps > 0 and not self._slowed and not self._regroup:
+            start_ns = begun.start_ns + steps * step_ns
+            self._append(Span(begun.start_ns, start_ns, "training", begun.nodes, steps))
+            self._unsaved_steps += steps
+            self._begin("step", start_ns, step_ns)
+
+    def _end_step(self) -> None:
         assert self._current is not None
         begun = self._activity
+        end_ns = begun.end_ns
+        assert end_ns is not None
         nominal_ns = begun.start_ns + self._current.step_ns
         self._append(Span(begun.start_ns, nominal_ns, "training", begun.nodes, 1))
         self._append(Span(nominal_ns, end_ns, "redundant", begun.nodes))
@@ -305,6 +324,10 @@ class _Run:
     def _append(self, span: Span) -> None:
         if span.end_ns > span.start_ns:
             self.spans.append(span)
+        if len(self.spans) > MOST_SPANS:
+            raise PlannerError(
+                f"the run is too long to be replayed: more than {MOST_SPANS:,} spans; shorten it"
+            )
 
 
 def _joined(spans: list[Span]) -> Iterator[Span]:

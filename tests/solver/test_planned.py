@@ -62,7 +62,7 @@ def test_search_without_a_plan_or_a_proof_is_an_error(monkeypatch: pytest.Monkey
     """No plan found in time is not the same as that there is none."""
     instance = two_groups()
 
-    def unknown(problem: Instance, options: SolveOptions) -> Result:
+    def unknown(problem: Instance, options: SolveOptions, _: None) -> Result:
         status, termination = Status.UNKNOWN, Termination.TIME_LIMIT
         return replace(solve(problem), status=status, termination=termination, plan=None)
 
@@ -75,7 +75,7 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     """Nodes of one group are interchangeable."""
     instance, asked = two_groups(), list[Sequence[int]]()
 
-    def counting(problem: Instance, options: SolveOptions) -> Result:
+    def counting(problem: Instance, options: SolveOptions, _: None) -> Result:
         asked.append([group.nodes for group in problem.cluster.groups])
         return solve(problem, options)
 
@@ -85,6 +85,7 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     for node in instance.cluster.node_names:
         planner.plan(names - {node})
     assert len(asked) == 2
+    assert planner.summary == "2 plans, all proved to be the best"
     assert planner.plan(frozenset()) is None
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from formulations.errors import PlannerError
 from solver.resilience.policy import (
     Checkpoints,
     Configuration,
@@ -175,6 +176,15 @@ def test_idle_node_fails_without_a_loss() -> None:
     trace = Trace(FOUR, (Event(12, "d", "fail"),), 35)
     run = replay(trace, Policy("idle", reconfigure, Recovery(), 1))
     assert (run.steps, times(run)) == (3, {"reconfiguration": 5, "training": 30})
+
+
+def test_long_run_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty years of steps of 1 ns; with a checkpoint after each, the run is refused."""
+    monkeypatch.setattr("solver.resilience.replay.MOST_SPANS", 1000)
+    run = played([], 10**18, Recovery(), {4: 1}, pause_ns=0)
+    assert (run.steps, len(run.spans)) == (10**18, 1)
+    with pytest.raises(PlannerError, match="more than 1,000 spans"):
+        played([], 10**18, Recovery("lost", Checkpoints(1, 1)), {4: 1})
 
 
 def test_published_throughput_is_taken_between_steps() -> None:
