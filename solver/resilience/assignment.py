@@ -73,5 +73,21 @@ def least_largest(costs: Array) -> int | None:
 
 
 def _matches(allowed: NDArray[np.bool_]) -> bool:
-    """Whether every row can have an allowed column of its own."""
-    return cheapest(np.where(allowed, 0, FORBIDDEN).astype(np.int64)) is not None
+    """Whether every row can have an allowed column of its own (augmenting paths, Kuhn 1955)."""
+    columns = [np.flatnonzero(row).tolist() for row in allowed]
+    owner: dict[int, int] = {}
+
+    def placed(row: int, tried: set[int]) -> bool:
+        for column in columns[row]:
+            if column not in owner:
+                owner[column] = row
+                return True
+        for column in columns[row]:
+            if column not in tried:
+                tried.add(column)
+                if placed(owner[column], tried):
+                    owner[column] = row
+                    return True
+        return False
+
+    return all(placed(row, set()) for row in range(len(columns)))

@@ -1,0 +1,283 @@
+"""Recovery: never without a plan while one exists, and as good as any on small clusters."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations_with_replacement, permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.fleet import Pipeline, holdings
+from formulations.instance import Cluster, Link, NodeGroup
+from formulations.pipelines import PipelineKind
+from formulations.transition import Copy, Links, missing
+from solver.resilience.recovery import Horizon, Recovery, RecoveryError, recover
+from solver.resilience.seats import Situation
+from solver.resilience.sources import chosen_sources
+from tests.random_fleets import fleet_of, random_template
+from tests.small_instances import gpu
+
+LAYERS = 6
+HOUR = Horizon(3600 * 10**9)
+
+
+def cluster(nodes: int, others: int = 0) -> Cluster:
+    """`nodes` nodes with links of 1 GB/s, and others with 0.5 GB/s; two GPUs each."""
+    groups = [
+        NodeGroup(
+            name=name,
+            gpu=gpu(name, 100, 10),
+            gpus_per_node=2,
+            nodes=count,
+            price_usd_per_hour=1,
+            intra_node=Link(bandwidth_bytes_per_s=1e11, latency_s=0),
+            inter_node=Link(bandwidth_bytes_per_s=speed, latency_s=0),
+        )
+        for name, count, speed in (("a", nodes, 1e9), ("b", others, 5e8))
+        if count
+    ]
+    return Cluster(groups=tuple(groups))
+
+
+class Case:
+    """Templates cut at random and what they are worth; sizes of the first group, or mixed."""
+
+    def __init__(self, seed: int, counts: list[tuple[int, ...]], machines: Cluster) -> None:
+        rng = random.Random(seed)
+        self.cluster = machines
+        self.templates = [
+            random_template(
+                rng,
+                LAYERS,
+                tuple(j for j, count in enumerate(own) for _ in range(count)),
+                [2] * len(own),
+            )
+            for own in counts
+        ]
+        self.kinds = []
+        for own in counts:
+            each_ns = rng.randint(4, 9) * 10**9 // (2 * sum(own))
+            self.kinds.append(PipelineKind(own, [each_ns * m + 10**8 for m in range(1, 13)]))
+        self.layer_bytes = tuple(rng.randint(1, 9) * 10**9 for _ in range(LAYERS))
+
+    def situation(self, old: list[Pipeline], ready: list[int]) -> Situation:
+        """What is left when `ready` nodes are."""
+        return Situation(
+            Links(self.cluster),
+            self.cluster.node_groups,
+            tuple(old),
+            tuple(ready),
+            self.layer_bytes,
+        )
+
+    def recover(
+        self, old: list[Pipeline], ready: list[int], faults: int, horizon: Horizon = HOUR
+    ) -> Recovery:
+        """The next fleet for 12 micro-batches."""
+        situation = self.situation(old, ready)
+        return recover(situation, self.templates, self.kinds, faults, 12, horizon)
+
+
+def check(case: Case, old: list[Pipeline], ready: list[int], found: Recovery) -> None:
+    """Nodes are ready, of the right group and in one pipeline; sources hold what they send."""
+    groups = case.cluster.node_groups
+    used = [node for pipeline in found.pipelines for node in pipeline.nodes]
+    assert len(used) == len(set(used))
+    assert set(used) <= set(ready)
+    for pipeline in found.pipelines:
+        assert tuple(groups[node] for node in pipeline.nodes) == pipeline.template.node_groups
+        assert pipeline.template in case.templates
+    assert sum(pipeline.micro_batches for pipeline in found.pipelines) == 12
+    assert len(found.pipelines) > found.faults
+    held = {node: layers for node, layers in holdings(old).items() if node in ready}
+    wanted = set(missing(held, found.pipelines))
+    assert {(copy.target, copy.layer) for copy in found.seating.copies} == wanted
+    assert len(found.seating.copies) == len(wanted)
+    living = {layer for layers in held.values() for layer in layers}
+    for copy in found.seating.copies:
+        assert (copy.source is None) == (copy.layer not in living)
+        assert copy.source is None or copy.layer in held[copy.source]
+    time_ns = Links(case.cluster).transfer_ns(found.seating.copies, case.layer_bytes)
+    assert found.seating.transfer_ns == time_ns
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_sequence_of_failures_yields_a_plan(data: st.DataObject) -> None:
+    """Nodes are lost and join one by one, down to the smallest template: there always is a fleet.
+
+    With at most f losses since the last recovery every layer has a living source.
+    """
+    least = data.draw(st.integers(1, 3), label="n0")
+    others = data.draw(st.integers(0, 3), label="nodes of the second group")
+    machines = cluster(7, others)
+    counts: list[tuple[int, ...]] = [(n,) for n in range(least, 6)]
+    if others:
+        counts = [(*own, 0) for own in counts] + [(0, least), (1, least)]
+    case = Case(data.draw(st.integers(0, 10**6), label="seed"), counts, machines)
+    ready = list(range(7 + others))
+    faults = data.draw(st.integers(0, 2), label="faults")
+    found = case.recover([], ready, faults)
+    check(case, [], ready, found)
+    while len([node for node in ready if node < 7]) > least:
+        old = list(found.pipelines)
+        lost = data.draw(st.sets(st.sampled_from(ready), min_size=1, max_size=2), label="lost")
+        away = sorted(set(range(7 + others)) - set(ready))
+        ready = [node for node in ready if node not in lost]
+        joined = data.draw(st.integers(0, min(1, len(away))), label="nodes that join")
+        ready = sorted([*ready, *away[:joined]])
+        if len([node for node in ready if node < 7]) < least:
+            break
+        survivable = len(lost) <= found.faults
+        found = case.recover(old, ready, faults)
+        check(case, old, ready, found)
+        if survivable:
+            assert all(copy.source is not None for copy in found.seating.copies)
+
+
+def test_below_the_smallest_template_there_is_no_plan() -> None:
+    """Two nodes are left, and templates start at three."""
+    case = Case(1, [(3,), (4,)], cluster(7))
+    with pytest.raises(RecoveryError, match=r"2 nodes are left .* smallest takes 3"):
+        case.recover([], [0, 1], 1)
+
+
+def test_fewer_faults_where_nodes_are_short() -> None:
+    """Six nodes survive one failure as two pipelines of three, five none."""
+    case = Case(1, [(3,), (4,), (5,)], cluster(7))
+    assert case.recover([], list(range(6)), 1).faults == 1
+    assert case.recover([], list(range(5)), 1).faults == 0
+
+
+def all_fleets(case: Case, ready: list[int], faults: int) -> Iterator[list[int]]:
+    """Kinds of the pipelines of every fleet that fits the nodes."""
+    groups = [case.cluster.node_groups[node] for node in ready]
+    for pipelines in range(faults + 1, len(ready) + 1):
+        for chosen in combinations_with_replacement(range(len(case.kinds)), pipelines):
+            needed = [j for i in chosen for j in case.templates[i].node_groups]
+            if all(needed.count(j) <= groups.count(j) for j in set(needed)):
+                yield list(chosen)
+
+
+def least_step(case: Case, chosen: list[int]) -> int:
+    """Least longest step of these kinds, over all shares."""
+    return min(
+        max(case.kinds[i].times_ns[m - 1] for i, m in zip(chosen, shares, strict=True))
+        for shares in product(range(1, 13), repeat=len(chosen))
+        if sum(shares) == 12
+    )
+
+
+def least_transfer(case: Case, old: list[Pipeline], ready: list[int], chosen: list[int]) -> int:
+    """Least transfer time over all ways to seat nodes and to choose sources."""
+    held = {node: layers for node, layers in holdings(old).items() if node in ready}
+    templates = [case.templates[i] for i in chosen]
+    links, groups = Links(case.cluster), case.cluster.node_groups
+    needed = [group for template in templates for group in template.node_groups]
+    best: int | None = None
+    for nodes in permutations(ready, len(needed)):
+        if any(groups[node] != group for node, group in zip(nodes, needed, strict=True)):
+            continue
+        at = iter(nodes)
+        fleet = [Pipeline(t, tuple(next(at) for _ in t.node_groups), 1) for t in templates]
+        options = [
+            [Copy(layer, source, node) for source in held if layer in held[source]]
+            or [Copy(layer, None, node)]
+            for node, layer in missing(held, fleet)
+        ]
+        for copies in product(*options):
+            time_ns = links.transfer_ns(copies, case.layer_bytes)
+            best = time_ns if best is None else min(best, time_ns)
+    assert best is not None
+    return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_fleet_trains_more_than_the_bound(seed: int) -> None:
+    """Every fleet, seating and choice of sources: the result is among them, the bound above all.
+
+    The horizon is short, so that moving little counts as much as fast steps.
+    """
+    rng = random.Random(seed)
+    case = Case(seed, [(1,), (2,), (3,)], cluster(4))
+    old = [replace(one, micro_batches=4) for one in fleet_of(case.templates[:2])]
+    ready = sorted(rng.sample(range(4), 3))
+    horizon = Horizon(rng.choice([20, 60]) * 10**9, restart_ns=10**9)
+    found = case.recover(old, ready, 0, horizon)
+    check(case, old, ready, found)
+    best = max(
+        horizon.steps(least_step(case, chosen), least_transfer(case, old, ready, chosen))
+        for chosen in all_fleets(case, ready, 0)
+    )
+    assert found.steps <= best <= found.bound
+    if found.gap == 0:
+        assert found.steps == best
+
+
+def test_a_short_horizon_moves_less() -> None:
+    """Two pipelines of two nodes, 12 micro-batches; node 3 is lost.
+
+    One of three nodes steps in half the time of a pair, but has layers copied. Within an hour it
+    trains more; within the seconds that the copies take, the pair that is whole does.
+    """
+    case = Case(5, [(2,), (3,)], cluster(4))
+    case.kinds = [
+        PipelineKind((2,), [10**8 * m for m in range(1, 13)]),
+        PipelineKind((3,), [5 * 10**7 * m for m in range(1, 13)]),
+    ]
+    old = fleet_of([case.templates[0]] * 2)
+    slow, fast = (case.recover(old, [0, 1, 2], 0, Horizon(t * 10**9)) for t in (2, 3600))
+    assert [one.template.num_nodes for one in fast.pipelines] == [3]
+    assert [one.template.num_nodes for one in slow.pipelines] == [2]
+    assert slow.seating.copies == ()
+    assert slow.pipelines[0].nodes == (0, 1)
+    assert slow.gap == fast.gap == 0
+
+
+def test_nodes_that_join_are_used() -> None:
+    """A pair becomes two pairs when two nodes join: each joined node receives its layers."""
+    case = Case(5, [(2,)], cluster(4))
+    old = fleet_of(case.templates)
+    found = case.recover(old, [0, 1, 2, 3], 1)
+    assert found.pipelines[0].nodes == (0, 1)
+    assert {copy.target for copy in found.seating.copies} == {2, 3}
+    assert found.faults == 1
+
+
+def test_nothing_moves_without_a_failure() -> None:
+    """The same nodes and templates: all stay where they are."""
+    case = Case(7, [(2,), (3,)], cluster(7))
+    first = case.recover([], list(range(7)), 1)
+    again = case.recover(list(first.pipelines), list(range(7)), 1)
+    assert again.seating.copies == ()
+    assert {one.nodes for one in again.pipelines} == {one.nodes for one in first.pipelines}
+
+
+def test_sources_share_the_work() -> None:
+    """Nodes 0 and 1 hold layers 0 and 1, node 2 lacks both: each sends one, in a second."""
+    links = Links(cluster(3))
+    held = {0: range(2), 1: range(2)}
+    copies = chosen_sources(links, held, [(2, 0), (2, 1)], [10**9, 10**9])
+    assert {copy.source for copy in copies} == {0, 1}
+
+
+def test_a_copy_leaves_the_busiest_source() -> None:
+    """A move after the first choice: sources end as even as any choice makes them.
+
+    Layers 0 (3 GB) and 1 (2 GB) from 0 or 1, two targets; the best is 5 s on each sender.
+    """
+    links = Links(cluster(4))
+    held = {0: range(2), 1: range(2)}
+    wanted = [(2, 0), (2, 1), (3, 0), (3, 1)]
+    copies = chosen_sources(links, held, wanted, [3 * 10**9, 2 * 10**9])
+    assert links.transfer_ns(copies, [3 * 10**9, 2 * 10**9]) == 5 * 10**9
+
+
+def test_steps_within_a_horizon() -> None:
+    """An hour less 100 s is 3500 s: 700 steps of 5 s; recovery beyond the horizon trains none."""
+    horizon = Horizon(3600 * 10**9, restart_ns=40 * 10**9)
+    assert horizon.steps(5 * 10**9, 60 * 10**9) == Fraction(700)
+    assert horizon.steps(5 * 10**9, 4000 * 10**9) == 0
