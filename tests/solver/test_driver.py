@@ -129,7 +129,7 @@ def test_hetero_small_is_proved_and_verified(proved: Result) -> None:
 
 def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
     """A search that stops early keeps its plan and a valid bound."""
-    instance = load_instance(SCALING / "nodes_016.yaml")
+    instance = load_instance(SCALING / "nodes_008.yaml")
     options = SolveOptions(time_limit_s=1.0)
     result = solve(instance, options)
     assert result.status is Status.FEASIBLE
