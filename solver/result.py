@@ -37,6 +37,7 @@ Proof = Literal[
     "limit",
     "work",
     "filling",
+    "packing",
     "pipeline",
     "enumeration",
     "cpsat",
@@ -49,7 +50,8 @@ class ShapeRecord(Record):
 
     `bound_ns`: proved lower bound of the step time of every plan of the shape; None if there is
     no plan. `proof` names the argument: memory, blocks, batch, limit (infeasible); work, filling,
-    pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat, milp (exhaustive).
+    packing, pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat, milp
+    (exhaustive).
     """
 
     shape: Shape

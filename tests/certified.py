@@ -23,8 +23,12 @@ from solver.result import (
 )
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
+from solver.verify.chain import Chain
+from solver.verify.filling import FillingBound
+from solver.verify.packing import PackingBound
 from solver.verify.records import refuted
 from solver.verify.space import PlanSpace
+from solver.verify.work import work_bound_ns
 from tests import brute_force
 
 
@@ -57,10 +61,14 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
         return ShapeRecord(shape=shape, reason="infeasible", proof=proof)
     weight = objective_weight(prover.instance, shape)
     if best.time_ns * weight > incumbent:
-        work = prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
+        chain, target = Chain(prover, shape), ceil(incumbent / weight)
+        work, filling = work_bound_ns(chain), FillingBound(chain).bound_ns()
         if work * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
-        target = ceil(incumbent / weight)
+        if filling * weight >= incumbent:
+            return ShapeRecord(shape=shape, reason="bounded", proof="filling", bound_ns=filling)
+        if PackingBound(chain).refutes(target):
+            return ShapeRecord(shape=shape, reason="bounded", proof="packing", bound_ns=target)
         if refuted(prover, shape, target):
             return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=target)
     return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)

@@ -88,12 +88,14 @@ def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array
     return np.array(rows, dtype=np.int64)
 
 
-def _send_bytes(instance: Instance, shape: Shape) -> int:
+def send_bytes(instance: Instance, shape: Shape) -> int:
+    """Activations of one micro-batch that a lane of tp sends to the next stage."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
     return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
 
 
-def _embedding_bytes(instance: Instance, shape: Shape) -> int:
+def embedding_bytes(instance: Instance, shape: Shape) -> int:
+    """Gradient of the tied matrix per lane; 0 if there is nothing to reduce."""
     workload = instance.workload
     head = workload.layers[-1]
     if not head.tied_copy or shape.pp == 1:
@@ -148,8 +150,8 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
         gradient_bytes=workload.gradient_bytes * memory.parameters,
         gather_bytes=workload.parameter_bytes * memory.parameters * shape.zero,
         capacity_bytes=capacity_bytes(instance),
-        send_bytes=_send_bytes(instance, shape),
-        embedding_bytes=_embedding_bytes(instance, shape),
+        send_bytes=send_bytes(instance, shape),
+        embedding_bytes=embedding_bytes(instance, shape),
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
         origins=frozenset(times.origins),
     )

@@ -1,5 +1,6 @@
 """Measured layer times, and what to do between and beyond the measured micro-batch sizes."""
 
+from functools import cached_property
 from typing import Literal
 
 from pydantic import Field
@@ -29,8 +30,14 @@ class Profile(Record):
 
     def samples(self, kind: str, gpu: str, tp: int) -> list[ProfileEntry]:
         """Entries of one curve, by micro-batch size; empty where nothing was measured."""
-        found = [e for e in self.entries if (e.kind, e.gpu, e.tp) == (kind, gpu, tp)]
-        return sorted(found, key=lambda entry: entry.micro_batch)
+        return self._curves.get((kind, gpu, tp), [])
+
+    @cached_property
+    def _curves(self) -> dict[tuple[str, str, int], list[ProfileEntry]]:
+        curves: dict[tuple[str, str, int], list[ProfileEntry]] = {}
+        for entry in sorted(self.entries, key=lambda entry: entry.micro_batch):
+            curves.setdefault((entry.kind, entry.gpu, entry.tp), []).append(entry)
+        return curves
 
     def time_s(self, kind: str, gpu: str, tp: int, b: int) -> tuple[float, float, Origin]:
         """Forward seconds, backward seconds and their origin at micro-batch size b.

@@ -13,8 +13,10 @@ from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.instance.instance import Recompute
 from formulations.plan import Plan, Shape, uniform_plan
-from solver.heuristics.estimates import closed_form_ns, compute_bound_ns, pipeline_bound_ns
+from solver.heuristics.closed_forms import ClosedForm, closed_forms
+from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
 from solver.heuristics.orders import node_orders
+from solver.heuristics.packing import packed_ns, refuted
 from solver.heuristics.stages import Split, StageCosts
 from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns
@@ -32,11 +34,12 @@ def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
 
 
 class TimeTables:
-    """Layer times, worked out once per (tp, micro-batch size, recomputation)."""
+    """What shapes share, worked out once: layer times, and what a shape's bound is."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self._known: dict[tuple[int, int, Recompute], LayerTimes] = {}
+        self._forms: dict[Shape, ClosedForm] = {}
 
     def times(self, shape: Shape) -> LayerTimes:
         """Layer times of a shape."""
@@ -49,15 +52,29 @@ class TimeTables:
         """All costs of a shape."""
         return build_tables(self.instance, shape, self.times(shape))
 
+    def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
+        """Closed-form bounds of shapes, in their order."""
+        new = [shape for shape in shapes if shape not in self._forms]
+        found = closed_forms(self.instance, new, [self.times(shape) for shape in new])
+        self._forms.update(zip(new, found, strict=True))
+        return [self._forms[shape] for shape in shapes]
+
+    def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
+        """Whether whole blocks leave no plan of each shape below these times, see `packing`."""
+        return refuted(self.instance, shapes, [self.times(shape) for shape in shapes], below_ns)
+
+    def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
+        """Bounds of the step times of shapes, by `packing` from those in closed form."""
+        times, forms = [self.times(shape) for shape in shapes], self.forms(shapes)
+        return packed_ns(self.instance, shapes, times, [form.bound_ns for form in forms])
+
     def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
         """Lower bound of the objective, and shape; least bound first, equal ones as given."""
+        space = list(shapes)
+        forms = self.forms(space)
         ranked = [
-            (
-                closed_form_ns(self.instance, shape, self.times(shape))[0]
-                * objective_weight(self.instance, shape),
-                shape,
-            )
-            for shape in shapes
+            (form.bound_ns * objective_weight(self.instance, shape), shape)
+            for form, shape in zip(forms, space, strict=True)
         ]
         return sorted(ranked, key=lambda pair: pair[0])
 

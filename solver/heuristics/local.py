@@ -1,6 +1,6 @@
 """Plans by local search on the simulated step time, over shapes, node orders, splits and shares.
 
-Many starts: every shape, by an estimate of its step time, with the nodes of each group side by
+Many starts: every shape, by a bound of its step time, with the nodes of each group side by
 side; then the most promising shapes with these orders turned; then node orders near the best ones.
 Which orders are tried depends on the seed alone, how many on the time.
 """
@@ -15,7 +15,6 @@ from formulations.costs.plan_costs import split_costs
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.choose import Candidate, Choice, TimeTables
-from solver.heuristics.estimates import closed_form_ns, work_bound_ns
 from solver.heuristics.moves import start_orders, turned_orders
 from solver.heuristics.orders import Order
 from solver.heuristics.pool import PathPool
@@ -24,8 +23,8 @@ from solver.result import max_step_time_ns, objective_weight
 
 Stop = Callable[[], bool]
 
-#: Shapes with a larger estimate, relative to the best plan, are left out.
-HOPEFUL = 1.05
+#: Shapes whose bounds are refined before the first start.
+PACKED = 32
 #: States kept, at most so many of one shape.
 STATES_KEPT = 24
 OF_ONE_SHAPE = 6
@@ -50,27 +49,13 @@ class _Entry:
 class _LocalSearch:
     """The best plan so far, and states that may lead to better ones."""
 
-    def __init__(self, instance: Instance, seed: int, stop: Stop) -> None:
-        self.instance, self.stop = instance, stop
+    def __init__(self, times: TimeTables, seed: int, stop: Stop) -> None:
+        self.times, self.instance, self.stop = times, times.instance, stop
         self.random = Random(seed)
-        self.times, self.choice = TimeTables(instance), Choice(instance)
+        self.choice = Choice(self.instance)
         self.pools: dict[tuple[str, int], PathPool] = {}
         self.entries: list[_Entry] = []
         self.count = 0
-
-    def estimates(self, shapes: Iterable[Shape]) -> list[tuple[float, float, Shape]]:
-        """Estimate of the objective, bound of it, shape; the least estimate first.
-
-        The work bound, and the share of a step in which a pipeline fills and empties.
-        """
-        found = []
-        for shape in shapes:
-            times, weight = self.times.times(shape), objective_weight(self.instance, shape)
-            bound = closed_form_ns(self.instance, shape, times)[0]
-            share = self.instance.workload.global_batch / shape.micro_batch / shape.dp
-            filled = work_bound_ns(self.instance, shape, times) * (1 + (shape.pp - 1) / share)
-            found.append((weight * max(bound, filled), weight * bound, shape))
-        return sorted(found, key=lambda entry: entry[0])
 
     def most_ns(self, shape: Shape) -> int:
         """Step times of the shape from here on are of no interest."""
@@ -101,15 +86,37 @@ class _LocalSearch:
 
     def starts(self, shapes: Iterable[Shape]) -> Iterator[None]:
         """The groups of nodes side by side, for every shape; the best order of each is kept."""
-        for estimate, bound, shape in self.estimates(shapes):
-            if bound >= self.choice.objective or estimate >= HOPEFUL * self.choice.objective:
-                continue
+        left = self.ranked(shapes)[::-1]
+        while left:
+            best = self.choice.objective
+            bound, shape = left.pop()
+            if bound >= best:
+                return
             pool = self.pools.setdefault((shape.schedule, shape.pp), PathPool())
             search = ShapeSearch(self.times.costs(shape), pool)
             orders = start_orders(shape.nodes_used, search.nodes_per_stage)
             for state in self.started(search, orders)[:1]:
                 self.keep(search, state)
+            if self.choice.objective < best:
+                left = self.hopeful(left)
             yield
+
+    def ranked(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
+        """Bounds of the objective with shapes, the least first; the first of them by `packing`."""
+        by_bound = self.times.by_bound(shapes)
+        first = [shape for _, shape in by_bound[:PACKED]]
+        packed = [
+            (ns * objective_weight(self.instance, shape), shape)
+            for ns, shape in zip(self.times.packed_ns(first), first, strict=True)
+        ]
+        return sorted([*packed, *by_bound[PACKED:]], key=lambda entry: entry[0])
+
+    def hopeful(self, left: list[tuple[float, Shape]]) -> list[tuple[float, Shape]]:
+        """Shapes, with bounds of the objective, that these and whole blocks leave a better plan."""
+        near = [entry for entry in left if entry[0] < self.choice.objective]
+        shapes = [shape for _, shape in near]
+        closed = self.times.refuted(shapes, [self.most_ns(shape) for shape in shapes])
+        return [entry for entry, shut in zip(near, closed, strict=True) if not shut]
 
     def started(self, search: ShapeSearch, orders: Iterable[Order]) -> list[State]:
         """A start with each order that has one, the fastest first."""
@@ -156,13 +163,14 @@ def local_steps(
     shapes: Iterable[Shape],
     seed: int = 0,
     stop: Stop = lambda: False,
+    times: TimeTables | None = None,
 ) -> Iterator[tuple[Plan, int] | None]:
     """After every step of the search the best plan so far with its step time in ns, or None.
 
     Ends by itself, or soon after `stop()` becomes true. Between two steps it may rest: whoever
     has other work takes the next one when there is time.
     """
-    search = _LocalSearch(instance, seed, stop)
+    search = _LocalSearch(times or TimeTables(instance), seed, stop)
     candidate, found = None, None
     for _ in search.run(shapes):
         if search.choice.candidate is not candidate:
@@ -177,13 +185,14 @@ def local_plans(
     shapes: Iterable[Shape],
     seed: int = 0,
     stop: Stop = lambda: False,
+    times: TimeTables | None = None,
 ) -> Iterator[tuple[Plan, int]]:
     """Ever better plans with their step times in ns, each as soon as it is found.
 
     As `local_steps`. Nothing is yielded if no plan is found that fits memory and limits.
     """
     best: tuple[Plan, int] | None = None
-    for found in local_steps(instance, shapes, seed, stop):
+    for found in local_steps(instance, shapes, seed, stop, times):
         if found is not None and found != best:
             best = found
             yield found

@@ -1,7 +1,9 @@
 """How one shape is closed: by memory, by a bound that is known, or by an exact engine."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
@@ -24,8 +26,8 @@ class Task:
 
     objective: float
     bound_ns: int
+    proof: Proof
     shape: Shape
-    proof: Proof = "work"
     effort: int | None = None
 
 
@@ -64,10 +66,21 @@ class Closer:
         method = self.options.method
         return method if method in ("cpsat", "milp") else "enumeration"
 
+    @cached_property
+    def _scales(self) -> dict[tuple[int, ...], tuple[int | None, float]]:
+        """Longest step time allowed and objective per ns, by the nodes used."""
+        return {}
+
+    def _scale(self, shape: Shape) -> tuple[int | None, float]:
+        known = self._scales.get(shape.nodes_used)
+        if known is None:
+            known = max_step_time_ns(self.instance, shape), objective_weight(self.instance, shape)
+            self._scales[shape.nodes_used] = known
+        return known
+
     def cutoff(self, shape: Shape, best: float | None) -> tuple[int, bool]:
         """Only step times below this are of interest; and whether the limits say so."""
-        limit = max_step_time_ns(self.instance, shape)
-        weight = objective_weight(self.instance, shape)
+        limit, weight = self._scale(shape)
         better = ANY_TIME
         if best is not None:
             better = math.ceil(best / weight) if weight else 1
@@ -90,19 +103,28 @@ class Closer:
         if bound_ns < self.target(shape, best):
             return Closing(_record(shape, "open", task.proof, bound_ns))
         if limited:
-            closed_form = task.proof in ("work", "filling")
+            closed_form = task.proof in ("work", "filling", "packing")
             proof: Proof = "limit" if closed_form else task.proof
             return Closing(_record(shape, "infeasible", proof))
         return Closing(_record(shape, "bounded", task.proof, bound_ns))
 
+    def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
+        """The tasks; those that whole blocks close with the bound that this takes."""
+        below_ns = [self.target(task.shape, best) for task in tasks]
+        closed = self.times.refuted([task.shape for task in tasks], below_ns)
+        return [
+            replace(task, bound_ns=ns, proof="packing") if shut else task
+            for task, ns, shut in zip(tasks, below_ns, closed, strict=True)
+        ]
+
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one shape, unless `stop` ends that early."""
         shape = task.shape
+        if task.bound_ns >= self.target(shape, best):
+            return self.by_bound(task, best)
         tables = self.times.costs(shape)
         if lacks_memory(tables):
             return Closing(_record(shape, "infeasible", "memory"))
-        if task.bound_ns >= self.target(shape, best):
-            return self.by_bound(task, best)
         cutoff, limited = self.cutoff(shape, best)
         gap = 0.0 if limited else self.options.gap
         answer = self.engine(tables, cutoff, gap, after(task.effort, stop))

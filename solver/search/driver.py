@@ -8,12 +8,12 @@ incumbent, is the proved lower bound.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
-from solver.heuristics.estimates import closed_form_ns
 from solver.heuristics.local import local_plans
 from solver.options import SolveOptions
 from solver.result import (
@@ -34,8 +34,9 @@ from solver.search.shapes import shapes
 
 Report = Callable[[Progress], None]
 
-#: Patience of the first local search.
-PATIENCE = 100
+#: Patience of the first local search. Uneven shares are closed order by order, where a better plan
+#: saves most.
+PATIENCE = {"even": 8, "uneven": 50}
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 
@@ -55,12 +56,11 @@ class _Search:
     pool: CutPool = field(default_factory=CutPool)
 
     def __post_init__(self) -> None:
-        times = TimeTables(self.instance)
-        ranked = []
-        for shape in shapes(self.instance):
-            bound, proof = closed_form_ns(self.instance, shape, times.times(shape))
-            objective = bound * objective_weight(self.instance, shape)
-            ranked.append(Task(objective, bound, shape, proof))
+        times, space = TimeTables(self.instance), list(shapes(self.instance))
+        ranked = [
+            Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
+            for form, shape in zip(times.forms(space), space, strict=True)
+        ]
         self.open = sorted(ranked, key=lambda task: task.objective)
         self.closer = Closer(self.instance, self.options, _engine(self.options, self.pool), times)
 
@@ -93,12 +93,13 @@ class _Search:
         times for each better one.
         """
         space = [task.shape for task in self.open]
+        times = self.closer.times
         left = iter(range(10 * patience))
 
         def stop() -> bool:
             return next(left, None) is None or self.out_of_time()
 
-        for found in local_plans(self.instance, space, self.options.seed, stop):
+        for found in local_plans(self.instance, space, self.options.seed, stop, times):
             self.offer(found)
             left = iter(range(patience))
 
@@ -121,6 +122,7 @@ class _Search:
             if tasks and exact and effort != EFFORTS[0]:
                 self.seed(effort or EFFORTS[-2])
                 tasks = self._tasks(effort)
+            tasks = self._unpacked(tasks)
             for closing in closings(
                 self.closer, tasks, lambda: self.best, workers, self.out_of_time
             ):
@@ -131,16 +133,26 @@ class _Search:
     def _tasks(self, effort: int | None) -> list[Task]:
         """What may still hold a better plan, best bound first."""
         tasks = []
-        for task in self.open:
+        for task in takewhile(lambda one: not self.closer.beyond(one, self.best), self.open):
             record = self.records.get(task.shape)
             if record is None:
                 tasks.append(replace(task, effort=effort))
             elif self.closer.reviewed(record, self.best).reason == "open":
                 bound_ns = record.bound_ns or 0
                 objective = bound_ns * objective_weight(self.instance, task.shape)
-                tasks.append(Task(objective, bound_ns, task.shape, record.proof, effort))
+                tasks.append(Task(objective, bound_ns, record.proof, task.shape, effort))
         left = (task for task in tasks if not self.closer.beyond(task, self.best))
         return sorted(left, key=lambda task: task.objective)
+
+    def _unpacked(self, tasks: list[Task]) -> list[Task]:
+        """The tasks that whole blocks do not close; the others are."""
+        left = []
+        for task in self.closer.packed(tasks, self.best):
+            if task.proof == "packing":
+                self.records[task.shape] = self.closer.by_bound(task, self.best).record
+            else:
+                left.append(task)
+        return left
 
     def tell(self) -> None:
         """Reports the state of the search."""
@@ -225,7 +237,7 @@ def solve(
         if options.method == "minmax":
             search.baselines()
         else:
-            search.seed(PATIENCE)
+            search.seed(PATIENCE[instance.search.micro_batches])
             search.run()
         if options.method == "minmax" and not search.out_of_time():
             termination = Termination.HEURISTIC

@@ -13,7 +13,6 @@ from formulations.instance.resolve_profile import covered_degrees
 from formulations.plan import Shape
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.heuristics.choose import TimeTables
-from solver.heuristics.estimates import work_bound_ns
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
 from solver.search.closing import Stop, enumerate_shape, lacks_memory
 from solver.search.shapes import node_vectors, powers_of_two, shapes, shapes_of
@@ -154,11 +153,12 @@ def least_rent(instance: Instance, stop: Stop) -> Least | None:
 def _least_objective(
     instance: Instance, weight: Callable[[Shape], float], stop: Stop
 ) -> Least | None:
-    """Least step time in ns times weight over all plans; shapes by their work bound."""
+    """Least step time in ns times weight over all plans; shapes by their closed-form bound."""
     times = TimeTables(instance)
+    space = list(shapes(instance))
+    forms = times.forms(space)
     ranked = [
-        (work_bound_ns(instance, shape, times.times(shape)) * weight(shape), shape)
-        for shape in shapes(instance)
+        (form.bound_ns * weight(shape), shape) for form, shape in zip(forms, space, strict=True)
     ]
     best = math.inf
     exact = True

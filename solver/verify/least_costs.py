@@ -9,6 +9,7 @@ Links between zones are left out, which keeps every figure a lower bound: a tran
 or an all-reduce takes as long as the slowest of its links, and here one may be missing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -127,34 +128,64 @@ class LeastCosts:
             for link, flows in ways
         )
 
+    def spans(self) -> range:
+        """Numbers of nodes that one stage may lie on.
+
+        Proof: a stage is dp slots in a row, and borders lie at multiples of q, see `flows`. On N
+        nodes it has largest c_j of them at most per node. A stage of q slots is on one node. Else
+        all its nodes but the first and the last are whole, c_j slots each, and these two have q at
+        least: (N - 2) least c_j + 2 q <= dp.
+        """
+        dp, q = self.shape.dp, self.flows
+        if dp == q:
+            return range(1, 2)
+        least = ceil_div(dp, max(self.slots))
+        most = 2 + (dp - 2 * q) // min(self.slots)
+        return range(least, max(least, min(most, sum(self.counts))) + 1)
+
+    def _ranked(self, values: Iterable[float]) -> list[float]:
+        """One value per node used, ascending; values: one per group used."""
+        nodes = zip(self.counts, values, strict=True)
+        return sorted(value for count, value in nodes for _ in range(count))
+
     def _collective_ns(self, factor: int, sizes_bytes: Array) -> tuple[Array, int]:
         """[L] ring collective over the dp replicas of one stage, and its start.
 
-        Proof: a stage lies on N nodes, ceil(dp / largest c_j) <= N <= min(dp, nodes used). One of
-        them holds ceil(dp / N) of its slots or more; if N > 1, tp rings cross each border at
-        least. Links are no faster than the fastest used. The least over N, layer by layer.
+        Proof, for each N of `spans`; the least over N counts, layer by layer. One node holds
+        ceil(dp / N) slots or more. N - 2 nodes, or all if every c_j is q, are whole, so their rings
+        join c_j slots each; one of them is no faster than the (N - 2)-th fastest such ring of all
+        nodes, nor one of the N nodes' links than the N-th fastest. If N > 1, tp rings cross each
+        border at least.
         """
-        dp, tp = self.shape.dp, self.shape.tp
-        nodes = np.arange(ceil_div(dp, max(self.slots)), min(dp, sum(self.counts)) + 1)
-        members = -(-dp // nodes)
-        inner = max(g.intra_node.bandwidth_bytes_per_s for g in self.groups)
-        outer = max(g.inter_node.bandwidth_bytes_per_s for g in self.groups)
-        efficiency = np.array([self.instance.cluster.efficiency(int(n)) for n in nodes])
-        inside = factor * (members - 1) / members / inner
-        outside = tp * factor * (nodes - 1) / nodes / outer / efficiency
+        dp, tp, groups = self.shape.dp, self.shape.tp, self.groups
+        whole_s = [
+            (c - 1) / c / g.intra_node.bandwidth_bytes_per_s
+            for g, c in zip(groups, self.slots, strict=True)
+        ]
+        rings_s = [0.0, *self._ranked(whole_s)]
+        links_s = [0.0, *self._ranked(1 / g.inter_node.bandwidth_bytes_per_s for g in groups)]
+        delays_s = [0.0, *self._ranked(g.inter_node.latency_s for g in groups)]
+        inner = max(g.intra_node.bandwidth_bytes_per_s for g in groups)
+        inner_s = min(g.intra_node.latency_s for g in groups)
+        aligned = self.flows == max(self.slots)
+        inside_s, outside_s, starts_ns = [], [], []
+        for nodes in self.spans():
+            members = ceil_div(dp, nodes)
+            whole = nodes if aligned else max(nodes - 2, 0)
+            efficiency = self.instance.cluster.efficiency(nodes)
+            inside_s.append(factor * max((members - 1) / members / inner, rings_s[whole]))
+            outside_s.append(tp * factor * (nodes - 1) / nodes * links_s[nodes] / efficiency)
+            start_ns = at_least_ns(factor * inner_s * (members - 1))
+            starts_ns.append(start_ns + at_least_ns(factor * delays_s[nodes] * (nodes - 1)))
         sizes = sizes_bytes[:, None].astype(np.float64)
-        layers = at_least_ns(sizes * inside) + at_least_ns(sizes * outside)
-        inner_s = min(g.intra_node.latency_s for g in self.groups)
-        outer_s = min(g.inter_node.latency_s for g in self.groups)
-        inner_start: Array = at_least_ns(factor * inner_s * (members - 1))
-        start: Array = inner_start + at_least_ns(factor * outer_s * (nodes - 1))
-        return layers.min(axis=1), int(start.min())
+        layers = at_least_ns(sizes * np.array(inside_s)) + at_least_ns(sizes * np.array(outside_s))
+        return layers.min(axis=1), int(min(starts_ns))
 
     def tail_ns(self) -> tuple[Array, int]:
-        """[L, used groups] and once: what follows the last backward of the first stage.
+        """[L, used groups] and once: what follows the last backward of a stage.
 
-        Gradient sync, tied embeddings, optimizer (of a replica on that group; the slowest counts),
-        gather: one after the other.
+        Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
+        after the other. On the first stage the tied embeddings come between.
         """
         workload, shards = self.instance.workload, self.shape.dp if self.shape.zero else 1
         parameters = layer_memory(self.instance, self.shape).parameters
@@ -166,4 +197,4 @@ class LeastCosts:
         touched = touched_bytes(workload) * -(-parameters // shards)
         speeds = [group.gpu.memory_bandwidth_bytes_per_s for group in self.groups]
         optimizer = at_least_ns(touched[:, None] / np.array(speeds))
-        return layers[:, None] + optimizer, start + self.embedding_ns()
+        return layers[:, None] + optimizer, start

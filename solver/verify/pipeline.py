@@ -75,7 +75,7 @@ class PipelineBound:
         self.work = self.forward + self.backward  # [G, n, n]
         layers, once = self.least.tail_ns()
         self.tail = np.stack([interval_sums(column) for column in layers.T])
-        self.once = once + 2 * self.least.send_ns()
+        self.once = once + self.least.embedding_ns() + 2 * self.least.send_ns()
 
     @cached_property
     def caps(self) -> tuple[int, ...]:

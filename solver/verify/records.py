@@ -1,6 +1,7 @@
 """One record of the log: whether its claim holds, and which argument shows it here.
 
-Where a record names a closed form (memory, limit, work, filling, pipeline) the argument must hold.
+Where a record names a closed form (memory, limit, work, filling, packing, pipeline) the argument
+must hold.
 Exhaustive searches (enumeration, cpsat, milp) cannot be repeated without the code of the search;
 many of their results follow from a closed form all the same, the rest are taken at the search's
 word.
@@ -12,24 +13,27 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.result import Proof, Reason, ShapeRecord
 from solver.verify.bounds import Prover
+from solver.verify.chain import Chain
 from solver.verify.figures import shortest_refused_ns
 from solver.verify.filling import FillingBound
 from solver.verify.findings import Findings
+from solver.verify.packing import PackingBound
 from solver.verify.pipeline import PipelineBound
 from solver.verify.rounds import Refutation
+from solver.verify.work import work_bound_ns
 
 #: More than any step time: no plan is faster if none fits.
 ANY_TIME_NS = 1 << 56
 
 #: What shows a claim here; "word" is the search's.
-Argument = Literal["memory", "limit", "work", "filling", "pipeline", "word"]
+Argument = Literal["memory", "limit", "work", "filling", "packing", "pipeline", "word"]
 
 #: Which proofs can stand behind which claim.
 PROOFS: dict[Reason, tuple[Proof, ...]] = {
     "infeasible": ("memory", "limit", "enumeration", "cpsat", "milp"),
-    "bounded": ("work", "filling", "pipeline", "enumeration", "cpsat", "milp"),
+    "bounded": ("work", "filling", "packing", "pipeline", "enumeration", "cpsat", "milp"),
     "solved": ("enumeration", "cpsat", "milp"),
-    "open": ("work", "filling", "pipeline", "enumeration", "cpsat", "milp"),
+    "open": ("work", "filling", "packing", "pipeline", "enumeration", "cpsat", "milp"),
 }
 
 
@@ -59,11 +63,6 @@ def check_record(prover: Prover, field: str, record: ShapeRecord, findings: Find
     return _bounded(prover, field, record, record.bound_ns, findings)
 
 
-def _work_ns(prover: Prover, record: ShapeRecord) -> int:
-    shape = record.shape
-    return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
-
-
 def refuted(prover: Prover, shape: Shape, below_ns: int) -> bool:
     """Whether a pipeline argument shows that no plan of the shape is faster than this.
 
@@ -79,19 +78,27 @@ def _bounded(
     prover: Prover, field: str, record: ShapeRecord, claimed_ns: int, findings: Findings
 ) -> Argument:
     """The claimed bound against our own of the same kind; for a search, the best we have."""
-    work = _work_ns(prover, record)
+    chain = Chain(prover, record.shape)
+    work = work_bound_ns(chain)
     if record.proof == "work":
         text = f"at most {work}, the work bound"
         findings.require(claimed_ns <= work, f"{field}.bound_ns", claimed_ns, text)
         return "work"
-    if claimed_ns <= work and record.proof not in ("filling", "pipeline"):
+    named = record.proof in ("filling", "packing", "pipeline")
+    if claimed_ns <= work and not named:
         return "work"
-    filling = FillingBound(prover, record.shape).bound_ns()
+    filling = FillingBound(chain).bound_ns()
     if record.proof == "filling":
         text = f"at most {filling}, the filling bound"
         findings.require(claimed_ns <= filling, f"{field}.bound_ns", claimed_ns, text)
-    if record.proof == "filling" or (claimed_ns <= filling and record.proof != "pipeline"):
+    if record.proof == "filling" or (claimed_ns <= filling and not named):
         return "filling"
+    packed = record.proof != "pipeline" and PackingBound(chain).refutes(claimed_ns)
+    if record.proof == "packing":
+        text = "a bound below which the stages cannot hold all blocks"
+        findings.require(packed, f"{field}.bound_ns", claimed_ns, text)
+    if record.proof == "packing" or packed:
+        return "packing"
     shown = refuted(prover, record.shape, claimed_ns)
     if record.proof == "pipeline":
         text = "a bound that the pipelines of some node order do not undercut"
@@ -108,9 +115,11 @@ def _infeasible(prover: Prover, field: str, record: ShapeRecord, findings: Findi
         findings.require(lacking, field, "a split that fits", text)
         return "memory"
     refused_ns = shortest_refused_ns(prover.instance, shape.nodes_used)
+    chain = Chain(prover, shape)
     broken = refused_ns is not None and (
-        _work_ns(prover, record) >= refused_ns
-        or FillingBound(prover, shape).bound_ns() >= refused_ns
+        work_bound_ns(chain) >= refused_ns
+        or FillingBound(chain).bound_ns() >= refused_ns
+        or PackingBound(chain).refutes(refused_ns)
         or refuted(prover, shape, refused_ns)
     )
     if record.proof == "limit":

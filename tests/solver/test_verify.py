@@ -238,9 +238,9 @@ def test_digest_alone_tells_of_a_recorded_field() -> None:
 
 
 def test_checked_tells_what_is_proved_again() -> None:
-    """Three shapes follow from their pipeline bounds, one choice of nodes from its work bound."""
+    """Three shapes follow from closed forms, one choice of nodes from its work bound."""
     checked = verify_document(CASES["idle"]()).checked
-    assert "log of 3 shapes: 3 re-proved (pipeline 3), 0 by the search's word" in checked
+    assert "log of 3 shapes: 3 re-proved (filling 1, work 2), 0 by the search's word" in checked
     assert "1 choices of nodes re-proved (work)" in checked
 
 

@@ -1,0 +1,272 @@
+"""What communication and optimizer cost at least, whatever the node order: many shapes at once.
+
+Slots are tensor groups in node order; a node of group j covers c_j of them in a row, stage k of
+replica r has slot k dp + r. Borders of nodes and of stages lie at multiples of q, the greatest
+common divisor of dp and the c_j of the groups used. Every figure is one of `formulations.costs`
+with the least that its unknowns can be, rounded up like that one. Links between zones, which only
+add to a cost, are left out. Times are whole ns, as floats.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.collectives import ALL_REDUCE, HALF, ring_share
+from formulations.costs.tables import embedding_bytes, send_bytes
+from formulations.instance import Instance
+from formulations.instance.cluster import Link
+from formulations.plan import Shape
+from formulations.units import NANOSECONDS_PER_SECOND
+
+Numbers = NDArray[np.float64]
+Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: Twice the relative float noise that rounding up forgives.
+NOISE = 2e-12
+
+
+def at_least_ns(seconds: Numbers) -> Numbers:
+    """Nanoseconds, rounded up where it is sure that the cost is."""
+    whole: Numbers = np.ceil(seconds * (NANOSECONDS_PER_SECOND * (1 - NOISE)))
+    return whole
+
+
+@dataclass(frozen=True)
+class ShapeColumns:
+    """N shapes, field by field. J node groups, U runs of equal layers."""
+
+    instance: Instance
+    shapes: Sequence[Shape]
+
+    def column(self, of: Callable[[Shape], int]) -> Array:
+        """[N] a figure of every shape."""
+        return np.array([of(shape) for shape in self.shapes], dtype=np.int64)
+
+    @cached_property
+    def tp(self) -> Array:
+        """[N]."""
+        return self.column(lambda shape: shape.tp)
+
+    @cached_property
+    def dp(self) -> Array:
+        """[N]."""
+        return self.column(lambda shape: shape.dp)
+
+    @cached_property
+    def pp(self) -> Array:
+        """[N]."""
+        return self.column(lambda shape: shape.pp)
+
+    @cached_property
+    def zero(self) -> Mask:
+        """[N] whether the optimizer is split over the replicas."""
+        return self.column(lambda shape: shape.zero) > 0
+
+    @cached_property
+    def total(self) -> Array:
+        """[N] micro-batches of a step."""
+        sizes = self.column(lambda shape: shape.micro_batch)
+        whole: Array = self.instance.workload.global_batch // sizes
+        return whole
+
+    @cached_property
+    def nodes(self) -> Array:
+        """[N, J] nodes used."""
+        return np.array([shape.nodes_used for shape in self.shapes], dtype=np.int64)
+
+    @cached_property
+    def used(self) -> Mask:
+        """[N, J] whether nodes of a group are used."""
+        return self.nodes > 0
+
+    @cached_property
+    def per_node(self) -> Array:
+        """[N, J] slots of one node, c_j; 0 if none is used."""
+        gpus = [group.gpus_per_node for group in self.instance.cluster.groups]
+        return np.where(self.used, np.array(gpus) // self.tp[:, None], 0)
+
+    @property
+    def slots(self) -> Array:
+        """[N, J] slots of all nodes used of a group."""
+        return self.nodes * self.per_node
+
+    @cached_property
+    def common(self) -> Array:
+        """[N] q, see the module."""
+        shared: Array = np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
+        return shared
+
+    def least(self, values: Numbers) -> Numbers:
+        """[N] least of values [J] or [N, J] over the groups used."""
+        least: Numbers = np.where(self.used, values, np.inf).min(axis=1)
+        return least
+
+    def links(self, inside: bool) -> tuple[Numbers, Numbers]:
+        """[J] seconds per byte, latency of the links inside or out of the nodes."""
+        groups = self.instance.cluster.groups
+        links: list[Link] = [group.intra_node if inside else group.inter_node for group in groups]
+        return (
+            np.array([1 / link.bandwidth_bytes_per_s for link in links]),
+            np.array([link.latency_s for link in links]),
+        )
+
+
+def send_ns(columns: ShapeColumns) -> Numbers:
+    """[N] all pp - 1 transfers of one micro-batch through one replica, one way.
+
+    Proof. Slots of one replica are dp apart, so a node has ceil(c_j / dp) of its stages at most
+    and one transfer less inside. The others cross a border; a shift by dp slots moves whole
+    blocks of q slots, which stand on one node each: at least q replicas cross together.
+    """
+    instance, boundaries = columns.instance, columns.pp - 1
+    size = columns.column(lambda shape: send_bytes(instance, shape))[:, None]
+    visits = -(-columns.per_node // columns.dp[:, None])
+    inside = np.minimum(boundaries, (columns.nodes * np.maximum(visits - 1, 0)).sum(axis=1))
+    per_byte, latency = columns.links(inside=True)
+    within = size * per_byte + latency
+    per_byte, latency = columns.links(inside=False)
+    flows = (columns.tp * columns.common)[:, None]
+    gathers = (columns.tp - 1)[:, None] * instance.search.scatter_gather
+    crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
+    easiest = np.minimum(crossing, at_least_ns(columns.least(within)))
+    sends: Numbers = (boundaries - inside) * crossing + inside * easiest
+    return sends
+
+
+def tied_ns(columns: ShapeColumns) -> Numbers:
+    """[N] all-reduce of tied embeddings; 0 if there is none.
+
+    Proof. The two slots of a replica are (pp - 1) dp apart, so on two nodes unless one has more
+    slots than that; then q replicas at least cross its border together, see `send_ns`.
+    """
+    size = columns.column(lambda shape: embedding_bytes(columns.instance, shape))[:, None]
+    share = ring_share(ALL_REDUCE, 2) * size
+    per_byte, latency = columns.links(inside=False)
+    lanes = (columns.tp * columns.common)[:, None]
+    outside = lanes * share * per_byte + ALL_REDUCE * latency
+    per_byte, latency = columns.links(inside=True)
+    near = columns.per_node > ((columns.pp - 1) * columns.dp)[:, None]
+    inside = np.where(near, share * per_byte + ALL_REDUCE * latency, np.inf)
+    least = at_least_ns(columns.least(np.minimum(outside, inside)))
+    return np.where(size[:, 0] > 0, least, 0.0)
+
+
+@dataclass(frozen=True)
+class Rings:
+    """Numbers n of nodes that a stage may lie on, K of them per shape, and their rings.
+
+    possible: [N, K]. inside_s, outside_s: [N, K] seconds per byte for factor 1. inside_start_s,
+    outside_start_s: [N, K] latencies for factor 1.
+
+    Proof. A stage lies on n nodes in a row with n >= dp / largest c_j. If dp = q it lies on one.
+    Else all but the first and the last are covered whole, with the least c_j each at least, and
+    those two with q each: (n - 2) least c_j + 2 q <= dp. If all c_j are q, all are covered whole.
+    One of them holds ceil(dp / n) slots or more. The costs take the slowest node for each term: of
+    n nodes, whichever they are, one is no faster than the n-th fastest of all that are used, and
+    likewise for those that are covered whole. If n > 1, the rings of the stage cross each border.
+    """
+
+    possible: Mask
+    inside_s: Numbers
+    outside_s: Numbers
+    inside_start_s: Numbers
+    outside_start_s: Numbers
+
+
+def rings(columns: ShapeColumns) -> Rings:
+    """The rings of one stage's replicas."""
+    dp, shared = columns.dp, columns.common
+    largest = columns.per_node.max(axis=1)
+    smallest = np.where(columns.used, columns.per_node, largest[:, None]).min(axis=1)
+    low = -(-dp // largest)
+    most = np.minimum(2 + (dp - 2 * shared) // smallest, columns.nodes.sum(axis=1))
+    high = np.where(dp == shared, 1, np.maximum(low, most))
+    n = low[:, None] + np.arange(int((high - low).max()) + 1)
+    whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
+    members = -(-dp[:, None] // n)
+    per_byte, latency = columns.links(inside=True)
+    ring = per_byte * (columns.per_node - 1) / np.maximum(columns.per_node, 1)
+    fastest = columns.least(per_byte)[:, None] * (members - 1) / members
+    efficiency = _efficiency(columns.instance, int(n.max()))[n]
+    outer_s, outer_latency = columns.links(inside=False)
+    outside = columns.tp[:, None] * _nth_least(columns, outer_s, n)
+    return Rings(
+        possible=n <= high[:, None],
+        inside_s=np.maximum(fastest, _nth_least(columns, ring, whole)),
+        outside_s=outside * (n - 1) / n / efficiency,
+        inside_start_s=columns.least(latency)[:, None] * (members - 1),
+        outside_start_s=_nth_least(columns, outer_latency, n) * (n - 1),
+    )
+
+
+def _nth_least(columns: ShapeColumns, values: Numbers, n: Array) -> Numbers:
+    """[N, K] n-th least of values [J] or [N, J] over the nodes, if they are that many; 0 for 0."""
+    each = np.where(columns.used, values, np.inf)
+    order = np.argsort(each, axis=1, kind="stable")
+    counted = np.cumsum(np.take_along_axis(columns.nodes, order, axis=1), axis=1)
+    position = (counted[:, None, :] < np.minimum(n, counted[:, -1:])[:, :, None]).sum(axis=2)
+    nth = np.take_along_axis(np.take_along_axis(each, order, axis=1), position, axis=1)
+    return np.where(n > 0, nth, 0.0)
+
+
+def _efficiency(instance: Instance, most: int) -> Numbers:
+    """[most + 1] network efficiency of every number of nodes; 1 for none."""
+    return np.array([1.0, *(instance.cluster.efficiency(n) for n in range(1, most + 1))])
+
+
+@dataclass(frozen=True)
+class Tails:
+    """What follows the last backward of a stage.
+
+    layers: [N, U, J] gradient sync, optimizer on a node of the group, parameter gather, for one
+    layer of the run. start: [N] once.
+    """
+
+    layers: Numbers
+    start: Numbers
+
+
+def tails(columns: ShapeColumns) -> Tails:
+    """Least tails of a stage; the optimizer is that of any one replica, the slowest counts.
+
+    Proof: see `Rings`; sync and gather are taken at their least number of nodes each.
+    """
+    workload, known = columns.instance.workload, rings(columns)
+    parameters = _parameters(columns)
+    factor = np.where(columns.zero, HALF, ALL_REDUCE)
+    layers, start = _collective(known, factor, workload.gradient_bytes * parameters)
+    if columns.zero.any():
+        factor = np.where(columns.zero, HALF, 0)
+        gather, gather_start = _collective(known, factor, workload.parameter_bytes * parameters)
+        layers, start = layers + gather, start + gather_start
+    touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
+    shards = np.where(columns.zero, columns.dp, 1)[:, None]
+    speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
+    sizes = touched * -(-parameters // shards)
+    optimizer = at_least_ns(sizes[:, :, None] / np.array(speed))
+    return Tails(layers[:, :, None] + optimizer, start)
+
+
+def _parameters(columns: ShapeColumns) -> Array:
+    """[N, U] parameters of one layer per GPU."""
+    runs = columns.instance.workload.layer_runs
+    degrees = [(shape.tp, min(shape.pp, 2)) for shape in columns.shapes]
+    known = {key: [run.layer.parameters_per_gpu(*key) for run in runs] for key in set(degrees)}
+    return np.array([known[key] for key in degrees], dtype=np.int64)
+
+
+def _collective(known: Rings, factor: Array, sizes: Array) -> tuple[Numbers, Numbers]:
+    """[N, U] rings for sizes [N, U] in bytes, [N] their start; factor: [N]."""
+    each = factor[:, None, None] * sizes[:, None, :].astype(np.float64)
+    layers = at_least_ns(each * known.inside_s[:, :, None])
+    layers = layers + at_least_ns(each * known.outside_s[:, :, None])
+    start = at_least_ns(factor[:, None] * known.inside_start_s)
+    start = start + at_least_ns(factor[:, None] * known.outside_start_s)
+    return (
+        np.where(known.possible[:, :, None], layers, np.inf).min(axis=1),
+        np.where(known.possible, start, np.inf).min(axis=1),
+    )

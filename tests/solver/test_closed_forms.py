@@ -1,0 +1,162 @@
+"""Closed-form bounds by hand, and that none is above the best plan of its shape."""
+
+import numpy as np
+import pytest
+
+from formulations.costs.compute import layer_times
+from formulations.costs.tables import CostTables
+from formulations.instance import SearchSpace
+from solver.heuristics.closed_forms import Bounds, closed_forms
+from solver.heuristics.least_costs import ShapeColumns
+from solver.heuristics.packing import Packing, packed_ns, refuted
+from solver.search.shapes import shapes
+from solver.verify.bounds import Prover
+from solver.verify.chain import Chain
+from solver.verify.filling import FillingBound
+from solver.verify.packing import PackingBound
+from solver.verify.space import PlanSpace
+from solver.verify.work import work_bound_ns
+from tests import brute_force
+from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
+from tests.random_shapes import random_tables, zoned
+from tests.small_instances import random_instance
+
+#: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.
+OPTIMIZER_NS = 300_001
+#: Two layers at least on stage 0, and one transfer each way of 1,000 B at 1e9 B/s.
+AFTER_NS = 2 * OPTIMIZER_NS + 2_000
+
+
+def bounds_of(tables: CostTables) -> Bounds:
+    """The bounds of one shape."""
+    shape = tables.shape
+    times = layer_times(tables.instance, shape.tp, shape.micro_batch, shape.recompute)
+    return Bounds(ShapeColumns(tables.instance, [shape]), [times])
+
+
+def closed_ns(tables: CostTables) -> tuple[int, int]:
+    """Work and filling bound of one shape."""
+    bounds = bounds_of(tables)
+    return int(bounds.work_ns()[0]), int(bounds.filling_ns()[0])
+
+
+def refutes(tables: CostTables, below_ns: int) -> bool:
+    """Whether packing leaves no plan below this time."""
+    return bool(Packing(bounds_of(tables)).refutes(np.array([below_ns]))[0])
+
+
+@pytest.mark.parametrize("seed", range(0, 150, 10))
+def test_bounds_never_exceed_the_optimum_and_are_those_of_the_verifier(seed: int) -> None:
+    """Random shapes, some with zones, brute force over all plans; the verifier counts in fractions.
+
+    The search may be lower by float noise, and then by 1 ns.
+    """
+    for number in range(seed, seed + 10):
+        tables = random_tables(number, zones=number % 5 == 0)
+        chain = Chain(Prover(PlanSpace(tables.instance)), tables.shape)
+        claimed, own = closed_ns(tables), (work_bound_ns(chain), FillingBound(chain).bound_ns())
+        assert all(one - 1 <= other <= one for one, other in zip(own, claimed, strict=True))
+        best = brute_force.optimum_ns(tables)
+        if best is None:
+            continue
+        assert max(own) <= best
+        packing = PackingBound(chain)
+        assert not packing.refutes(best + 1)
+        trials = [best * percent // 100 for percent in range(50, 101, 5)]
+        assert [refutes(tables, trial) for trial in trials] == list(map(packing.refutes, trials))
+
+
+@pytest.mark.usefixtures("round_times")
+def test_work_bound_of_two_equal_stages_is_half_the_work() -> None:
+    """4 micro-batches of 6 ms and the optimizer of 4 layers on 2 equal GPUs."""
+    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
+    assert closed_ns(tables)[0] == 12_000_000 + 2 * OPTIMIZER_NS
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_of_two_equal_stages() -> None:
+    """4 micro-batches, 1 ms + 2 ms on each of 2 equal GPUs.
+
+    Forward passes are a third of the work, so c = 3 - 1/3 on the first stage and 3 on the second;
+    weight v loads 3/8 v + 1/3 v = 17/24 v. Less by d = 0.300001 / 3 on stage 0, v is
+    24/17 (1 + 3/8 d); the blocks count (1 + v - d) 3 + (1 + v) 3 ms.
+    """
+    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
+    d = OPTIMIZER_NS / 3e6
+    v = 24 / 17 * (1 + 3 / 8 * d)
+    expected = 3e6 * (2 + 2 * v - d) + AFTER_NS
+    assert closed_ns(tables)[1] == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_leaves_out_groups_that_are_too_slow() -> None:
+    """1 micro-batch of 2 blocks on a fast and a slow GPU: the latency on fast ones, 2 * 1.5 ms."""
+    instance = chain_instance([1, 1], [FAST, SLOW])
+    workload = instance.workload.model_copy(update={"global_batch": 1})
+    tables = chain_tables(instance.model_copy(update={"workload": workload}))
+    assert closed_ns(tables)[1] == 3_000_000 + AFTER_NS
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_of_one_stage_is_its_step_time() -> None:
+    """One replica is on the slow GPU: 2 micro-batches of 6 ms, then sync and optimizer of 4 layers.
+
+    A ring of two nodes moves the 40,000,028 B of each layer once at 1e9 B/s.
+    """
+    tables = chain_tables(chain_instance([1, 1], [FAST, SLOW]), dp=2)
+    assert closed_ns(tables)[1] == 12_000_000 + 4 * (40_000_028 + OPTIMIZER_NS)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_filling_bound_says_nothing_of_unlike_shares() -> None:
+    """Two replicas whose shares may differ: 0, and the work bound stands."""
+    search = SearchSpace(micro_batches="uneven")
+    tables = chain_tables(chain_instance([1, 1], [SLOW] * 4, search), dp=2)
+    assert closed_ns(tables)[1] == 0
+    times = layer_times(tables.instance, 1, 1, "none")
+    assert closed_forms(tables.instance, [tables.shape], [times])[0].proof == "work"
+    assert not refutes(tables, 1 << 40)
+
+
+@pytest.mark.usefixtures("round_times")
+@pytest.mark.parametrize("more", [0, 1])
+def test_packing_counts_whole_blocks(more: int) -> None:
+    """Three blocks on two equal stages: 9 ms, and two blocks on stage 0, 8/3 * 6 ms = 16 ms.
+
+    They are 18 ms on stage 1. Stage 0 has three layers at least, as stage 1 holds one block only.
+    """
+    tables = chain_tables(chain_instance([1, 1, 1], [SLOW, SLOW]))
+    least_ns = 25_000_000 + AFTER_NS + OPTIMIZER_NS
+    assert refutes(tables, least_ns + more) is (more == 0)
+
+
+@pytest.mark.usefixtures("round_times")
+def test_packing_knows_how_many_stages_are_fast() -> None:
+    """Four blocks on a fast and a slow GPU, 1.5 and 3 ms each.
+
+    Two and two, as three on the fast one: 3 * 4.5 ms, or 8/3 * 4.5 = 12 ms on stage 0. So three on
+    stage 0, 12 ms, and a latency of 3 * 1.5 + 3 ms: 19.5 ms, with the optimizer of four layers.
+    """
+    tables = chain_tables(chain_instance([1, 1, 1, 1], [FAST, SLOW]))
+    least_ns = 19_500_000 + AFTER_NS
+    assert refutes(tables, least_ns)
+    assert not refutes(tables, 21_000_000)
+
+
+def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
+    """All shapes of an instance together; in all three ways."""
+    for seed in range(6):
+        instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
+        space = list(shapes(instance))
+        times = [layer_times(instance, one.tp, one.micro_batch, one.recompute) for one in space]
+        forms = closed_forms(instance, space, times)
+        known = [form.bound_ns for form in forms]
+        single = list(zip(space, times, known, strict=True))
+        assert forms == [closed_forms(instance, [s], [t])[0] for s, t, _ in single]
+        packed = packed_ns(instance, space, times, known)
+        assert packed == [packed_ns(instance, [s], [t], [ns])[0] for s, t, ns in single]
+        assert all(one >= other for one, other in zip(packed, known, strict=True))
+        closed = refuted(instance, space, times, packed)
+        assert all(
+            shut for shut, one, other in zip(closed, packed, known, strict=True) if one > other
+        )

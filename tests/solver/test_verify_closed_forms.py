@@ -1,0 +1,47 @@
+"""What a search claims by a closed form is proved again, and refused if it is too high."""
+
+from functools import cache
+
+import pytest
+
+from formulations.instance import SearchSpace
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Proof
+from solver.search.driver import solve
+from solver.verify import verify_document
+from tests.chain_instances import SLOW, chain_instance
+from tests.resealed import forged
+
+FORMS: list[Proof] = ["work", "filling", "packing"]
+
+
+@cache
+def document() -> PlanDocument:
+    """Three blocks on up to four equal GPUs: shapes are closed in all these ways."""
+    search = SearchSpace(
+        micro_batch=(1,), recompute=("none",), distributed_optimizer=(False,), idle_nodes=True
+    )
+    instance = chain_instance([20, 20, 20], [SLOW] * 4, search)
+    return build_document(solve(instance), SolveOptions())
+
+
+@pytest.mark.parametrize("proof", FORMS)
+def test_closed_forms_of_a_search_are_proved_again(proof: Proof) -> None:
+    """As they stand the document passes, and the summary counts them."""
+    assert any(record.proof == proof for record in document().closed_shapes)
+    found = verify_document(document())
+    assert not found.problems
+    assert any(proof in line for line in found.checked)
+
+
+@pytest.mark.parametrize("proof", FORMS)
+def test_closed_form_that_is_too_high_is_refused(proof: Proof) -> None:
+    """By half; the record is named."""
+    records = enumerate(document().closed_shapes)
+    index, bound_ns = next((i, one.bound_ns) for i, one in records if one.proof == proof)
+    assert bound_ns is not None
+    wrong = forged(document(), {f"closed_shapes.{index}.bound_ns": bound_ns * 3 // 2})
+    problems = verify_document(wrong).problems
+    assert any(line.startswith(f"closed_shapes[{index}].bound_ns") for line in problems)
