@@ -117,3 +117,26 @@ def all_templates(places: Places, num_nodes: int) -> Iterator[Template]:
                         )
                     ),
                 )
+
+
+#: GPUs per node and nodes of the groups.
+GROUPS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((4,), (3,)),
+    ((3,), (3,)),
+    ((2, 1), (2, 1)),
+    ((4, 2), (1, 2)),
+    ((3, 2), (1, 1)),
+)
+
+
+def small_case(seed: int, split: Split, room: int | None = None) -> Places:
+    """5 layers on 2 or 3 nodes; one case in three has many equal times."""
+    most = 3 if seed % 3 == 0 else 20
+    gpus, nodes = GROUPS[seed % len(GROUPS)]
+    return random_places(seed, 5, gpus, nodes, split, most, room)
+
+
+def finals_of(places: Places) -> dict[int, list[tuple[int, ...]]]:
+    """All node counts by their sum, from 1 on."""
+    counts = list(product(*(range(n + 1) for n in places.nodes)))
+    return {n: [one for one in counts if sum(one) == n] for n in range(1, sum(places.nodes) + 1)}

@@ -20,9 +20,10 @@ Inside a node, `chains` of stages on q GPUs come from those on its two parts, on
 intervals; nodes are then put one behind the other. O(ranges (G L^3 + N L^2)) for one node group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import Protocol
 
 import numpy as np
 
@@ -45,18 +46,40 @@ class Range:
     bounds: Array | None  #: [sizes]; None before the first look
 
 
+class RangeTables(Protocol):
+    """Relaxed templates of least cost for some ranges, numbered as they were given."""
+
+    def bounds(self, finals: Sequence[Counts], b: int) -> tuple[int, Counts]:
+        """Least cost on any of the node counts, and which; INFINITY if there is no template."""
+        ...
+
+    def template(self, vector: Counts, b: int) -> tuple[Template, list[int]]:
+        """The template of least cost and its stage times."""
+        ...
+
+
 class BottleneckSearch:
-    """Templates for every key of `finals`: the node counts that count for it."""
+    """Templates for every key of `finals`: the node counts that count for it.
+
+    `tables`: from the least and largest slowest time of ranges to their templates; `NodeTables`
+    unless given, which does not look at the number of micro-batches in flight.
+    """
 
     def __init__(
-        self, places: Places, weights: Weights, finals: Mapping[int, Sequence[Counts]]
+        self,
+        places: Places,
+        weights: Weights,
+        finals: Mapping[int, Sequence[Counts]],
+        tables: Callable[[Array, Array], RangeTables] | None = None,
     ) -> None:
         self.places, self.weights = places, weights
+        self.tables = tables or self._node_tables
         self.keys, self.finals = list(finals), [list(own) for own in finals.values()]
         self.busy = times_by_length(places)
         self.values = np.unique(self.busy[self.busy < INFINITY])
         self.best: list[Template | None] = [None] * len(self.keys)
         self.best_value = np.full(len(self.keys), INFINITY)
+        self.bound = np.full(len(self.keys), INFINITY)  #: of what was left when time was up
         reached = {v for own in self.finals for v in own}
         corner = [max(axis) for axis in zip(*reached, strict=True)]
         self.vectors = [
@@ -65,16 +88,31 @@ class BottleneckSearch:
             if any(all(map(int.__le__, v, final)) for final in reached)
         ]
 
-    def run(self) -> dict[int, Template]:
-        """An optimal template of every key that has one."""
+    def run(self, stop: Callable[[], bool] = lambda: False) -> dict[int, Template]:
+        """An optimal template of every key that has one; the best so far where `stop` says so."""
         ranges = self._grid()
         while ranges:
             following = list[Range]()
             for i in range(0, len(ranges), BATCH):
                 part = [one for one in ranges[i : i + BATCH] if self._open(one.bounds).any()]
-                following += self._look(part) if part else []
+                if part and stop():
+                    self._leave(part)
+                elif part:
+                    following += self._look(part)
             ranges = following
         return {k: one for k, one in zip(self.keys, self.best, strict=True) if one is not None}
+
+    def _leave(self, part: Sequence[Range]) -> None:
+        """Lowers the bounds of the keys to those of ranges that will not be looked at."""
+        for one in part:
+            known = one.bounds if one.bounds is not None else self._trivial(one)
+            np.minimum(self.bound, known, out=self.bound)
+
+    def _trivial(self, one: Range) -> Array:
+        """A bound that takes no work: the slowest stage alone."""
+        own, multiple = self.weights.slowest
+        least = self.values[one.first] * (own + multiple)
+        return np.full(len(self.keys), least)
 
     def _grid(self) -> list[Range]:
         if not len(self.values):
@@ -94,8 +132,7 @@ class BottleneckSearch:
         """Bounds of some ranges; the halves of those that stay open."""
         low = self.values[[one.first for one in part]]
         high = self.values[[one.last for one in part]]
-        chains = ChainTables(self.places, self.busy, self.weights, low, high)
-        table = NodeTables(chains, self.vectors)
+        table = self.tables(low, high)
         halves = list[Range]()
         for b, one in enumerate(part):
             ends = [table.bounds(own, b) for own in self.finals]
@@ -106,6 +143,10 @@ class BottleneckSearch:
                 middle = (one.first + one.last) // 2
                 halves += [Range(one.first, middle, bounds), Range(middle + 1, one.last, bounds)]
         return halves
+
+    def _node_tables(self, low: Array, high: Array) -> RangeTables:
+        chains = ChainTables(self.places, self.busy, self.weights, low, high)
+        return NodeTables(chains, self.vectors)
 
     def _judge(self, key: int, found: tuple[Template, list[int]]) -> None:
         value = self.weights.value(found[1])

@@ -10,12 +10,17 @@ In the words of `bottleneck`: a stage before k* adds t_i + 3 t_k*, k* itself 2 t
 after it 2 t_i + 2 t_k*. Check with stages 1, 3, 2: 6 + (6 + 1 + 1) 3 + 5 = 35 = 1 + 9 + 15 + 4 + 6.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from formulations.template import Template, TemplateStage
-from solver.enumeration.problem import Array
+from solver.enumeration.problem import INFINITY, Array
 from solver.resilience.bottleneck import BottleneckSearch
 from solver.resilience.chains import Counts, Weights
+from solver.resilience.counted import CountedTables
+from solver.resilience.graph import TemplateGraph
+from solver.resilience.judge import fits, places_for, stage_places
+from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts, Places
 
 WEIGHTS = Weights(before=(1, 3), slowest=(2, 3), after=(2, 2))
@@ -28,12 +33,9 @@ def oobleck_value(times: Sequence[int]) -> int:
 
 def stage_times(places: Places, template: Template) -> list[int]:
     """Forward plus backward of every stage."""
-    known = {(j, g): c for c, (j, g) in enumerate(zip(places.group, places.gpus, strict=True))}
     busy: Array = places.forward + places.backward
-    return [
-        int(busy[known[template.node_groups[stage.node], stage.gpus], *stage.layers])
-        for stage in template.stages
-    ]
+    own = zip(stage_places(places, template), template.stages, strict=True)
+    return [int(busy[place, *stage.layers]) for place, stage in own]
 
 
 def _alone(places: Places, finals: Sequence[Counts]) -> list[Template]:
@@ -53,12 +55,52 @@ def _alone(places: Places, finals: Sequence[Counts]) -> list[Template]:
 def oobleck_templates(
     costs: PlaceCosts, finals: Mapping[int, Sequence[Counts]]
 ) -> dict[int, Template]:
-    """A template of least T1 + T2 + T3 for every key of `finals` that has one."""
+    """A template of least T1 + T2 + T3 for every key of `finals` that has one.
+
+    Every stage has room for one micro-batch; more in flight are not looked at.
+    """
     found = BottleneckSearch(costs.several, WEIGHTS, finals).run()
     for key, own in finals.items():
         for alone in _alone(costs.alone, own):
-            best = found.get(key)
-            value = oobleck_value(stage_times(costs.alone, alone))
-            if best is None or value < oobleck_value(stage_times(costs.several, best)):
-                found[key] = alone
+            found[key] = _better(costs, found.get(key), alone)
     return found
+
+
+def _better(costs: PlaceCosts, one: Template | None, other: Template) -> Template:
+    if one is None or value_of(costs, other) < value_of(costs, one):
+        return other
+    return one
+
+
+def value_of(costs: PlaceCosts, template: Template) -> int:
+    """T1 + T2 + T3 of a template."""
+    return oobleck_value(stage_times(places_for(costs, template), template))
+
+
+def oobleck_in_memory(
+    costs: PlaceCosts,
+    finals: Sequence[Counts],
+    micro_batches: int,
+    free: Template | None,
+    stop: Callable[[], bool],
+) -> TemplateOutcome:
+    """The same for one key, where every stage has room for its micro-batches in flight.
+
+    `free`: the best template where memory is not looked at; its value bounds all others, so if it
+    fits it is the best of these too.
+    """
+    if free is None:
+        return TemplateOutcome(None, None, int(INFINITY), True)
+    if fits(costs, free, micro_batches):
+        value = value_of(costs, free)
+        return TemplateOutcome(free, value, value, True)
+    graph = TemplateGraph(costs.several, finals)
+    tables = partial(CountedTables, graph, WEIGHTS, micro_batches)
+    search = BottleneckSearch(costs.several, WEIGHTS, {0: [finals[0]]}, tables)
+    best = search.run(stop).get(0)
+    for alone in _alone(costs.alone, finals):
+        best = _better(costs, best, alone)
+    found = None if best is None else value_of(costs, best)
+    bound = min(int(search.bound[0]), int(INFINITY) if found is None else found)
+    complete = bool(search.bound[0] >= INFINITY)
+    return TemplateOutcome(best, found, max(bound, value_of(costs, free)), complete)

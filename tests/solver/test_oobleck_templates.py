@@ -6,9 +6,17 @@ import pytest
 
 from bench.planner import PS_PER_MS, places, read_case
 from solver.resilience.arrangement import Split
-from solver.resilience.oobleck import oobleck_templates, oobleck_value, stage_times
+from solver.resilience.judge import fits
+from solver.resilience.oobleck import (
+    oobleck_in_memory,
+    oobleck_templates,
+    oobleck_value,
+    stage_times,
+    value_of,
+)
 from solver.resilience.places import PlaceCosts
-from tests.template_cases import all_templates, random_places
+from tests.seeds import one_each
+from tests.template_cases import all_templates, finals_of, small_case
 
 PLANNER = [f"L24_N{nodes}_G{gpus}" for nodes in (8, 16, 24) for gpus in (1, 4, 8)]
 
@@ -27,14 +35,11 @@ def test_value_by_hand(times: list[int], value: int) -> None:
 
 
 @pytest.mark.parametrize("split", list(Split))
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", one_each(range(12), 7))
 def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
-    """One node group of 4, 3 or 2 GPUs, or two groups; 1 to 3 nodes; many equal stage times."""
-    groups = [((4,), (3,)), ((3,), (3,)), ((2, 1), (2, 1)), ((4, 2), (1, 2))][seed % 4]
-    most = 3 if seed % 3 == 0 else 20
-    tables = random_places(seed, 5, *groups, split=split, most=most)
-    num_nodes = sum(groups[1])
-    finals = {n: [v for v in _vectors(groups[1]) if sum(v) == n] for n in range(1, num_nodes + 1)}
+    """One to two node groups of 1 to 4 GPUs, 1 to 3 nodes, some with many equal stage times."""
+    tables = small_case(seed, split)
+    finals = finals_of(tables)
     found = oobleck_templates(PlaceCosts(tables, tables), finals)
     for n in finals:
         values = [oobleck_value(stage_times(tables, t)) for t in all_templates(tables, n)]
@@ -44,10 +49,32 @@ def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
             assert found[n].num_nodes == n
 
 
-def _vectors(most: tuple[int, ...]) -> list[tuple[int, ...]]:
-    if not most:
-        return [()]
-    return [(n, *rest) for n in range(most[0] + 1) for rest in _vectors(most[1:])]
+@pytest.mark.parametrize("split", list(Split))
+@pytest.mark.parametrize("seed", one_each(range(30), 7))
+def test_optimum_in_memory_is_that_of_all_templates_that_fit(seed: int, split: Split) -> None:
+    """The same with room for few micro-batches in flight: of 30 seeds 23 sizes need the counts."""
+    tables, micro_batches = small_case(seed, split, room=2 + seed % 3), 1 + seed % 5
+    costs, finals = PlaceCosts(tables, tables), finals_of(tables)
+    free = oobleck_templates(costs, finals)
+    for n, own in finals.items():
+        templates = [t for t in all_templates(tables, n) if fits(costs, t, micro_batches)]
+        found = oobleck_in_memory(costs, own, micro_batches, free.get(n), lambda: False)
+        assert found.complete
+        assert found.value == min((value_of(costs, t) for t in templates), default=None)
+        if found.template is not None:
+            assert found.bound == found.value
+            assert fits(costs, found.template, micro_batches)
+
+
+def test_stopped_in_memory_the_bound_is_below_the_optimum() -> None:
+    """Without any time: no template, and a bound of at most the least that fits."""
+    tables = small_case(3, Split.ALIGNED, room=2)
+    costs, finals = PlaceCosts(tables, tables), finals_of(tables)
+    free = oobleck_templates(costs, finals)
+    for n, own in finals.items():
+        least = [value_of(costs, t) for t in all_templates(tables, n) if fits(costs, t, 4)]
+        found = oobleck_in_memory(costs, own, 4, free.get(n), lambda: True)
+        assert all(found.bound <= value for value in least)
 
 
 @pytest.mark.parametrize("name", PLANNER)
