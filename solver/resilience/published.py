@@ -24,9 +24,9 @@ from solver.resilience.trace import Trace, failures_trace
 
 _NS_PER_MS = 1_000_000
 _LEAST = 1e-6  # samples/s
-_MOST_MS = 1e12
+_MOST_MS = 10**12
 _MOST_NODES = re.compile(r"\b([1-9]\d{0,5})-i nodes")
-_ByModel = dict[str, float | str | dict[str, float]]
+_ByModel = dict[str, object]  # ms, or number of nodes -> ms
 _Value = TypeVar("_Value")
 
 
@@ -39,15 +39,17 @@ class VarunaCosts(_Part):
 
     restart_ms: _ByModel = Field(description="model -> pause after a failure, in ms")
     checkpoint_ms: _ByModel = Field(description="model -> time of a checkpoint, in ms")
-    checkpoint_every_steps: int = Field(ge=1, description="steps between checkpoints")
+    checkpoint_every_steps: int = Field(ge=1, le=10**9, description="steps between checkpoints")
 
 
 class BambooCosts(_Part):
     """Rebalancing after a failure (model -> ms), the slower step before, the second failure."""
 
     rebalance_ms: _ByModel = Field(description="model -> pause after a failure, in ms")
-    slowdown_percent: int = Field(ge=100, description="150: the rest of the step takes 1.5 x")
-    restart_ms: int = Field(ge=0, description="pause after a second failure, in ms")
+    slowdown_percent: int = Field(
+        ge=100, le=10**6, description="150: the rest of the step takes 1.5 x"
+    )
+    restart_ms: int = Field(ge=0, le=_MOST_MS, description="pause after a second failure, in ms")
 
 
 class ThroughputFile(_Part):
@@ -56,12 +58,14 @@ class ThroughputFile(_Part):
     throughput_by_nodes: dict[str, dict[str, list[float]]] = Field(
         description="policy -> model -> samples/s with most_nodes, one fewer, ...; 0: none"
     )
-    most_nodes: int | None = Field(default=None, ge=1, description="nodes of the first entry")
+    most_nodes: int | None = Field(
+        default=None, ge=1, le=10_000, description="nodes of the first entry"
+    )
     nodes_for_index: str = Field(default="", description='the same, such as "with 30-i nodes"')
-    samples_per_step: dict[str, Annotated[int, Field(ge=1)]] = Field(
+    samples_per_step: dict[str, Annotated[int, Field(ge=1, le=10**9)]] = Field(
         description="model -> global batch"
     )
-    node_ready_ms: int = Field(default=0, ge=0)
+    node_ready_ms: int = Field(default=0, ge=0, le=_MOST_MS)
     oobleck_reconfig_ms: _ByModel = Field(default_factory=dict)
     varuna: VarunaCosts | None = None
     bamboo: BambooCosts | None = None
@@ -95,8 +99,9 @@ class PublishedInputs:
             raise place.error(f"{len(times_ms)} failures", f"1 to {len(nodes)}, one per node")
         for i, time_ms in enumerate(times_ms):
             least = times_ms[i - 1] if i else 1
-            if time_ms < least:
-                raise place.at(i).error(shown(time_ms), f"at least {least}: times are in order")
+            if not least <= time_ms <= _MOST_MS:
+                allowed = f"{least} to {_MOST_MS}: times are in order"
+                raise place.at(i).error(shown(time_ms), allowed)
         return failures_trace([nodes], [time_ms * _NS_PER_MS for time_ms in times_ms])
 
     def policy(self, name: str, model: str, in_flight: InFlight = "lost") -> Policy:
@@ -170,20 +175,28 @@ class PublishedInputs:
     def _times(self, model: str, values: _ByModel, *path: str) -> Callable[[int], int]:
         """Nanoseconds by number of nodes; between two listed numbers, the smaller one's."""
         value = self._of_model(model, values, *path)
-        place = self.place.at(*path, model)
-        allowed = f"milliseconds from 0 to {_MOST_MS:g}, or numbers of nodes mapped to them"
-        if isinstance(value, str) or value == {}:
-            raise place.error(shown(value), allowed)
-        listed = value if isinstance(value, dict) else {"0": value}
-        for key, time_ms in listed.items():
-            if not key.isdecimal() or not 0 <= time_ms <= _MOST_MS:
-                raise place.error(f"{shown(key)}: {shown(time_ms)}", allowed)
-        by_nodes = sorted((int(key), math.ceil(ms * _NS_PER_MS)) for key, ms in listed.items())
+        listed = value if isinstance(value, dict) and value else {"0": value}
+        by_nodes = []
+        for nodes, written in listed.items():
+            time_ns = _nanoseconds(written)
+            if time_ns is None or not str(nodes).isdecimal():
+                found = f"{shown(nodes)}: {shown(written)}" if listed is value else shown(value)
+                allowed = f"milliseconds from 0 to {_MOST_MS:g}, or numbers of nodes mapped to them"
+                raise self.place.at(*path, model).error(found, allowed)
+            by_nodes.append((int(nodes), time_ns))
+        by_nodes.sort()
 
-        def time_ns(nodes: int) -> int:
+        def time_of(nodes: int) -> int:
             return next((ns for least, ns in reversed(by_nodes) if least <= nodes), by_nodes[0][1])
 
-        return time_ns
+        return time_of
+
+
+def _nanoseconds(milliseconds: object) -> int | None:
+    """Rounded up; None for what is no number in the range."""
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        return None
+    return math.ceil(milliseconds * _NS_PER_MS) if 0 <= milliseconds <= _MOST_MS else None
 
 
 def read_throughput(path: Path) -> PublishedInputs:

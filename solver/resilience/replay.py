@@ -110,16 +110,16 @@ def _alarms(trace: Trace, policy: Policy) -> list[tuple[int, bool, str]]:
     A node that fails before or when it gets ready is never noticed.
     """
     delay_ns = policy.recovery.node_ready_ns
-    ready_ns = dict.fromkeys(trace.nodes, delay_ns)
-    alarms = [(time_ns, True, node) for node, time_ns in ready_ns.items()]
+    coming_ns = dict.fromkeys(trace.nodes, delay_ns)
+    alarms = []
     for event in trace.events:
+        ready_ns = coming_ns.pop(event.node, None)
         if event.kind == "join":
-            ready_ns[event.node] = event.time_ns + delay_ns
-            alarms.append((ready_ns[event.node], True, event.node))
-        elif event.time_ns <= ready_ns[event.node]:
-            alarms.remove((ready_ns[event.node], True, event.node))
-        else:
+            coming_ns[event.node] = event.time_ns + delay_ns
+        elif ready_ns is None or ready_ns < event.time_ns:
             alarms.append((event.time_ns, False, event.node))
+            alarms += [] if ready_ns is None else [(ready_ns, True, event.node)]
+    alarms += [(time_ns, True, node) for node, time_ns in coming_ns.items()]
     return sorted(alarm for alarm in alarms if alarm[0] < trace.end_ns)
 
 

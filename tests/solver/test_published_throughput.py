@@ -73,11 +73,17 @@ def test_step_times_and_pauses_follow_the_number_of_nodes(tmp_path: Path) -> Non
     ("changes", "found"),
     [
         ({"most_nodes": 0}, "throughput.json:16:16 most_nodes: 0; allowed: at least 1"),
+        ({"most_nodes": 10**30}, "allowed: at most 10000"),
+        ({"samples_per_step": {"m": 10**400}}, "allowed: at most 1000000000"),
+        ({"node_ready_ms": 10**40}, "allowed: at most 1e+12"),
         ({"most_nodes": None}, "most_nodes: missing; allowed: number of nodes"),
         ({"samples_per_step": {"n": 4}}, "unknown model 'm'; allowed: n"),
         ({"oobleck_reconfig_ms": {"m": "varies"}}, "'varies'; allowed: milliseconds from 0"),
-        ({"oobleck_reconfig_ms": {"m": {"two": 3}}}, "'two': 3.0; allowed: milliseconds from 0"),
-        ({"oobleck_reconfig_ms": {"m": -1}}, "-1.0; allowed: milliseconds from 0"),
+        ({"oobleck_reconfig_ms": {"m": {"two": 3}}}, "'two': 3; allowed: milliseconds from 0"),
+        ({"oobleck_reconfig_ms": {"m": None}}, "oobleck_reconfig_ms.m: nothing; allowed: milli"),
+        ({"oobleck_reconfig_ms": {"m": {}}}, "an empty mapping; allowed: milliseconds"),
+        ({"oobleck_reconfig_ms": {"m": 1e308}}, "1e+308; allowed: milliseconds"),
+        ({"oobleck_reconfig_ms": {"m": -1}}, "-1; allowed: milliseconds from 0"),
         ({"oobleck_reconfig_ms": {}}, "oobleck_reconfig_ms: unknown model 'm'"),
         ({"throughput_by_nodes": {"bamboo": {}}}, "unknown policy 'oobleck'; allowed: bamboo"),
         ({"throughput_by_nodes": {"oobleck": {"m": [0.0]}}}, "not all 0"),
@@ -96,7 +102,10 @@ def test_unfit_file_is_refused(changes: dict[str, Any], found: str, tmp_path: Pa
     assert "throughput.json:" in str(caught.value)
 
 
-@pytest.mark.parametrize(("times", "found"), [([5, 4], "4; allowed: at least 5"), ([], "0 fail")])
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [([5, 4], "4; allowed: 5 to 1000000000000: times are in order"), ([], "0 fail")],
+)
 def test_unfit_trace_of_a_file_is_refused(times: list[int], found: str, tmp_path: Path) -> None:
     """Times out of order, and a trace without failures."""
     inputs = read_throughput(written(tmp_path, traces_removal_ms={"1h": times}))
