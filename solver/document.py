@@ -122,7 +122,7 @@ def sealed(document: PlanDocument) -> PlanDocument:
     return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
 
 
-def to_json(document: PlanDocument) -> str:
+def to_json(document: Record) -> str:
     """Readable JSON text of a document."""
     return json.dumps(document.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
+from formulations.costs.template_costs import TemplateCosts
 from formulations.schedules import ScheduleGraph, schedule_graph
 
 Array = NDArray[np.int64]
@@ -139,6 +140,36 @@ def replica_times(costs: PlanCosts, replica: int) -> Times:
         costs.send_ns[:, one],
         costs.blocking_sends,
     )
+
+
+def pipeline_times(costs: TemplateCosts) -> Times:
+    """Times of a pipeline of a template, N = 1."""
+    return Times(
+        costs.forward_ns[:, None],
+        costs.backward_ns[:, None],
+        costs.send_ns[:, None],
+        costs.blocking_sends,
+        costs.send_back_ns[:, None],
+    )
+
+
+def pipeline_end_ns(costs: TemplateCosts, last: Array) -> Array:
+    """[N] end of a single pipeline's step after its last backwards [p, N].
+
+    Tied embeddings and optimizer follow; what goes on between pipelines is not counted.
+    """
+    ready = last.copy()
+    if costs.tied:
+        ready[[0, -1]] = np.maximum(ready[0], ready[-1]) + costs.embedding_ns
+    found: Array = (ready + costs.optimizer_ns[:, None]).max(axis=0)
+    return found
+
+
+def pipeline_step_ns(costs: TemplateCosts, micro_batches: int) -> int:
+    """Simulated step of a single pipeline."""
+    graph = schedule_graph(costs.schedule, costs.num_stages, micro_batches)
+    end = simulate(graph, pipeline_times(costs))
+    return int(pipeline_end_ns(costs, end[graph.last_backward])[0])
 
 
 def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:

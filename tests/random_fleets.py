@@ -1,10 +1,65 @@
-"""Templates cut at random, and fleets of them on nodes."""
+"""Templates cut at random, fleets of them on nodes, and an instance for both."""
 
 import random
 from itertools import pairwise
 
-from formulations.fleet import Pipeline
+from formulations.fleet import Pipeline, Strategy
+from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup
 from formulations.template import Template, TemplateStage
+from tests.small_instances import gpu, layer, workload
+
+LAYERS = 6
+STRATEGY = Strategy(micro_batch=1, recompute="none", schedule="1f1b")
+
+
+def cluster(nodes: int, others: int = 0) -> Cluster:
+    """`nodes` nodes with links of 1 GB/s, and others with 0.5 GB/s; two GPUs each."""
+    groups = [
+        NodeGroup(
+            name=name,
+            gpu=gpu(name, 100, 10),
+            gpus_per_node=2,
+            nodes=count,
+            price_usd_per_hour=1,
+            intra_node=Link(bandwidth_bytes_per_s=1e11, latency_s=0),
+            inter_node=Link(bandwidth_bytes_per_s=speed, latency_s=0),
+        )
+        for name, count, speed in (("a", nodes, 1e9), ("b", others, 5e8))
+        if count
+    ]
+    return Cluster(groups=tuple(groups))
+
+
+def fleet_instance(nodes: int, others: int = 0) -> Instance:
+    """Six layers, 12 sequences a step, room for all layers on one GPU."""
+    chain = [layer("embedding", 5, 10**7, 10**6)]
+    chain += [layer("block", 40, 10**8, 10**7) for _ in range(LAYERS - 2)]
+    chain += [layer("head", 10, 10**7, 10**6)]
+    return Instance(
+        name="fleet",
+        source="test",
+        workload=workload(chain, 12, 10**5, tied=False),
+        cluster=cluster(nodes, others),
+        limits=Limits(framework_reserve_bytes=0),
+    )
+
+
+def even_templates(sizes: range) -> list[Template]:
+    """One stage of one GPU per node, blocks spread as evenly as can be."""
+    found = []
+    for size in sizes:
+        inner = [(LAYERS - 2) * k // size + 1 for k in range(1, size)]
+        cuts = [0, *inner, LAYERS]
+        found.append(
+            Template(
+                node_groups=(0,) * size,
+                stages=tuple(
+                    TemplateStage(layers=layers, node=node, first_gpu=0, gpus=1)
+                    for node, layers in enumerate(pairwise(cuts))
+                ),
+            )
+        )
+    return found
 
 
 def random_template(

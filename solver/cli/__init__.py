@@ -10,6 +10,7 @@ import typer
 from solver.cli.catalogue import catalogue_command
 from solver.cli.cross_check import cross_check_command
 from solver.cli.errors import with_error_line
+from solver.cli.recover import recover_command
 from solver.cli.replay import replay_command
 from solver.cli.schema import schema_command
 from solver.cli.show import show_command
@@ -55,6 +56,7 @@ app.command("solve")(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show")(with_error_line(show_command))
+app.command("recover")(with_error_line(recover_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))
 app.command("schema")(with_error_line(schema_command))

@@ -18,6 +18,7 @@ from solver.cli.search_options import (
     WorkersOption,
     all_cores,
     positive,
+    time_ns,
 )
 from solver.cli.terminal import print_report, progress_display, say
 from solver.options import SolveOptions
@@ -52,16 +53,6 @@ class _Source:
     named_trace: "Callable[[str], Trace | None]"
     policy: "Callable[[str], Policy]"
     summary: "Callable[[], str | None]"  # of what was planned
-
-
-def _length_ns(option: str, text: str) -> int:
-    """Nanoseconds of an option such as 10m; PlannerError for another text."""
-    from solver.resilience.trace_file import TIME_ALLOWED, length_ns
-
-    time_ns = length_ns(text)
-    if not time_ns:
-        raise PlannerError(f"{option} {text!r} is not a time above 0; allowed: {TIME_ALLOWED}")
-    return time_ns
 
 
 def replay_command(
@@ -165,7 +156,7 @@ def _source(
         raise PlannerError("name either an instance file or, with --throughput, a throughput file")
     if model is not None:
         raise PlannerError("--model is for --throughput; an instance has its own")
-    pause_ns = None if pause is None else _length_ns("--pause", pause)
+    pause_ns = None if pause is None else time_ns("--pause", pause, least_ns=1)
     return _from_instance(instance, options, in_flight, pause_ns, progress)
 
 
@@ -213,8 +204,10 @@ def _trace(source: _Source, path: Path | None, every: str | None, until: str | N
     if every is None:
         assert path is not None
         nodes = [node for group in source.groups for node in group]
-        return read_trace(path, nodes, None if until is None else _length_ns("--until", until))
+        return read_trace(
+            path, nodes, None if until is None else time_ns("--until", until, least_ns=1)
+        )
     if until is not None:
         raise PlannerError("--until is for --trace; with --every, half of the nodes fail")
     named = source.named_trace(every)
-    return named or regular_trace(source.groups, _length_ns("--every", every))
+    return named or regular_trace(source.groups, time_ns("--every", every, least_ns=1))

@@ -1,4 +1,4 @@
-"""Options that `solve` and `cross-check` share."""
+"""Options that several commands share."""
 
 import math
 import os
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from formulations.errors import PlannerError
 
 
 def _finite(value: float | None) -> float | None:
@@ -27,6 +29,17 @@ def _below_one(value: float) -> float:
         raise typer.BadParameter(f"{value} is not below 1; 0.01 is one per cent")
     _finite(value)
     return value
+
+
+def time_ns(option: str, text: str, *, least_ns: int = 0) -> int:
+    """Nanoseconds of an option such as 10m; PlannerError for another text or a shorter time."""
+    from solver.resilience.trace_file import TIME_ALLOWED, length_ns
+
+    found = length_ns(text)
+    if found is None or found < least_ns:
+        what = "a time above 0" if least_ns else "a time"
+        raise PlannerError(f"{option} {text!r} is not {what}; allowed: {TIME_ALLOWED}")
+    return found
 
 
 def all_cores() -> int:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from formulations.errors import PlannerError
 from solver.cli.files import check_writable, write_text
 from solver.cli.terminal import print_report
 
@@ -16,7 +17,9 @@ def show_command(
     ] = None,
 ) -> None:
     """Show the stages, places and timeline of a plan."""
+    from solver.cli.recover import show_fleet
     from solver.document import read_document
+    from solver.fleet_document import is_fleet, read_fleet
     from solver.report.document import costs_of
     from solver.report.svg import svg_picture
     from solver.report.text import plan_text
@@ -24,6 +27,11 @@ def show_command(
 
     if svg is not None:
         check_writable(svg)
+    if is_fleet(plan):
+        if svg is not None:
+            raise PlannerError("--svg draws a plan written by solve, not a fleet")
+        show_fleet(read_fleet(plan))
+        return
     document = read_document(plan)
     step = simulate_step(costs_of(document))
     if svg is not None:

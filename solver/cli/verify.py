@@ -47,8 +47,12 @@ def verify_command(
     field, found and expected; 2: not a plan file.
     """
     from solver.document import read_document
+    from solver.fleet_document import is_fleet
     from solver.verify import compare_instance, verify_document
 
+    if is_fleet(plan):
+        _verify_fleet(plan, instance)
+        return
     document = read_document(plan)
     verification = verify_document(document)
     problems = list(verification.problems)
@@ -63,11 +67,33 @@ def verify_command(
         found = _opinions(document, verification.by_word, time_limit)
         problems += [text for one in found if (text := one.problem(document.instance))]
         unproved = _tell(document, verification.by_word, found)
+    _conclude(plan, problems, _reservation(unproved, deep))
+
+
+def _conclude(plan: Path, problems: "Sequence[str]", reservation: str = "") -> None:
+    """Prints problems and the verdict; raises RefusedError if there are any."""
     for line in problems:
         say(f"refused: {line}")
     if problems:
         raise RefusedError(f"{plan}: refused for {len(problems)} of its fields or claims")
-    say(f"{plan}: verified{_reservation(unproved, deep)}")
+    say(f"{plan}: verified{reservation}")
+
+
+def _verify_fleet(plan: Path, instance: Path | None) -> None:
+    """The same for a fleet file."""
+    from solver.fleet_document import read_fleet
+    from solver.verify import instance_differences, verify_fleet
+
+    document = read_fleet(plan)
+    verification = verify_fleet(document)
+    problems = list(verification.problems)
+    if instance is not None:
+        from formulations.instance.load import load_instance
+
+        problems += instance_differences(document.instance, load_instance(instance))
+    for line in verification.checked:
+        say(f"checked: {line}")
+    _conclude(plan, problems)
 
 
 def _reservation(unproved: int, deep: bool) -> str:

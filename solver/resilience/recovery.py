@@ -101,8 +101,8 @@ def _tolerable(problem: InstantiationProblem) -> InstantiationProblem:
             return lowered
     least = min(sum(kind.nodes) for kind in problem.kinds)
     raise RecoveryError(
-        f"{sum(problem.available)} nodes are left and no template fits them with "
-        f"{problem.micro_batches} micro-batches; the smallest takes {least} nodes"
+        f"no template fits what is left, nodes: {sum(problem.available)}, micro-batches: "
+        f"{problem.micro_batches}; the smallest takes {least} nodes"
     )
 
 

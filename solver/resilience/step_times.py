@@ -14,45 +14,17 @@ from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.pipelines import PipelineKind
-from formulations.schedules import schedule_graph
 from formulations.template import Template
-from solver.simulate import Array, Times, simulate
-
-
-def pipeline_times(costs: TemplateCosts) -> Times:
-    """What the simulator needs of a single pipeline."""
-    return Times(
-        costs.forward_ns[:, None],
-        costs.backward_ns[:, None],
-        costs.send_ns[:, None],
-        costs.blocking_sends,
-        costs.send_back_ns[:, None],
-    )
-
-
-def step_ns(costs: TemplateCosts, micro_batches: int) -> int:
-    """Simulated step of one pipeline: the schedule, tied embeddings, optimizer."""
-    graph = schedule_graph(costs.schedule, costs.num_stages, micro_batches)
-    end = simulate(graph, pipeline_times(costs))
-    return int(_finished(costs, end[graph.last_backward])[0])
-
-
-def _finished(costs: TemplateCosts, last: Array) -> Array:
-    """[N] end of the step after the last backwards [p, N]."""
-    ready = last.copy()
-    if costs.tied:
-        ready[[0, -1]] = np.maximum(ready[0], ready[-1]) + costs.embedding_ns
-    found: Array = (ready + costs.optimizer_ns[:, None]).max(axis=0)
-    return found
+from solver.simulate import Array, pipeline_end_ns, pipeline_step_ns, pipeline_times
 
 
 def step_times_ns(costs: TemplateCosts, most: int) -> list[int]:
     """Simulated step for 1, 2, .. `most` micro-batches, as far as they fit into memory."""
     most = bisect_left(range(1, most + 1), True, key=lambda m: not costs.fits(m))
     few = min(most, costs.num_stages) if costs.schedule == "1f1b" else most
-    found = [step_ns(costs, m) for m in range(1, few + 1)]
+    found = [pipeline_step_ns(costs, m) for m in range(1, few + 1)]
     if most > few:
-        found += _finished(costs, _last_backwards(costs, few + 1, most)).tolist()
+        found += pipeline_end_ns(costs, _last_backwards(costs, few + 1, most)).tolist()
     return found
 
 

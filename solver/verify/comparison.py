@@ -9,8 +9,13 @@ from solver.document import PlanDocument
 
 def compare_instance(document: PlanDocument, instance: Instance) -> tuple[str, ...]:
     """One line per field in which the document's instance differs: field, found, expected."""
-    found, expected = document.instance.model_dump(mode="json"), instance.model_dump(mode="json")
-    return tuple(_differences("instance", found, expected))
+    return instance_differences(document.instance, instance)
+
+
+def instance_differences(found: Instance, expected: Instance) -> tuple[str, ...]:
+    """One line per field in which two instances differ: field, found, expected."""
+    pair = (one.model_dump(mode="json") for one in (found, expected))
+    return tuple(_differences("instance", *pair))
 
 
 def _differences(field: str, found: Any, expected: Any) -> Iterator[str]:

@@ -75,6 +75,16 @@ def test_commands_and_options_stay() -> None:
         ],
         "verify": ["--deep", "--instance", "--time-limit", "plan"],
         "show": ["--svg", "plan"],
+        "recover": [
+            "--horizon",
+            "--instance",
+            "--joined",
+            "--json",
+            "--lost",
+            "--out",
+            "--restart",
+            "plan",
+        ],
         "replay": [
             "--every",
             "--gap",

@@ -11,35 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations.fleet import Pipeline, holdings
-from formulations.instance import Cluster, Link, NodeGroup
+from formulations.instance import Cluster
 from formulations.pipelines import PipelineKind
 from formulations.transition import Copy, Links, missing
 from solver.resilience.recovery import Horizon, Recovery, RecoveryError, recover
 from solver.resilience.seats import Situation
 from solver.resilience.sources import chosen_sources
-from tests.random_fleets import fleet_of, random_template
-from tests.small_instances import gpu
+from tests.random_fleets import LAYERS, cluster, fleet_of, random_template
 
-LAYERS = 6
 HOUR = Horizon(3600 * 10**9)
-
-
-def cluster(nodes: int, others: int = 0) -> Cluster:
-    """`nodes` nodes with links of 1 GB/s, and others with 0.5 GB/s; two GPUs each."""
-    groups = [
-        NodeGroup(
-            name=name,
-            gpu=gpu(name, 100, 10),
-            gpus_per_node=2,
-            nodes=count,
-            price_usd_per_hour=1,
-            intra_node=Link(bandwidth_bytes_per_s=1e11, latency_s=0),
-            inter_node=Link(bandwidth_bytes_per_s=speed, latency_s=0),
-        )
-        for name, count, speed in (("a", nodes, 1e9), ("b", others, 5e8))
-        if count
-    ]
-    return Cluster(groups=tuple(groups))
 
 
 class Case:
@@ -141,7 +121,7 @@ def test_any_sequence_of_failures_yields_a_plan(data: st.DataObject) -> None:
 def test_below_the_smallest_template_there_is_no_plan() -> None:
     """Two nodes are left, and templates start at three."""
     case = Case(1, [(3,), (4,)], cluster(7))
-    with pytest.raises(RecoveryError, match=r"2 nodes are left .* smallest takes 3"):
+    with pytest.raises(RecoveryError, match=r"nodes: 2, .* smallest takes 3"):
         case.recover([], [0, 1], 1)
 
 

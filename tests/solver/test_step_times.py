@@ -10,7 +10,8 @@ from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Strategy
 from formulations.instance.instance import ScheduleName
 from formulations.template import Template, TemplateStage
-from solver.resilience.step_times import kinds_of, step_ns, step_times_ns
+from solver.resilience.step_times import kinds_of, step_times_ns
+from solver.simulate import pipeline_step_ns
 from tests.random_fleets import random_template
 from tests.small_instances import random_instance
 
@@ -44,7 +45,7 @@ def test_every_number_equals_the_simulator(schedule: ScheduleName) -> None:
     rng = random.Random(3)
     for _ in range(100 if schedule == "1f1b" else 10):
         costs = random_costs(rng, schedule)
-        assert step_times_ns(costs, 20) == [step_ns(costs, m) for m in range(1, 21)]
+        assert step_times_ns(costs, 20) == [pipeline_step_ns(costs, m) for m in range(1, 21)]
 
 
 def test_a_single_stage() -> None:

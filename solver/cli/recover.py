@@ -1,0 +1,93 @@
+"""`recover`: the next fleet after nodes are lost or join."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from formulations.errors import PlanError, PlannerError
+from solver.cli.files import check_writable, write_text
+from solver.cli.search_options import JsonOption, time_ns
+from solver.cli.terminal import print_report, say
+
+if TYPE_CHECKING:
+    from solver.fleet_document import FleetDocument
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def recover_command(
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Fleet file written by templates or recover.")
+    ],
+    lost: Annotated[
+        str | None, typer.Option(metavar="NODES", help="Nodes that failed, such as a40-3,a40-7.")
+    ] = None,
+    joined: Annotated[
+        str | None, typer.Option(metavar="NODES", help="Lost nodes that are back.")
+    ] = None,
+    horizon: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="For how long the next fleet is expected to train."),
+    ] = "1h",
+    restart: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="What a recovery takes besides copying layers."),
+    ] = "0s",
+    instance: Annotated[
+        Path | None, typer.Option(help="Instance file that the plan has to be for.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the next fleet here.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Form the next fleet after nodes are lost or join: most steps trained within a horizon.
+
+    Exit code 0: a fleet was found; 2: bad input; 3: no template fits the nodes that are left.
+    """
+    from solver.document import to_json
+    from solver.fleet_document import read_fleet
+    from solver.resilience.fleet import next_fleet
+    from solver.resilience.recovery import Horizon
+
+    gone, back = _names(lost), _names(joined)
+    if not gone and not back:
+        raise PlannerError("name nodes with --lost or --joined, or both")
+    times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
+    if out is not None:
+        check_writable(out)
+    document = read_fleet(plan)
+    _check(document, plan, instance)
+    found = next_fleet(document, gone, back, times)
+    if out is not None:
+        write_text(out, to_json(found))
+    if as_json:
+        say(to_json(found), end="")
+    else:
+        show_fleet(found)
+
+
+def _check(document: "FleetDocument", plan: Path, instance: Path | None) -> None:
+    """Raises PlanError for a fleet that was changed by hand, or that is of another instance."""
+    from solver.verify import instance_differences, verify_fleet
+
+    problems = verify_fleet(document).problems
+    if problems:
+        raise PlanError(str(plan), problems[0], "a fleet file as it was written; see verify")
+    if instance is not None:
+        from formulations.instance.load import load_instance
+
+        different = instance_differences(document.instance, load_instance(instance))
+        if different:
+            raise PlanError(str(plan), different[0], f"a fleet of the instance {instance}")
+
+
+def show_fleet(document: "FleetDocument") -> None:
+    """Prints a fleet, and why nodes are idle."""
+    from formulations.units import seconds
+    from solver.report.fleet import fleet_text
+    from solver.resilience.fleet import step_of_all_nodes_ns
+
+    all_nodes_ns = step_of_all_nodes_ns(document) if document.idle else None
+    print_report(fleet_text(document, None if all_nodes_ns is None else seconds(all_nodes_ns)))

@@ -1,0 +1,141 @@
+"""The file of a fleet: pipelines of templates on named nodes, and how they came to be.
+
+One JSON object, sealed like the plan file of `solve`. It holds all templates, so that the next
+fleet can be formed from it alone. `verify` derives every figure again, except those of RECORDED.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from formulations.errors import PlanError
+from formulations.fleet import Pipeline, Strategy
+from formulations.instance import Instance
+from formulations.instance.json_document import json_document, parse_json
+from formulations.instance.quantities import shown
+from formulations.instance.record import Record
+from formulations.instance.text_files import read_text
+from formulations.instance.validation import problem
+from formulations.template import Template
+from solver.document import digest
+
+FLEET_SCHEMA_VERSION: Final = 1
+ALLOWED = "a fleet file written by templates --out or recover --out"
+
+#: Fields that describe the run and cannot be derived from the fleet.
+RECORDED = ("hetplan_version", "steps_bound")
+
+
+class PipelineDocument(Record):
+    """One pipeline: index of its template, and nodes by the template's positions."""
+
+    template: int = Field(ge=0)
+    nodes: tuple[str, ...]
+    micro_batches: int = Field(ge=1)
+    step_time_s: float
+
+
+class CopyDocument(Record):
+    """One layer that a node receives. replica: pipeline, before, of the node that sends it.
+
+    Without a source no node holds the layer any more, and a checkpoint has to be read.
+    """
+
+    layer: int
+    source: str | None
+    replica: int | None
+    target: str
+    size_bytes: int
+
+
+class RecoveryDocument(Record):
+    """How the fleet came from another one.
+
+    steps: trained within the horizon, after restart and transfer; steps_bound: no fleet that
+    survives as many faults trains more.
+    """
+
+    before_digest: str
+    before: tuple[PipelineDocument, ...]
+    lost: tuple[str, ...]
+    joined: tuple[str, ...]
+    horizon_s: float
+    restart_s: float
+    copies: tuple[CopyDocument, ...]
+    transfer_s: float
+    steps: float
+    steps_bound: float
+
+
+class FleetDocument(Record):
+    """Everything that `recover`, `verify` and `show` need.
+
+    faults: failures to survive, as asked for; survives: as there are pipelines for. idle: nodes
+    that are ready and in no pipeline; away: nodes of the cluster that are lost.
+    """
+
+    kind: Literal["fleet"]
+    schema_version: Literal[1]
+    hetplan_version: str
+    faults: int = Field(ge=0)
+    survives: int
+    strategy: Strategy
+    templates: tuple[Template, ...] = Field(min_length=1)
+    pipelines: tuple[PipelineDocument, ...] = Field(min_length=1)
+    idle: tuple[str, ...]
+    away: tuple[str, ...]
+    step_time_s: float
+    throughput_sequences_per_s: float
+    recovery: RecoveryDocument | None
+    instance: Instance
+    digest: str
+
+
+def sealed_fleet(document: FleetDocument) -> FleetDocument:
+    """The document with its digest filled in."""
+    return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
+
+
+def pipelines_of(
+    document: FleetDocument, pipelines: Sequence[PipelineDocument]
+) -> tuple[Pipeline, ...]:
+    """Pipelines of a document with nodes by index; KeyError or IndexError for unknown ones."""
+    numbers = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
+    return tuple(
+        Pipeline(
+            document.templates[one.template],
+            tuple(numbers[name] for name in one.nodes),
+            one.micro_batches,
+        )
+        for one in pipelines
+    )
+
+
+def is_fleet(path: Path) -> bool:
+    """Whether a file is a fleet rather than a plan; either may still be unreadable."""
+    fields = parse_json(read_text(path, f"a plan file, or {ALLOWED}"), str(path))
+    return isinstance(fields, dict) and fields.get("kind") == "fleet"
+
+
+def read_fleet(path: Path) -> FleetDocument:
+    """The fleet file at `path`. Raises InstanceError, one line with file:line:column."""
+    name, text = str(path), read_text(path, ALLOWED)
+    fields = parse_json(text, name)
+    if not isinstance(fields, dict):
+        raise PlanError(f"{name}:1:1", shown(fields), ALLOWED)
+    if fields.get("kind") != "fleet":
+        raise PlanError(f"{name}:1:1", f"no fleet, {_what(fields)}", ALLOWED)
+    version = fields.get("schema_version")
+    if type(version) is not int or version != FLEET_SCHEMA_VERSION:
+        where = json_document(text, name).where(("schema_version",))
+        raise PlanError(where, f"schema version {shown(version)}", str(FLEET_SCHEMA_VERSION))
+    try:
+        return FleetDocument.model_validate_json(text)
+    except ValidationError as error:
+        raise problem(error, FleetDocument, json_document(text, name)) from None
+
+
+def _what(fields: dict[str, Any]) -> str:
+    return "but a plan written by solve" if "closed_shapes" in fields else "but other JSON"

@@ -1,0 +1,171 @@
+"""A fleet in words and tables, and what a recovery did. Returns what Rich can render."""
+
+from collections import Counter, defaultdict
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from formulations.transition import Links
+from solver.fleet_document import CopyDocument, FleetDocument, PipelineDocument, RecoveryDocument
+from solver.report.layout import Lines, labelled, table
+from solver.report.quantities import (
+    counted,
+    node_ranges,
+    percent,
+    ranges,
+    significant,
+    size_text,
+    time_text,
+)
+
+
+def fleet_text(
+    document: FleetDocument, all_nodes_step_s: float | None = None
+) -> list[RenderableType]:
+    """Pipelines, what was copied, figures.
+
+    all_nodes_step_s: shortest step without idle nodes, where there are some; None: there is none.
+    """
+    parts: list[RenderableType] = [_pipeline_table(document)]
+    if document.recovery and document.recovery.copies:
+        parts += ["", _copy_table(document, document.recovery)]
+    lines = [*_recovery_lines(document), *_fleet_lines(document, all_nodes_step_s)]
+    return [*parts, "", labelled(lines)]
+
+
+def _pipeline_table(document: FleetDocument) -> Table:
+    rows = []
+    changes = pipeline_changes(document)
+    for n, one in enumerate(document.pipelines):
+        template = document.templates[one.template]
+        rows.append(
+            [
+                f"{n}",
+                ", ".join(one.nodes) if len(one.nodes) <= 6 else node_ranges(one.nodes),
+                changes[n],
+                f"{template.num_stages}",
+                f"{one.micro_batches}",
+                time_text(one.step_time_s),
+            ]
+        )
+    texts = ["pipeline", "nodes", "from" if document.recovery else ""]
+    return table(texts, ["stages", "micro-batches", "step"], rows)
+
+
+def pipeline_changes(document: FleetDocument) -> list[str]:
+    """How every pipeline came from those before: kept, re-instantiated, borrowed from, merged."""
+    recovery = document.recovery
+    if recovery is None:
+        return [""] * len(document.pipelines)
+    return [_change(recovery, set(document.away), one) for one in document.pipelines]
+
+
+def _change(recovery: RecoveryDocument, away: set[str], pipeline: PipelineDocument) -> str:
+    if pipeline.nodes in [
+        one.nodes for one in recovery.before if one.template == pipeline.template
+    ]:
+        return f"{_of(recovery, pipeline.nodes[0])}, kept"
+    homes = Counter(_home(recovery, name) for name in pipeline.nodes)
+    joined = homes.pop(None, 0)
+    added = [f"{counted(joined, 'node')} that joined or was idle"] if joined else []
+    if not homes:
+        return ", ".join(["started", *added])
+    main = max(homes, key=lambda p: (homes[p], -(p or 0)))
+    assert main is not None
+    for p in sorted(home for home in homes if home is not None and home != main):
+        left = [name for name in recovery.before[p].nodes if name not in away]
+        if homes[p] == len(left):
+            added.append(f"merged with {p}")
+        else:
+            added.append(f"{counted(homes[p], 'node')} borrowed from {p}")
+    return ", ".join([f"{main}, re-instantiated", *added])
+
+
+def _home(recovery: RecoveryDocument, name: str) -> int | None:
+    """Pipeline before, of a node; None if it was in none."""
+    return next((p for p, one in enumerate(recovery.before) if name in one.nodes), None)
+
+
+def _of(recovery: RecoveryDocument, name: str) -> str:
+    return str(_home(recovery, name))
+
+
+def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Table:
+    grouped: dict[tuple[str, str | None, int | None], list[CopyDocument]] = defaultdict(list)
+    for copy in recovery.copies:
+        grouped[copy.target, copy.source, copy.replica].append(copy)
+    links = Links(document.instance.cluster)
+    numbers = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
+    rows = []
+    for (target, source, replica), copies in grouped.items():
+        size = sum(copy.size_bytes for copy in copies)
+        ends = [numbers[name] for name in (target, source) if name is not None]
+        rows.append(
+            [
+                target,
+                ranges(copy.layer for copy in copies),
+                "a checkpoint" if source is None else f"{source} (pipeline {replica} before)",
+                size_text(size),
+                time_text(float(max(links.node_ns(node, size) for node in ends)) / 1e9),
+            ]
+        )
+    return table(["node", "receives layers", "from"], ["size", "if alone"], rows)
+
+
+def _recovery_lines(document: FleetDocument) -> Lines:
+    recovery = document.recovery
+    if recovery is None:
+        return []
+    size = sum(copy.size_bytes for copy in recovery.copies)
+    lines = [
+        ("lost", ", ".join(recovery.lost) or "nothing"),
+        ("joined", ", ".join(recovery.joined) or "nothing"),
+        (
+            "transfer",
+            f"{counted(len(recovery.copies), 'layer')}, {size_text(size)} in "
+            f"{time_text(recovery.transfer_s)}"
+            if recovery.copies
+            else "nothing has to be copied",
+        ),
+        ("horizon", _horizon_text(recovery)),
+    ]
+    unsaved = sorted({copy.layer for copy in recovery.copies if copy.source is None})
+    if unsaved:
+        lines.append(("checkpoint", f"no node is left that holds layers {ranges(unsaved)}"))
+    return lines
+
+
+def _horizon_text(recovery: RecoveryDocument) -> str:
+    text = (
+        f"{significant(recovery.steps)} steps within {time_text(recovery.horizon_s)}, restart of "
+        f"{time_text(recovery.restart_s)} included; "
+    )
+    if recovery.steps_bound <= recovery.steps * (1 + 1e-12):
+        return text + "no fleet trains more"
+    gap = (recovery.steps_bound - recovery.steps) / recovery.steps_bound
+    return text + f"no fleet trains {percent(gap)} more"
+
+
+def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lines:
+    lines = [
+        ("step time", f"{time_text(document.step_time_s)}, without exchange between pipelines"),
+        ("throughput", f"{significant(document.throughput_sequences_per_s)} sequences/s"),
+        ("survives", _survives_text(document)),
+    ]
+    if document.idle:
+        reason = (
+            "no fleet uses all nodes"
+            if all_nodes_step_s is None
+            else f"with all nodes in use a step takes {time_text(all_nodes_step_s)}"
+        )
+        lines.append(("idle", f"{', '.join(document.idle)}: {reason}"))
+    if document.away:
+        lines.append(("away", ", ".join(document.away)))
+    return lines
+
+
+def _survives_text(document: FleetDocument) -> str:
+    text = f"any {counted(document.survives, 'failure')}" if document.survives else "no failure"
+    if document.survives < document.faults:
+        return f"{text}, not {document.faults} as asked for: too few nodes are left"
+    return f"{text}: {counted(len(document.pipelines), 'pipeline')} with all layers each"

@@ -1,0 +1,214 @@
+"""Fleets as files: the first one of an instance, and the next one after nodes are lost or join."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from formulations.errors import PlanError
+from formulations.fleet import Pipeline, Strategy
+from formulations.instance import Instance
+from formulations.instance.positions import suggestion
+from formulations.pipelines import InstantiationProblem, PipelineKind
+from formulations.template import Template
+from formulations.transition import Links, layer_state_bytes
+from formulations.units import seconds
+from solver.document import HETPLAN_VERSION
+from solver.fleet_document import (
+    CopyDocument,
+    FleetDocument,
+    PipelineDocument,
+    RecoveryDocument,
+    pipelines_of,
+    sealed_fleet,
+)
+from solver.resilience.instantiate import instantiate
+from solver.resilience.recovery import Horizon, Recovery, RecoveryError, recover
+from solver.resilience.seats import Situation
+from solver.resilience.step_times import kinds_of
+
+
+def start_fleet(
+    instance: Instance,
+    strategy: Strategy,
+    templates: Sequence[Template],
+    faults: int,
+    *,
+    all_nodes: bool = False,
+) -> FleetDocument:
+    """The fleet with the shortest step on all nodes of the cluster; some idle if that is better.
+
+    Raises RecoveryError (exit code 3) if `faults` + 1 pipelines of these templates do not fit.
+    """
+    kinds = kinds_of(instance, strategy, templates)
+    available = tuple(group.nodes for group in instance.cluster.groups)
+    total = instance.workload.global_batch // strategy.micro_batch
+    problem = InstantiationProblem(kinds, available, faults, total, all_nodes)
+    found = instantiate(problem)
+    if found is None:
+        raise RecoveryError(
+            f"{sum(available)} nodes and {total} micro-batches do not run {faults + 1} pipelines "
+            f"of these templates{', all nodes in use' if all_nodes else ''}; lower the faults"
+        )
+    free = [[*range(first, first + n)] for first, n in _groups(instance)]
+    pipelines = list[Pipeline]()
+    for template, shares in zip(templates, found.shares, strict=True):
+        for share in shares:
+            nodes = tuple(free[j].pop(0) for j in template.node_groups)
+            pipelines.append(Pipeline(template, nodes, share))
+    return _document(instance, strategy, templates, kinds, faults, pipelines, away=set())
+
+
+def _groups(instance: Instance) -> Iterable[tuple[int, int]]:
+    cluster = instance.cluster
+    return zip(cluster.first_node, (group.nodes for group in cluster.groups), strict=True)
+
+
+def _document(
+    instance: Instance,
+    strategy: Strategy,
+    templates: Sequence[Template],
+    kinds: Sequence[PipelineKind],
+    faults: int,
+    pipelines: Sequence[Pipeline],
+    *,
+    away: set[int],
+    recovery: RecoveryDocument | None = None,
+) -> FleetDocument:
+    names = instance.cluster.node_names
+    used = {node for one in pipelines for node in one.nodes}
+    steps = [kinds[templates.index(p.template)].times_ns[p.micro_batches - 1] for p in pipelines]
+    step_s = seconds(max(steps))
+    return sealed_fleet(
+        FleetDocument(
+            kind="fleet",
+            schema_version=1,
+            hetplan_version=HETPLAN_VERSION,
+            faults=faults,
+            survives=len(pipelines) - 1,
+            strategy=strategy,
+            templates=tuple(templates),
+            pipelines=tuple(
+                PipelineDocument(
+                    template=templates.index(one.template),
+                    nodes=tuple(names[node] for node in one.nodes),
+                    micro_batches=one.micro_batches,
+                    step_time_s=seconds(step),
+                )
+                for one, step in zip(pipelines, steps, strict=True)
+            ),
+            idle=tuple(name for n, name in enumerate(names) if n not in used | away),
+            away=tuple(name for n, name in enumerate(names) if n in away),
+            step_time_s=step_s,
+            throughput_sequences_per_s=instance.workload.global_batch / step_s,
+            recovery=recovery,
+            instance=instance,
+            digest="",
+        )
+    )
+
+
+def _known(names: Mapping[str, int], chosen: Iterable[str], option: str) -> set[int]:
+    """Numbers of the nodes of an option. Raises PlanError for a name that the cluster lacks."""
+    numbers = set[int]()
+    for name in chosen:
+        if name not in names:
+            found = f"unknown node {name!r}{suggestion(name, list(names))}"
+            raise PlanError(option, found, f"nodes of the cluster: {_some(names)}")
+        numbers.add(names[name])
+    return numbers
+
+
+def _some(names: Iterable[str]) -> str:
+    known = list(names)
+    return ", ".join(known if len(known) <= 8 else [*known[:4], "...", *known[-2:]])
+
+
+def next_fleet(
+    document: FleetDocument, lost: Sequence[str], joined: Sequence[str], horizon: Horizon
+) -> FleetDocument:
+    """The fleet that trains most within the horizon, with the nodes lost gone and others back.
+
+    Raises PlanError for nodes that are not there to be lost or to join, and RecoveryError if no
+    template fits what is left.
+    """
+    instance, strategy, templates = document.instance, document.strategy, document.templates
+    names = {name: n for n, name in enumerate(instance.cluster.node_names)}
+    gone, back = _known(names, lost, "--lost"), _known(names, joined, "--joined")
+    away = {names[name] for name in document.away}
+    _check(document, gone & away, back - away, gone & back)
+    away = (away | gone) - back
+    old = pipelines_of(document, document.pipelines)
+    situation = Situation(
+        Links(instance.cluster),
+        instance.cluster.node_groups,
+        old,
+        tuple(node for node in names.values() if node not in away),
+        layer_state_bytes(instance.workload),
+    )
+    kinds = kinds_of(instance, strategy, templates)
+    total = instance.workload.global_batch // strategy.micro_batch
+    found = recover(situation, templates, kinds, document.faults, total, horizon)
+    return _document(
+        instance,
+        strategy,
+        templates,
+        kinds,
+        document.faults,
+        found.pipelines,
+        away=away,
+        recovery=_recovery(document, situation, found, horizon, (tuple(lost), tuple(joined))),
+    )
+
+
+def _check(document: FleetDocument, gone: set[int], there: set[int], both: set[int]) -> None:
+    names = document.instance.cluster.node_names
+    if both:
+        raise PlanError("--joined", f"{names[min(both)]} is lost as well", "one of the two")
+    if gone:
+        raise PlanError(
+            "--lost", f"{names[min(gone)]} is lost already", "nodes that the fleet still has"
+        )
+    if there:
+        allowed = f"nodes that are lost: {_some(document.away) or 'none is'}"
+        raise PlanError("--joined", f"{names[min(there)]} is still there", allowed)
+
+
+def _recovery(
+    document: FleetDocument,
+    situation: Situation,
+    found: Recovery,
+    horizon: Horizon,
+    changes: tuple[tuple[str, ...], tuple[str, ...]],
+) -> RecoveryDocument:
+    names, former = document.instance.cluster.node_names, situation.former
+    return RecoveryDocument(
+        before_digest=document.digest,
+        before=document.pipelines,
+        lost=changes[0],
+        joined=changes[1],
+        horizon_s=seconds(horizon.time_ns),
+        restart_s=seconds(horizon.restart_ns),
+        copies=tuple(
+            CopyDocument(
+                layer=copy.layer,
+                source=None if copy.source is None else names[copy.source],
+                replica=None if copy.source is None else former[copy.source],
+                target=names[copy.target],
+                size_bytes=situation.layer_bytes[copy.layer],
+            )
+            for copy in found.seating.copies
+        ),
+        transfer_s=seconds(found.seating.transfer_ns),
+        steps=float(found.steps),
+        steps_bound=float(found.bound),
+    )
+
+
+def step_of_all_nodes_ns(document: FleetDocument) -> int | None:
+    """Shortest step of fleets that leave no ready node idle; None if there is no such fleet."""
+    instance = document.instance
+    kinds = kinds_of(instance, document.strategy, document.templates)
+    gone = [name.rpartition("-")[0] for name in document.away]
+    available = tuple(group.nodes - gone.count(group.name) for group in instance.cluster.groups)
+    total = instance.workload.global_batch // document.strategy.micro_batch
+    problem = InstantiationProblem(kinds, available, min(document.faults, document.survives), total)
+    found = instantiate(problem)
+    return None if found is None else found.step_ns(problem)

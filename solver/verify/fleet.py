@@ -1,0 +1,199 @@
+"""All checks of one fleet file: digest, nodes, templates, memory, figures, and what was copied."""
+
+from collections import Counter
+
+from formulations.costs.template_costs import TemplateCosts, template_costs
+from formulations.fleet import Pipeline, holdings
+from formulations.template import Template
+from formulations.transition import Copy, Links, layer_state_bytes, missing
+from formulations.units import seconds
+from solver.document import digest
+from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
+from solver.simulate import pipeline_step_ns
+from solver.verify.findings import Findings, Verification
+
+
+def verify_fleet(document: FleetDocument) -> Verification:
+    """Checks every constraint and figure of a fleet file against its own instance.
+
+    Uses no code of models, engines or search. Never raises for a document that could be read.
+    """
+    findings = Findings()
+    expected = digest(document.model_dump(mode="json"))
+    findings.require(
+        document.digest == expected, "digest", document.digest, f"{expected}, that of the rest"
+    )
+    findings.note("digest")
+    try:
+        _check_content(document, findings)
+    except (ArithmeticError, LookupError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
+    return findings.verification()
+
+
+def _check_content(document: FleetDocument, findings: Findings) -> None:
+    _check_places(document, document.pipelines, "pipelines", findings)
+    _check_nodes(document, findings)
+    for n, template in enumerate(document.templates):
+        _check_template(document, template, f"templates[{n}]", findings)
+    if findings.num_problems:
+        return
+    findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
+    fleet = pipelines_of(document, document.pipelines)
+    _check_figures(document, fleet, findings)
+    if document.recovery is not None:
+        _check_recovery(document, document.recovery, fleet, findings)
+
+
+def _check_places(
+    document: FleetDocument,
+    pipelines: tuple[PipelineDocument, ...],
+    field: str,
+    findings: Findings,
+) -> None:
+    """Every pipeline has a template, on nodes of the cluster of the groups that it asks for."""
+    cluster = document.instance.cluster
+    groups = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
+    for n, one in enumerate(pipelines):
+        where, number = f"{field}[{n}]", len(document.templates)
+        if not findings.require(
+            one.template < number, f"{where}.template", one.template, f"below {number}"
+        ):
+            continue
+        wanted = document.templates[one.template].node_groups
+        found = tuple(groups.get(name) for name in one.nodes)
+        findings.require(found == wanted, f"{where}.nodes", one.nodes, f"nodes of groups {wanted}")
+    nodes = Counter(name for one in pipelines for name in one.nodes)
+    twice = [name for name, count in nodes.items() if count > 1]
+    findings.require(not twice, field, f"{twice} more than once", "no node shared")
+
+
+def _check_nodes(document: FleetDocument, findings: Findings) -> None:
+    """Every node of the cluster is in a pipeline, idle or away."""
+    used = [name for one in document.pipelines for name in one.nodes]
+    found = sorted([*used, *document.idle, *document.away])
+    every = sorted(document.instance.cluster.node_names)
+    findings.require(found == every, "pipelines, idle, away", found, "every node once")
+
+
+def _check_template(
+    document: FleetDocument, template: Template, field: str, findings: Findings
+) -> None:
+    """All layers, GPUs that the nodes have, degrees that the heads allow, a block a stage."""
+    workload, groups = document.instance.workload, document.instance.cluster.groups
+    blocks = [layer.is_block for layer in workload.layers]
+    findings.equal(f"{field}: layers", template.num_layers, len(blocks))
+    if not findings.require(
+        max(template.node_groups) < len(groups), field, template.node_groups, "known groups"
+    ):
+        return
+    for k, stage in enumerate(template.stages):
+        have = groups[template.node_groups[stage.node]].gpus_per_node
+        last = stage.first_gpu + stage.gpus
+        where = f"{field}.stages[{k}]"
+        findings.require(last <= have, where, f"GPUs up to {last}", f"at most {have}")
+        divides = workload.kv_heads % stage.gpus == 0
+        findings.require(divides, where, f"{stage.gpus} GPUs", f"a divisor of {workload.kv_heads}")
+        any_block = any(blocks[slice(*stage.layers)])
+        allowed = any_block or document.instance.search.embedding_only_stages
+        findings.require(allowed, where, f"no block in {stage.layers}", "a block")
+
+
+def _check_figures(
+    document: FleetDocument, fleet: tuple[Pipeline, ...], findings: Findings
+) -> None:
+    """Memory, micro-batches and times, simulated again."""
+    instance, strategy = document.instance, document.strategy
+    costs = {
+        template: template_costs(instance, strategy, template)
+        for template in {one.template for one in fleet}
+    }
+    steps = []
+    for n, one in enumerate(fleet):
+        own = costs[one.template]
+        _check_memory(own, one.micro_batches, f"pipelines[{n}]", findings)
+        steps.append(pipeline_step_ns(own, one.micro_batches))
+        recorded = document.pipelines[n].step_time_s
+        findings.close(f"pipelines[{n}].step_time_s", recorded, seconds(steps[-1]))
+    batch = sum(one.micro_batches for one in fleet) * strategy.micro_batch
+    findings.equal("micro-batches of a step, in sequences", batch, instance.workload.global_batch)
+    findings.equal("survives", document.survives, len(fleet) - 1)
+    findings.close("step_time_s", document.step_time_s, seconds(max(steps)))
+    throughput = instance.workload.global_batch / seconds(max(steps))
+    recorded = document.throughput_sequences_per_s
+    findings.close("throughput_sequences_per_s", recorded, throughput)
+    findings.note(f"memory and simulated step of {len(fleet)} pipelines")
+
+
+def _check_memory(costs: TemplateCosts, micro_batches: int, field: str, findings: Findings) -> None:
+    for k, (used, limit) in enumerate(
+        zip(costs.used_bytes(micro_batches), costs.limit_bytes, strict=True)
+    ):
+        findings.require(
+            used <= limit, f"{field}, stage {k}", f"{used} bytes", f"at most {limit} bytes"
+        )
+
+
+def _check_recovery(
+    document: FleetDocument,
+    recovery: RecoveryDocument,
+    fleet: tuple[Pipeline, ...],
+    findings: Findings,
+) -> None:
+    """What is copied is what was missing, from nodes that are left and hold it."""
+    _check_places(document, recovery.before, "recovery.before", findings)
+    if findings.num_problems:
+        return
+    names = document.instance.cluster.node_names
+    before = pipelines_of(document, recovery.before)
+    away = set(document.away)
+    held = {node: own for node, own in holdings(before).items() if names[node] not in away}
+    findings.require(away.issuperset(recovery.lost), "recovery.lost", recovery.lost, "nodes away")
+    findings.require(
+        away.isdisjoint(recovery.joined), "recovery.joined", recovery.joined, "nodes not away"
+    )
+    numbers = {name: n for n, name in enumerate(names)}
+    copies = [
+        Copy(one.layer, None if one.source is None else numbers[one.source], numbers[one.target])
+        for one in recovery.copies
+    ]
+    wanted = sorted(missing(held, fleet))
+    found = sorted((copy.target, copy.layer) for copy in copies)
+    findings.require(found == wanted, "recovery.copies", found, f"exactly {wanted}")
+    _check_sources(document, recovery, copies, held, findings)
+    sizes = layer_state_bytes(document.instance.workload)
+    time_ns = Links(document.instance.cluster).transfer_ns(copies, sizes)
+    findings.close("recovery.transfer_s", recovery.transfer_s, seconds(time_ns))
+    left_s = max(0.0, recovery.horizon_s - recovery.restart_s - seconds(time_ns))
+    findings.close("recovery.steps", recovery.steps, left_s / document.step_time_s)
+    findings.require(
+        recovery.steps_bound >= recovery.steps * (1 - 1e-12),
+        "recovery.steps_bound",
+        recovery.steps_bound,
+        f"at least {recovery.steps}",
+    )
+    findings.note(f"sources and time of {len(copies)} copies")
+
+
+def _check_sources(
+    document: FleetDocument,
+    recovery: RecoveryDocument,
+    copies: list[Copy],
+    held: dict[int, range],
+    findings: Findings,
+) -> None:
+    names = document.instance.cluster.node_names
+    sizes = layer_state_bytes(document.instance.workload)
+    replicas = {name: r for r, one in enumerate(recovery.before) for name in one.nodes}
+    for n, (copy, recorded) in enumerate(zip(copies, recovery.copies, strict=True)):
+        field = f"recovery.copies[{n}]"
+        findings.equal(f"{field}.size_bytes", recorded.size_bytes, sizes[copy.layer])
+        holders = [names[node] for node, layers in held.items() if copy.layer in layers]
+        if copy.source is None:
+            findings.require(not holders, f"{field}.source", "none", f"one of {holders}")
+        else:
+            findings.require(
+                recorded.source in holders, f"{field}.source", recorded.source, f"one of {holders}"
+            )
+            findings.equal(f"{field}.replica", recorded.replica, replicas.get(names[copy.source]))

@@ -1,0 +1,228 @@
+"""Fleet files: what recover writes can be verified, and changed ones are refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulations.errors import PlanError, PlannerError
+from solver.document import digest, to_json
+from solver.fleet_document import FleetDocument, is_fleet, read_fleet
+from solver.report.fleet import pipeline_changes
+from solver.resilience.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
+from solver.resilience.recovery import Horizon, RecoveryError
+from solver.verify import verify_fleet
+from tests.command_line import run
+from tests.hand_made import document_of, heuristic_result
+from tests.random_fleets import STRATEGY, even_templates, fleet_instance
+
+HOUR = Horizon(3600 * 10**9)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> FleetDocument:
+    """Seven nodes, templates of two and three, one fault."""
+    return start_fleet(fleet_instance(7), STRATEGY, even_templates(range(2, 4)), 1)
+
+
+@pytest.fixture
+def fleet_file(fleet: FleetDocument, tmp_path: Path) -> Path:
+    """The same as a file."""
+    path = tmp_path / "fleet.json"
+    path.write_text(to_json(fleet), encoding="utf-8")
+    return path
+
+
+def test_the_first_fleet_is_verified(fleet: FleetDocument) -> None:
+    """Seven nodes are 2 + 2 + 3, and every figure holds."""
+    assert sorted(len(one.nodes) for one in fleet.pipelines) == [2, 2, 3]
+    assert fleet.survives == 2
+    assert verify_fleet(fleet).problems == ()
+
+
+def test_too_many_faults_for_the_nodes() -> None:
+    """Four pipelines of two need eight nodes."""
+    with pytest.raises(RecoveryError, match=r"7 nodes .* 4 pipelines"):
+        start_fleet(fleet_instance(7), STRATEGY, even_templates(range(2, 4)), 3)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.data())
+def test_every_recovery_is_verified(data: st.DataObject) -> None:
+    """Nodes leave and come back one or two at a time; every file on the way holds."""
+    document = start_fleet(fleet_instance(6), STRATEGY, even_templates(range(1, 4)), 1)
+    names = document.instance.cluster.node_names
+    for _ in range(3):
+        ready = [name for name in names if name not in document.away]
+        lost = data.draw(st.lists(st.sampled_from(ready), unique=True, max_size=2), label="lost")
+        joined = [name for name in document.away if data.draw(st.booleans(), label=name)]
+        if len(ready) - len(lost) + len(joined) < 1:
+            break
+        document = next_fleet(document, lost, joined, HOUR)
+        assert verify_fleet(document).problems == ()
+        assert set(lost) <= set(document.away)
+
+
+def test_how_pipelines_came_to_be(fleet: FleetDocument) -> None:
+    """2 + 2 + 3 loses a node of a pair: its other one merges, borrows, or stays idle; then back."""
+    pair = next(one for one in fleet.pipelines if len(one.nodes) == 2)
+    after = next_fleet(fleet, [pair.nodes[0]], [], HOUR)
+    changes = pipeline_changes(after)
+    assert len(changes) == len(after.pipelines)
+    assert any("kept" in change for change in changes)
+    assert after.recovery is not None
+    assert after.recovery.before == fleet.pipelines
+    back = next_fleet(after, [], [pair.nodes[0]], HOUR)
+    assert back.step_time_s == fleet.step_time_s
+    again = next_fleet(back, [], [], HOUR)
+    assert all(change.endswith("kept") for change in pipeline_changes(again))
+
+
+def change(fields: dict[str, Any], path: str, value: object) -> None:
+    """Set the field at a dotted path."""
+    *before, last = path.split(".")
+    at: Any = fields
+    for part in before:
+        at = at[int(part)] if isinstance(at, list) else at[part]
+    at[last] = value
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "steps_bound": lambda f: change(f, "recovery.steps_bound", 0.0),
+    "survives": lambda f: change(f, "survives", 7),
+    "step_time_s": lambda f: change(f, "step_time_s", 1.0),
+    "throughput": lambda f: change(f, "throughput_sequences_per_s", 1.0),
+    "pipeline_step": lambda f: change(f, "pipelines.0.step_time_s", 1.0),
+    "micro_batches": lambda f: change(f, "pipelines.0.micro_batches", 11),
+    "template": lambda f: change(f, "pipelines.0.template", 9),
+    "node_twice": lambda f: change(f, "pipelines.0.nodes", f["pipelines"][1]["nodes"]),
+    "unknown_node": lambda f: change(f, "idle", ["a-99"]),
+    "source": lambda f: change(f, "recovery.copies.0.source", f["away"][0]),
+    "no_source": lambda f: change(f, "recovery.copies.0.source", None),
+    "replica": lambda f: change(f, "recovery.copies.0.replica", 77),
+    "size": lambda f: change(f, "recovery.copies.0.size_bytes", 1),
+    "transfer": lambda f: change(f, "recovery.transfer_s", 0.0),
+    "steps": lambda f: change(f, "recovery.steps", 1e9),
+    "missing_copy": lambda f: f["recovery"]["copies"].pop(),
+    "lost": lambda f: change(f, "recovery.lost", ["a-6"]),
+    "joined": lambda f: change(f, "recovery.joined", f["away"]),
+    "gpus": lambda f: change(f, "templates.0.stages.0.first_gpu", 5),
+    "layers": lambda f: change(f, "templates.0.stages.1.layers", [3, 5]),
+    "memory": lambda f: change(f, "instance.limits.framework_reserve_bytes", 2 * 10**10),
+}
+
+
+@pytest.fixture(scope="module")
+def recovered(fleet: FleetDocument) -> dict[str, Any]:
+    """A recovery with copies, as fields."""
+    pair = next(one for one in fleet.pipelines if len(one.nodes) == 2)
+    after = next_fleet(fleet, [pair.nodes[0]], [], HOUR)
+    assert after.recovery is not None
+    assert after.recovery.copies
+    fields: dict[str, Any] = json.loads(to_json(after))
+    return fields
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_field_is_refused(recovered: dict[str, Any], name: str) -> None:
+    """Also when the digest is made to fit."""
+    fields = json.loads(json.dumps(recovered))
+    CHANGES[name](fields)
+    fields["digest"] = digest(fields)
+    document = FleetDocument.model_validate_json(json.dumps(fields))
+    verification = verify_fleet(document)
+    assert not verification.ok
+    assert not any(line.startswith("digest") for line in verification.problems)
+
+
+def test_a_change_without_digest_is_noticed(recovered: dict[str, Any]) -> None:
+    """RECORDED fields are under the seal."""
+    fields = recovered | {"hetplan_version": "9.9"}
+    document = FleetDocument.model_validate_json(json.dumps(fields))
+    assert [line[:6] for line in verify_fleet(document).problems] == ["digest"]
+
+
+def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: Path) -> None:
+    """One command after the other, from file to file."""
+    out = tmp_path / "next.json"
+    code, text, _ = run("recover", fleet_file, "--lost", "a-0,a-3", "--out", out)
+    assert code == 0
+    assert "a-0, a-3" in text
+    assert "no fleet trains" in text
+    assert is_fleet(out)
+    assert run("verify", out)[0] == 0
+    code, text, _ = run("show", out)
+    assert code == 0
+    assert "step time" in text
+    code, text, _ = run("recover", out, "--joined", "a-3", "--json")
+    assert code == 0
+    assert json.loads(text)["away"] == ["a-0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (["--lost", "a-77"], 2, "unknown node 'a-77'"),
+        (["--joined", "a-1"], 2, "a-1 is still there"),
+        (["--lost", "a-1", "--joined", "a-1"], 2, "lost as well"),
+        ([], 2, "--lost or --joined"),
+        (["--lost", "a-1", "--horizon", "soon"], 2, "--horizon 'soon' is not a time"),
+        (["--lost", "a-0,a-1,a-2,a-3,a-4,a-5"], 3, "what is left, nodes: 1"),
+        (["--lost", "a-1", "--instance", "instances/hetero_small.yaml"], 2, "a fleet of the"),
+    ],
+)
+def test_bad_input_is_one_line(fleet_file: Path, options: list[str], code: int, words: str) -> None:
+    """What is wrong and what is allowed, on stderr."""
+    found, _, text = run("recover", fleet_file, *options)
+    assert found == code
+    assert words in text
+    assert text.count("\n") == 1
+
+
+def test_a_node_cannot_be_lost_twice(fleet_file: Path, tmp_path: Path) -> None:
+    """It is away already."""
+    out = tmp_path / "next.json"
+    run("recover", fleet_file, "--lost", "a-0", "--out", out)
+    code, _, text = run("recover", out, "--lost", "a-0")
+    assert code == 2
+    assert "a-0 is lost already" in text
+
+
+def test_a_plan_of_solve_is_no_fleet(tmp_path: Path) -> None:
+    """It has no templates to recover with."""
+    path = tmp_path / "plan.json"
+    path.write_text(to_json(document_of(heuristic_result())), encoding="utf-8")
+    with pytest.raises(PlanError, match="a plan written by solve"):
+        read_fleet(path)
+    assert not is_fleet(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"kind": "fleet"}', '{"kind": "fleet", "schema_version": 1}', "{"]
+)
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    """One line with the position."""
+    path = tmp_path / "fleet.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PlannerError, match=r"fleet\.json"):
+        read_fleet(path)
+
+
+def test_a_changed_fleet_is_not_recovered(fleet: FleetDocument, tmp_path: Path) -> None:
+    """What was changed by hand has no right figures to start from."""
+    path = tmp_path / "fleet.json"
+    path.write_text(to_json(fleet.model_copy(update={"faults": 0})), encoding="utf-8")
+    code, _, text = run("recover", path, "--lost", "a-0")
+    assert code == 2
+    assert "digest" in text
+
+
+def test_idle_nodes_have_a_reason() -> None:
+    """Templates of three, seven nodes: 3 + 3, one is idle, and no fleet uses all nodes."""
+    document = start_fleet(fleet_instance(7), STRATEGY, even_templates(range(3, 4)), 1)
+    assert len(document.idle) == 1
+    assert step_of_all_nodes_ns(document) is None
