@@ -11,11 +11,18 @@ from formulations.template import Template
 
 
 class Strategy(Record):
-    """What all pipelines of a fleet share."""
+    """How the stages of a template run."""
 
     micro_batch: int = Field(ge=1)  #: sequences
     recompute: Recompute
     schedule: ScheduleName
+
+
+class Design(Record):
+    """A template and how it runs; all designs of a fleet have one micro-batch size."""
+
+    template: Template
+    strategy: Strategy
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The file of a fleet: pipelines of templates on named nodes, and how they came to be.
 
-One JSON object, sealed like the plan file of `solve`. It holds all templates, so that the next
+One JSON object, sealed like the plan file of `solve`. It holds all designs, so that the next
 fleet can be formed from it alone. `verify` derives every figure again, except those of RECORDED.
 """
 
@@ -11,14 +11,13 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from formulations.errors import PlanError
-from formulations.fleet import Pipeline, Strategy
+from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.template import Template
 from solver.document import digest
 
 FLEET_SCHEMA_VERSION: Final = 1
@@ -29,9 +28,9 @@ RECORDED = ("hetplan_version", "steps_bound")
 
 
 class PipelineDocument(Record):
-    """One pipeline: index of its template, and nodes by the template's positions."""
+    """One pipeline: index of its design, and nodes by the template's positions."""
 
-    template: int = Field(ge=0)
+    design: int = Field(ge=0)
     nodes: tuple[str, ...]
     micro_batches: int = Field(ge=1)
     step_time_s: float
@@ -81,8 +80,7 @@ class FleetDocument(Record):
     hetplan_version: str
     faults: int = Field(ge=0)
     survives: int
-    strategy: Strategy
-    templates: tuple[Template, ...] = Field(min_length=1)
+    designs: tuple[Design, ...] = Field(min_length=1)
     pipelines: tuple[PipelineDocument, ...] = Field(min_length=1)
     idle: tuple[str, ...]
     away: tuple[str, ...]
@@ -105,7 +103,7 @@ def pipelines_of(
     numbers = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
     return tuple(
         Pipeline(
-            document.templates[one.template],
+            document.designs[one.design].template,
             tuple(numbers[name] for name in one.nodes),
             one.micro_batches,
         )

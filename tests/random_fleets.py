@@ -3,7 +3,7 @@
 import random
 from itertools import pairwise
 
-from formulations.fleet import Pipeline, Strategy
+from formulations.fleet import Design, Pipeline, Strategy
 from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup
 from formulations.template import Template, TemplateStage
 from tests.small_instances import gpu, layer, workload
@@ -44,21 +44,18 @@ def fleet_instance(nodes: int, others: int = 0) -> Instance:
     )
 
 
-def even_templates(sizes: range) -> list[Template]:
+def even_designs(sizes: range) -> list[Design]:
     """One stage of one GPU per node, blocks spread as evenly as can be."""
     found = []
     for size in sizes:
         inner = [(LAYERS - 2) * k // size + 1 for k in range(1, size)]
         cuts = [0, *inner, LAYERS]
-        found.append(
-            Template(
-                node_groups=(0,) * size,
-                stages=tuple(
-                    TemplateStage(layers=layers, node=node, first_gpu=0, gpus=1)
-                    for node, layers in enumerate(pairwise(cuts))
-                ),
-            )
+        stages = tuple(
+            TemplateStage(layers=layers, node=node, first_gpu=0, gpus=1)
+            for node, layers in enumerate(pairwise(cuts))
         )
+        template = Template(node_groups=(0,) * size, stages=stages)
+        found.append(Design(template=template, strategy=STRATEGY))
     return found
 
 

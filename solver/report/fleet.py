@@ -37,7 +37,7 @@ def _pipeline_table(document: FleetDocument) -> Table:
     rows = []
     changes = pipeline_changes(document)
     for n, one in enumerate(document.pipelines):
-        template = document.templates[one.template]
+        template = document.designs[one.design].template
         rows.append(
             [
                 f"{n}",
@@ -61,9 +61,7 @@ def pipeline_changes(document: FleetDocument) -> list[str]:
 
 
 def _change(recovery: RecoveryDocument, away: set[str], pipeline: PipelineDocument) -> str:
-    if pipeline.nodes in [
-        one.nodes for one in recovery.before if one.template == pipeline.template
-    ]:
+    if pipeline.nodes in [one.nodes for one in recovery.before if one.design == pipeline.design]:
         return f"{_of(recovery, pipeline.nodes[0])}, kept"
     homes = Counter(_home(recovery, name) for name in pipeline.nodes)
     joined = homes.pop(None, 0)

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from formulations.errors import PlanError
-from formulations.fleet import Pipeline, Strategy
+from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.instance.positions import suggestion
 from formulations.pipelines import InstantiationProblem, PipelineKind
-from formulations.template import Template
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
 from solver.document import HETPLAN_VERSION
@@ -27,8 +26,7 @@ from solver.resilience.step_times import kinds_of
 
 def start_fleet(
     instance: Instance,
-    strategy: Strategy,
-    templates: Sequence[Template],
+    designs: Sequence[Design],
     faults: int,
     *,
     all_nodes: bool = False,
@@ -37,9 +35,9 @@ def start_fleet(
 
     Raises RecoveryError (exit code 3) if `faults` + 1 pipelines of these templates do not fit.
     """
-    kinds = kinds_of(instance, strategy, templates)
+    kinds = kinds_of(instance, designs)
     available = tuple(group.nodes for group in instance.cluster.groups)
-    total = instance.workload.global_batch // strategy.micro_batch
+    total = instance.workload.global_batch // designs[0].strategy.micro_batch
     problem = InstantiationProblem(kinds, available, faults, total, all_nodes)
     found = instantiate(problem)
     if found is None:
@@ -49,11 +47,11 @@ def start_fleet(
         )
     free = [[*range(first, first + n)] for first, n in _groups(instance)]
     pipelines = list[Pipeline]()
-    for template, shares in zip(templates, found.shares, strict=True):
+    for design, shares in zip(designs, found.shares, strict=True):
         for share in shares:
-            nodes = tuple(free[j].pop(0) for j in template.node_groups)
-            pipelines.append(Pipeline(template, nodes, share))
-    return _document(instance, strategy, templates, kinds, faults, pipelines, away=set())
+            nodes = tuple(free[j].pop(0) for j in design.template.node_groups)
+            pipelines.append(Pipeline(design.template, nodes, share))
+    return _document(instance, designs, kinds, faults, pipelines, away=set())
 
 
 def _groups(instance: Instance) -> Iterable[tuple[int, int]]:
@@ -63,8 +61,7 @@ def _groups(instance: Instance) -> Iterable[tuple[int, int]]:
 
 def _document(
     instance: Instance,
-    strategy: Strategy,
-    templates: Sequence[Template],
+    designs: Sequence[Design],
     kinds: Sequence[PipelineKind],
     faults: int,
     pipelines: Sequence[Pipeline],
@@ -74,6 +71,7 @@ def _document(
 ) -> FleetDocument:
     names = instance.cluster.node_names
     used = {node for one in pipelines for node in one.nodes}
+    templates = [design.template for design in designs]
     steps = [kinds[templates.index(p.template)].times_ns[p.micro_batches - 1] for p in pipelines]
     step_s = seconds(max(steps))
     return sealed_fleet(
@@ -83,11 +81,10 @@ def _document(
             hetplan_version=HETPLAN_VERSION,
             faults=faults,
             survives=len(pipelines) - 1,
-            strategy=strategy,
-            templates=tuple(templates),
+            designs=tuple(designs),
             pipelines=tuple(
                 PipelineDocument(
-                    template=templates.index(one.template),
+                    design=templates.index(one.template),
                     nodes=tuple(names[node] for node in one.nodes),
                     micro_batches=one.micro_batches,
                     step_time_s=seconds(step),
@@ -129,7 +126,7 @@ def next_fleet(
     Raises PlanError for nodes that are not there to be lost or to join, and RecoveryError if no
     template fits what is left.
     """
-    instance, strategy, templates = document.instance, document.strategy, document.templates
+    instance, designs = document.instance, document.designs
     names = {name: n for n, name in enumerate(instance.cluster.node_names)}
     gone, back = _known(names, lost, "--lost"), _known(names, joined, "--joined")
     away = {names[name] for name in document.away}
@@ -143,13 +140,13 @@ def next_fleet(
         tuple(node for node in names.values() if node not in away),
         layer_state_bytes(instance.workload),
     )
-    kinds = kinds_of(instance, strategy, templates)
-    total = instance.workload.global_batch // strategy.micro_batch
+    kinds = kinds_of(instance, designs)
+    templates = [design.template for design in designs]
+    total = instance.workload.global_batch // designs[0].strategy.micro_batch
     found = recover(situation, templates, kinds, document.faults, total, horizon)
     return _document(
         instance,
-        strategy,
-        templates,
+        designs,
         kinds,
         document.faults,
         found.pipelines,
@@ -205,10 +202,10 @@ def _recovery(
 def step_of_all_nodes_ns(document: FleetDocument) -> int | None:
     """Shortest step of fleets that leave no ready node idle; None if there is no such fleet."""
     instance = document.instance
-    kinds = kinds_of(instance, document.strategy, document.templates)
+    kinds = kinds_of(instance, document.designs)
     gone = [name.rpartition("-")[0] for name in document.away]
     available = tuple(group.nodes - gone.count(group.name) for group in instance.cluster.groups)
-    total = instance.workload.global_batch // document.strategy.micro_batch
+    total = instance.workload.global_batch // document.designs[0].strategy.micro_batch
     problem = InstantiationProblem(kinds, available, min(document.faults, document.survives), total)
     found = instantiate(problem)
     return None if found is None else found.step_ns(problem)

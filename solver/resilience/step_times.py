@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from formulations.costs.template_costs import TemplateCosts, template_costs
-from formulations.fleet import Strategy
+from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import PipelineKind
-from formulations.template import Template
 from solver.simulate import Array, pipeline_end_ns, pipeline_step_ns, pipeline_times
 
 
@@ -83,14 +82,13 @@ def _steady_backwards(weights: Array, transfers: Array, most: int) -> Array:
     return ends
 
 
-def kinds_of(
-    instance: Instance, strategy: Strategy, templates: Sequence[Template]
-) -> tuple[PipelineKind, ...]:
-    """What every template is worth for up to all micro-batches of a step."""
-    most = instance.workload.global_batch // strategy.micro_batch
+def kinds_of(instance: Instance, designs: Sequence[Design]) -> tuple[PipelineKind, ...]:
+    """What every design is worth for up to all micro-batches of a step."""
+    most = instance.workload.global_batch // designs[0].strategy.micro_batch
     groups = len(instance.cluster.groups)
-    each = (template_costs(instance, strategy, one) for one in templates)
+    each = (template_costs(instance, one.strategy, one.template) for one in designs)
     times = [tuple(step_times_ns(costs, most)) for costs in each]
     return tuple(
-        PipelineKind(one.counts(groups), own) for one, own in zip(templates, times, strict=True)
+        PipelineKind(one.template.counts(groups), own)
+        for one, own in zip(designs, times, strict=True)
     )

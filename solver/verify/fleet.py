@@ -3,7 +3,7 @@
 from collections import Counter
 
 from formulations.costs.template_costs import TemplateCosts, template_costs
-from formulations.fleet import Pipeline, holdings
+from formulations.fleet import Design, Pipeline, holdings
 from formulations.template import Template
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
@@ -35,8 +35,9 @@ def verify_fleet(document: FleetDocument) -> Verification:
 def _check_content(document: FleetDocument, findings: Findings) -> None:
     _check_places(document, document.pipelines, "pipelines", findings)
     _check_nodes(document, findings)
-    for n, template in enumerate(document.templates):
-        _check_template(document, template, f"templates[{n}]", findings)
+    for n, design in enumerate(document.designs):
+        _check_template(document, design.template, f"designs[{n}].template", findings)
+    _check_designs(document.designs, findings)
     if findings.num_problems:
         return
     findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
@@ -56,12 +57,12 @@ def _check_places(
     cluster = document.instance.cluster
     groups = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
     for n, one in enumerate(pipelines):
-        where, number = f"{field}[{n}]", len(document.templates)
+        where, number = f"{field}[{n}]", len(document.designs)
         if not findings.require(
-            one.template < number, f"{where}.template", one.template, f"below {number}"
+            one.design < number, f"{where}.design", one.design, f"below {number}"
         ):
             continue
-        wanted = document.templates[one.template].node_groups
+        wanted = document.designs[one.design].template.node_groups
         found = tuple(groups.get(name) for name in one.nodes)
         findings.require(found == wanted, f"{where}.nodes", one.nodes, f"nodes of groups {wanted}")
     nodes = Counter(name for one in pipelines for name in one.nodes)
@@ -75,6 +76,14 @@ def _check_nodes(document: FleetDocument, findings: Findings) -> None:
     found = sorted([*used, *document.idle, *document.away])
     every = sorted(document.instance.cluster.node_names)
     findings.require(found == every, "pipelines, idle, away", found, "every node once")
+
+
+def _check_designs(designs: tuple[Design, ...], findings: Findings) -> None:
+    """Each template once, and one micro-batch size for all."""
+    templates = {design.template for design in designs}
+    findings.require(len(templates) == len(designs), "designs", "a template twice", "each once")
+    sizes = sorted({design.strategy.micro_batch for design in designs})
+    findings.require(len(sizes) == 1, "designs", f"micro-batches of {sizes}", "one size")
 
 
 def _check_template(
@@ -104,11 +113,9 @@ def _check_figures(
     document: FleetDocument, fleet: tuple[Pipeline, ...], findings: Findings
 ) -> None:
     """Memory, micro-batches and times, simulated again."""
-    instance, strategy = document.instance, document.strategy
-    costs = {
-        template: template_costs(instance, strategy, template)
-        for template in {one.template for one in fleet}
-    }
+    instance, micro_batch = document.instance, document.designs[0].strategy.micro_batch
+    used = {document.designs[one.design] for one in document.pipelines}
+    costs = {one.template: template_costs(instance, one.strategy, one.template) for one in used}
     steps = []
     for n, one in enumerate(fleet):
         own = costs[one.template]
@@ -116,7 +123,7 @@ def _check_figures(
         steps.append(pipeline_step_ns(own, one.micro_batches))
         recorded = document.pipelines[n].step_time_s
         findings.close(f"pipelines[{n}].step_time_s", recorded, seconds(steps[-1]))
-    batch = sum(one.micro_batches for one in fleet) * strategy.micro_batch
+    batch = sum(one.micro_batches for one in fleet) * micro_batch
     findings.equal("micro-batches of a step, in sequences", batch, instance.workload.global_batch)
     findings.equal("survives", document.survives, len(fleet) - 1)
     findings.close("step_time_s", document.step_time_s, seconds(max(steps)))

@@ -18,7 +18,7 @@ from solver.resilience.recovery import Horizon, RecoveryError
 from solver.verify import verify_fleet
 from tests.command_line import run
 from tests.hand_made import document_of, heuristic_result
-from tests.random_fleets import STRATEGY, even_templates, fleet_instance
+from tests.random_fleets import even_designs, fleet_instance
 
 HOUR = Horizon(3600 * 10**9)
 
@@ -26,7 +26,7 @@ HOUR = Horizon(3600 * 10**9)
 @pytest.fixture(scope="module")
 def fleet() -> FleetDocument:
     """Seven nodes, templates of two and three, one fault."""
-    return start_fleet(fleet_instance(7), STRATEGY, even_templates(range(2, 4)), 1)
+    return start_fleet(fleet_instance(7), even_designs(range(2, 4)), 1)
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def test_the_first_fleet_is_verified(fleet: FleetDocument) -> None:
 def test_too_many_faults_for_the_nodes() -> None:
     """Four pipelines of two need eight nodes."""
     with pytest.raises(RecoveryError, match=r"7 nodes .* 4 pipelines"):
-        start_fleet(fleet_instance(7), STRATEGY, even_templates(range(2, 4)), 3)
+        start_fleet(fleet_instance(7), even_designs(range(2, 4)), 3)
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_every_recovery_is_verified(data: st.DataObject) -> None:
     """Nodes leave and come back one or two at a time; every file on the way holds."""
-    document = start_fleet(fleet_instance(6), STRATEGY, even_templates(range(1, 4)), 1)
+    document = start_fleet(fleet_instance(6), even_designs(range(1, 4)), 1)
     names = document.instance.cluster.node_names
     for _ in range(3):
         ready = [name for name in names if name not in document.away]
@@ -98,7 +98,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "throughput": lambda f: change(f, "throughput_sequences_per_s", 1.0),
     "pipeline_step": lambda f: change(f, "pipelines.0.step_time_s", 1.0),
     "micro_batches": lambda f: change(f, "pipelines.0.micro_batches", 11),
-    "template": lambda f: change(f, "pipelines.0.template", 9),
+    "template": lambda f: change(f, "pipelines.0.design", 9),
     "node_twice": lambda f: change(f, "pipelines.0.nodes", f["pipelines"][1]["nodes"]),
     "unknown_node": lambda f: change(f, "idle", ["a-99"]),
     "source": lambda f: change(f, "recovery.copies.0.source", f["away"][0]),
@@ -110,8 +110,10 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "missing_copy": lambda f: f["recovery"]["copies"].pop(),
     "lost": lambda f: change(f, "recovery.lost", ["a-6"]),
     "joined": lambda f: change(f, "recovery.joined", f["away"]),
-    "gpus": lambda f: change(f, "templates.0.stages.0.first_gpu", 5),
-    "layers": lambda f: change(f, "templates.0.stages.1.layers", [3, 5]),
+    "template_twice": lambda f: f["designs"].append(f["designs"][0]),
+    "micro_batch": lambda f: change(f, "designs.1.strategy.micro_batch", 2),
+    "gpus": lambda f: change(f, "designs.0.template.stages.0.first_gpu", 5),
+    "layers": lambda f: change(f, "designs.0.template.stages.1.layers", [3, 5]),
     "memory": lambda f: change(f, "instance.limits.framework_reserve_bytes", 2 * 10**10),
 }
 
@@ -223,6 +225,6 @@ def test_a_changed_fleet_is_not_recovered(fleet: FleetDocument, tmp_path: Path) 
 
 def test_idle_nodes_have_a_reason() -> None:
     """Templates of three, seven nodes: 3 + 3, one is idle, and no fleet uses all nodes."""
-    document = start_fleet(fleet_instance(7), STRATEGY, even_templates(range(3, 4)), 1)
+    document = start_fleet(fleet_instance(7), even_designs(range(3, 4)), 1)
     assert len(document.idle) == 1
     assert step_of_all_nodes_ns(document) is None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.template_costs import TemplateCosts, template_costs
-from formulations.fleet import Strategy
+from formulations.fleet import Design, Strategy
 from formulations.instance.instance import ScheduleName
 from formulations.template import Template, TemplateStage
 from solver.resilience.step_times import kinds_of, step_times_ns
@@ -89,7 +89,7 @@ def test_costs_of_a_template_are_those_of_its_layers() -> None:
             total = template_costs(instance, strategy, whole).forward_ns.sum()
             assert costs.forward_ns.sum() == total
         assert len(costs.send_ns) == template.num_stages - 1
-        (kind,) = kinds_of(instance, strategy, [template])
+        (kind,) = kinds_of(instance, [Design(template=template, strategy=strategy)])
         assert kind.nodes == template.counts(len(gpus))
         assert list(kind.times_ns) == step_times_ns(costs, instance.workload.global_batch)
 
