@@ -39,6 +39,7 @@ import numpy as np
 
 from solver.enumeration.layered import Edges, Layers, so_far, to_go
 from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
+from solver.heuristics.distinct import distinct
 
 #: Most bottleneck values that a frontier tells apart.
 MOST_TERMS = 64
@@ -130,12 +131,12 @@ def _classes(layers: Layers, lane: int, cutoff: int) -> tuple[Array, Array]:
     for edges in reversed(layers):
         best = edges.from_sources(np.maximum(edges.term[lane], best[edges.target]))
     least = int(best[0])
-    values = np.unique(np.concatenate([edges.term[lane] for edges in layers]))
+    values = distinct(np.concatenate([edges.term[lane] for edges in layers]))
     values = values[(values >= least) & (values < cutoff)]
     if len(values) <= MOST_TERMS:
         return values, values
     steps = np.linspace(values[0], values[-1], MOST_TERMS + 1)
-    first = np.unique(np.searchsorted(values, steps[:-1]))
+    first = distinct(np.searchsorted(values, steps[:-1]))
     return values[first], values[np.append(first[1:], len(values)) - 1]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from formulations.schedules import schedule_graph
 from solver.enumeration.layered import Edges
 from solver.enumeration.problem import Array, SplitProblem
+from solver.heuristics.distinct import distinct_rows
 from solver.simulate import PathCounts, Times, simulate, trace
 
 #: Bytes of end times held at once by a batch simulation.
@@ -140,5 +141,5 @@ def _rows(path: PathCounts, blocking: bool) -> Array:
 def join_cuts(parts: list[Cuts]) -> Cuts:
     """All different cuts of several sets."""
     rows = np.concatenate([np.column_stack([c.rows, c.lane, c.stage]) for c in parts])
-    rows = np.unique(rows, axis=0)
+    rows = distinct_rows(rows)
     return Cuts(rows[:, :-2], rows[:, -2], rows[:, -1])

@@ -6,6 +6,7 @@ from solver.enumeration.completion import Frontier, least_path, path_of
 from solver.enumeration.cuts import Cuts, evaluate, join_cuts
 from solver.enumeration.layered import Layers
 from solver.enumeration.problem import Array, SplitProblem
+from solver.heuristics.distinct import distinct_rows
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12
@@ -24,7 +25,7 @@ def starts(layers: Layers, fronts: list[Frontier]) -> Array:
         path = least_path(layers, most)
         if path is not None:
             found.append(path)
-    return np.unique(np.array(found), axis=0)
+    return distinct_rows(np.array(found))
 
 
 def _busy(problem: SplitProblem, arcs: Array, split: Array) -> Array:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
 from formulations.schedules import in_flight
+from solver.heuristics.distinct import distinct
 from solver.heuristics.space import SplitSpace
 from solver.heuristics.stages import Split
 
@@ -98,11 +99,12 @@ class Balance:
 
     def least_limit(self, most: int) -> int | None:
         """Least work, to `WIDTH`, that some split keeps on every stage; None above `most` ns."""
+        most = min(most, max(self.shares) * int(self.space.work[-1].max()))
         if not self.feasible(np.array([most]))[0]:
             return None
         low, high = 0, most
         while high - low > max(1.0, WIDTH * high):
-            limits = np.unique(np.linspace(low, high, LIMITS + 1).astype(np.int64)[1:])
+            limits = distinct(np.linspace(low, high, LIMITS + 1).astype(np.int64)[1:])
             first = int(self.feasible(limits).argmax())
             low, high = (int(limits[first - 1]) if first else low), int(limits[first])
         return high

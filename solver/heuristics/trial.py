@@ -9,6 +9,7 @@ from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
 from formulations.schedules import schedule_graph
 from solver.heuristics.balance import Balance, Mask
+from solver.heuristics.distinct import distinct, distinct_rows
 from solver.simulate import Times, simulate, trace
 
 #: End times held at once by a batch simulation.
@@ -65,13 +66,13 @@ class OrderTrial:
         shares = np.array(self.balance.shares)[:, None]
         kept = np.empty((0, 1 + groups.shape[1] + send.shape[1]), dtype=np.int64)
         p = groups.shape[1]
-        for row in np.unique(np.concatenate([shares, groups, send], axis=1), axis=0)[::-1]:
+        for row in distinct_rows(np.concatenate([shares, groups, send], axis=1))[::-1]:
             outdone = (kept[:, 0] >= row[0]) & (kept[:, p + 1 :] >= row[p + 1 :]).all(axis=1)
             if not (outdone & slower[kept[:, 1 : p + 1], row[1 : p + 1]].all(axis=1)).any():
                 kept = np.concatenate([kept, row[None]])
         return [
             Lanes(int(m), own[:, 1 : p + 1], own[:, p + 1 :])
-            for m in np.unique(kept[:, 0])
+            for m in distinct(kept[:, 0])
             for own in [kept[kept[:, 0] == m]]
         ]
 
