@@ -1,5 +1,6 @@
 """`solve`: the best plan of an instance, with its proof."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,6 +68,7 @@ def solve_command(
         if path is not None:
             check_writable(path)
     problem = load_instance(instance)
+    gc.freeze()  # what is loaded stays: no collection during the search looks at it again
     with progress_display() as progress:
         result = solve(problem, options, progress)
     document = build_document(result, options)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkProcess
@@ -14,6 +15,9 @@ from solver.search.closing import Stop
 #: Seconds that interrupted workers have to hand over what they found.
 GRACE_S = 5.0
 
+#: Seconds in which one process closes what it can; other processes take a while to start.
+ALONE_S = 0.25
+
 #: Objective of the incumbent; None without one.
 Best = Callable[[], float | None]
 
@@ -23,13 +27,16 @@ def closings(
 ) -> Iterator[Closing]:
     """Closes `tasks`, sorted by bound, until one cannot beat the incumbent or `stop` says so.
 
-    With several workers the answers come in no fixed order, and of equal plans any may be found.
+    Several workers start after a while only; their answers come in no fixed order, and of equal
+    plans any may be found.
     """
-    if workers > 1 and tasks and "fork" in multiprocessing.get_all_start_methods():
-        yield from _Workers(closer, tasks, best(), stop).closings(workers)
-        return
-    for task in tasks:
+    forks = workers > 1 and "fork" in multiprocessing.get_all_start_methods()
+    alone_until = time.monotonic() + ALONE_S
+    for i, task in enumerate(tasks):
         if stop() or closer.beyond(task, best()):
+            return
+        if forks and time.monotonic() >= alone_until:
+            yield from _Workers(closer, tasks[i:], best(), stop).closings(workers)
             return
         yield closer.close(task, best(), stop)
 

@@ -12,7 +12,7 @@ from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status, Termination
-from solver.search import driver
+from solver.search import driver, portfolio
 from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
 from solver.search.progress import Progress
@@ -20,8 +20,17 @@ from solver.verify import verify_document
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
+#: Work goes to several processes at once in all tests here.
+pytestmark = pytest.mark.usefixtures("impatient")
+
 SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
 TWO = SolveOptions(workers=2)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process works alone at first."""
+    monkeypatch.setattr(portfolio, "ALONE_S", 0.0)
 
 
 @pytest.mark.parametrize("seed", one_each(range(400, 430), 4))
