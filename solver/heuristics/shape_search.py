@@ -73,10 +73,16 @@ class ShapeSearch:
         return np.array(found, dtype=np.int64).reshape(-1, self.tables.shape.pp + 1)
 
     def _best(
-        self, balance: Balance, placement: PlacementCosts, order: Order, splits: Array
+        self,
+        balance: Balance,
+        placement: PlacementCosts,
+        order: Order,
+        splits: Array,
+        paths: bool = True,
     ) -> State:
-        times, paths = OrderTrial(balance, placement).judge(splits, paths=True)
-        self.pool.learn(paths)
+        """The fastest of these splits; with `paths` the pool learns what limits them."""
+        times, found = OrderTrial(balance, placement).judge(splits, paths)
+        self.pool.learn(found)
         best = int(times.argmin())
         return State(order, balance.shares, tuple(splits[best].tolist()), int(times[best]))
 
@@ -91,7 +97,7 @@ class ShapeSearch:
         if not len(splits):
             return None
         placement = self.placer.costs(order)
-        best = self._best(balance, placement, order, splits)
+        best = self._best(balance, placement, order, splits, paths=False)
         for _ in range(FITTINGS if self.uneven else 0):
             found = self._refitted(best, placement)
             if found is None or found.step_time_ns >= best.step_time_ns:
@@ -142,6 +148,7 @@ class ShapeSearch:
     def _best_split(self, placement: PlacementCosts, state: State, stop: Stop) -> State:
         """No single layer moved between two stages shortens the step, unless stopped."""
         trial = OrderTrial(self._balance(state.order, state.shares), placement)
+        self._best(trial.balance, placement, state.order, np.array([state.split]))
         tried: set[Split] = set()
         while not stop():
             near = near_splits(np.array(state.split))

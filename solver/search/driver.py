@@ -36,7 +36,7 @@ Report = Callable[[Progress], None]
 
 #: Patience of the first local search. Uneven shares are closed order by order, where a better plan
 #: saves most.
-PATIENCE = {"even": 8, "uneven": 50}
+PATIENCE = {"even": 6, "uneven": 50}
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 
