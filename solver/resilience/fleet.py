@@ -41,10 +41,7 @@ def start_fleet(
     problem = InstantiationProblem(kinds, available, faults, total, all_nodes)
     found = instantiate(problem)
     if found is None:
-        raise RecoveryError(
-            f"{sum(available)} nodes and {total} micro-batches do not run {faults + 1} pipelines "
-            f"of these templates{', all nodes in use' if all_nodes else ''}; lower the faults"
-        )
+        raise RecoveryError(_reason(problem))
     free = [[*range(first, first + n)] for first, n in _groups(instance)]
     pipelines = list[Pipeline]()
     for design, shares in zip(designs, found.shares, strict=True):
@@ -52,6 +49,25 @@ def start_fleet(
             nodes = tuple(free[j].pop(0) for j in design.template.node_groups)
             pipelines.append(Pipeline(design.template, nodes, share))
     return _document(instance, designs, kinds, faults, pipelines, away=set())
+
+
+def _reason(problem: InstantiationProblem) -> str:
+    """Why no fleet fits all nodes of the cluster."""
+    able = [kind for kind in problem.kinds if kind.times_ns]
+    if not able:
+        return "templates: none has room for a micro-batch; allowed: smaller ones, or more nodes"
+    nodes, least = sum(problem.available), min(sum(kind.nodes) for kind in able)
+    found = f"{problem.faults} faults ask for {problem.faults + 1} pipelines of {least} nodes"
+    most = min(nodes // least, problem.micro_batches) - 1
+    if most < problem.faults:
+        return (
+            f"faults: {found}, the cluster has {nodes} and a step {problem.micro_batches} "
+            f"micro-batches; allowed: at most {most} faults"
+        )
+    return (
+        f"templates: {problem.faults + 1} or more pipelines cannot take {nodes} nodes and "
+        f"{problem.micro_batches} micro-batches; allowed: other sizes, fewer faults"
+    )
 
 
 def _groups(instance: Instance) -> Iterable[tuple[int, int]]:

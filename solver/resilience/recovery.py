@@ -19,10 +19,11 @@ from solver.resilience.distribution import shortest
 from solver.resilience.instantiate import instantiate
 from solver.resilience.seats import Seating, Seats, Situation
 
-#: Fleets that are listed, and those whose nodes are seated, which takes longer; beyond, the bound
-#: says how much better another one may be.
+#: Fleets that are listed, and (seated fleets) x (nodes)^2, as seating takes longer; beyond, the
+#: bound says how much better another one may be.
 MOST_LISTED = 5000
-MOST_SEATED = 300
+SEATING_WORK = 300_000
+LEAST_SEATED = 3
 
 
 class RecoveryError(PlannerError):
@@ -133,16 +134,15 @@ class _Search:
             key=lambda one: (one.steps, -one.seating.transfer_ns),
         )
         fleets, bound = self._worth_a_look(best, least_ns)
+        most_seated = max(LEAST_SEATED, SEATING_WORK // len(self._situation.ready) ** 2)
         for n, fleet in enumerate(fleets):
             if self._horizon.steps(fleet.step_ns, 0) <= best.steps:
                 break
-            if n == MOST_SEATED:
+            if n == most_seated:
                 bound = max(bound, self._horizon.steps(fleet.step_ns, 0))
                 break
             seats = self._seats(fleet)
-            receiving_ns = seats.least_receiving_ns()
-            assert receiving_ns is not None
-            most = self._horizon.steps(fleet.step_ns, receiving_ns)
+            most = self._horizon.steps(fleet.step_ns, seats.least_receiving_ns)
             if most <= best.steps:
                 continue
             found = self._recovery(fleet, seats)
@@ -171,10 +171,11 @@ class _Search:
 
     def _will_do(self, counts: Sequence[int]) -> bool:
         """Whether so many pipelines per kind take all micro-batches and survive the faults."""
-        pairs = zip(self._problem.kinds, counts, strict=True)
-        room = sum(count * len(kind.times_ns) for kind, count in pairs)
+        used = [(k, n) for k, n in zip(self._problem.kinds, counts, strict=True) if n]
+        room = sum(n * len(kind.times_ns) for kind, n in used)
+        able = all(kind.times_ns for kind, _ in used)
         total = self._problem.micro_batches
-        return self._problem.faults < sum(counts) <= total <= room
+        return able and self._problem.faults < sum(counts) <= total <= room
 
     def _worth_a_look(self, best: Recovery, least_ns: int) -> tuple[list[_Fleet], Fraction]:
         """Fleets that may train more than `best`, by step, and a bound on those left out.
@@ -224,7 +225,6 @@ class _Search:
 
     def _recovery(self, fleet: _Fleet, seats: Seats) -> Recovery:
         seating = seats.seated()
-        assert seating is not None
         shares = shortest(self._times(fleet.counts), self._problem.micro_batches)
         parts = zip(self._chosen(fleet), seating.nodes, shares, strict=True)
         pipelines = tuple(Pipeline(*part) for part in parts)

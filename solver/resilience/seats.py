@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -27,12 +29,13 @@ class Situation:
     ready: tuple[int, ...]
     layer_bytes: tuple[int, ...]
 
-    @property
+    @cached_property
     def held(self) -> dict[int, range]:
         """Layers on the nodes that are ready."""
-        return {node: layers for node, layers in holdings(self.old).items() if node in self.ready}
+        ready = set(self.ready)
+        return {node: layers for node, layers in holdings(self.old).items() if node in ready}
 
-    @property
+    @cached_property
     def former(self) -> dict[int, int]:
         """Old pipeline of every node that was in one."""
         return {node: p for p, pipeline in enumerate(self.old) for node in pipeline.nodes}
@@ -47,73 +50,136 @@ class Seating:
     transfer_ns: int
 
 
+#: Positions above which only fewest bytes are asked for, not the fastest to receive.
+LARGE = 200
+
+
 class Seats:
     """The positions of new pipelines and what each node would have to receive for them."""
 
     def __init__(self, situation: Situation, templates: Sequence[Template]) -> None:
         self._situation = situation
         self._templates = templates
-        self._before = np.concatenate([[0], np.cumsum(situation.layer_bytes)])
-        self._bytes = self._missing_bytes()
-        times = [
-            [
-                self._node_ns(node, int(size))
-                for node, size in zip(situation.ready, row, strict=True)
-            ]
-            for row in self._bytes
-        ]
-        self._times = np.array(times, dtype=np.int64).reshape(self._bytes.shape)
-
-    def _node_ns(self, node: int, size_bytes: int) -> int:
-        if size_bytes == FORBIDDEN:
-            return FORBIDDEN
-        return int(self._situation.links.node_ns(node, size_bytes))
-
-    def _missing_bytes(self) -> Array:
-        """[positions, ready nodes] bytes to receive, FORBIDDEN on nodes of another group."""
-        situation, held, rows = self._situation, self._situation.held, list[list[int]]()
-        own = [held.get(node, range(0)) for node in situation.ready]
-        groups = [situation.groups[node] for node in situation.ready]
-        for template in self._templates:
+        held = situation.held
+        self._own = [held.get(node, range(0)) for node in situation.ready]
+        self._places = [
+            (q, group, layers)
+            for q, template in enumerate(templates)
             for group, layers in zip(
                 template.node_groups, layers_by_position(template), strict=True
-            ):
-                row = [self._lacking(layers, have) for have in own]
-                rows.append(
-                    [b if g == group else FORBIDDEN for b, g in zip(row, groups, strict=True)]
-                )
-        return np.array(rows, dtype=np.int64).reshape(len(rows), len(own))
+            )
+        ]
+        self._before = [0, *accumulate(situation.layer_bytes)]
+
+    @cached_property
+    def _partner_of(self) -> list[int | None]:
+        return self._partners()
+
+    def _missing_bytes(self, rows: Sequence[int], columns: Sequence[int]) -> Array:
+        """Bytes to receive for some positions on some ready nodes; FORBIDDEN in other groups."""
+        groups = self._situation.groups
+        found = np.full((len(rows), len(columns)), FORBIDDEN, dtype=np.int64)
+        for r, row in enumerate(rows):
+            _, group, layers = self._places[row]
+            for c, column in enumerate(columns):
+                if groups[self._situation.ready[column]] == group:
+                    found[r, c] = self._lacking(layers, self._own[column])
+        return found
 
     def _lacking(self, layers: range, have: range) -> int:
         start, end = max(layers.start, have.start), min(layers.stop, have.stop)
-        present = int(self._before[end] - self._before[start]) if start < end else 0
-        return int(self._before[layers.stop] - self._before[layers.start]) - present
+        present = self._before[end] - self._before[start] if start < end else 0
+        return self._before[layers.stop] - self._before[layers.start] - present
 
-    def least_receiving_ns(self) -> int | None:
-        """No way to seat the nodes receives faster; None if there is none.
+    @cached_property
+    def _all_bytes(self) -> Array:
+        """[positions, ready nodes] as `_missing_bytes`."""
+        return self._missing_bytes(range(len(self._places)), range(len(self._own)))
+
+    @cached_property
+    def _all_times(self) -> Array:
+        """[positions, ready nodes] ns on the node's own link, rounded down."""
+        times, links = self._all_bytes.copy(), self._situation.links
+        for column, node in enumerate(self._situation.ready):
+            sizes, back = np.unique(times[:, column], return_inverse=True)
+            each = [s if s == FORBIDDEN else int(links.node_ns(node, int(s))) for s in sizes]
+            times[:, column] = np.array(each, dtype=np.int64)[back]
+        return times
+
+    @cached_property
+    def least_receiving_ns(self) -> int:
+        """No way to seat the nodes receives faster; 0 for large fleets, where it takes long.
 
         Proof. Each node receives all that it lacks over its own link; the slowest of them is
         least in `least_largest`. Times here are rounded down, and latency is left out.
         """
-        return least_largest(self._times)
+        if len(self._places) > LARGE:
+            return 0
+        least = least_largest(self._all_times)
+        assert least is not None
+        return least
 
-    def seated(self) -> Seating | None:
-        """A good way to seat the nodes; None if there is none.
+    def seated(self) -> Seating:
+        """A good way to seat the nodes, of which there must be enough in every group.
 
-        Fewest bytes among the ways that are fastest to receive, and fewest bytes of all: the one
-        that is faster with its sources. Ties stay with the pipeline that a node was in.
+        Fewest bytes of all, and fewest among the ways that are fastest to receive: the one that is
+        faster with its sources. Ties stay with the pipeline that a node was in.
         """
-        limit = least_largest(self._times)
-        if limit is None:
-            return None
-        fast = np.where(self._times <= limit, self._bytes, FORBIDDEN)
-        found = [self._seating(costs) for costs in (fast, self._bytes)]
+        found = [self._seating(self._with_fewest_bytes())]
+        if len(self._places) <= LARGE:
+            fast = self._all_times <= self.least_receiving_ns
+            costs = np.where(fast, self._all_bytes, FORBIDDEN)
+            every = range(len(self._places))
+            found.append(self._seating(self._cheapest(costs, every, range(len(self._own)))))
         return min(found, key=lambda seating: seating.transfer_ns)
 
-    def _seating(self, size_bytes: Array) -> Seating:
+    def _with_fewest_bytes(self) -> list[int]:
+        """A column for every position, with the least sum of bytes.
+
+        Positions take nodes that hold just their layers, as many as there are. Proof that some
+        least sum does so. Let v hold just the layers R of position P, but take Q with layers S,
+        while w takes P. With v on P and w on Q nothing is received for P, and for Q what S has
+        beyond w's layers W. That is no more than what S has beyond R plus what R has beyond W,
+        which v and w received before. All four are of one node group.
+        """
+        chosen = self._same_layers()
+        rows = [row for row in range(len(self._places)) if row not in chosen]
+        taken = set(chosen.values())
+        columns = [column for column in range(len(self._own)) if column not in taken]
+        rest = self._cheapest(self._missing_bytes(rows, columns), rows, columns)
+        chosen |= dict(zip(rows, rest, strict=True))
+        return [chosen[row] for row in range(len(self._places))]
+
+    def _same_layers(self) -> dict[int, int]:
+        """Columns of nodes that hold just a position's layers, those of its partner first."""
+        situation, former = self._situation, self._situation.former
+        pools: dict[tuple[int, range], list[int]] = {}
+        for column, (node, own) in enumerate(zip(situation.ready, self._own, strict=True)):
+            pools.setdefault((situation.groups[node], own), []).append(column)
+        chosen = dict[int, int]()
+        for only_partner in (True, False):
+            for row, (q, group, layers) in enumerate(self._places):
+                pool = pools.get((group, layers), [])
+                for column in pool if row not in chosen else ():
+                    home = former.get(situation.ready[column])
+                    if not only_partner or home == self._partner_of[q]:
+                        chosen[row] = column
+                        pool.remove(column)
+                        break
+        return chosen
+
+    def _cheapest(self, costs: Array, rows: Sequence[int], columns: Sequence[int]) -> list[int]:
+        """Columns for rows: bytes first; of equal ones one that stays with its pipeline."""
+        former = self._situation.former
+        homes = [former.get(self._situation.ready[column]) for column in columns]
+        moves = [[home != self._partner_of[self._places[row][0]] for home in homes] for row in rows]
+        extra = np.array(moves, dtype=np.int64).reshape(costs.shape)
+        found = cheapest(np.where(costs == FORBIDDEN, FORBIDDEN, costs * (len(rows) + 1) + extra))
+        assert found is not None
+        return [columns[column] for column in found]
+
+    def _seating(self, chosen: Sequence[int]) -> Seating:
         situation = self._situation
-        chosen = cheapest(self._with_ties(size_bytes))
-        assert chosen is not None
         seats = iter(situation.ready[column] for column in chosen)
         nodes = tuple(tuple(next(seats) for _ in one.node_groups) for one in self._templates)
         fleet = [Pipeline(t, own, 1) for t, own in zip(self._templates, nodes, strict=True)]
@@ -121,17 +187,6 @@ class Seats:
         copies = chosen_sources(situation.links, situation.held, wanted, situation.layer_bytes)
         time_ns = situation.links.transfer_ns(copies, situation.layer_bytes)
         return Seating(nodes, copies, time_ns)
-
-    def _with_ties(self, size_bytes: Array) -> Array:
-        """Bytes first; of equal ones a node that stays with its pipeline's successor."""
-        partners, former = self._partners(), self._situation.former
-        rows = [
-            [int(former.get(node, -1) != partner) for node in self._situation.ready]
-            for partner, template in zip(partners, self._templates, strict=True)
-            for _ in template.node_groups
-        ]
-        moves = np.array(rows, dtype=np.int64).reshape(size_bytes.shape)
-        return np.where(size_bytes == FORBIDDEN, FORBIDDEN, size_bytes * (len(rows) + 1) + moves)
 
     def _partners(self) -> list[int | None]:
         """For every new pipeline an old one that it goes on from: equal, then of similar size."""

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations.errors import PlanError, PlannerError
+from formulations.instance import Limits
+from formulations.units import GIB
 from solver.document import digest, to_json
 from solver.fleet_document import FleetDocument, is_fleet, read_fleet
 from solver.report.fleet import pipeline_changes
@@ -46,8 +48,23 @@ def test_the_first_fleet_is_verified(fleet: FleetDocument) -> None:
 
 def test_too_many_faults_for_the_nodes() -> None:
     """Four pipelines of two need eight nodes."""
-    with pytest.raises(RecoveryError, match=r"7 nodes .* 4 pipelines"):
+    with pytest.raises(RecoveryError, match=r"4 pipelines of 2 nodes, .* at most 2 faults"):
         start_fleet(fleet_instance(7), even_designs(range(2, 4)), 3)
+
+
+def test_no_template_has_room() -> None:
+    """A reserve of all memory leaves nothing for a micro-batch."""
+    instance = fleet_instance(7).model_copy(
+        update={"limits": Limits(framework_reserve_bytes=10 * GIB)}
+    )
+    with pytest.raises(RecoveryError, match="none has room"):
+        start_fleet(instance, even_designs(range(2, 4)), 1)
+
+
+def test_sizes_that_do_not_add_up() -> None:
+    """Pipelines of five nodes never take all of seven."""
+    with pytest.raises(RecoveryError, match="allowed: other sizes"):
+        start_fleet(fleet_instance(7), even_designs(range(5, 6)), 0, all_nodes=True)
 
 
 @settings(max_examples=15, deadline=None)

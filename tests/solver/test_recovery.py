@@ -217,6 +217,17 @@ def test_a_short_horizon_moves_less() -> None:
     assert slow.gap == fast.gap == 0
 
 
+def test_bug_templates_without_room_for_a_micro_batch() -> None:
+    """A template that fits no micro-batch is never started, also beside pipelines that are whole.
+
+    Three pairs, one loses a node: the single that is left has no template of one node.
+    """
+    case = Case(5, [(1,), (2,)], cluster(6))
+    case.kinds[0] = PipelineKind((1,), [])
+    found = case.recover(fleet_of([case.templates[1]] * 3), [0, 1, 2, 3, 4], 1)
+    assert [one.template.num_nodes for one in found.pipelines] == [2, 2]
+
+
 def test_nodes_that_join_are_used() -> None:
     """A pair becomes two pairs when two nodes join: each joined node receives its layers."""
     case = Case(5, [(2,)], cluster(4))
