@@ -8,8 +8,9 @@ import numpy as np
 
 from formulations.template import Template, TemplateStage
 from solver.enumeration.problem import Array, interval_sums
-from solver.resilience.arrangement import Split, filled
+from solver.resilience.arrangement import filled
 from solver.resilience.places import Places
+from solver.resilience.template_options import Split
 
 
 def random_places(

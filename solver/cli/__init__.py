@@ -15,6 +15,7 @@ from solver.cli.replay import replay_command
 from solver.cli.schema import schema_command
 from solver.cli.show import show_command
 from solver.cli.solve import solve_command
+from solver.cli.templates import templates_command
 from solver.cli.terminal import say
 from solver.cli.verify import verify_command
 from solver.cli.workload import workload_command
@@ -54,6 +55,7 @@ def main(
 
 app.command("solve")(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
+app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show")(with_error_line(show_command))
 app.command("recover")(with_error_line(recover_command))

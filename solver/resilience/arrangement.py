@@ -5,17 +5,10 @@ laid out; `any`: all numbers of GPUs in every order.
 """
 
 from collections.abc import Collection
-from enum import StrEnum
 from functools import lru_cache
 
 from formulations.instance import Instance, NodeGroup
-
-
-class Split(StrEnum):
-    """Which stages may share a node."""
-
-    ALIGNED = "aligned"
-    ANY = "any"
+from solver.resilience.template_options import Split
 
 
 def _is_power_of_two(count: int) -> bool:

@@ -169,7 +169,10 @@ class TemplateGraph:
         for state in reversed(self.steps):
             sums.add(state, self.steps[state])
         least = sums.table[self.start][:, 0]
-        return {p: min(int(INFINITY), ceil_div(int(least[p]), p)) for p in self.numbers}
+        return {
+            p: ceil_div(int(least[p]), p) if least[p] < INFINITY else int(INFINITY)
+            for p in self.numbers
+        }
 
     def template(self, steps: Sequence[Step], boundaries: Sequence[int]) -> Template:
         """The template of steps from the start to an end, and of p + 1 layer boundaries."""

@@ -99,7 +99,8 @@ def oobleck_in_memory(
     search = BottleneckSearch(costs.several, WEIGHTS, {0: [finals[0]]}, tables)
     best = search.run(stop).get(0)
     for alone in _alone(costs.alone, finals):
-        best = _better(costs, best, alone)
+        if fits(costs, alone, micro_batches):
+            best = _better(costs, best, alone)
     found = None if best is None else value_of(costs, best)
     bound = min(int(search.bound[0]), int(INFINITY) if found is None else found)
     complete = bool(search.bound[0] >= INFINITY)

@@ -17,7 +17,8 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from solver.enumeration.problem import Array, Intervals
-from solver.resilience.arrangement import Split, degrees_of, filled
+from solver.resilience.arrangement import degrees_of, filled
+from solver.resilience.template_options import Split
 
 
 @dataclass(frozen=True)

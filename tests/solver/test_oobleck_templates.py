@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from bench.planner import PS_PER_MS, places, read_case
-from solver.resilience.arrangement import Split
 from solver.resilience.judge import fits
 from solver.resilience.oobleck import (
     oobleck_in_memory,
@@ -15,6 +14,7 @@ from solver.resilience.oobleck import (
     value_of,
 )
 from solver.resilience.places import PlaceCosts
+from solver.resilience.template_options import Split
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 

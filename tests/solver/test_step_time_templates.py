@@ -2,11 +2,11 @@
 
 import pytest
 
-from solver.resilience.arrangement import Split
 from solver.resilience.graph import TemplateGraph
 from solver.resilience.judge import fits, step_time
 from solver.resilience.places import PlaceCosts
 from solver.resilience.step_time import StepTimeSearch, starts
+from solver.resilience.template_options import Split
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 

@@ -1,0 +1,74 @@
+"""Templates in words and tables."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from formulations.template import Template
+from solver.report.layout import labelled, table
+from solver.report.quantities import percent, time_text
+from solver.resilience.template_document import TemplateEntry, TemplatesDocument
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def stages_text(template: Template) -> str:
+    """Layers per stage and GPUs, node by node: "5x1 4x1 | 9x2": 5 and 4 on one GPU each, 9 on 2.
+
+    Equal neighbours on one node are counted: "2*(4x1)".
+    """
+    nodes = []
+    for _, own in groupby(template.stages, key=lambda stage: stage.node):
+        words = [f"{stage.layers[1] - stage.layers[0]}x{stage.gpus}" for stage in own]
+        runs = [(word, len(list(run))) for word, run in groupby(words)]
+        nodes.append(" ".join(word if n == 1 else f"{n}*({word})" for word, n in runs))
+    return " | ".join(nodes)
+
+
+def _nodes_text(entry: TemplateEntry, names: Sequence[str]) -> str:
+    """The size, and which nodes where there are several groups."""
+    if entry.template is None or len(names) == 1:
+        return str(entry.nodes)
+    counts = Counter(names[j] for j in entry.template.node_groups)
+    return f"{entry.nodes}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
+
+
+def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
+    nodes = _nodes_text(entry, document.node_groups)
+    if entry.template is None or entry.value_s is None or entry.step_time_s is None:
+        return [nodes, f"none ({entry.status.value})", "", str(entry.micro_batches), "", "", ""]
+    return [
+        nodes,
+        stages_text(entry.template),
+        entry.strategy.recompute if entry.strategy else "",
+        str(entry.micro_batches),
+        time_text(entry.step_time_s),
+        time_text(entry.value_s),
+        "0" if not entry.gap else percent(entry.gap),
+    ]
+
+
+def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
+    """The report: n0, the sizes and their proof, one row per template."""
+    f, sizes = document.faults, document.sizes
+    fewest = ", ".join(map(str, document.fewest_sizes))
+    proved = "" if document.fewest_proved else " (not proved to be fewest)"
+    head = labelled(
+        [
+            ("instance", f"{document.instance}, {document.available} nodes"),
+            ("faults", f"{f}: at least {f + 1} pipelines"),
+            ("least", f"n0 = {document.least_nodes}: any so many nodes hold the model"),
+            ("sizes", f"{sizes[0]} to {sizes[-1]}: enough to merge, and to leave {f} times n0"),
+            ("fewest", f"sizes {fewest} cover the same{proved}"),
+            ("micro-batch", f"{document.micro_batch} sequences"),
+            ("objective", f"{document.objective.value}, {document.split.value} split"),
+        ]
+    )
+    rows = table(
+        ["nodes", "stages: layers x GPUs, node | node", "recompute"],
+        ["micro-batches", "step", "objective", "gap"],
+        [_row(entry, document) for entry in document.templates],
+    )
+    return [head, "", *document.coverage, "", rows]

@@ -1,0 +1,91 @@
+"""`templates`: the best pipeline template of every size, and why these sizes are enough."""
+
+from typing import Annotated
+
+import typer
+
+from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
+from solver.cli.terminal import print_report, say
+from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
+
+#: Exit code where some size has no template within the limit.
+NONE_IN_TIME = 4
+
+
+def templates_command(
+    instance: InstanceArgument,
+    faults: Annotated[
+        int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
+    ],
+    as_json: JsonOption = False,
+    objective: Annotated[
+        TemplateObjective,
+        typer.Option(
+            help="step-time: simulated step of one pipeline. oobleck: T1 + T2 + T3 of Oobleck's "
+            "planner, for comparison."
+        ),
+    ] = TemplateObjective.STEP_TIME,
+    split: Annotated[
+        Split,
+        typer.Option(
+            help="How stages share a node. aligned: powers of two at multiples of themselves. "
+            "any: all numbers of GPUs in every order."
+        ),
+    ] = Split.ALIGNED,
+    micro_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**8,
+            help="Sequences per micro-batch. Unless given: of those that need fewest nodes, the "
+            "one that trains fastest there.",
+        ),
+    ] = None,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10**6,
+            help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
+        ),
+    ] = None,
+    mixes: Annotated[
+        bool, typer.Option("--mixes", help="A template for every mix of node groups of a size.")
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            callback=positive,
+            metavar="SECONDS",
+            help="Time for all templates together; then the best so far, with bounds.",
+        ),
+    ] = None,
+    gap: GapOption = 0.0,
+) -> None:
+    """Find the least number of nodes that holds the model, and the best template of every size.
+
+    The sizes are Oobleck's: enough to run on every number of nodes, and to merge pipelines after
+    failures. Exit code 0: templates; 2: bad input; 3: the cluster cannot run as many pipelines;
+    4: some size has no template within the limit.
+    """
+    from formulations.instance.load import load_instance
+    from solver.cli.template_text import templates_text
+    from solver.resilience.generate import TemplateGenerator
+    from solver.resilience.template_document import templates_document
+
+    options = TemplateOptions(
+        objective=objective,
+        split=split,
+        micro_batch=micro_batch,
+        micro_batches=micro_batches,
+        gap=gap,
+        time_limit_s=time_limit,
+    )
+    generator = TemplateGenerator(load_instance(instance), options)
+    document = templates_document(generator, faults, mixes)
+    if as_json:
+        say(document.model_dump_json(indent=1))
+    else:
+        print_report(templates_text(document))
+    if any(one.status == "unknown" for one in document.templates):
+        raise typer.Exit(NONE_IN_TIME)

@@ -1,0 +1,112 @@
+"""What `templates --json` prints: the sizes, why they are enough, and the template of each."""
+
+from typing import Literal
+
+from formulations.coverage import proof
+from formulations.fleet import Strategy
+from formulations.instance.record import Record
+from formulations.template import Template
+from formulations.units import seconds
+from solver.enumeration.problem import INFINITY
+from solver.resilience.generate import NoTemplateError, TemplateGenerator, TemplateResult
+from solver.resilience.template_options import Split, TemplateObjective
+from solver.resilience.template_set import consecutive_for_merging, fewest_sizes
+from solver.result import Status
+
+
+class TemplateEntry(Record):
+    """The best template of one size, or of one mix of nodes.
+
+    value_s, bound_s: of the objective; no template is below the bound. step_time_s: simulated
+    step of one pipeline with these micro-batches. None where there is no template.
+    """
+
+    nodes: int
+    micro_batches: int
+    status: Status
+    value_s: float | None
+    bound_s: float | None
+    gap: float | None
+    step_time_s: float | None
+    strategy: Strategy | None
+    template: Template | None
+
+
+class TemplatesDocument(Record):
+    """Templates of one instance.
+
+    least_nodes: n0, the fewest nodes of which every choice holds the model. sizes: for which there
+    are templates. coverage: which numbers of nodes are sums of f + 1 sizes or more, in words.
+    fewest_sizes: a set with fewest sizes that covers them all; fewest_proved: by CP-SAT.
+    """
+
+    schema_version: Literal[1] = 1
+    instance: str
+    faults: int
+    objective: TemplateObjective
+    split: Split
+    micro_batch: int
+    available: int
+    node_groups: tuple[str, ...]
+    least_nodes: int
+    sizes: tuple[int, ...]
+    coverage: tuple[str, ...]
+    fewest_sizes: tuple[int, ...]
+    fewest_proved: bool
+    templates: tuple[TemplateEntry, ...]
+
+
+def templates_document(generator: TemplateGenerator, faults: int, mixes: bool) -> TemplatesDocument:
+    """The templates that survive so many node failures; per mix of node groups if `mixes`.
+
+    Raises NoTemplateError where the cluster cannot run f + 1 pipelines.
+    """
+    instance, options = generator.instance, generator.options
+    least, total = _least_nodes(generator), sum(generator.available)
+    first = (faults + 1) * least
+    if first > total:
+        raise NoTemplateError(
+            f"--faults {faults}: {faults + 1} pipelines of {least} nodes or more need {first} "
+            f"nodes, the cluster has {total}; allowed: up to {total // least - 1} faults"
+        )
+    most = total - faults * least
+    sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= most)
+    range_ = range(first, total + 1)
+    fewest = fewest_sizes(range_, least, faults)
+    found = generator.by_mix(sizes) if mixes else generator.by_size(sizes)
+    return TemplatesDocument(
+        instance=instance.name,
+        faults=faults,
+        objective=options.objective,
+        split=options.split,
+        micro_batch=generator.micro_batch,
+        available=total,
+        node_groups=tuple(group.name for group in instance.cluster.groups),
+        least_nodes=least,
+        sizes=sizes,
+        coverage=proof(sizes, faults, range_),
+        fewest_sizes=fewest.sizes,
+        fewest_proved=fewest.fewest,
+        templates=tuple(map(_entry, found)),
+    )
+
+
+def _least_nodes(generator: TemplateGenerator) -> int:
+    if generator.least_nodes is None:
+        raise NoTemplateError(generator.too_small)
+    return generator.least_nodes
+
+
+def _entry(found: TemplateResult) -> TemplateEntry:
+    outcome = found.outcome
+    return TemplateEntry(
+        nodes=found.nodes,
+        micro_batches=found.micro_batches,
+        status=found.status,
+        value_s=None if outcome.value is None else seconds(outcome.value),
+        bound_s=seconds(outcome.bound) if outcome.bound < INFINITY else None,
+        gap=found.gap,
+        step_time_s=None if found.step_ns is None else seconds(found.step_ns),
+        strategy=found.strategy,
+        template=outcome.template,
+    )

@@ -1,0 +1,34 @@
+"""What may be asked of template generation; quick to import."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Split(StrEnum):
+    """Which stages may share a node."""
+
+    ALIGNED = "aligned"
+    ANY = "any"
+
+
+class TemplateObjective(StrEnum):
+    """What a template is best at."""
+
+    STEP_TIME = "step-time"  #: simulated step of one pipeline, optimizer included
+    OOBLECK = "oobleck"  #: T1 + T2 + T3, see `oobleck`
+
+
+@dataclass(frozen=True)
+class TemplateOptions:
+    """What may be asked.
+
+    micro_batch: sequences; None: see `TemplateGenerator.micro_batch`. micro_batches: of every
+    template; None: its share of the global batch by nodes. time_limit_s: for all sizes together.
+    """
+
+    objective: TemplateObjective = TemplateObjective.STEP_TIME
+    split: Split = Split.ALIGNED
+    micro_batch: int | None = None
+    micro_batches: int | None = None
+    gap: float = 0.0
+    time_limit_s: float | None = None

@@ -1,0 +1,66 @@
+"""The command `templates`: output, exit codes and errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from formulations.template import template_from_json
+from tests.command_line import run
+from tests.conftest import ROOT
+
+SMALL = ROOT / "instances" / "homo_small.yaml"
+
+
+def test_json_has_sizes_proof_and_templates() -> None:
+    """4 nodes that each hold BERT-large: n0 = 1, one size, 2 to 4 nodes covered."""
+    code, out, _ = run("templates", SMALL, "--faults", 1, "--json")
+    fields = json.loads(out)
+    assert code == 0
+    assert (fields["least_nodes"], fields["sizes"], fields["fewest_sizes"]) == (1, [1], [1])
+    assert "Hence every number of nodes from 2 on is covered" in " ".join(fields["coverage"])
+    [only] = fields["templates"]
+    assert (only["status"], only["gap"]) == ("optimal", 0)
+    assert only["value_s"] == only["step_time_s"] == only["bound_s"]
+    text = json.dumps(only["template"])
+    assert template_from_json(text, "t").num_layers == 26
+
+
+def test_text_names_the_objective_and_every_size() -> None:
+    """Oobleck's objective: its best template of one node is one stage on 4 GPUs."""
+    code, out, _ = run("templates", SMALL, "--faults", 3, "--objective", "oobleck")
+    assert code == 0
+    assert "objective     oobleck, aligned split" in out
+    assert "26x4" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--faults", 4), 3, "5 pipelines of 1 nodes or more need 5 nodes, the cluster has 4"),
+        (("--faults", 1, "--micro-batch", 3), 2, "--micro-batch 3: does not divide"),
+    ],
+)
+def test_errors_are_one_line(arguments: tuple[object, ...], code: int, words: str) -> None:
+    """Too many faults, a micro-batch that does not divide the batch."""
+    got, out, err = run("templates", SMALL, *arguments)
+    assert (got, out) == (code, "")
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_cluster_too_small_for_any_template(tmp_path: Path) -> None:
+    """BERT-large on 4 nodes of GPUs with 1100 MiB, of which 1 GiB is reserved."""
+    text = SMALL.read_text(encoding="utf-8")
+    line = next(one for one in text.splitlines() if "memory:" in one)
+    small = tmp_path / "small.yaml"
+    small.write_text(
+        text.replace(line, line.split("memory:")[0] + "memory: 1100 MiB").replace(
+            "profiles/", f"{SMALL.parent}/profiles/"
+        ),
+        encoding="utf-8",
+    )
+    code, out, err = run("templates", small, "--faults", 0)
+    assert (code, out) == (3, "")
+    assert "no template fits into the memory of its nodes, not of all 4" in err
+    assert err.count("\n") == 1

@@ -1,0 +1,98 @@
+"""Templates of whole instances: against all templates, judged stage by stage without tables."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from formulations.costs.template_costs import template_costs
+from formulations.errors import PlannerError
+from formulations.instance import Instance
+from formulations.template import Template
+from solver.resilience.generate import TemplateGenerator
+from solver.resilience.oobleck import oobleck_value
+from solver.resilience.places import place_costs, strategies
+from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
+from solver.result import Status
+from solver.simulate import pipeline_step_ns
+from tests.seeds import one_each
+from tests.small_instances import random_instance
+from tests.template_cases import all_templates
+
+
+def _holds_blocks(instance: Instance, template: Template) -> bool:
+    if instance.search.embedding_only_stages:
+        return True
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    return all(any(blocks[slice(*stage.layers)]) for stage in template.stages)
+
+
+def _values(
+    instance: Instance, options: TemplateOptions, nodes: int, m: int, b: int
+) -> Iterator[tuple[Template, int]]:
+    """Every template and strategy that fits, with its objective."""
+    for strategy in strategies(instance, b):
+        places = place_costs(instance, strategy, options.split).several
+        for template in all_templates(places, nodes):
+            costs = template_costs(instance, strategy, template)
+            if not costs.fits(m) or not _holds_blocks(instance, template):
+                continue
+            if options.objective is TemplateObjective.STEP_TIME:
+                yield template, pipeline_step_ns(costs, m)
+            else:
+                times = costs.forward_ns + costs.backward_ns
+                yield template, oobleck_value([int(time) for time in times])
+
+
+@pytest.mark.parametrize("objective", list(TemplateObjective))
+@pytest.mark.parametrize("seed", one_each(range(60), 6))
+def test_best_of_all_templates_and_strategies(seed: int, objective: TemplateObjective) -> None:
+    """Up to 3 nodes of two types; sizes that cannot hold the model are proved infeasible."""
+    instance = random_instance(seed)
+    split = Split.ANY if seed % 2 else Split.ALIGNED
+    options = TemplateOptions(objective=objective, split=split, micro_batch=1)
+    generator = TemplateGenerator(instance, options)
+    every = range(1, sum(generator.available) + 1)
+    for nodes, found in zip(every, generator.by_size(every), strict=True):
+        m = generator.micro_batches(nodes, 1)
+        values = [value for _, value in _values(instance, options, nodes, m, 1)]
+        assert found.outcome.value == min(values, default=None)
+        assert found.status is (Status.OPTIMAL if values else Status.INFEASIBLE)
+        assert found.gap == (0 if values else None)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) -> None:
+    """By trying every template of every mix; mixes give one result each."""
+    instance = random_instance(seed)
+    options = TemplateOptions(micro_batch=1)
+    generator = TemplateGenerator(instance, options)
+    every = range(1, sum(generator.available) + 1)
+    held = {}
+    for nodes in every:
+        m = generator.micro_batches(nodes, 1)
+        fitting = _values(instance, options, nodes, m, 1)
+        mixes = {template.counts(len(generator.available)) for template, _ in fitting}
+        held[nodes] = mixes == set(generator.mixes(nodes))
+    assert generator.least_nodes == next((n for n in every if held[n]), None)
+    results = generator.by_mix(every)
+    assert len(results) == sum(len(generator.mixes(nodes)) for nodes in every)
+
+
+def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
+    """Batch 6 on 3 nodes in micro-batches of 1: 2 per node; of 4 sequences: 1 for 2 nodes."""
+    instance = next(
+        one
+        for one in map(random_instance, range(99))
+        if one.workload.global_batch == 6 and sum(g.nodes for g in one.cluster.groups) == 3
+    )
+    generator = TemplateGenerator(instance, TemplateOptions(micro_batch=1))
+    assert [generator.micro_batches(n, 1) for n in (1, 2, 3)] == [2, 4, 6]
+    assert generator.micro_batches(2, 4) == 1
+    fixed = TemplateGenerator(instance, TemplateOptions(micro_batch=1, micro_batches=5))
+    assert fixed.micro_batches(3, 1) == 5
+
+
+def test_micro_batch_that_divides_no_step_is_refused() -> None:
+    """5 sequences of a batch of 2, 4 or 6."""
+    with pytest.raises(PlannerError, match="--micro-batch 5: does not divide"):
+        TemplateGenerator(random_instance(0), TemplateOptions(micro_batch=5))
