@@ -1,12 +1,19 @@
 """`templates`: the best pipeline template of every size, and why these sizes are enough."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from solver.cli.files import check_writable, write_text
+from solver.cli.recover import show_fleet
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
 from solver.cli.terminal import print_report, say
 from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
+
+if TYPE_CHECKING:
+    from formulations.instance import Instance
+    from solver.resilience.template_document import TemplatesDocument
 
 #: Exit code where some size has no template within the limit.
 NONE_IN_TIME = 4
@@ -17,6 +24,14 @@ def templates_command(
     faults: Annotated[
         int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
     ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Write the fleet here: the fastest pipelines of these templates on all nodes, "
+            "for recover.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     objective: Annotated[
         TemplateObjective,
@@ -49,9 +64,6 @@ def templates_command(
             help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
         ),
     ] = None,
-    mixes: Annotated[
-        bool, typer.Option("--mixes", help="A template for every mix of node groups of a size.")
-    ] = False,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -65,8 +77,10 @@ def templates_command(
     """Find the least number of nodes that holds the model, and the best template of every size.
 
     The sizes are Oobleck's: enough to run on every number of nodes, and to merge pipelines after
-    failures. Exit code 0: templates; 2: bad input; 3: the cluster cannot run as many pipelines;
-    4: some size has no template within the limit.
+    failures. With several node groups there is one for every mix of a size.
+
+    Exit code 0: templates; 2: bad input; 3: the cluster cannot run as many pipelines; 4: some size
+    has no template within the limit.
     """
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
@@ -81,11 +95,32 @@ def templates_command(
         gap=gap,
         time_limit_s=time_limit,
     )
-    generator = TemplateGenerator(load_instance(instance), options)
-    document = templates_document(generator, faults, mixes)
+    if out is not None:
+        check_writable(out)
+    problem = load_instance(instance)
+    document = templates_document(TemplateGenerator(problem, options), faults)
     if as_json:
         say(document.model_dump_json(indent=1))
     else:
         print_report(templates_text(document))
+    if out is not None:
+        _write_fleet(out, problem, document, as_json)
     if any(one.status == "unknown" for one in document.templates):
         raise typer.Exit(NONE_IN_TIME)
+
+
+def _write_fleet(
+    out: Path, instance: "Instance", document: "TemplatesDocument", quiet: bool
+) -> None:
+    """Puts pipelines of the templates on the cluster, writes them, and shows them unless `quiet`.
+
+    Raises RecoveryError where they do not fit together.
+    """
+    from solver.document import to_json
+    from solver.resilience.fleet import start_fleet
+
+    fleet = start_fleet(instance, document.designs, document.faults)
+    write_text(out, to_json(fleet))
+    if not quiet:
+        say("")
+        show_fleet(fleet)

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from formulations.coverage import proof
-from formulations.fleet import Strategy
+from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
 from formulations.template import Template
 from formulations.units import seconds
@@ -55,9 +55,18 @@ class TemplatesDocument(Record):
     fewest_proved: bool
     templates: tuple[TemplateEntry, ...]
 
+    @property
+    def designs(self) -> tuple[Design, ...]:
+        """The templates found, each with its strategy."""
+        return tuple(
+            Design(template=one.template, strategy=one.strategy)
+            for one in self.templates
+            if one.template is not None and one.strategy is not None
+        )
 
-def templates_document(generator: TemplateGenerator, faults: int, mixes: bool) -> TemplatesDocument:
-    """The templates that survive so many node failures; per mix of node groups if `mixes`.
+
+def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDocument:
+    """The templates that survive so many node failures, of every mix of node groups.
 
     Raises NoTemplateError where the cluster cannot run f + 1 pipelines.
     """
@@ -73,7 +82,6 @@ def templates_document(generator: TemplateGenerator, faults: int, mixes: bool) -
     sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= most)
     range_ = range(first, total + 1)
     fewest = fewest_sizes(range_, least, faults)
-    found = generator.by_mix(sizes) if mixes else generator.by_size(sizes)
     return TemplatesDocument(
         instance=instance.name,
         faults=faults,
@@ -87,7 +95,7 @@ def templates_document(generator: TemplateGenerator, faults: int, mixes: bool) -
         coverage=proof(sizes, faults, range_),
         fewest_sizes=fewest.sizes,
         fewest_proved=fewest.fewest,
-        templates=tuple(map(_entry, found)),
+        templates=tuple(map(_entry, generator.by_mix(sizes))),
     )
 
 

@@ -64,3 +64,15 @@ def test_cluster_too_small_for_any_template(tmp_path: Path) -> None:
     assert (code, out) == (3, "")
     assert "no template fits into the memory of its nodes, not of all 4" in err
     assert err.count("\n") == 1
+
+
+def test_fleet_is_written_verified_and_recovers(tmp_path: Path) -> None:
+    """4 nodes, a template of one node: 4 pipelines; verify accepts the file, recover takes it."""
+    fleet = tmp_path / "fleet.json"
+    code, out, _ = run("templates", SMALL, "--faults", 1, "--out", fleet)
+    assert code == 0
+    assert len(json.loads(fleet.read_text(encoding="utf-8"))["pipelines"]) == 4
+    assert run("verify", fleet)[0] == 0
+    code, out, _ = run("recover", fleet, "--lost", "a10-2", "--json")
+    assert code == 0
+    assert len(json.loads(out)["pipelines"]) == 3
