@@ -37,7 +37,7 @@ or the same for all groups: the most that leaves no v_j - d_j negative and a blo
 run no cheaper on stage 0 than elsewhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -103,23 +103,27 @@ class Bounds:
         runs = self.columns.instance.workload.layer_runs
         return np.array([run.count for run in runs], dtype=np.int64)
 
-    def _by_shape(self, of: Callable[[LayerTimes], Array]) -> Numbers:
-        """[N, U, J] times of one layer of each run, from times [L, J] of all."""
+    @cached_property
+    def _by_shape(self) -> Numbers:
+        """[2, N, U, J] forward, backward time of one layer of each run."""
         starts = np.cumsum(self.counts) - self.counts
         known = {id(times): times for times in self.times}
         number = {key: i for i, key in enumerate(known)}
-        values = np.array([of(times)[starts] for times in known.values()], dtype=np.float64)
-        return values[[number[id(times)] for times in self.times]]
+        values = [[t.forward_ns[starts], t.backward_ns[starts]] for t in known.values()]
+        which = [number[id(times)] for times in self.times]
+        return np.array(values, dtype=np.float64).swapaxes(0, 1)[:, which]
 
     @cached_property
     def forward(self) -> Numbers:
         """[N, U, J] ns of one layer of the run."""
-        return self._by_shape(lambda times: times.forward_ns)
+        forward: Numbers = self._by_shape[0]
+        return forward
 
     @cached_property
     def work(self) -> Numbers:
         """[N, U, J] forward + backward."""
-        return self.forward + self._by_shape(lambda times: times.backward_ns)
+        work: Numbers = self._by_shape.sum(axis=0)
+        return work
 
     @cached_property
     def tails(self) -> Tails:
@@ -213,12 +217,13 @@ class Bounds:
         order = self.fastest_first
         ends = np.cumsum(np.take_along_axis(self.stages, order, axis=1), axis=1)
         ends = np.minimum(ends, self.columns.pp[:, None])
-        before = np.pad(np.cumsum(self.per_weight, axis=1), ((0, 0), (1, 0)))
-        rate = np.pad(self.per_weight, ((0, 0), (0, 1)))
+        none = np.zeros((len(ends), 1))
+        before = np.concatenate([none, np.cumsum(self.per_weight, axis=1)], axis=1)
+        rate = np.concatenate([self.per_weight, none], axis=1)
         stage = ends.astype(np.int64)
         rows = np.arange(len(stage))[:, None]
         until = before[rows, stage] + (ends - stage) * rate[rows, stage]
-        loads = np.empty_like(until)
+        loads: Numbers = np.empty_like(until)
         np.put_along_axis(loads, order, np.diff(until, axis=1, prepend=0.0), axis=1)
         return loads
 

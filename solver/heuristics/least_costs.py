@@ -7,7 +7,7 @@ with the least that its unknowns can be, rounded up like that one. Links between
 add to a cost, are left out. Times are whole ns, as floats.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,36 +42,48 @@ class ShapeColumns:
     instance: Instance
     shapes: Sequence[Shape]
 
-    def column(self, of: Callable[[Shape], int]) -> Array:
-        """[N] a figure of every shape."""
-        return np.array([of(shape) for shape in self.shapes], dtype=np.int64)
-
     @cached_property
+    def _figures(self) -> Array:
+        rows = [(one.tp, one.dp, one.pp, one.zero, one.micro_batch) for one in self.shapes]
+        return np.array(rows, dtype=np.int64).T
+
+    @property
     def tp(self) -> Array:
         """[N]."""
-        return self.column(lambda shape: shape.tp)
+        tp: Array = self._figures[0]
+        return tp
 
-    @cached_property
+    @property
     def dp(self) -> Array:
         """[N]."""
-        return self.column(lambda shape: shape.dp)
+        dp: Array = self._figures[1]
+        return dp
 
-    @cached_property
+    @property
     def pp(self) -> Array:
         """[N]."""
-        return self.column(lambda shape: shape.pp)
+        pp: Array = self._figures[2]
+        return pp
 
-    @cached_property
+    @property
     def zero(self) -> Mask:
         """[N] whether the optimizer is split over the replicas."""
-        return self.column(lambda shape: shape.zero) > 0
+        zero: Mask = self._figures[3] > 0
+        return zero
 
     @cached_property
     def total(self) -> Array:
         """[N] micro-batches of a step."""
-        sizes = self.column(lambda shape: shape.micro_batch)
-        whole: Array = self.instance.workload.global_batch // sizes
+        whole: Array = self.instance.workload.global_batch // self._figures[4]
         return whole
+
+    def alike(self, *columns: Array | Mask) -> tuple[list[Shape], Array]:
+        """One shape each of those that agree in these columns [N], and [N] which of them it is."""
+        numbers: dict[tuple[int, ...], int] = {}
+        keys = list(zip(*(column.tolist() for column in columns), strict=True))
+        which = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
+        firsts = np.searchsorted(np.maximum.accumulate(which), np.arange(len(numbers)))
+        return [self.shapes[i] for i in firsts.tolist()], which
 
     @cached_property
     def nodes(self) -> Array:
@@ -123,7 +135,8 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     blocks of q slots, which stand on one node each: at least q replicas cross together.
     """
     instance, boundaries = columns.instance, columns.pp - 1
-    size = columns.column(lambda shape: send_bytes(instance, shape))[:, None]
+    shapes, which = columns.alike(columns.tp, columns.total)
+    size = np.array([send_bytes(instance, shape) for shape in shapes])[which, None]
     visits = -(-columns.per_node // columns.dp[:, None])
     inside = np.minimum(boundaries, (columns.nodes * np.maximum(visits - 1, 0)).sum(axis=1))
     per_byte, latency = columns.links(inside=True)
@@ -143,7 +156,8 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
     Proof. The two slots of a replica are (pp - 1) dp apart, so on two nodes unless one has more
     slots than that; then q replicas at least cross its border together, see `send_ns`.
     """
-    size = columns.column(lambda shape: embedding_bytes(columns.instance, shape))[:, None]
+    shapes, which = columns.alike(columns.tp, columns.pp > 1)
+    size = np.array([embedding_bytes(columns.instance, shape) for shape in shapes])[which, None]
     share = ring_share(ALL_REDUCE, 2) * size
     per_byte, latency = columns.links(inside=False)
     lanes = (columns.tp * columns.common)[:, None]
@@ -254,9 +268,10 @@ def tails(columns: ShapeColumns) -> Tails:
 def _parameters(columns: ShapeColumns) -> Array:
     """[N, U] parameters of one layer per GPU."""
     runs = columns.instance.workload.layer_runs
-    degrees = [(shape.tp, min(shape.pp, 2)) for shape in columns.shapes]
-    known = {key: [run.layer.parameters_per_gpu(*key) for run in runs] for key in set(degrees)}
-    return np.array([known[key] for key in degrees], dtype=np.int64)
+    shapes, which = columns.alike(columns.tp, columns.pp > 1)
+    rows = [[run.layer.parameters_per_gpu(one.tp, one.pp) for run in runs] for one in shapes]
+    per_gpu: Array = np.array(rows, dtype=np.int64)[which]
+    return per_gpu
 
 
 def _collective(known: Rings, factor: Array, sizes: Array) -> tuple[Numbers, Numbers]:
