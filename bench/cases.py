@@ -110,7 +110,7 @@ def cases(name: str, instance: Instance, limit_s: float) -> Iterator[Case]:
     times = TimeTables(narrow)
     for shape in shapes(narrow):
         tables = times.costs(shape)
-        if shape.pp == 1 or tables.num_micro_batches % shape.dp or lacks_memory(tables):
+        if shape.pp == 1 or tables.num_micro_batches % shape.dp or lacks_memory(Intervals(tables)):
             continue
         study = ShapeStudy(tables)
         for order in node_orders(shape.nodes_used, ORDER_LIMIT):

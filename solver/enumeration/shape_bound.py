@@ -90,9 +90,10 @@ class _Trial:
         return build_layers(replace(self.problem, stages=tuple(stages)), cutoff)
 
 
-def _trial(tables: CostTables) -> _Trial | None:
+def _trial(intervals: Intervals) -> _Trial | None:
     """The graph of a shape; None if it has too many node orders."""
-    intervals, width = Intervals(tables), lane_width(tables)
+    tables = intervals.tables
+    width = lane_width(tables)
     total, dp = tables.num_micro_batches, tables.shape.dp
     given = tables.instance.search.micro_batches == "even" or width == dp
     problem = order_graph(intervals, Placer(tables), ceil_div(total, dp) if given else 1)
@@ -108,19 +109,19 @@ def _too_short(tables: CostTables) -> int:
     return ceil_div(tables.num_micro_batches * work, tables.shape.slots)
 
 
-def shape_bound_ns(tables: CostTables, cutoff_ns: int) -> int:
+def shape_bound_ns(intervals: Intervals, cutoff_ns: int) -> int:
     """Lower bound of the step time of every plan of the shape; the cutoff if none is below it.
 
     At least what the argument of this module can show, less 1 part in RESOLUTION; 0 if the shape
     has too many node orders for a graph of all.
     """
-    trial = _trial(tables)
+    trial = _trial(intervals)
     if trial is None:
         return 0
     layers = trial.start(cutoff_ns)
     if layers is None:
         return cutoff_ns
-    low, high = min(_too_short(tables), cutoff_ns), cutoff_ns
+    low, high = min(_too_short(intervals.tables), cutoff_ns), cutoff_ns
     while (middle := low + low // STEP + 1) < high:
         found = trial.start(middle)
         if found is None:

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from formulations.costs.tables import CostTables
+from solver.enumeration.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
 from solver.search.critical_path import solve_shape
@@ -17,9 +17,10 @@ def shape_engine(engine: ModelEngine, options: SolveOptions, pool: CutPool) -> S
     """Engine with one cut pool for all shapes; exact whatever gap is asked for."""
     begin = time.monotonic()
 
-    def close(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    def close(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
         if stop():
             return ShapeAnswer(None, None, False)
+        tables = intervals.tables
         limit = options.time_limit_s
         left_s = None if limit is None else limit - (time.monotonic() - begin)
         outcome = solve_shape(

@@ -8,6 +8,7 @@ from functools import cached_property
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.enumeration.enumerate import below
+from solver.enumeration.problem import Intervals
 from solver.heuristics.choose import TimeTables
 from solver.options import SolveOptions
 from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
@@ -122,12 +123,12 @@ class Closer:
         shape = task.shape
         if task.bound_ns >= self.target(shape, best):
             return self.by_bound(task, best)
-        tables = self.times.costs(shape)
-        if lacks_memory(tables):
+        intervals = Intervals(self.times.costs(shape))
+        if lacks_memory(intervals):
             return Closing(_record(shape, "infeasible", "memory"))
         cutoff, limited = self.cutoff(shape, best)
         gap = 0.0 if limited else self.options.gap
-        answer = self.engine(tables, cutoff, gap, after(task.effort, stop))
+        answer = self.engine(intervals, cutoff, gap, after(task.effort, stop))
         record = self._recorded(task, answer, best)
         if answer.plan is None or answer.step_time_ns is None:
             return Closing(record)

@@ -48,23 +48,23 @@ class ShapeAnswer:
 class ShapeEngine(Protocol):
     """An exact method for one shape."""
 
-    def __call__(self, tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    def __call__(self, intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
         """The best plan of the shape with a step time below `cutoff`."""
 
 
-def lacks_memory(tables: CostTables) -> bool:
+def lacks_memory(intervals: Intervals) -> bool:
     """Whether no split fits even if every stage had the largest GPU used.
 
     Proof. Stage k holds no fewer micro-batches than with the least share of any replica, on a
     GPU of at most that memory; `ends` are the layers where a chain of k + 1 such stages can end.
     """
+    tables = intervals.tables
     shape, instance = tables.shape, tables.instance
     even = instance.search.micro_batches == "even"
     least = tables.num_micro_batches // shape.dp if even else 1
     largest = max(
         (j for j, n in enumerate(shape.nodes_used) if n), key=lambda j: tables.capacity_bytes[j]
     )
-    intervals = Intervals(tables)
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
     for k in range(shape.pp):
@@ -96,12 +96,13 @@ def _share_vectors(
     yield from sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
 
 
-def enumerate_shape(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
     """All orders at once where that is possible, else a relaxation, then one after the other."""
-    intervals, placer = Intervals(tables), Placer(tables)
+    tables = intervals.tables
+    placer = Placer(tables)
     if tables.instance.search.micro_batches == "uneven":
         target = below(cutoff, gap)
-        if shape_bound_ns(tables, target) >= target:
+        if shape_bound_ns(intervals, target) >= target:
             return ShapeAnswer(None, None, True, target)
         return _one_by_one(intervals, placer, cutoff, gap, stop)
     problem = free_order(intervals, placer)

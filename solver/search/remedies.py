@@ -12,6 +12,7 @@ from formulations.instance import Instance
 from formulations.instance.resolve_profile import covered_degrees
 from formulations.plan import Shape
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
+from solver.enumeration.problem import Intervals
 from solver.heuristics.choose import TimeTables
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
 from solver.search.closing import Stop, enumerate_shape, lacks_memory
@@ -56,12 +57,12 @@ def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = Non
     for shape in shapes(instance) if among is None else among:
         if stop():
             return None
-        tables = times.costs(shape)
-        if lacks_memory(tables):
+        intervals = Intervals(times.costs(shape))
+        if lacks_memory(intervals):
             continue
         cutoff = _cutoff(instance, shape)
         gap = _FIRST_PLAN if cutoff == _ANY_TIME else 0.0
-        answer = enumerate_shape(tables, cutoff, gap, stop)
+        answer = enumerate_shape(intervals, cutoff, gap, stop)
         if answer.plan is not None:
             return True
         complete &= answer.complete
@@ -71,7 +72,9 @@ def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = Non
 def fits_optimistically(instance: Instance, stop: Stop) -> bool:
     """Whether a shape would fit if all GPUs were as large as the largest; True when stopped."""
     times = TimeTables(instance)
-    return any(stop() or not lacks_memory(times.costs(shape)) for shape in shapes(instance))
+    return any(
+        stop() or not lacks_memory(Intervals(times.costs(shape))) for shape in shapes(instance)
+    )
 
 
 def memory_bound_gib(instance: Instance, stop: Stop) -> float:
@@ -167,13 +170,13 @@ def _least_objective(
             break
         if stop():
             return None if best == math.inf else Least(best, exact=False)
-        tables, factor = times.costs(shape), weight(shape)
-        if lacks_memory(tables):
+        intervals, factor = Intervals(times.costs(shape)), weight(shape)
+        if lacks_memory(intervals):
             continue
         cutoff = _cutoff(instance, shape)
         if factor and best < math.inf:
             cutoff = min(cutoff, math.ceil(best / factor))
-        answer = enumerate_shape(tables, cutoff, 0.0, stop)
+        answer = enumerate_shape(intervals, cutoff, 0.0, stop)
         exact &= answer.complete
         if answer.step_time_ns is not None:
             best = min(best, answer.step_time_ns * factor)

@@ -5,6 +5,7 @@ from typing import Literal
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.plan import Shape
+from solver.enumeration.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Proof, Reproof
 from solver.search.by_model import shape_engine
@@ -29,7 +30,7 @@ def by_other_engine(
     else:
         options = SolveOptions(time_limit_s=time_limit_s)
         engine = shape_engine(model_engine("cpsat"), options, CutPool())
-    answer = engine(build_tables(instance, shape), below_ns, 0.0, stop)
+    answer = engine(Intervals(build_tables(instance, shape)), below_ns, 0.0, stop)
     if answer.plan is not None:
         return Reproof("refuted", by, answer.plan, answer.step_time_ns)
     return Reproof("proved" if answer.complete else "open", by)

@@ -148,7 +148,7 @@ def eager(true: Any) -> Any:
 
 def one_stage(true: Any) -> Any:
     """No model is said to fit on one stage."""
-    return lambda tables: true(tables) or tables.shape.pp == 1
+    return lambda intervals: true(intervals) or intervals.tables.shape.pp == 1
 
 
 #: Wrong bounds that may creep into a search, and who finds out: verify, or only verify --deep.

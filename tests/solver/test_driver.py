@@ -9,6 +9,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.units import GIB
 from solver.backends.outcome import Outcome
+from solver.enumeration.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Result, Status, Termination, objective_weight
@@ -57,7 +58,7 @@ def test_engine_equals_brute_force_on_one_shape(seed: int) -> None:
         pytest.skip("no shape")
     shape = space[seed * 7919 % len(space)]
     tables = build_tables(instance, shape)
-    answer = enumerate_shape(tables, 1 << 56, 0.0, lambda: False)
+    answer = enumerate_shape(Intervals(tables), 1 << 56, 0.0, lambda: False)
     assert answer.complete
     assert answer.step_time_ns == optimum_ns(tables)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
+from solver.enumeration.problem import Intervals
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status, Termination
@@ -54,11 +54,11 @@ def test_a_worker_that_dies_leaves_its_shape_open(monkeypatch: pytest.MonkeyPatc
     So it is in the first round, with many open shapes, and in later ones, which have only this one.
     """
 
-    def fatal(tables: CostTables, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-        shape, in_worker = tables.shape, multiprocessing.parent_process() is not None
+    def fatal(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+        shape, in_worker = intervals.tables.shape, multiprocessing.parent_process() is not None
         if in_worker and (shape.pp, shape.micro_batch, shape.zero) == (8, 4, 0):
             os.kill(os.getpid(), signal.SIGKILL)
-        return enumerate_shape(tables, cutoff, gap, stop)
+        return enumerate_shape(intervals, cutoff, gap, stop)
 
     monkeypatch.setattr(driver, "enumerate_shape", fatal)
     result = solve(SMALL, TWO)

@@ -30,7 +30,10 @@ FREE = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
 def test_never_above_the_optimum(seeds: Sequence[int]) -> None:
     """Even and uneven, both schedules, ZeRO 1, tied, blocking, memory: no plan is faster."""
     for seed in seeds:
-        best, bound = random_optimum_ns(seed), shape_bound_ns(random_tables(seed), NO_CUTOFF)
+        best, bound = (
+            random_optimum_ns(seed),
+            shape_bound_ns(Intervals(random_tables(seed)), NO_CUTOFF),
+        )
         assert bound <= (NO_CUTOFF if best is None else best), seed
 
 
@@ -39,7 +42,7 @@ def test_never_above_the_optimum_over_zones(seed: int) -> None:
     """Slow links between zones are left out, which only lowers the bound."""
     best = random_optimum_ns(seed, zones=True)
     tables = random_tables(seed, zones=True)
-    assert best is None or shape_bound_ns(tables, NO_CUTOFF) <= best
+    assert best is None or shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 3))
@@ -48,9 +51,9 @@ def test_the_optimum_is_possible_and_half_of_it_is_not(seed: int) -> None:
     tables, best = random_tables(seed), random_optimum_ns(seed)
     if best is None:
         pytest.skip("nothing fits")
-    bound = shape_bound_ns(tables, best + 1)
+    bound = shape_bound_ns(Intervals(tables), best + 1)
     assert bound <= best
-    assert shape_bound_ns(tables, bound // 2) == bound // 2
+    assert shape_bound_ns(Intervals(tables), bound // 2) == bound // 2
 
 
 def two_speeds(
@@ -99,7 +102,7 @@ def test_replicas_of_unlike_speed_share_the_work(
     tables = two_speeds(8, shares)
     time = tables.forward_ns + tables.backward_ns
     assert time.sum(axis=0).tolist() == [3 * 10**9, 9 * 10**9]
-    bound = shape_bound_ns(tables, NO_CUTOFF)
+    bound = shape_bound_ns(Intervals(tables), NO_CUTOFF)
     assert seconds * 10**9 * (1 - 1 / shape_bound.RESOLUTION) <= bound <= seconds * 10**9
 
 
@@ -111,15 +114,15 @@ def test_memory_limits_the_share_of_a_replica() -> None:
     full = np.array([0, int(size.min()), 0])
     cramped = replace(tables, shape=shape, activation_bytes=full)
     assert brute_force.optimum_ns(cramped) is None
-    assert shape_bound_ns(cramped, NO_CUTOFF) == NO_CUTOFF
+    assert shape_bound_ns(Intervals(cramped), NO_CUTOFF) == NO_CUTOFF
     roomy = replace(cramped, activation_bytes=full // 3)
-    assert shape_bound_ns(roomy, NO_CUTOFF) < NO_CUTOFF
+    assert shape_bound_ns(Intervals(roomy), NO_CUTOFF) < NO_CUTOFF
 
 
 def test_too_many_orders_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a graph of all orders the bound is 0, which holds for any plan."""
     monkeypatch.setattr(shape_bound, "order_graph", lambda *_: None)
-    assert shape_bound_ns(two_speeds(8, "even"), NO_CUTOFF) == 0
+    assert shape_bound_ns(Intervals(two_speeds(8, "even")), NO_CUTOFF) == 0
 
 
 def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
+from solver.enumeration.problem import Intervals
 from solver.enumeration.shape_bound import shape_bound_ns
 from solver.search.shapes import shapes
 from solver.verify import orders
@@ -163,7 +164,7 @@ def test_what_the_search_bounds_is_refuted(seeds: Sequence[int]) -> None:
     """The verifier's argument is at least as strong as the shape bound of the search."""
     for seed in seeds:
         tables = random_tables(seed)
-        assert refutation(tables).refutes(shape_bound_ns(tables, 1 << 50)), seed
+        assert refutation(tables).refutes(shape_bound_ns(Intervals(tables), 1 << 50)), seed
 
 
 def test_too_many_orders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
