@@ -24,10 +24,8 @@ from rich.table import Table
 from bench.pipelines import Pipeline, read_pipelines
 from bench.records import append, record
 from formulations.errors import InstanceError
-from solver.enumeration.completion import tighten
 from solver.enumeration.engine import solve_split
-from solver.enumeration.layered import build_layers
-from solver.enumeration.problem import SplitProblem, chain_problem
+from solver.enumeration.problem import chain_problem
 
 Stop = Callable[[], bool]
 
@@ -42,22 +40,6 @@ class Solved:
     seconds: float
     cpu_seconds: float
     repeats: int
-
-
-def refuted(problem: SplitProblem, low: int, high: int) -> int:
-    """Largest time from `low` to `high`, to 0.1 %, below which bounds alone leave no split.
-
-    `low` if there is none above it. For searches that are stopped early: a few bounds on all
-    splits, without a search.
-    """
-    layers = build_layers(problem, high)
-    while high - low > max(1, high // 1000):
-        middle = (low + high) // 2
-        if tighten(problem, layers, middle) is None:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def optimum(case: Pipeline, gap: float, stop: Stop) -> tuple[int, int]:
@@ -75,9 +57,7 @@ def optimum(case: Pipeline, gap: float, stop: Stop) -> tuple[int, int]:
     found = solve_split(problem, above_all, gap, stop)
     if found.step_time_ns is None:
         raise RuntimeError(f"{case.name}: no split below the longest step there can be")
-    if found.complete:
-        return found.step_time_ns, found.bound_ns
-    return found.step_time_ns, refuted(problem, found.bound_ns, found.step_time_ns)
+    return found.step_time_ns, found.bound_ns
 
 
 def solve(case: Pipeline, gap: float, time_limit_s: float | None, repeats: int) -> Solved:

@@ -161,6 +161,12 @@ class Enumerator:
             if cuts is not None:
                 self._learn(cuts, prefixes.edges)
 
+    def _least(self) -> int:
+        """Lower bound of every split: the strongest completion of nothing at all."""
+        none = np.zeros(1, dtype=np.int64)
+        by_front = [int(front.bound(0, none, none, none)[0]) for front in self.fronts]
+        return max(int(self.completions[0][:, 0].max(initial=0)), *by_front)
+
     def run(self, stop: Callable[[], bool]) -> int:
         """Lower bound of every split that was not looked at; at least the cutoff when complete."""
         lanes = self.problem.num_lanes
@@ -169,7 +175,7 @@ class Enumerator:
             node=np.zeros(1, dtype=np.int64),
             latency=np.zeros((lanes, 1), dtype=np.int64),
             term=np.zeros((lanes, 1), dtype=np.int64),
-            bound=np.zeros(1, dtype=np.int64),
+            bound=np.full(1, self._least()),
             cuts=np.zeros((len(self.cuts), 1), dtype=np.int64),
             round=self.round,
         )

@@ -189,6 +189,16 @@ def stop_after(calls: int) -> Callable[[], bool]:
     return lambda: next(left, None) is None
 
 
+def test_stopped_at_once_the_bound_is_not_far() -> None:
+    """Before the first prefix is extended, cuts and frontiers bound all splits together."""
+    for seed in range(20):
+        problem = random_chain(seed)
+        best = solve_split(problem, NO_CUTOFF).step_time_ns
+        found = solve_split(problem, NO_CUTOFF, 0.0, lambda: True)
+        assert best is not None
+        assert 0.8 * best <= found.bound_ns <= best
+
+
 def test_stopped_early_the_bound_still_holds() -> None:
     """However soon the search is stopped, no split is faster than the bound it returns."""
     rng = random.Random(0)
