@@ -12,6 +12,7 @@ BENCHMARKS = {
     "scaling": "time and gap of the exact search on 2 to 512 nodes",
     "start": "seconds and memory of one command, from process start to exit",
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",
+    "templates": "pipeline templates beside Oobleck's planner: seconds and quality",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }
 

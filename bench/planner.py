@@ -130,5 +130,5 @@ def places(case: PlannerCase, split: Split = Split.ALIGNED) -> Places:
         room=np.where(ends > ends[:, None], ALWAYS_FIT, 0) + np.zeros_like(forward),
         send=none,
         send_back=none,
-        embedding=none[0],
+        embedding=none[:, 0],
     )

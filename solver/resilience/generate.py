@@ -181,7 +181,7 @@ class TemplateGenerator:
         for i, (key, own) in enumerate(finals.items()):
             m = self.micro_batches(sizes[key], micro_batch)
             offers = {one: first[one].get(key) for one in all_strategies}
-            stop = _until(end_s, len(finals) - i)
+            stop = until(end_s, len(finals) - i)
             found[key] = self._result(sizes[key], m, self._search(own, m, offers, stop))
         return found
 
@@ -236,7 +236,7 @@ class TemplateGenerator:
         return TemplateResult(nodes, m, outcome, strategy, judged, status)
 
 
-def _until(end_s: float | None, sharing: int) -> Callable[[], bool]:
+def until(end_s: float | None, sharing: int) -> Callable[[], bool]:
     """Stops after one of so many equal shares of the time that is left."""
     if end_s is None:
         return lambda: False
