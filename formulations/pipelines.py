@@ -17,10 +17,17 @@ class PipelineKind:
 
     nodes: how many of each node group. times_ns[m - 1]: step of one pipeline with m micro-batches,
     nondecreasing in m; it ends with the most micro-batches that such a pipeline may have.
+    exchanges_ns[x - 1]: what the exchange of gradients among x pipelines takes on its nodes, up to
+    as many as the cluster may run; none for no time at all.
     """
 
     nodes: tuple[int, ...]
     times_ns: Sequence[int]
+    exchanges_ns: Sequence[int] = ()
+
+    def exchange_ns(self, pipelines: int) -> int:
+        """Time of the exchange among so many pipelines."""
+        return self.exchanges_ns[pipelines - 1] if self.exchanges_ns else 0
 
     def capacity(self, step_ns: int) -> int:
         """Most micro-batches of a step of `step_ns`; 0 if not even one."""
@@ -29,7 +36,9 @@ class PipelineKind:
 
 @dataclass(frozen=True)
 class InstantiationProblem:
-    """Choose pipelines and their micro-batches so that the longest pipeline is shortest.
+    """Choose pipelines and their micro-batches so that the step is shortest.
+
+    The step is that of the slowest pipeline and then the slowest exchange of gradients.
 
     available: nodes per group. faults: at least `faults` + 1 pipelines. micro_batches: of a step,
     at least one for every pipeline. all_nodes: every node must belong to a pipeline.
@@ -49,8 +58,26 @@ class InstantiationProblem:
 
     @cached_property
     def latest_ns(self) -> int:
-        """No distribution of the micro-batches takes longer."""
+        """No pipeline takes longer, whatever the shares."""
         return max((kind.times_ns[-1] for kind in self.kinds if kind.times_ns), default=0)
+
+    @cached_property
+    def most_pipelines(self) -> int:
+        """No choice has more."""
+        return min(
+            self.micro_batches,
+            sum(self.available) // min(sum(kind.nodes) for kind in self.kinds),
+        )
+
+    @property
+    def has_exchange(self) -> bool:
+        """Whether the exchange of gradients takes time."""
+        return any(kind.exchanges_ns for kind in self.kinds)
+
+    def slowest_exchange_ns(self, counts: Sequence[int]) -> int:
+        """Time of the exchange among so many pipelines per kind; 0 without any."""
+        pairs = zip(self.kinds, counts, strict=True)
+        return max((kind.exchange_ns(sum(counts)) for kind, count in pairs if count), default=0)
 
     @property
     def earliest_ns(self) -> int:
@@ -65,14 +92,20 @@ class Instantiation:
     shares: tuple[tuple[int, ...], ...]
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """Pipelines of every kind."""
+        return tuple(map(len, self.shares))
+
+    @property
     def num_pipelines(self) -> int:
         """Pipelines of all kinds."""
-        return sum(len(own) for own in self.shares)
+        return sum(self.counts)
 
     def step_ns(self, problem: InstantiationProblem) -> int:
-        """Step of the slowest pipeline."""
+        """Step of the slowest pipeline, and the exchange."""
         pairs = zip(problem.kinds, self.shares, strict=True)
-        return max(kind.times_ns[own[0] - 1] for kind, own in pairs if own)
+        slowest = max(kind.times_ns[own[0] - 1] for kind, own in pairs if own)
+        return slowest + problem.slowest_exchange_ns(self.counts)
 
     def nodes(self, problem: InstantiationProblem) -> tuple[int, ...]:
         """Nodes of each group that are used."""

@@ -72,7 +72,8 @@ class FleetDocument(Record):
     """Everything that `recover`, `verify` and `show` need.
 
     faults: failures to survive, as asked for; survives: as there are pipelines for. idle: nodes
-    that are ready and in no pipeline; away: nodes of the cluster that are lost.
+    that are ready and in no pipeline; away: nodes of the cluster that are lost. step_time_s: of the
+    slowest pipeline, and then exchange_s, the slowest node's exchange of gradients.
     """
 
     kind: Literal["fleet"]
@@ -84,6 +85,7 @@ class FleetDocument(Record):
     pipelines: tuple[PipelineDocument, ...] = Field(min_length=1)
     idle: tuple[str, ...]
     away: tuple[str, ...]
+    exchange_s: float
     step_time_s: float
     throughput_sequences_per_s: float
     recovery: RecoveryDocument | None

@@ -33,7 +33,7 @@ def cluster(nodes: int, others: int = 0) -> Cluster:
 def fleet_instance(nodes: int, others: int = 0) -> Instance:
     """Six layers, 12 sequences a step, room for all layers on one GPU."""
     chain = [layer("embedding", 5, 10**7, 10**6)]
-    chain += [layer("block", 40, 10**8, 10**7) for _ in range(LAYERS - 2)]
+    chain += [layer("block", 20_000, 10**8, 10**7) for _ in range(LAYERS - 2)]
     chain += [layer("head", 10, 10**7, 10**6)]
     return Instance(
         name="fleet",

@@ -47,6 +47,11 @@ def choice_slack(
     return weighted([more(key, other) for other in others], [literals[o] for o in others])
 
 
+def not_chosen(most: int, literal: Literal) -> Linear:
+    """What a row of a term >= 0, which is never above `most`, gives way unless the literal is 1."""
+    return weighted([most, -most], [1, literal])
+
+
 def pair_slack(
     first: Key,
     second: int,

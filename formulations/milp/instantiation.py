@@ -3,11 +3,12 @@
 Sets. Kinds of pipelines i, numbers of micro-batches q, node groups j.
 Parameters. t_i(q), step of one pipeline, nondecreasing; n_ij nodes; N_j available; f faults; M
 micro-batches; X_i, most pipelines of a kind; U, a step that is long enough; Q_i, the largest q
-with t_i(q) <= U.
+with t_i(q) <= U; e_i(x), exchange of gradients among x pipelines on the nodes of kind i.
 Variables. count[i][q], whole, 0..X_i, 1 <= q <= Q_i: pipelines of kind i with q micro-batches or
-more; any[i][q], binary: whether there is one; step. Pipelines of a kind are alike: nonincreasing
+more; any[i][q], binary: whether there is one; number[x], binary: whether there are x pipelines;
+step; exchange. Pipelines of a kind are alike: nonincreasing
 counts stand for their shares without order.
-Objective. step.
+Objective. step + exchange.
 Constraints.
 (1) count[i][q+1] <= count[i][q], any[i][q+1] <= any[i][q].
 (2) count[i][q] <= X_i any[i][q], see `InstantiationProblem.most`.
@@ -15,7 +16,10 @@ Constraints.
 (4) sum over i of count[i][1] >= f + 1.
 (5) sum over i of n_ij count[i][1] = N_j, or <= N_j if nodes may be idle.
 (6) step >= sum over q of (t_i(q) - t_i(q-1)) any[i][q], for every i.
-Assumptions. Pipelines do not slow each other down; what follows them in a step is the same for all.
+(7) sum over x of number[x] = 1, sum over x of x number[x] = sum over i of count[i][1].
+(8) exchange >= sum over x of e_i(x) number[x] - E_i (1 - any[i][1]), for every i; E_i: `big_m`.
+(7), (8) and their variables are left out where the exchange takes no time.
+Assumptions. Pipelines do not slow each other down; gradients are exchanged when all are done.
 Size. O(sum of Q_i) whole and as many binary variables, three times as many rows.
 """
 
@@ -24,8 +28,10 @@ from itertools import pairwise
 
 import pulp
 
+from formulations.milp.big_m import not_chosen
 from formulations.milp.parts import Assignment, Values
 from formulations.milp.terms import (
+    Linear,
     binary,
     duration,
     require_at_most,
@@ -44,11 +50,12 @@ class Built:
         self.model = pulp.LpProblem("instantiation")
         self.count: list[list[pulp.LpVariable]] = []
         self.any: list[list[pulp.LpVariable]] = []
+        self.number: dict[int, pulp.LpVariable] = {}
         self._step = duration(self.model, "step", latest_ns)
         for i in range(len(problem.kinds)):
             self._add_kind(i, latest_ns)
         self._add_totals()
-        self.model.setObjective(pulp.LpAffineExpression(self._step))
+        self.model.setObjective(pulp.LpAffineExpression(self._step) + self._exchange())
 
     def _add_kind(self, i: int, latest_ns: int) -> None:
         model, kind, most = self.model, self.problem.kinds[i], self.problem.most(i)
@@ -80,6 +87,25 @@ class Built:
             used = weighted([kind.nodes[j] for kind, _ in started], numbers)
             require(model, 5, used, available)
 
+    def _exchange(self) -> Linear:
+        model, problem = self.model, self.problem
+        if not problem.has_exchange:
+            return 0
+        numbers = range(problem.faults + 1, problem.most_pipelines + 1)
+        self.number = {x: binary(model, f"number_{x}") for x in numbers}
+        literals = list(self.number.values())
+        require_equal(model, 7, total_of(*literals), 1)
+        started = [own[0] for own in self.count if own]
+        require_equal(model, 7, weighted(numbers, literals), total_of(*started))
+        exchange = duration(model, "exchange")
+        for kind, some in zip(problem.kinds, self.any, strict=True):
+            if some:
+                times = [kind.exchange_ns(x) for x in numbers]
+                time = weighted(times, literals)
+                slack = not_chosen(max(times, default=0), some[0])
+                require_at_most(model, 8, weighted([1, -1], [time, slack]), exchange)
+        return exchange
+
     def assignment(self, instantiation: Instantiation) -> Assignment:
         """The whole variables of a choice."""
         for own, count, some in zip(instantiation.shares, self.count, self.any, strict=True):
@@ -87,6 +113,8 @@ class Built:
                 pipelines = sum(share >= q for share in own)
                 yield number, pipelines
                 yield literal, int(pipelines > 0)
+        for x, variable in self.number.items():
+            yield variable, int(x == instantiation.num_pipelines)
 
     def hint(self, instantiation: Instantiation) -> None:
         """Suggest pipelines and shares."""

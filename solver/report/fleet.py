@@ -146,7 +146,7 @@ def _horizon_text(recovery: RecoveryDocument) -> str:
 
 def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lines:
     lines = [
-        ("step time", f"{time_text(document.step_time_s)}, without exchange between pipelines"),
+        ("step time", _step_text(document)),
         ("throughput", f"{significant(document.throughput_sequences_per_s)} sequences/s"),
         ("survives", _survives_text(document)),
     ]
@@ -160,6 +160,12 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
     if document.away:
         lines.append(("away", ", ".join(document.away)))
     return lines
+
+
+def _step_text(document: FleetDocument) -> str:
+    exchange = time_text(document.exchange_s, document.step_time_s)
+    text = time_text(document.step_time_s)
+    return f"{text}, of which {exchange} exchange of gradients between pipelines"
 
 
 def _survives_text(document: FleetDocument) -> str:

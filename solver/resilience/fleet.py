@@ -89,7 +89,8 @@ def _document(
     used = {node for one in pipelines for node in one.nodes}
     templates = [design.template for design in designs]
     steps = [kinds[templates.index(p.template)].times_ns[p.micro_batches - 1] for p in pipelines]
-    step_s = seconds(max(steps))
+    exchange_ns = max(kinds[templates.index(p.template)].exchange_ns(len(steps)) for p in pipelines)
+    step_s = seconds(max(steps) + exchange_ns)
     return sealed_fleet(
         FleetDocument(
             kind="fleet",
@@ -109,6 +110,7 @@ def _document(
             ),
             idle=tuple(name for n, name in enumerate(names) if n not in used | away),
             away=tuple(name for n, name in enumerate(names) if n in away),
+            exchange_s=seconds(exchange_ns),
             step_time_s=step_s,
             throughput_sequences_per_s=instance.workload.global_batch / step_s,
             recovery=recovery,

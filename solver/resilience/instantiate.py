@@ -82,53 +82,108 @@ def _knapsack(problem: InstantiationProblem) -> _Knapsack:
         np.where((states >= kind.nodes).all(axis=1), (states - kind.nodes) @ strides, len(states))
         for kind in problem.kinds
     ]
-    least = min(sum(kind.nodes) for kind in problem.kinds)
-    saturated = sum(problem.available) // least <= problem.micro_batches
-    levels = problem.faults + 2 if saturated else problem.micro_batches + 1
+    saturated = not problem.has_exchange and problem.most_pipelines < problem.micro_batches
+    levels = problem.faults + 2 if saturated else problem.most_pipelines + 1
     return _Knapsack(problem, np.stack(columns, axis=1), levels, saturated)
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """Pipelines that end within `step_ns`: these capacities, `first` to `last` pipelines."""
+
+    step_ns: int
+    capacities: tuple[int, ...]
+    first: int
+    last: int
+
+
+class _Search:
+    """Least steps for chosen kinds and numbers of pipelines; tables are kept."""
+
+    def __init__(self, problem: InstantiationProblem) -> None:
+        self.problem = problem
+        self._knapsack = _knapsack(problem)
+        self._ends = self._knapsack.ends()
+        self._tables: dict[tuple[int, ...], Array] = {}
+
+    def _table(self, capacities: tuple[int, ...]) -> Array:
+        if capacities not in self._tables:
+            self._tables[capacities] = self._knapsack.most(np.array(capacities, dtype=np.int64))
+        return self._tables[capacities]
+
+    def _capacities(self, step_ns: int, largest_exchange_ns: int, last: int) -> tuple[int, ...]:
+        """Of the kinds whose exchange is no longer; 0 for others."""
+        return tuple(
+            kind.capacity(step_ns) if kind.exchange_ns(last) <= largest_exchange_ns else 0
+            for kind in self.problem.kinds
+        )
+
+    def least(
+        self, first: int, last: int, latest_ns: int, largest_exchange_ns: int
+    ) -> _Choice | None:
+        """The choice with least step up to `latest_ns`; None if there is none.
+
+        Of kinds whose exchange among `last` pipelines takes no more than `largest_exchange_ns`.
+        """
+
+        def enough(step_ns: int) -> bool:
+            table = self._table(self._capacities(step_ns, largest_exchange_ns, last))
+            most = table[self._ends, first : last + 1].max(initial=_NOTHING)
+            return bool(most >= self.problem.micro_batches)
+
+        low, high = self.problem.earliest_ns, latest_ns
+        if high < low or not enough(high):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            if enough(middle):
+                high = middle
+            else:
+                low = middle + 1
+        return _Choice(low, self._capacities(low, largest_exchange_ns, last), first, last)
+
+    def instantiation(self, choice: _Choice) -> Instantiation:
+        """The choice with fewest idle nodes, and then most capacity to spare."""
+        table = self._table(choice.capacities)[:, choice.first : choice.last + 1]
+        enough = (table[self._ends] >= self.problem.micro_batches).any(axis=1)
+        state = int(self._ends[np.flatnonzero(enough)[0]])
+        level = choice.first + int(table[state].argmax())
+        capacities = np.array(choice.capacities, dtype=np.int64)
+        whole = self._table(choice.capacities)
+        kinds = sorted(self._knapsack.chosen(whole, capacities, state, level))
+        times = [self.problem.kinds[i].times_ns for i in kinds]
+        own: list[list[int]] = [[] for _ in self.problem.kinds]
+        for i, share in zip(kinds, shortest(times, self.problem.micro_batches), strict=True):
+            own[i].append(share)
+        return Instantiation(tuple(tuple(sorted(one, reverse=True)) for one in own))
+
+
 def instantiate(problem: InstantiationProblem) -> Instantiation | None:
-    """Pipelines and shares with the shortest longest step; None if there are none.
+    """Pipelines and shares with the shortest step; None if there are none.
 
     `problem` has a kind at least. Of equally good ones those with fewest idle nodes, and then most
-    capacity to spare.
+    capacity to spare, as far as one knapsack has them.
+
+    With an exchange of gradients: for every number x of pipelines and every time c that some kind
+    takes then, the least step of x pipelines of the kinds that take no more than c; pairs (x, c) by
+    ascending c, until c and the least step of all leave nothing better.
     """
-    knapsack = _knapsack(problem)
-    ends = knapsack.ends()
-    known: dict[tuple[int, ...], Array | None] = {}
-
-    def table(step_ns: int) -> Array | None:
-        capacities = tuple(kind.capacity(step_ns) for kind in problem.kinds)
-        if capacities not in known:
-            found = knapsack.most(np.array(capacities, dtype=np.int64))
-            enough = found[ends, problem.faults + 1 :].max(initial=_NOTHING)
-            known[capacities] = found if enough >= problem.micro_batches else None
-        return known[capacities]
-
-    low, high = problem.earliest_ns, problem.latest_ns
-    if table(high) is None:
+    search = _Search(problem)
+    first, last = problem.faults + 1, problem.most_pipelines
+    largest = max((max(kind.exchanges_ns, default=0) for kind in problem.kinds), default=0)
+    best = None if first > last else search.least(first, last, problem.latest_ns, largest)
+    if best is None:
         return None
-    while low < high:
-        middle = (low + high) // 2
-        if table(middle) is None:
-            low = middle + 1
-        else:
-            high = middle
-    found = table(low)
-    assert found is not None
-    return _instantiation(knapsack, found, ends, low)
-
-
-def _instantiation(knapsack: _Knapsack, table: Array, ends: Array, step_ns: int) -> Instantiation:
-    problem, first = knapsack.problem, knapsack.problem.faults + 1
-    enough = (table[ends, first:] >= problem.micro_batches).any(axis=1)
-    state = int(ends[np.flatnonzero(enough)[0]])
-    level = first + int(table[state, first:].argmax())
-    capacities = np.array([kind.capacity(step_ns) for kind in problem.kinds], dtype=np.int64)
-    kinds = sorted(knapsack.chosen(table, capacities, state, level))
-    shares = shortest([problem.kinds[i].times_ns for i in kinds], problem.micro_batches)
-    own: list[list[int]] = [[] for _ in problem.kinds]
-    for i, share in zip(kinds, shares, strict=True):
-        own[i].append(share)
-    return Instantiation(tuple(tuple(sorted(one, reverse=True)) for one in own))
+    found = search.instantiation(best)
+    if not problem.has_exchange:
+        return found
+    least_ns, total_ns = best.step_ns, found.step_ns(problem)
+    pairs = {(kind.exchange_ns(x), x) for kind in problem.kinds for x in range(first, last + 1)}
+    for exchange_ns, x in sorted(pairs):
+        if least_ns + exchange_ns >= total_ns:
+            break
+        better = search.least(x, x, total_ns - exchange_ns - 1, exchange_ns)
+        if better is not None:
+            found = search.instantiation(better)
+            total_ns = found.step_ns(problem)
+    return found

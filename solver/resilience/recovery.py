@@ -48,8 +48,8 @@ class Horizon:
 class Recovery:
     """The next fleet. faults: failures that it survives for certain.
 
-    step_ns: of its slowest pipeline. steps: trained within the horizon; bound: no fleet that
-    survives as many faults trains more.
+    step_ns: of its slowest pipeline, and the exchange of gradients. steps: trained within the
+    horizon; bound: no fleet that survives as many faults trains more.
     """
 
     pipelines: tuple[Pipeline, ...]
@@ -127,7 +127,7 @@ class _Search:
         first = instantiate(self._problem)
         assert first is not None
         least_ns = first.step_ns(self._problem)
-        starts = dict.fromkeys((tuple(map(len, first.shares)), *self._survivors()))
+        starts = dict.fromkeys((first.counts, *self._survivors()))
         known = [self._fleet(counts, self._problem.latest_ns) for counts in starts]
         best = max(
             (self._recovery(fleet, self._seats(fleet)) for fleet in known),
@@ -180,26 +180,31 @@ class _Search:
     def _worth_a_look(self, best: Recovery, least_ns: int) -> tuple[list[_Fleet], Fraction]:
         """Fleets that may train more than `best`, by step, and a bound on those left out.
 
-        A fleet with step T trains at most (H - restart) / T steps, so T is bounded. If there are
-        too many up to that, those with the shortest steps are listed.
+        A fleet with step T trains at most (H - restart) / T steps, so T is bounded, and so is the
+        step of its pipelines, less the least that an exchange takes. If there are too many up to
+        that, those with the shortest steps are listed.
         """
+        exchange_ns = _least_exchange_ns(self._problem)
         longest = self._problem.latest_ns
         if best.steps:
-            longest = min(longest, int(self._horizon.steps(1, 0) / best.steps))
+            longest = int(self._horizon.steps(1, 0) / best.steps) - exchange_ns
         bound = best.steps
         while True:
             found = list(islice(_fleets(self._problem, longest), MOST_LISTED + 1))
-            if len(found) <= MOST_LISTED or longest <= least_ns:
+            if len(found) <= MOST_LISTED or longest <= least_ns - exchange_ns:
                 break
-            longest = (longest + least_ns) // 2
-            bound = self._horizon.steps(longest + 1, 0)
+            longest = (longest + least_ns - exchange_ns) // 2
+            bound = self._horizon.steps(longest + exchange_ns + 1, 0)
         if len(found) > MOST_LISTED:
             bound = self._horizon.steps(least_ns, 0)
         fleets = (self._fleet(counts, longest) for counts in found)
         return sorted(fleets, key=lambda one: one.step_ns), bound
 
     def _fleet(self, counts: tuple[int, ...], longest_ns: int) -> _Fleet:
-        """The fleet with its step, which is at most `longest_ns`; as `distribution.shortest`."""
+        """The fleet with its step, as `distribution.shortest`, and exchange.
+
+        longest_ns: long enough for its pipelines.
+        """
         pairs = zip(self._problem.kinds, counts, strict=True)
         used = [(kind, count) for kind, count in pairs if count]
         low = max(kind.times_ns[0] for kind, _ in used)
@@ -210,7 +215,7 @@ class _Search:
                 high = middle
             else:
                 low = middle + 1
-        return _Fleet(counts, low)
+        return _Fleet(counts, low + self._problem.slowest_exchange_ns(counts))
 
     def _times(self, counts: Sequence[int]) -> list[Sequence[int]]:
         pairs = zip(self._problem.kinds, counts, strict=True)
@@ -232,8 +237,15 @@ class _Search:
         return Recovery(pipelines, seating, self._problem.faults, fleet.step_ns, steps, bound=steps)
 
 
+def _least_exchange_ns(problem: InstantiationProblem) -> int:
+    """No fleet exchanges gradients in less time."""
+    numbers = range(problem.faults + 1, problem.most_pipelines + 1)
+    times = (kind.exchange_ns(x) for kind in problem.kinds for x in numbers)
+    return min(times, default=0)
+
+
 def _fleets(problem: InstantiationProblem, step_ns: int) -> Iterator[tuple[int, ...]]:
-    """Numbers of pipelines per kind of all fleets with a step of at most `step_ns`.
+    """Numbers of pipelines per kind of all fleets whose pipelines step in at most `step_ns`.
 
     Depth first over the kinds, those with most micro-batches per node first. A branch is left when
     the rest of the nodes at the best rate of the kinds to come cannot take the micro-batches left,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from formulations.costs.exchange import exchange_times_ns
 from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design
 from formulations.instance import Instance
@@ -88,7 +89,10 @@ def kinds_of(instance: Instance, designs: Sequence[Design]) -> tuple[PipelineKin
     groups = len(instance.cluster.groups)
     each = (template_costs(instance, one.strategy, one.template) for one in designs)
     times = [tuple(step_times_ns(costs, most)) for costs in each]
+    nodes = sum(group.nodes for group in instance.cluster.groups)
     return tuple(
-        PipelineKind(one.template.counts(groups), own)
+        PipelineKind(
+            one.template.counts(groups), own, exchange_times_ns(instance, one, min(nodes, most))
+        )
         for one, own in zip(designs, times, strict=True)
     )

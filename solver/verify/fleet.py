@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from formulations.costs.exchange import exchange_times_ns
 from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design, Pipeline, holdings
 from formulations.template import Template
@@ -126,8 +127,11 @@ def _check_figures(
     batch = sum(one.micro_batches for one in fleet) * micro_batch
     findings.equal("micro-batches of a step, in sequences", batch, instance.workload.global_batch)
     findings.equal("survives", document.survives, len(fleet) - 1)
-    findings.close("step_time_s", document.step_time_s, seconds(max(steps)))
-    throughput = instance.workload.global_batch / seconds(max(steps))
+    exchange_ns = max(exchange_times_ns(instance, one, len(fleet))[-1] for one in used)
+    findings.close("exchange_s", document.exchange_s, seconds(exchange_ns))
+    step_s = seconds(max(steps) + exchange_ns)
+    findings.close("step_time_s", document.step_time_s, step_s)
+    throughput = instance.workload.global_batch / step_s
     recorded = document.throughput_sequences_per_s
     findings.close("throughput_sequences_per_s", recorded, throughput)
     findings.note(f"memory and simulated step of {len(fleet)} pipelines")

@@ -47,9 +47,11 @@ def problems(draw: st.DrawFn) -> InstantiationProblem:
     total = draw(st.integers(1, 5))
     node_counts = st.tuples(*[st.integers(0, 3)] * groups).filter(any)
     times = st.lists(st.integers(1, 60), min_size=0, max_size=total).map(sorted)
-    kinds = draw(st.lists(st.tuples(node_counts, times), min_size=1, max_size=3))
+    long = st.lists(st.integers(0, 30), min_size=12, max_size=12).map(sorted)
+    exchanges: st.SearchStrategy[list[int]] = st.one_of(st.just([]), long)
+    kinds = draw(st.lists(st.tuples(node_counts, times, exchanges), min_size=1, max_size=3))
     return InstantiationProblem(
-        kinds=tuple(PipelineKind(nodes, tuple(steps)) for nodes, steps in kinds),
+        kinds=tuple(PipelineKind(nodes, tuple(t), tuple(e)) for nodes, t, e in kinds),
         available=draw(st.tuples(*[st.integers(0, 6)] * groups)),
         faults=draw(st.integers(0, 2)),
         micro_batches=total,
@@ -143,6 +145,24 @@ def test_of_equal_steps_the_one_without_idle_nodes_is_taken() -> None:
     kinds = (PipelineKind((2,), linear(30, 0, 4)), PipelineKind((3,), linear(30, 0, 4)))
     found = instantiate(InstantiationProblem(kinds, (5,), 1, 4, all_nodes=False))
     assert found == Instantiation(((2,), (2,)))
+
+
+@pytest.mark.parametrize(("exchange", "expected"), [(1, ((2, 2), ())), (9, ((), (4,)))])
+def test_gradients_that_take_long_make_pipelines_few(
+    exchange: int, expected: tuple[tuple[int, ...], ...]
+) -> None:
+    """Four nodes: two pairs take 20 for two micro-batches each, one pipeline 22 for all four.
+
+    Two pipelines exchange gradients, one does not: 20 + 1 is less than 22, and 20 + 9 is not.
+    """
+    pair = PipelineKind((2,), linear(10, 0, 4), (0, exchange, exchange, exchange))
+    four = PipelineKind((4,), (10, 14, 18, 22), (0, exchange, exchange, exchange))
+    problem = InstantiationProblem((pair, four), (4,), 0, 4)
+    found = instantiate(problem)
+    assert found == Instantiation(expected)
+    assert found.step_ns(problem) == min(20 + exchange, 22)
+    for module, run in ((cpsat_model, cpsat.run), (milp_model, highs.run)):
+        assert solved(problem, module, run) == min(20 + exchange, 22)
 
 
 def test_more_pipelines_than_micro_batches_fit() -> None:

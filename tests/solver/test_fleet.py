@@ -46,6 +46,17 @@ def test_the_first_fleet_is_verified(fleet: FleetDocument) -> None:
     assert verify_fleet(fleet).problems == ()
 
 
+def test_the_exchange_of_gradients_counts(fleet: FleetDocument) -> None:
+    """A node of a pair holds up to half of 4.2e8 parameters, 4 bytes each, on a link of 1 GB/s.
+
+    The second node of a pair: two blocks of 1e8 + 7 and a head of 1e7 + 7 parameters, 840 MB. Each
+    of three pipelines sends 2 * 2/3 of that: 1.12 s.
+    """
+    assert fleet.exchange_s == pytest.approx(4 * (2.1e8 + 21) * 4 / 3 / 1e9, rel=1e-9)
+    slowest = max(one.step_time_s for one in fleet.pipelines)
+    assert fleet.step_time_s == pytest.approx(slowest + fleet.exchange_s)
+
+
 def test_too_many_faults_for_the_nodes() -> None:
     """Four pipelines of two need eight nodes."""
     with pytest.raises(RecoveryError, match=r"4 pipelines of 2 nodes, .* at most 2 faults"):
@@ -111,6 +122,7 @@ def change(fields: dict[str, Any], path: str, value: object) -> None:
 CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "steps_bound": lambda f: change(f, "recovery.steps_bound", 0.0),
     "survives": lambda f: change(f, "survives", 7),
+    "exchange": lambda f: change(f, "exchange_s", 0.0),
     "step_time_s": lambda f: change(f, "step_time_s", 1.0),
     "throughput": lambda f: change(f, "throughput_sequences_per_s", 1.0),
     "pipeline_step": lambda f: change(f, "pipelines.0.step_time_s", 1.0),

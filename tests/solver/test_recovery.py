@@ -40,7 +40,14 @@ class Case:
         self.kinds = []
         for own in counts:
             each_ns = rng.randint(4, 9) * 10**9 // (2 * sum(own))
-            self.kinds.append(PipelineKind(own, [each_ns * m + 10**8 for m in range(1, 13)]))
+            gradients_ns = rng.randint(1, 5) * 10**9
+            self.kinds.append(
+                PipelineKind(
+                    own,
+                    [each_ns * m + 10**8 for m in range(1, 13)],
+                    [gradients_ns * (x - 1) // x for x in range(1, 13)],
+                )
+            )
         self.layer_bytes = tuple(rng.randint(1, 9) * 10**9 for _ in range(LAYERS))
 
     def situation(self, old: list[Pipeline], ready: list[int]) -> Situation:
@@ -143,8 +150,9 @@ def all_fleets(case: Case, ready: list[int], faults: int) -> Iterator[list[int]]
 
 
 def least_step(case: Case, chosen: list[int]) -> int:
-    """Least longest step of these kinds, over all shares."""
-    return min(
+    """Least step of these kinds, over all shares: the longest, and the longest exchange."""
+    exchange_ns = max(case.kinds[i].exchange_ns(len(chosen)) for i in chosen)
+    return exchange_ns + min(
         max(case.kinds[i].times_ns[m - 1] for i, m in zip(chosen, shares, strict=True))
         for shares in product(range(1, 13), repeat=len(chosen))
         if sum(shares) == 12
