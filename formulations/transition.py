@@ -50,7 +50,7 @@ class Links:
         self._ns_per_byte = [_ns_per_byte(g.inter_node.bandwidth_bytes_per_s) for g in groups]
         zone = cluster.zone_link
         latency_s = max(group.inter_node.latency_s for group in groups)
-        self._latency_ns = ceil_ns(latency_s + (zone.latency_s if zone else 0.0))
+        self.latency_ns = ceil_ns(latency_s + (zone.latency_s if zone else 0.0))
         self._zone_ns_per_byte = _ns_per_byte(zone.bandwidth_bytes_per_s) if zone else Fraction(0)
 
     def node_ns(self, node: int, size_bytes: int) -> Fraction:
@@ -78,7 +78,7 @@ class Links:
         """Time until all copies have arrived, rounded up; 0 without any."""
         if not copies:
             return 0
-        return ceil(max(self.loads_ns(copies, layer_bytes).values())) + self._latency_ns
+        return ceil(max(self.loads_ns(copies, layer_bytes).values())) + self.latency_ns
 
 
 def _ns_per_byte(bandwidth_bytes_per_s: float) -> Fraction:

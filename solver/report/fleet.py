@@ -154,7 +154,8 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
         reason = (
             "no fleet uses all nodes"
             if all_nodes_step_s is None
-            else f"with all nodes in use a step takes {time_text(all_nodes_step_s)}"
+            else f"with all nodes in use a step takes {time_text(all_nodes_step_s)}, "
+            f"{percent(all_nodes_step_s / document.step_time_s - 1)} longer"
         )
         lines.append(("idle", f"{', '.join(document.idle)}: {reason}"))
     if document.away:

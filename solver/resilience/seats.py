@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from math import ceil
 
 import numpy as np
 
@@ -98,11 +99,11 @@ class Seats:
 
     @cached_property
     def _all_times(self) -> Array:
-        """[positions, ready nodes] ns on the node's own link, rounded down."""
+        """[positions, ready nodes] ns on the node's own link, rounded up."""
         times, links = self._all_bytes.copy(), self._situation.links
         for column, node in enumerate(self._situation.ready):
             sizes, back = np.unique(times[:, column], return_inverse=True)
-            each = [s if s == FORBIDDEN else int(links.node_ns(node, int(s))) for s in sizes]
+            each = [s if s == FORBIDDEN else ceil(links.node_ns(node, int(s))) for s in sizes]
             times[:, column] = np.array(each, dtype=np.int64)[back]
         return times
 
@@ -111,10 +112,17 @@ class Seats:
         """No way to seat the nodes receives faster; 0 for large fleets, where it takes long.
 
         Proof. Each node receives all that it lacks over its own link; the slowest of them is
-        least in `least_largest`. Times here are rounded down, and latency is left out.
+        least in `least_largest`. The transfer is no shorter than the slowest link, rounded up, and
+        begins with the latency unless nothing has to be received.
         """
         if len(self._places) > LARGE:
             return 0
+        least = self._least_largest_ns
+        return least + self._situation.links.latency_ns if least else 0
+
+    @cached_property
+    def _least_largest_ns(self) -> int:
+        """As `least_receiving_ns`, for fleets of any size and without latency."""
         least = least_largest(self._all_times)
         assert least is not None
         return least
@@ -127,7 +135,7 @@ class Seats:
         """
         found = [self._seating(self._with_fewest_bytes())]
         if len(self._places) <= LARGE:
-            fast = self._all_times <= self.least_receiving_ns
+            fast = self._all_times <= self._least_largest_ns
             costs = np.where(fast, self._all_bytes, FORBIDDEN)
             every = range(len(self._places))
             found.append(self._seating(self._cheapest(costs, every, range(len(self._own)))))

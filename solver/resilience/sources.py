@@ -46,8 +46,10 @@ def chosen_sources(
 ) -> tuple[Copy, ...]:
     """A copy for every wanted (node, layer); source None exactly where no node holds the layer.
 
-    Each takes the holder whose links are then least busy, layers with few holders first; then
-    copies leave the busiest link as long as they are done sooner from another holder.
+    Layers with few holders come first. Up to the time that the slowest node receives for in any
+    case, a node that sends to the target already goes on to do so; beyond, each takes the holder
+    whose links are then least busy. At last copies leave the busiest link, if it is busy longer
+    than that, as long as they are done sooner from another holder.
     """
     holders: dict[int, list[int]] = defaultdict(list)
     for node, layers in sorted(held.items()):
@@ -55,25 +57,38 @@ def chosen_sources(
             holders[layer].append(node)
     order = sorted(wanted, key=lambda w: (len(holders[w[1]]), -layer_bytes[w[1]], w))
     senders = _Senders(links, layer_bytes)
+    received = links.loads_ns((Copy(layer, None, node) for node, layer in order), layer_bytes)
+    slowest = max(received.values(), default=Fraction(0))
+    sending = set[tuple[int | None, int]]()
     copies = list[Copy]()
+
+    def rank(copy: Copy) -> tuple[Fraction, bool, Fraction]:
+        after = senders.after(copy)
+        return max(after, slowest), (copy.source, copy.target) not in sending, after
+
     for node, layer in order:
         if not holders[layer]:
             copies.append(Copy(layer, None, node))
             continue
         options = (Copy(layer, source, node) for source in holders[layer])
-        copies.append(min(options, key=senders.after))
+        copies.append(min(options, key=rank))
         senders.add(copies[-1])
-    while _moved(senders, copies, holders):
+        sending.add((copies[-1].source, node))
+    while _moved(senders, copies, holders, slowest):
         pass
     return tuple(sorted(copies, key=lambda copy: (copy.target, copy.layer)))
 
 
-def _moved(senders: _Senders, copies: list[Copy], holders: dict[int, list[int]]) -> bool:
-    """Whether a copy could leave the busiest link for one that is done sooner even so."""
+def _moved(
+    senders: _Senders, copies: list[Copy], holders: dict[int, list[int]], soon: Fraction
+) -> bool:
+    """Whether a copy left the busiest link, done after `soon`, and is done sooner even so."""
     if all(copy.source is None for copy in copies):
         return False
     link = senders.busiest()
     latest = senders.load(link)
+    if latest <= soon:
+        return False
     for n, copy in enumerate(copies):
         if copy.source is None or link not in senders.uses(copy):
             continue

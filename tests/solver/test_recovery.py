@@ -256,11 +256,18 @@ def test_nothing_moves_without_a_failure() -> None:
 
 
 def test_sources_share_the_work() -> None:
-    """Nodes 0 and 1 hold layers 0 and 1, node 2 lacks both: each sends one, in a second."""
+    """Nodes 0 and 1 hold layer 0, 2 and 3 lack it: each sends one, in a second."""
+    links = Links(cluster(4))
+    copies = chosen_sources(links, {0: range(1), 1: range(1)}, [(2, 0), (3, 0)], [10**9])
+    assert {copy.source for copy in copies} == {0, 1}
+
+
+def test_one_source_serves_a_node_where_two_would_not_be_faster() -> None:
+    """Node 2 receives layers 0 and 1 in two seconds, from whomever."""
     links = Links(cluster(3))
     held = {0: range(2), 1: range(2)}
     copies = chosen_sources(links, held, [(2, 0), (2, 1)], [10**9, 10**9])
-    assert {copy.source for copy in copies} == {0, 1}
+    assert [copy.source for copy in copies] == [0, 0]
 
 
 def test_a_copy_leaves_the_busiest_source() -> None:
