@@ -36,6 +36,7 @@ class PolicyName(StrEnum):
     OOBLECK = "oobleck"
     VARUNA = "varuna"
     BAMBOO = "bamboo"
+    OURS = "ours"
 
 
 class InFlightRule(StrEnum):
@@ -51,7 +52,7 @@ class _Source:
 
     groups: Sequence[Sequence[str]]
     named_trace: "Callable[[str], Trace | None]"
-    policy: "Callable[[str], Policy]"
+    policy: "Callable[[str, Trace], Policy]"
     summary: "Callable[[], str | None]"  # of what was planned
 
 
@@ -74,7 +75,10 @@ def replay_command(
     ] = None,
     policy: Annotated[
         list[PolicyName] | None,
-        typer.Option(help="How training recovers; repeat it for several. Unless given: oobleck."),
+        typer.Option(
+            help="How training recovers; repeat it for several. ours: the fleet of templates that "
+            "trains most until the next failure. Unless given: oobleck."
+        ),
     ] = None,
     throughput: Annotated[
         Path | None,
@@ -89,7 +93,21 @@ def replay_command(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="From a failure to the next step. Unless given: as published for the size.",
+            help="From a failure to the next step; for oobleck and ours copying comes on top. "
+            "Unless given: as published for a model of this size.",
+        ),
+    ] = None,
+    faults: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Failures at once that oobleck and ours are to survive. Unless given: 1."
+        ),
+    ] = None,
+    horizon: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time to the next failure that ours reckons with. Unless given: the trace's mean.",
         ),
     ] = None,
     in_flight: Annotated[
@@ -113,7 +131,7 @@ def replay_command(
 ) -> None:
     """Replay a failure trace: samples trained, time lost by cause, throughput over time.
 
-    Exit code 0: replayed; 2: bad input.
+    Exit code 0: replayed; 2: bad input; 3: the instance has no plan to start with.
     """
     from solver.report.replay import replay_json, replay_text
     from solver.report.replay_picture import replay_picture
@@ -123,11 +141,21 @@ def replay_command(
         check_writable(svg)
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with progress_display() as progress:
-        source = _source(instance, throughput, model, in_flight, pause, options, progress)
+        if throughput is not None and instance is None:
+            source = _from_file(throughput, model, in_flight, (faults, pause, horizon))
+        elif instance is not None and throughput is None:
+            if model is not None:
+                raise PlannerError("--model is for --throughput; an instance has its own")
+            limits = faults, pause, horizon
+            source = _from_instance(instance, in_flight, limits, options, progress)
+        else:
+            raise PlannerError(
+                "name either an instance file or, with --throughput, a throughput file"
+            )
         events = _trace(source, trace, every, until)
         runs: dict[str, tuple[Policy, Replay]] = {}
         for name in policy or [PolicyName.OOBLECK]:
-            chosen = source.policy(str(name))
+            chosen = source.policy(str(name), events)
             runs[str(name)] = chosen, replay(events, chosen)
     if svg is not None:
         title = f"{model or (instance and instance.stem)}: training through failures"
@@ -138,60 +166,50 @@ def replay_command(
         print_report(replay_text(runs, source.summary()))
 
 
-def _source(
-    instance: Path | None,
-    throughput: Path | None,
-    model: str | None,
-    in_flight: InFlightRule,
-    pause: str | None,
-    options: SolveOptions,
-    progress: "Callable[[Progress], None] | None",
+def _from_file(
+    path: Path, model: str | None, in_flight: InFlightRule, others: tuple[object, ...]
 ) -> _Source:
-    """The one that the options name."""
-    if throughput is not None and instance is None:
-        if model is None or pause is not None:
-            raise PlannerError("--throughput needs --model; it has its own pauses, so no --pause")
-        return _from_file(throughput, model, in_flight)
-    if instance is None or throughput is not None:
-        raise PlannerError("name either an instance file or, with --throughput, a throughput file")
-    if model is not None:
-        raise PlannerError("--model is for --throughput; an instance has its own")
-    pause_ns = None if pause is None else time_ns("--pause", pause, least_ns=1)
-    return _from_instance(instance, options, in_flight, pause_ns, progress)
-
-
-def _from_file(path: Path, model: str, in_flight: InFlightRule) -> _Source:
+    """others: options that are for instances."""
     from solver.resilience.published import read_throughput
 
+    if model is None:
+        raise PlannerError("--throughput needs --model")
+    if any(option is not None for option in others):
+        raise PlannerError("--throughput has its own costs, so no --faults, --pause or --horizon")
     inputs = read_throughput(path)
     nodes = tuple(f"node-{i}" for i in range(inputs.most_nodes))
-    return _Source(
-        [nodes],
-        lambda name: inputs.trace(name, nodes),
-        lambda name: inputs.policy(name, model, in_flight.value),
-        lambda: None,
-    )
+
+    def policy(name: str, _: "Trace") -> "Policy":
+        if name == "ours":
+            raise PlannerError("--policy ours needs an instance: it forms fleets of templates")
+        return inputs.policy(name, model, in_flight.value)
+
+    return _Source([nodes], lambda name: inputs.trace(name, nodes), policy, lambda: None)
 
 
 def _from_instance(
     path: Path,
-    options: SolveOptions,
     in_flight: InFlightRule,
-    pause_ns: int | None,
+    limits: tuple[int | None, str | None, str | None],
+    search: SolveOptions,
     progress: "Callable[[Progress], None] | None",
 ) -> _Source:
+    """limits: --faults, --pause and --horizon."""
     from formulations.instance.load import load_instance
-    from solver.resilience.planned import Planner, planned_policy
+    from solver.resilience.instance_policies import InstancePolicies, PolicyOptions
 
-    problem = load_instance(path)
-    planner = Planner(problem, options, progress)
-    groups = problem.cluster.groups
-    return _Source(
-        [[f"{group.name}-{i}" for i in range(group.nodes)] for group in groups],
-        lambda _: None,
-        lambda name: planned_policy(planner, name, in_flight.value, pause_ns),
-        lambda: planner.summary,
+    faults, pause, horizon = limits
+    options = PolicyOptions(
+        in_flight.value,
+        1 if faults is None else faults,
+        None if pause is None else time_ns("--pause", pause),
+        None if horizon is None else time_ns("--horizon", horizon, least_ns=1),
+        search,
     )
+    policies = InstancePolicies(load_instance(path), options, progress)
+    groups = policies.instance.cluster.groups
+    names = [[f"{group.name}-{i}" for i in range(group.nodes)] for group in groups]
+    return _Source(names, lambda _: None, policies.of, lambda: policies.summary)
 
 
 def _trace(source: _Source, path: Path | None, every: str | None, until: str | None) -> "Trace":

@@ -27,6 +27,15 @@ def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
     return instance.model_copy(update={"cluster": smaller})
 
 
+def whole_states(instance: Instance) -> Instance:
+    """The instance without plans that split optimizer states among replicas.
+
+    Of those, the part of a lost node is nowhere else.
+    """
+    search = instance.search.model_copy(update={"distributed_optimizer": (False,)})
+    return instance.model_copy(update={"search": search})
+
+
 class Planner:
     """The best plan for every number of nodes per group, found when it is first asked for."""
 
@@ -89,10 +98,11 @@ def planned_policy(
 ) -> Policy:
     """How `name` trains and recovers the planner's instance.
 
-    Every configuration is the best plan for the nodes that are ready. pause_ns: after a failure;
-    None: as published for a model of this size. Bamboo's step takes 4/3 of the time, for the
-    redundant forward passes; that they may hide in bubbles, and the memory of the redundant layers,
-    are left out.
+    name: varuna or bamboo. Every configuration is the best plan for the nodes that are ready.
+    pause_ns: after a failure; None: as published for a model of this size. Bamboo's step takes 4/3
+    of the time, for the redundant forward passes; that they may hide in bubbles, and the memory of
+    the redundant layers, are left out. It survives failures without checkpoints, so its planner
+    should be of `whole_states`.
     """
     workload = planner.instance.workload
     usual_ns, recovery, source = recovery_of_size(name, workload.parameters, in_flight)

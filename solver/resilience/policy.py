@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from formulations.fleet import Pipeline
 from formulations.units import ceil_div
 
 InFlight = Literal["lost", "background", "slowed"]
@@ -20,12 +21,17 @@ InFlight = Literal["lost", "background", "slowed"]
 class Configuration:
     """How the ready nodes train: step time, and the pause before the first step.
 
-    nodes: those in use; the failure of another one costs nothing.
+    nodes: those in use; the failure of another one costs nothing. pipelines: on them, where the
+    next configuration depends on it. lost: nodes that have failed since it was formed.
+    loses_state: no node that is left holds some layer, so that training starts again.
     """
 
     nodes: frozenset[str]
     step_ns: int
     pause_ns: int
+    pipelines: tuple[Pipeline, ...] = ()
+    lost: frozenset[str] = frozenset()
+    loses_state: bool = False
 
 
 #: The next configuration, from the former one and the nodes that are ready; None: they cannot

@@ -12,7 +12,8 @@ Every instant of the run belongs to one cause, so the times by cause add up to t
 | waiting | nodes not ready, or too few to train |
 | unfinished | the step in flight when the run ends |
 
-A failure at the very end of a step comes before it; a run that ends there includes it.
+A failure at the very end of a step comes before it; a run that ends there includes it. Where no
+node is left that holds some layer, all is lost since the last checkpoint, or since the begin.
 """
 
 from collections.abc import Iterator
@@ -190,6 +191,10 @@ class _Run:
     def fail(self, nodes: frozenset[str]) -> None:
         """Ready nodes fail now, all at once."""
         self._ready -= nodes
+        self._former, self._current = (
+            None if one is None else replace(one, lost=one.lost | nodes)
+            for one in (self._former, self._current)
+        )
         used = frozenset() if self._current is None else self._current.nodes & nodes
         if not used:
             return
@@ -292,13 +297,19 @@ class _Run:
         self._current = self._reconfigure(self._former, self._ready)
         self._regroup = False
         if self._current is None:
-            if self._background is not None:
-                self._emit(self._background.start_ns, start_ns, "lost")
-                self._background = None
+            self._give_up_background(start_ns)
             self._begin("waiting", start_ns, None)
         else:
+            if self._current.loses_state:
+                self._give_up_background(start_ns)
+                self._roll_back()
             usual_ns = self._current.pause_ns
             self._begin("pause", start_ns, usual_ns if pause_ns is None else pause_ns)
+
+    def _give_up_background(self, time_ns: int) -> None:
+        if self._background is not None:
+            self._emit(self._background.start_ns, time_ns, "lost")
+            self._background = None
 
     def _roll_back(self) -> None:
         for i in range(self._unsaved, len(self.spans)):

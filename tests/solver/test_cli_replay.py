@@ -87,23 +87,26 @@ def test_replay_in_words(throughput: Path) -> None:
 
 
 def test_replay_of_an_instance(tmp_path: Path) -> None:
-    """The best plan of the nodes left is used; a node that fails idle costs nothing."""
-    trace = tmp_path / "trace.csv"
-    trace.write_text("time,node,event\n100,a40-29,fail\n200,a40-3,fail\n", encoding="utf-8")
-    path = ROOT / "instances" / "oobleck_bert_large.yaml"
+    """By plans and by fleets of templates, on six nodes."""
+    trace, small = tmp_path / "trace.csv", tmp_path / "small.yaml"
+    trace.write_text("time,node,event\n200,a40-3,fail\n", encoding="utf-8")
+    text = (ROOT / "instances" / "oobleck_gpt2.yaml").read_text(encoding="utf-8")
+    small.write_text(text.replace("nodes: 30", "nodes: 6"), encoding="utf-8")
     code, out, err = run(
-        *("replay", path, "--trace", trace, "--until", "300", "--json", "--workers", 1),
-        *("--pause", "10"),
+        *("replay", small, "--trace", trace, "--until", "300", "--json", "--workers", 1),
+        *("--pause", "10", "--policy", "varuna", "--policy", "ours"),
     )
     assert (code, err) == (0, "")
-    found = json.loads(out)["oobleck"]
-    causes = found["time_by_cause_s"]
-    # 45 s until nodes are ready, 10 s of pause; the best plan leaves a40-29 idle
-    assert causes["waiting"] == 45
-    assert causes["reconfiguration"] == 20
-    assert 0 < causes["lost"] < 6.5
-    assert sum(causes.values()) == pytest.approx(300)
-    assert found["samples"] == 8192 * found["steps"]
+    found = json.loads(out)
+    causes = {name: one["time_by_cause_s"] for name, one in found.items()}
+    # 45 s until nodes are ready, twice 10 s of pause, and copies for ours
+    assert [one["waiting"] for one in causes.values()] == [45, 45]
+    assert causes["varuna"]["reconfiguration"] == 20
+    assert 20 <= causes["ours"]["reconfiguration"] < 20.5
+    assert causes["varuna"]["lost"] > causes["ours"]["lost"] > 0
+    for name, one in found.items():
+        assert sum(causes[name].values()) == pytest.approx(300)
+        assert one["samples"] == 1024 * one["steps"]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,7 @@ def test_replay_of_an_instance(tmp_path: Path) -> None:
         ([], "name either an instance file or"),
         (["x.yaml", "--throughput", "y.json"], "name either an instance file or"),
         (["--throughput", "FILE", "--every", "1h"], "--throughput needs --model"),
-        (["x.yaml", "--model", "m"], "--model is for --throughput"),
+        (["SMALL", "--model", "m"], "--model is for --throughput"),
         (["--throughput", "FILE", "--model", "m"], "say either --trace FILE or --every TIME"),
         (
             ["--throughput", "FILE", "--model", "m", "--every", "1h", "--trace", "x"],
@@ -125,6 +128,13 @@ def test_replay_of_an_instance(tmp_path: Path) -> None:
         (["--throughput", "FILE", "--model", "m", "--every", "0"], "--every '0' is not a time"),
         (["--throughput", "FILE", "--model", "m", "--every", "1h", "--until", "1"], "--until is"),
         (["--throughput", "FILE", "--model", "n", "--every", "1h"], "unknown model 'n'"),
+        (["--throughput", "FILE", "--model", "m", "--pause", "1"], "so no --faults, --pause or"),
+        (
+            ["--throughput", "FILE", "--model", "m", "--every", "1h", "--policy", "ours"],
+            "--policy ours needs an instance",
+        ),
+        (["SMALL", "--every", "1h", "--faults", "4"], "--faults 4; allowed: 0 to 3"),
+        (["SMALL", "--every", "1h", "--horizon", "0"], "--horizon '0' is not a time above 0"),
         (["--throughput", "FILE", "--model", "m", "--trace", "none.csv"], "none.csv: no such file"),
     ],
 )
@@ -132,7 +142,8 @@ def test_unfit_options_are_one_line(
     arguments: list[str], found: str, throughput: Path, tmp_path: Path
 ) -> None:
     """Exit code 2, one line on stderr."""
-    words = [str(throughput) if word == "FILE" else word for word in arguments]
+    files = {"FILE": str(throughput), "SMALL": str(ROOT / "instances" / "hetero_small.yaml")}
+    words = [files.get(word, word) for word in arguments]
     code, out, err = run("replay", *words)
     assert (code, out) == (2, "")
     assert err.startswith("error: ")

@@ -243,3 +243,30 @@ def test_failures_trace_ends_with_the_last_failure() -> None:
     """The last time is the end of the run; nodes fail from the last on."""
     trace = failures_trace([FOUR], [10, 25])
     assert trace == Trace(FOUR, (Event(10, "d", "fail"),), 25)
+
+
+def test_lost_state_discards_all_that_was_trained() -> None:
+    """Node a fails at 32 and no node holds its layers: steps of 10 ns since 5 are lost."""
+
+    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        return Configuration(ready, 10, 5, loses_state=len(ready) < 4)
+
+    trace = Trace(FOUR, (Event(32, "a", "fail"),), 60)
+    for in_flight in ("lost", "background"):
+        rule: InFlight = "lost" if in_flight == "lost" else "background"
+        run = replay(trace, Policy("by hand", reconfigure, Recovery(rule), 1))
+        expected = {"reconfiguration": 10, "lost": 27, "training": 20, "unfinished": 3}
+        assert (run.steps, times(run)) == (2, expected)
+
+
+def test_nodes_that_failed_are_told_to_the_next_configuration() -> None:
+    """Node a fails, b in the pause after it: the former configuration has lost both."""
+    told = list[frozenset[str] | None]()
+
+    def reconfigure(former: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        told.append(None if former is None else former.lost)
+        return Configuration(ready, 10, 5)
+
+    events = (Event(12, "a", "fail"), Event(14, "b", "fail"), Event(16, "b", "join"))
+    replay(Trace(FOUR, events, 18), Policy("by hand", reconfigure, Recovery(), 1))
+    assert told == [None, frozenset("a"), frozenset("ab"), frozenset("ab")]

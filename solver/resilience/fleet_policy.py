@@ -1,0 +1,150 @@
+"""Policies whose pipelines come from templates: every failure leads to the next fleet.
+
+`oobleck` takes the fleet with the shortest step, as its paper does; `ours` the one that trains most
+until the next failure is expected, given what has to be copied for it (`recovery`), and uses nodes
+that join only if that pays by then. Both have the same templates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from formulations.costs.collectives import ALL_REDUCE, ring_s
+from formulations.fleet import Design, Pipeline
+from formulations.instance import Instance
+from formulations.transition import Links, layer_state_bytes
+from formulations.units import ceil_ns
+from solver.resilience.generate import NoTemplateError, TemplateGenerator
+from solver.resilience.policy import Configuration, InFlight, Policy
+from solver.resilience.published_costs import recovery_of_size
+from solver.resilience.recovery import Horizon, RecoveryError, recover
+from solver.resilience.seats import Situation
+from solver.resilience.step_times import kinds_of
+from solver.resilience.template_options import TemplateOptions
+
+#: A horizon in which copying layers counts nothing.
+ENDLESS_NS = 10**24
+
+
+def sync_ns(instance: Instance, pipelines: int, layers: Sequence[range]) -> int:
+    """Time to add up the gradients of equal layers in all pipelines, after the last backward.
+
+    layers: on every node. A node sends and receives its part of a ring all-reduce per layer over
+    its own link, none of them overlapped; the slowest group's link is taken for all nodes.
+    """
+    if pipelines == 1:
+        return 0
+    workload, cluster = instance.workload, instance.cluster
+    sizes = [
+        layer.parameters_per_gpu(tp=1, pp=2) * workload.gradient_bytes for layer in workload.layers
+    ]
+    most = max(sum(sizes[own.start : own.stop]) for own in layers)
+    link = min((g.inter_node for g in cluster.groups), key=lambda one: one.bandwidth_bytes_per_s)
+    efficiency = cluster.efficiency(len(layers))
+    slower = link.model_copy(
+        update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * efficiency}
+    )
+    return ceil_ns(ring_s(ALL_REDUCE, pipelines, most, slower))
+
+
+def designs_of(instance: Instance, faults: int) -> tuple[Design, ...]:
+    """The templates of least simulated step, of every mix of nodes that leaves room for others.
+
+    From the fewest nodes n0 that hold the model to all but n0 for each of `faults` other pipelines;
+    with several node groups, to an equal share of the nodes. Raises NoTemplateError, exit code 3.
+    """
+    generator = TemplateGenerator(instance, TemplateOptions())
+    total, least = sum(generator.available), generator.least_nodes or 1
+    several = len(generator.available) > 1
+    most = total // (faults + 1) if several else total - faults * least
+    found = generator.by_mix(range(least, max(least, most) + 1))
+    designs = tuple(
+        Design(template=one.outcome.template, strategy=one.strategy)
+        for one in found
+        if one.outcome.template is not None and one.strategy is not None
+    )
+    if not designs:
+        raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
+    return designs
+
+
+class FleetPlanner:
+    """Fleets of one instance that survive `faults` failures as long as the nodes allow it."""
+
+    def __init__(self, instance: Instance, faults: int) -> None:
+        self.instance = instance
+        self.faults = faults
+        self.designs = designs_of(instance, faults)
+        self.kinds = kinds_of(instance, self.designs)
+        self.micro_batch = self.designs[0].strategy.micro_batch
+        self._numbers = {name: i for i, name in enumerate(instance.cluster.node_names)}
+        self._links = Links(instance.cluster)
+        self._bytes = layer_state_bytes(instance.workload)
+
+    def next(
+        self, former: Configuration | None, ready: frozenset[str], horizon: Horizon
+    ) -> Configuration | None:
+        """The next fleet; None if no template fits. Nothing is copied for the first one."""
+        old = () if former is None else self._left_of(former)
+        situation = Situation(
+            self._links,
+            self.instance.cluster.node_groups,
+            old,
+            tuple(sorted(self._numbers[name] for name in ready)),
+            self._bytes,
+        )
+        templates = [one.template for one in self.designs]
+        total = self.instance.workload.global_batch // self.micro_batch
+        try:
+            found = recover(situation, templates, self.kinds, self.faults, total, horizon)
+        except RecoveryError:
+            return None
+        names = self.instance.cluster.node_names
+        layers = [own for pipeline in found.pipelines for own in pipeline.node_layers.values()]
+        copies = found.seating.copies if old else ()
+        return Configuration(
+            nodes=frozenset(names[i] for pipeline in found.pipelines for i in pipeline.nodes),
+            step_ns=found.step_ns + sync_ns(self.instance, len(found.pipelines), layers),
+            pause_ns=horizon.restart_ns + (found.seating.transfer_ns if old else 0),
+            pipelines=found.pipelines,
+            loses_state=any(copy.source is None for copy in copies),
+        )
+
+    def _left_of(self, former: Configuration) -> tuple[Pipeline, ...]:
+        """The former pipelines; nodes that have failed since, even if they are back, are no one."""
+        lost = {self._numbers[name]: -1 - i for i, name in enumerate(sorted(former.lost))}
+        return tuple(
+            replace(one, nodes=tuple(lost.get(node, node) for node in one.nodes))
+            for one in former.pipelines
+        )
+
+
+def fleet_policy(
+    planner: FleetPlanner, name: str, in_flight: InFlight, pause_ns: int | None, expected_ns: int
+) -> Policy:
+    """How `name`, oobleck or ours, trains and recovers the planner's instance.
+
+    pause_ns: of a recovery besides copying layers; None: all that was published for a model of this
+    size. expected_ns: time to the next failure that `ours` reckons with.
+    """
+    workload = planner.instance.workload
+    usual_ns, recovery, source = recovery_of_size("oobleck", workload.parameters, in_flight)
+    restart_ns = usual_ns if pause_ns is None else pause_ns
+    horizon = Horizon(expected_ns if name == "ours" else ENDLESS_NS, restart_ns)
+
+    def reconfigure(former: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        found = planner.next(former, ready, horizon)
+        if name == "ours" and found is not None and former is not None and not former.lost:
+            stays = Fraction(horizon.time_ns, former.step_ns)
+            moves = Fraction(max(0, horizon.time_ns - found.pause_ns), found.step_ns)
+            return former if stays >= moves else found
+        return found
+
+    sources = (
+        "step times: fleets of templates, micro-batches of "
+        f"{planner.micro_batch}, {planner.faults + 1} pipelines at least, gradients added up "
+        "after the last backward",
+        f"costs: {source}" if pause_ns is None else "costs: the stated pause",
+        "copies: over the links between nodes, on top",
+    )
+    return Policy(name, reconfigure, recovery, workload.global_batch, sources)

@@ -1,0 +1,166 @@
+"""Policies that form fleets of templates: valid, as good as promised, honest about lost state."""
+
+from dataclasses import replace
+
+import pytest
+
+from formulations.instance import Cluster, Instance, Link, NodeGroup
+from formulations.pipelines import InstantiationProblem
+from solver.resilience.fleet_policy import (
+    ENDLESS_NS,
+    FleetPlanner,
+    fleet_policy,
+    sync_ns,
+)
+from solver.resilience.generate import NoTemplateError
+from solver.resilience.instance_policies import InstancePolicies, PolicyOptions, mean_interval_ns
+from solver.resilience.instantiate import instantiate
+from solver.resilience.planned import instance_with
+from solver.resilience.policy import Configuration
+from solver.resilience.recovery import Horizon
+from solver.resilience.trace import Event, Trace
+from tests.small_instances import gpu, layer, random_instance, workload
+
+FAST = Horizon(ENDLESS_NS)
+
+
+def fleet_instances(count: int) -> list[Instance]:
+    """Instances of up to 3 + 2 nodes on which two pipelines fit."""
+    found = list[Instance]()
+    for seed in range(200):
+        instance = random_instance(seed)
+        nodes = (3, 2)[: len(instance.cluster.groups)]
+        larger = instance_with(instance, nodes)
+        try:
+            first = FleetPlanner(larger, 1).next(None, frozenset(larger.cluster.node_names), FAST)
+        except NoTemplateError:
+            continue
+        if first is None or len(first.pipelines) < 2:
+            continue
+        found.append(larger)
+        if len(found) == count:
+            return found
+    raise AssertionError("too few instances")
+
+
+INSTANCES = fleet_instances(6)
+
+
+def slowest_ns(instance: Instance, found: Configuration) -> int:
+    """Step of the slowest pipeline, before gradients are added up."""
+    layers = [own for pipeline in found.pipelines for own in pipeline.node_layers.values()]
+    return found.step_ns - sync_ns(instance, len(found.pipelines), layers)
+
+
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda one: one.name)
+def test_first_fleet_has_the_shortest_step_of_its_templates(instance: Instance) -> None:
+    """Equal to the exact instantiation, plus the time to add up gradients; two pipelines."""
+    planner = FleetPlanner(instance, 1)
+    names = frozenset(instance.cluster.node_names)
+    found = planner.next(None, names, FAST)
+    assert found is not None
+    available = tuple(group.nodes for group in instance.cluster.groups)
+    total = instance.workload.global_batch // planner.micro_batch
+    problem = InstantiationProblem(planner.kinds, available, 1, total, all_nodes=False)
+    exact = instantiate(problem)
+    assert exact is not None
+    assert slowest_ns(instance, found) == exact.step_ns(problem)
+    assert len(found.pipelines) > 1
+    assert found.nodes <= names
+    assert (found.pause_ns, found.loses_state) == (0, False)
+
+
+@pytest.mark.parametrize("instance", INSTANCES, ids=lambda one: one.name)
+def test_every_failure_leads_to_a_fleet_on_ready_nodes(instance: Instance) -> None:
+    """Until no template fits; a horizon without end never has a longer step than a short one."""
+    planner = FleetPlanner(instance, 1)
+    ready = list(instance.cluster.node_names)
+    now = planner.next(None, frozenset(ready), FAST)
+    while now is not None and len(ready) > 1:
+        lost = ready.pop(0)
+        now = replace(now, lost=now.lost | {lost})
+        fast = planner.next(now, frozenset(ready), FAST)
+        short = planner.next(now, frozenset(ready), Horizon(10**8, 0))
+        assert (fast is None) == (short is None)
+        if fast is not None and short is not None:
+            assert fast.nodes <= frozenset(ready)
+            assert slowest_ns(instance, fast) <= slowest_ns(instance, short)
+        now = fast
+
+
+def test_node_that_is_back_holds_nothing() -> None:
+    """All nodes fail and are back: every layer is lost, unless a pipeline has survived."""
+    instance = INSTANCES[0]
+    planner = FleetPlanner(instance, 1)
+    names = frozenset(instance.cluster.node_names)
+    first = planner.next(None, names, FAST)
+    assert first is not None
+    gone = planner.next(replace(first, lost=names), names, FAST)
+    assert gone is not None
+    assert gone.loses_state
+    one_pipeline = {instance.cluster.node_names[i] for i in first.pipelines[0].nodes}
+    left = planner.next(replace(first, lost=names - one_pipeline), names, FAST)
+    assert left is not None
+    assert not left.loses_state
+
+
+def test_gradients_are_added_up_around_a_ring() -> None:
+    """3 pipelines of 4,000,014 parameters on a node, 4 bytes each, on links of 1 GB/s and 1 us.
+
+    2 (3 - 1) / 3 of 16,000,056 bytes take 21,333,408 ns, and 4 messages 1 us each.
+    """
+    link = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
+    machine = NodeGroup(
+        name="a",
+        gpu=gpu("a", 100, 80),
+        gpus_per_node=1,
+        nodes=3,
+        price_usd_per_hour=1,
+        intra_node=link,
+        inter_node=link,
+    )
+    layers = [layer("block", 1, millions * 10**6, 0) for millions in (1, 3)]
+    instance = Instance(
+        name="ring",
+        source="test",
+        workload=workload(layers, 6, 1, tied=False),
+        cluster=Cluster(groups=(machine,)),
+    )
+    assert sync_ns(instance, 3, [range(2)] * 3) == 21_333_408 + 4000
+    assert sync_ns(instance, 1, [range(2)]) == 0
+
+
+def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
+    """With a long pause and a short horizon it stays with what it has; with an endless one not."""
+    instance = INSTANCES[0]
+    planner = FleetPlanner(instance, 1)
+    names = frozenset(instance.cluster.node_names)
+    fewer = names - {instance.cluster.node_names[0]}
+    start = planner.next(None, fewer, FAST)
+    assert start is not None
+    ours = fleet_policy(planner, "ours", "lost", 10**12, 10**12)
+    assert ours.reconfigure(start, names) == start
+    eager = fleet_policy(planner, "oobleck", "lost", 10**12, 1)
+    assert eager.reconfigure(start, names) != start
+
+
+def test_mean_interval_counts_the_end() -> None:
+    """Two failures in 90 ns: every 30 ns."""
+    events = (Event(10, "a", "fail"), Event(20, "a", "join"), Event(30, "b", "fail"))
+    assert mean_interval_ns(Trace(("a", "b"), events, 90)) == 30
+
+
+def test_policies_of_an_instance_share_plans() -> None:
+    """Varuna may split optimizer states, bamboo and the fleets may not."""
+    instance = INSTANCES[0]
+    policies = InstancePolicies(instance, PolicyOptions(pause_ns=7), None)
+    names = frozenset(instance.cluster.node_names)
+    trace = Trace(tuple(names), (), 100)
+    assert policies.summary is None
+    found = dict[str, Configuration | None]()
+    for name in ("oobleck", "ours", "varuna", "bamboo"):
+        found[name] = policies.of(name, trace).reconfigure(None, names)
+    assert found["oobleck"] == found["ours"]
+    assert policies.summary is not None
+    assert "varuna: 1 plans" in policies.summary
+    assert "bamboo: 1 plans" in policies.summary
