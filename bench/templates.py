@@ -50,9 +50,7 @@ def by_step_time(
     found = {}
     for left, (n, own) in zip(range(len(finals), 0, -1), finals.items(), strict=True):
         search = StepTimeSearch(costs, own, micro_batches)
-        if n in first:
-            search.offer(first[n])
-        found[n] = search.run(None, until(end_s, left))
+        found[n] = search.run(first.get(n), None, until(end_s, left))
     return found
 
 

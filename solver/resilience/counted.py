@@ -33,21 +33,26 @@ class CountedTables:
         self.busy = places.forward + places.backward
         self.most = max(graph.numbers, default=0)
         self.fits = graph.room_by_followers(micro_batches, self.most)
+        self.singles = {
+            (x, role): self._single(x, role)
+            for x in range(len(places.gpus))
+            for role in (BEFORE, AFTER, WITH)
+        }
         self.table = dict[State, Array]()
         for state in reversed(graph.steps):
             self._add(state)
 
-    def _single(self, place: int, role: int, b: int) -> Array:
-        """[n, n] cost of one stage in a role, INFINITY where its time is out of range."""
-        time, low, high = self.busy[place], self.low[b], self.high[b]
+    def _single(self, place: int, role: int) -> Array:
+        """[ranges, n, n] cost of one stage in a role, INFINITY where its time is out of range."""
+        time, low, high = self.busy[place], self.low[:, None, None], self.high[:, None, None]
         own, multiple = {
             BEFORE: self.weights.before,
             WITH: self.weights.slowest,
             AFTER: self.weights.after,
         }[role]
-        fits: Mask = time <= high
-        if role == AFTER and low == high:
-            fits = time < high
+        fits: Mask = (time <= high) & self.fits[place].any(axis=0)
+        if role == AFTER:
+            fits = np.where(low == high, fits & (time < high), fits)
         if role == WITH:
             fits = fits & (time >= low)
         return np.where(fits, own * time + multiple * low, INFINITY)
@@ -64,17 +69,20 @@ class CountedTables:
         self.table[state] = table
 
     def _extend(self, into: Array, step: Step, role: int, rest: Array) -> None:
-        """Lowers `into` to a stage in a role before what follows."""
-        for b in range(len(self.low)):
-            rows = np.flatnonzero((rest[b, :-1] < INFINITY).any(axis=1))
-            if not len(rows):
-                continue
-            single = self._single(step.place, role, b)
-            own = slice(rows[0], rows[-1] + 1)
-            cost = np.where(self.fits[step.place][own], single, INFINITY)
-            whole = (rest[b, own, None] + cost).min(axis=2)
-            longer = into[b, rows[0] + 1 : rows[-1] + 2]
-            np.minimum(longer, whole, out=longer)
+        """Lowers `into` to a stage in a role before what follows, by the length of the stage."""
+        single = self.singles[step.place, role]
+        rows = np.flatnonzero((rest[:, :-1] < INFINITY).any(axis=(0, 2)))
+        first, end = np.nonzero((single < INFINITY).any(axis=0))
+        if not len(rows) or not len(first):
+            return
+        own, longer = slice(rows[0], rows[-1] + 1), slice(rows[0] + 1, rows[-1] + 2)
+        for length in np.unique(end - first).tolist():
+            starts = np.arange(single.shape[-1] - length)
+            cost = single[:, starts, starts + length]
+            fits = self.fits[step.place][own, starts, starts + length]
+            whole = np.where(fits, rest[:, own, length:] + cost[:, None], INFINITY)
+            target = into[:, longer, : len(starts)]
+            np.minimum(target, whole, out=target)
 
     def bounds(self, finals: Sequence[Counts], b: int) -> tuple[int, Counts]:
         """Least cost of the graph's templates of two stages or more."""
@@ -102,7 +110,7 @@ class CountedTables:
         for step, own, rest in self._choices(state, role):
             follows = self.table[step.after][rest - 1, b, left - 1]
             fits = self.fits[step.place][left - 1, start]
-            cost = np.where(fits, self._single(step.place, own, b)[start], INFINITY)
+            cost = np.where(fits, self.singles[step.place, own][b, start], INFINITY)
             hits = np.flatnonzero(follows + cost == wanted)
             if len(hits):
                 return step, rest, int(hits[0])

@@ -210,9 +210,7 @@ class TemplateGenerator:
                 found = oobleck_in_memory(costs, finals, m, offer, stop)
             else:
                 search = StepTimeSearch(costs, finals, m, self.options.gap)
-                if offer is not None:
-                    search.offer(offer)
-                found = search.run(best.value, stop)
+                found = search.run(offer, best.value, stop)
             bounds.append(found.bound)
             complete &= found.complete
             if found.value is not None and (best.value is None or found.value < best.value):

@@ -251,6 +251,16 @@ def _least_work(work: Array) -> tuple[Array, Array]:
     return before, after
 
 
+def _by_length(cost: Array) -> list[tuple[int, Array]]:
+    """Number of layers, and [r, first layer] of a cost [r, n, n], for numbers that may stand."""
+    first, end = np.nonzero((cost < _NO).any(axis=0))
+    found = []
+    for length in np.unique(end - first).tolist():
+        starts = np.arange(cost.shape[-1] - length)
+        found.append((length, np.ascontiguousarray(cost[:, starts, starts + length])))
+    return found
+
+
 class _Sums:
     """Least right sides of `TemplateGraph.bounds`: per state, [r, layers] of what comes after."""
 
@@ -270,7 +280,7 @@ class _Sums:
             busy = before[:, None] + np.minimum(m * time, _NO)
             whole = busy + onward - warm * least[x]
             allowed = (busy < cutoff) & (whole < cutoff) & fits[x]
-            self.cost.append(np.where(allowed, (m + after) * time, _NO))
+            self.cost.append(_by_length(np.where(allowed, (m + after) * time, _NO)))
         self.table = dict[State, Array]()
 
     def add(self, state: State, steps: Sequence[Step]) -> None:
@@ -286,12 +296,16 @@ class _Sums:
                 pair = int(step.fresh), last, step.place
                 send = int(self.places.send[pair] + self.places.send_back[pair])
             rows = np.flatnonzero((rest < INFINITY).any(axis=1))
-            if len(rows):
-                own = slice(rows[0], rows[-1] + 1)
-                whole = (rest[own, None] + self.cost[step.place][own]).min(axis=2)
-                whole += (self.after[own] + 1) * send
-                into = table[rows[0] + 1 : rows[-1] + 2]
-                np.minimum(into, whole, out=into)
+            if not len(rows):
+                continue
+            own = slice(rows[0], rows[-1] + 1)
+            into = table[rows[0] + 1 : rows[-1] + 2]
+            sends = (self.after[own] + 1) * send
+            for length, cost in self.cost[step.place]:
+                size = cost.shape[-1]
+                np.minimum(
+                    into[:, :size], rest[own, length:] + cost[own] + sends, out=into[:, :size]
+                )
         self.table[state] = table
 
 

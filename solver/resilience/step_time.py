@@ -8,6 +8,7 @@ best template is optimal. Where time runs out, the bounds of what is left bound 
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter
 
 from formulations.template import Template
@@ -16,11 +17,14 @@ from solver.enumeration.enumerate import below
 from solver.enumeration.problem import INFINITY
 from solver.resilience.bottleneck import BottleneckSearch
 from solver.resilience.chains import Counts, Weights
+from solver.resilience.counted import CountedTables
 from solver.resilience.graph import TemplateGraph
 from solver.resilience.judge import fits, step_time
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts
 
+#: Seconds for a start that fits into memory.
+START_S = 5.0
 #: Seconds of the first look at a number of stages; every later look takes LONGER times as many.
 FIRST_LOOK_S = 1.0
 LONGER = 4
@@ -40,6 +44,17 @@ def _limited(stop: Callable[[], bool], seconds: float) -> Callable[[], bool]:
     return lambda: stop() or perf_counter() > end_s
 
 
+def start_in_memory(
+    costs: PlaceCosts, finals: Sequence[Counts], micro_batches: int, stop: Callable[[], bool]
+) -> Template | None:
+    """As `starts` for one key, among the templates of several stages that fit."""
+    weights = Weights((1, 0), (micro_batches, 0), (1, 0))
+    graph = TemplateGraph(costs.several, finals)
+    tables = partial(CountedTables, graph, weights, micro_batches)
+    search = BottleneckSearch(costs.several, weights, {0: [finals[0]]}, tables)
+    return search.run(_limited(stop, START_S)).get(0)
+
+
 class StepTimeSearch:
     """Templates of one size (or one mix of nodes) for `micro_batches`."""
 
@@ -52,17 +67,26 @@ class StepTimeSearch:
         self.cutoff = int(INFINITY)
         self.bound = int(INFINITY)
 
-    def offer(self, template: Template) -> None:
-        """Takes a template that fits and is better than the best."""
-        if fits(self.costs, template, self.micro_batches):
-            time = step_time(self.costs, template, self.micro_batches)
-            if time < self.cutoff:
-                self.best, self.cutoff = template, time
+    def _offer(self, template: Template | None) -> bool:
+        """Takes a template if it fits and is better than the best; whether it fits."""
+        if template is None or not fits(self.costs, template, self.micro_batches):
+            return False
+        time = step_time(self.costs, template, self.micro_batches)
+        if time < self.cutoff:
+            self.best, self.cutoff = template, time
+        return True
 
-    def run(self, cutoff: int | None, stop: Callable[[], bool]) -> TemplateOutcome:
-        """The best template; only below `cutoff`, if one is given."""
-        if cutoff is not None and cutoff < self.cutoff:
-            self.best, self.cutoff = None, cutoff
+    def run(
+        self, start: Template | None, cutoff: int | None, stop: Callable[[], bool]
+    ) -> TemplateOutcome:
+        """The best template; only below `cutoff`, if one is given.
+
+        `start`: that of `starts`, if there is one.
+        """
+        if cutoff is not None:
+            self.cutoff = cutoff
+        if start is not None and not self._offer(start):
+            self._offer(start_in_memory(self.costs, self.finals, self.micro_batches, stop))
         self.bound = self.cutoff
         self._alone(stop)
         complete = self._several(TemplateGraph(self.costs.several, self.finals), stop)

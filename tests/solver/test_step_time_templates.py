@@ -23,9 +23,7 @@ def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
         templates = [t for t in all_templates(several, n) if fits(costs, t, micro_batches)]
         times = [step_time(costs, t, micro_batches) for t in templates]
         search = StepTimeSearch(costs, own, micro_batches)
-        if n in first:
-            search.offer(first[n])
-        found = search.run(None, lambda: False)
+        found = search.run(first.get(n), None, lambda: False)
         assert found.complete
         assert found.value == min(times, default=None)
         if found.template is not None:
@@ -52,9 +50,9 @@ def test_only_templates_below_the_cutoff() -> None:
     """The optimum as cutoff: nothing is found, and the bound says that nothing is below it."""
     places = small_case(5, Split.ALIGNED)
     costs = PlaceCosts(places, places)
-    best = StepTimeSearch(costs, [(2,)], 4).run(None, lambda: False).value
+    best = StepTimeSearch(costs, [(2,)], 4).run(None, None, lambda: False).value
     assert best is not None
-    found = StepTimeSearch(costs, [(2,)], 4).run(best, lambda: False)
+    found = StepTimeSearch(costs, [(2,)], 4).run(None, best, lambda: False)
     assert (found.template, found.bound, found.complete) == (None, best, True)
 
 
@@ -64,8 +62,8 @@ def test_stopped_at_once_the_bound_holds(seed: int) -> None:
     places = small_case(seed, Split.ALIGNED)
     costs = PlaceCosts(places, places)
     own = finals_of(places)[2]
-    best = StepTimeSearch(costs, own, 4).run(None, lambda: False).value
-    stopped = StepTimeSearch(costs, own, 4).run(None, lambda: True)
+    best = StepTimeSearch(costs, own, 4).run(None, None, lambda: False).value
+    stopped = StepTimeSearch(costs, own, 4).run(None, None, lambda: True)
     assert best is not None
     assert stopped.bound <= best
 
@@ -75,8 +73,8 @@ def test_bound_keeps_to_the_gap(gap: float) -> None:
     """The best found is within the gap of the bound, and the bound below the optimum."""
     places = small_case(7, Split.ANY)
     costs = PlaceCosts(places, places)
-    best = StepTimeSearch(costs, [(1, 2), (2, 1)], 6).run(None, lambda: False).value
-    found = StepTimeSearch(costs, [(1, 2), (2, 1)], 6, gap).run(None, lambda: False)
+    best = StepTimeSearch(costs, [(1, 2), (2, 1)], 6).run(None, None, lambda: False).value
+    found = StepTimeSearch(costs, [(1, 2), (2, 1)], 6, gap).run(None, None, lambda: False)
     assert best is not None
     assert found.value is not None
     assert found.complete
