@@ -17,17 +17,18 @@ With blocking sends the transfer a stage sends is part of its f_i or b_i in the 
 and is counted once in the latency, as without.
 The step ends no earlier than stage 0's tail after that.
 
-Rounds. In 1F1B also, with q = p - i, m - 1 = c q + r, r < q, and C = all f_k + b_k of the stages
-i.. and the transfers between them, both ways:
+Rounds. In 1F1B also, with q = p - i <= m - 1 and C = all f_k + b_k of the stages i.. and the
+transfers between them, both ways: for every a with 1 <= a and a q <= m - 1
 
-    end of the last backward of stage 0 >= latency + c C + r max(f_i, b_i).
+    end of the last backward of stage 0 >= latency + a C + (m - 1 - a q)(f_i + b_i).
 
 Proof. The last stage runs B(x) right after F(x), and stage i runs F_i(x + q) right after B_i(x),
-as it has q - 1 warm-ups. So from B_i(x) a path leads to F_i(x + q), down to the last stage and back
-to B_i(x + q): a round, of length C. Path one: micro-batch 0 down and back to B_i(0), c rounds to
-B_i(c q), the r backwards left on stage i, the last one up. Path two: stage i from F_i(0) to F_i(r),
-micro-batch r down and back, c rounds to B_i(m - 1), up. With long transfers a stage waits for its
-rounds rather than for its device.
+as it has q - 1 warm-ups, and B_i(x + 1) after that. So from B_i(x), as long as there is a
+F_i(x + q), one path leads through that to B_i(x + 1), of length f_i + b_i, and another down to
+the last stage and back to B_i(x + q): a round, of length C. The path: micro-batch 0 down and back
+to B_i(0), m - 1 - a q times the first, a times the second, which ends with B_i(m - 1), and the last
+micro-batch up. It is longest for the least or the largest a. A stage that works as long as the
+others waits for transfers in its rounds; a faster one has a slow stage after it.
 
 Costs of an edge hold for every plan that uses it: of transfers that the edge does not decide (with
 blocking sends, that to the next stage) the least possible is charged.
@@ -73,13 +74,14 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
 
 
 def _rounds(problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array) -> Array:
-    """[M] what rounds add to the latency; onward: [M] least latency of the stages after this."""
-    if problem.schedule == "gpipe":
+    """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after."""
+    steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
+    if problem.schedule == "gpipe" or length > steps:
         return np.zeros_like(onward)
-    rounds, rest = divmod(problem.micro_batches[lane] - 1, problem.num_stages - stage)
-    forward, backward = edges.forward[lane], edges.backward[lane]
-    ahead = np.minimum(onward, INFINITY >> 20)  # whole rounds of it stay within 64 bits
-    added: Array = rounds * (forward + backward + ahead) + rest * np.maximum(forward, backward)
+    whole = edges.forward[lane] + edges.backward[lane] + np.minimum(onward, INFINITY >> 20)
+    most, rest = divmod(steps, length)
+    work = edges.work[lane]
+    added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)
     return added
 
 

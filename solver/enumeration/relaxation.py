@@ -34,13 +34,15 @@ class _Least:
     """What a node group costs at least, wherever its nodes stand; ns.
 
     inside: transfer to the next stage on the same node, None if no node has two; outside: to or
-    from another node. sync, gather: [L] and start-up.
+    from another node. sync, gather: [L] and start-up. embedding: tied embeddings, where it has a
+    node on the first stage, and on the last.
     """
 
     inside: int | None
     outside: int
     sync: tuple[Array, int]
     gather: tuple[Array, int]
+    embedding: tuple[int, int]
 
 
 def _starts(placer: Placer, j: int) -> range | list[int]:
@@ -93,11 +95,17 @@ def _least(placer: Placer, j: int) -> _Least:
             own = start <= slot and slot + dp < start + size
             (inside if own else outside).append(time)
     none = np.zeros(tables.num_layers, dtype=np.int64), 0
+    last = tables.shape.slots - dp
+    embedding = [(start, node.embedding_ns) for start, node in zip(starts, nodes, strict=True)]
     return _Least(
         inside=min(inside, default=None),
         outside=min(outside, default=0),
         sync=_sync(placer, placer.sync, nodes),
         gather=_sync(placer, placer.gather, nodes) if placer.gather else none,
+        embedding=(
+            min(time for start, time in embedding if start < dp),
+            min(time for start, time in embedding if start + size > last),
+        ),
     )
 
 
@@ -194,7 +202,7 @@ class Relaxation:
                     send=send,
                     send_back=send,
                     tail=now,
-                    embedding=np.zeros(len(rows), dtype=np.int64),
+                    embedding=self._embedding_ns(k)[now],
                     allowed=tuple(masks[k][j] for j in now),
                     begins=tuple((self.used[j],) for j in now),
                 )
@@ -203,7 +211,7 @@ class Relaxation:
         return SplitProblem(
             schedule=self.tables.shape.schedule,
             blocking=self.tables.instance.search.blocking_sends,
-            tied=False,
+            tied=self.tables.embedding_bytes > 0,
             stages=tuple(stages),
             micro_batches=(self.micro_batches,),
             forward=self.intervals.forward,
@@ -211,6 +219,12 @@ class Relaxation:
             sync=np.stack([interval_sums(one.sync[0]) + one.sync[1] for one in self.least]),
             finish=self.intervals.optimizer[self.used] + np.stack(gathers),
         )
+
+    def _embedding_ns(self, k: int) -> Array:
+        """[groups used] what each adds to the tail of stage k at least."""
+        last = k == self.tables.shape.pp - 1
+        times = [one.embedding[1 if last else 0] for one in self.least]
+        return np.array(times, dtype=np.int64)
 
     def _send_ns(self, before: int, now: int) -> int:
         """Least transfer between stages on two groups: the slower side counts."""

@@ -34,11 +34,18 @@ def _by_time(room: Array, edges: Edges, most_saved: int) -> Array:
 
 
 def _by_rounds(room: Array, edges: Edges, onward: Array, length: int) -> Array:
-    """[R, M] largest m - 1 by (2); onward: [R, M] latency of the stages after, length: p - k."""
-    work = edges.forward + edges.backward
-    rounds = np.minimum(_times(room, work + onward), INFINITY // length)
-    left = _times(room - rounds * (work + onward), np.maximum(edges.forward, edges.backward))
-    return rounds * length + np.minimum(left, length - 1)
+    """[R, M] largest m - 1 by (2); onward: [R, M] latency of the stages after, length: p - k.
+
+    The least of what one round leaves room for, and of what as many rounds as there are do.
+    """
+    whole = edges.forward + edges.backward + onward
+    single = np.where(room < whole, length - 1, length + _times(room - whole, edges.work))
+    spare = room - (length - 1) * edges.work
+    rounds = np.maximum(1, _times(np.maximum(spare, 0), whole) + (spare >= 0))
+    rounds = np.minimum(rounds, INFINITY // length)
+    left = room - rounds * whole
+    inside = np.where(left < 0, -1, np.minimum(_times(np.maximum(left, 0), edges.work), length - 1))
+    return np.minimum(single, rounds * length + inside)
 
 
 def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:

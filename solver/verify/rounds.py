@@ -5,11 +5,11 @@ micro-batches each; t = f + b forward and backward of one micro-batch on stage i
 forwards, backwards and transfers of one micro-batch, there and back, and the tail of stage 0.
 
 (1) latency + (m - 1) t - min(p - 1 - i, m - 1) min(f, b) <= D: proved as (1) of `pipeline`.
-(2) latency + c C + r max(f, b) <= D, where m - 1 = c s + r, r < s = p - i, and C is what the
-    latency has of stages i and later. Proof: after B_i(x) stage i runs F_i(x + s), which goes down
-    to the last stage, is turned there and comes back to B_i(x + s): a round of length C. After
-    micro-batch 0 came back to stage i, c rounds follow and r backwards; or r forwards before the
-    first one goes down, and c rounds after it came back.
+(2) latency + a C + (m - 1 - a s) t <= D for s = p - i and a >= 1 with a s <= m - 1, where C is
+    what the latency has of stages i and later. Proof: after B_i(x) stage i runs F_i(x + s), then
+    B_i(x + 1); and F_i(x + s) goes down to the last stage, is turned there and comes back to
+    B_i(x + s): a round of length C. After micro-batch 0 came back to stage i, m - 1 - a s pairs of
+    operations follow on stage i, then a rounds, the last of them with the last micro-batch.
 (3) arrival at stage i + m t + tail of stage i <= D: a device does one thing at a time.
 (4) memory holds m micro-batches, or with 1F1B p - i of them.
 
@@ -264,15 +264,16 @@ class Refutation:
         return np.where(few < warm, few, _quotient(room + warm * least, work))
 
     def _by_rounds(self, one: Costs, k: int, room: Array, onward: Array) -> Array:
-        """Largest m - 1 by (2): in the first round after which s - 1 operations do not fit."""
-        length, each = self.shape.pp - k, np.maximum(one.forward, one.backward)
+        """Largest m - 1 by (2), with one round, and with as many as there are."""
+        length, work = self.shape.pp - k, one.ahead + one.behind
         turn, room = one.work + onward, np.maximum(room, 0)
-        slack = room - (length - 1) * each
-        rounds = np.where(slack < 0, 0, _quotient(slack, turn) + 1)
+        single = np.where(room < turn, length - 1, length + _quotient(room - turn, work))
+        slack = room - (length - 1) * work
+        rounds = np.where(slack < turn, 1, _quotient(slack, turn) + 1)
         rounds = np.minimum(rounds, NEVER // length)
         spare = room - rounds * turn
-        inside = np.minimum(_quotient(spare, each), length - 1)
-        return rounds * length + np.where(spare < 0, -1, inside)
+        inside = np.where(spare < 0, -1, np.minimum(_quotient(spare, work), length - 1))
+        return np.minimum(single, rounds * length + inside)
 
     def _by_memory(self, k: int, held: Array) -> Array:
         """Largest m by (4), with room for `held` micro-batches."""

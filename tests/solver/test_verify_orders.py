@@ -115,11 +115,12 @@ def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> 
     assert not question.refutes(bound_ns + AFTER_NS + 1)
 
 
-@pytest.mark.parametrize(("schedule", "bound_ms"), [("1f1b", 142), ("gpipe", 112)])
+@pytest.mark.parametrize(("schedule", "bound_ms"), [("1f1b", 146), ("gpipe", 112)])
 def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
     """With 20 ms per transfer the latency is 27 + 40 = 67 ms. GPipe: 3 * 15 ms more.
 
-    1F1B: micro-batches 0 and 2 go round, 67 ms each, then stage 0 has a backward of 8 ms left.
+    1F1B: two of the four micro-batches go round, 67 ms each, and between them stage 0 works on one
+    more for 12 ms, that with the least work.
     """
     tables = measured_chain(SLOW, message_bytes=20_000_000)
     shape = tables.shape.model_copy(update={"schedule": schedule})
