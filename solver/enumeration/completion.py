@@ -30,8 +30,9 @@ to B_i(0), m - 1 - a q times the first, a times the second, which ends with B_i(
 micro-batch up. It is longest for the least or the largest a. A stage that works as long as the
 others waits for transfers in its rounds; a faster one has a slow stage after it.
 
-Costs of an edge hold for every plan that uses it: of transfers that the edge does not decide (with
-blocking sends, that to the next stage) the least possible is charged.
+Charges are added to all of this. Costs of an edge hold for every plan that uses it: of transfers
+that the edge does not decide (with blocking sends, that to the next stage) the least possible
+counts.
 """
 
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ MOST_TERMS = 64
 
 
 def latencies(layers: Layers, lane: int) -> list[Array]:
-    """Per stage [M] latency of one lane, with the tail of stage 0."""
-    costs = [edges.latency[lane] for edges in layers]
+    """Per stage [M] latency of one lane and charge, with the tail of stage 0."""
+    costs = [edges.latency[lane] + edges.charge for edges in layers]
     costs[0] = costs[0] + layers[0].tail
     return costs
 
@@ -57,23 +58,32 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
     """Edges through which a split with a bound below `cutoff` may go.
 
     The device of stage k cannot start before micro-batch 0 has come down, then works for m
-    (f + b), then its tail follows; and latency plus bottleneck, or rounds, holds with i = k.
+    (f + b), then its tail follows, or the way up to stage 0 and its tail; and latency plus
+    bottleneck, or rounds, holds with i = k.
     """
     costs = latencies(layers, lane)
     before, after = so_far(layers, costs), to_go(layers, costs)
+    ahead = to_go(layers, [edges.latency[lane] for edges in layers])
     down = so_far(layers, [edges.forward[lane] + edges.send[lane] for edges in layers])
     m = problem.micro_batches[lane]
     masks = []
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
         onward = after[k + 1][edges.target]
         through = before[k][edges.source] + cost + onward
-        added = np.maximum(edges.term[lane], _rounds(problem, edges, k, lane, onward))
+        rounds = added_by_rounds(problem, edges, k, lane, ahead[k + 1][edges.target])
+        added = np.maximum(edges.term[lane], rounds)
         busy = down[k][edges.source] + edges.send[lane] + m * edges.work[lane] + edges.tail
+        if k:
+            up = 0 if problem.blocking else edges.send_back[lane]
+            around = before[k][edges.source] + edges.send[lane] + up
+            busy = np.maximum(busy, around + m * edges.work[lane])
         masks.append((through + added < cutoff) & (busy < cutoff))
     return masks
 
 
-def _rounds(problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array) -> Array:
+def added_by_rounds(
+    problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array
+) -> Array:
     """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after."""
     steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
     if problem.schedule == "gpipe" or length > steps:

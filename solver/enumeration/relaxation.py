@@ -1,212 +1,363 @@
 """One replica in place of all: a bound for shapes with too many node orders to try.
 
-Give a slot of node group j a weight w_j. All slots of the shape together weigh W, so one of the
-dp replicas weighs at most W / dp, the mean. The step takes no less time than that replica: its
-stages stand on some groups, of total weight at most floor(W / dp), with transfers and tails that
-no order makes shorter. The least over all such groups and all splits is therefore a lower bound
-of the step time of every plan with even shares. Weights like the speeds of the GPUs make it
-strong: the replica cannot have more than its share of the fast ones.
+Light replica. Charge every slot of node group j with w_j >= 0. All slots of the shape together are
+charged sum_j w_j N_j, so one of the dp replicas is charged no more than the dp-th part, the mean.
+The step takes no less time than that replica, whose stages stand on some groups, with transfers and
+tails that no order makes shorter. So the least time + charges over all such groups and splits,
+less the mean, is a lower bound of the step time of every plan with even shares.
+
+Shared split. All replicas have the same layers on a stage. If below a cutoff no replica at all can
+run these layers on that stage but on the fastest r groups, then all slots of the stage are of these
+groups: there are at most (slots of the r fastest groups) / dp such stages, rounded down. Whoever
+counts them, or charges v_r >= 0 for each and takes v_r times their largest number off, still has a
+lower bound. What the light replica cannot run on a stage, on any group, is not the stage's.
+
+Any charges are valid. Those here are found by subgradient steps on the bounds of `classes`. With
+charges that are multiples of whole weights the light replica also weighs no more than the mean,
+rounded down; states that add up the weights leave out what is heavier. Weights like the speeds
+of the groups close most shapes before any charges are looked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 
 import numpy as np
+from numpy.typing import NDArray
 
-from formulations.costs.placement import NodeTerms, Placer, SyncPhase
+from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from formulations.units import ceil_div
+from solver.enumeration.classes import by_class
 from solver.enumeration.completion import tighten
-from solver.enumeration.layered import Layers, build_layers
+from solver.enumeration.layered import build_layers
+from solver.enumeration.least_costs import least_costs
 from solver.enumeration.placements import allowed_layers
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
-#: Weight of the fastest group, and the units that weights are rounded down to: first no weight.
+#: Subgradient steps at most, and without a better bound; their length falls in the second half.
+STEPS = 24
+PATIENCE = 8
+#: The bound that the steps aim at, as a multiple of the cutoff.
+AIM = 1.002
+#: Weight of the dearest group, and the units that weights are rounded down to, one after the other:
+#: whoever keeps to the weight keeps to that. What is left out then makes room for the next.
 FINEST_WEIGHT = 24
-COARSE = (1 << 30, 8, 4, 2, 1)
-#: With more edges than these a unit is not made finer.
-MOST_EDGES = 300_000
+UNITS = (8, 4, 2, 1)
+#: With more edges than these a unit is not made finer, stages are charged rather than counted.
+MOST_EDGES = 1_000_000
+
+Numbers = NDArray[np.float64]
+Row = tuple[int, int, int, int, int]  #: state before, state after, group before, group, rank
 
 
 @dataclass(frozen=True)
-class _Least:
-    """What a node group costs at least, wherever its nodes stand; ns.
+class Charges:
+    """What is charged, ns.
 
-    inside: transfer to the next stage on the same node, None if no node has two; outside: to or
-    from another node. sync, gather: [L] and start-up. embedding: tied embeddings, where it has a
-    node on the first stage, and on the last.
+    group: [J] per slot, of the groups used. rank: [J - 1] per stage that none but groups up to this
+    rank can run.
     """
 
-    inside: int | None
-    outside: int
-    sync: tuple[Array, int]
-    gather: tuple[Array, int]
-    embedding: tuple[int, int]
+    group: Numbers
+    rank: Numbers
+
+    @property
+    def weights(self) -> Array:
+        """[J] whole numbers like the charges of groups, the least 0, the largest the finest."""
+        above = self.group - self.group.min()
+        weights: Array = np.round(above * (FINEST_WEIGHT / max(above.max(), 1e-9))).astype(np.int64)
+        return weights
+
+    @property
+    def of_group(self) -> Array:
+        """[J] in whole ns, multiples of the weights."""
+        most = float(self.group.max() - self.group.min())
+        charges: Array = self.weights * int(most / FINEST_WEIGHT)
+        return charges
+
+    @property
+    def of_rank(self) -> Array:
+        """[J] in whole ns, of a stage whose slowest possible group has this rank."""
+        single = np.floor(self.rank).astype(np.int64)
+        charges: Array = np.append(np.cumsum(single[::-1])[::-1], 0)
+        return charges
 
 
-def _starts(placer: Placer, j: int) -> range | list[int]:
-    """First slots of a node that between them show all its terms: they repeat from stage to stage.
+@dataclass(frozen=True)
+class Relaxed:
+    """What may be faster than a cutoff: the light replica's step time + charges, and their mean."""
 
-    Only the first and the last stages differ, as nothing enters the ones or leaves the others.
-    """
-    tables = placer.tables
-    dp, slots = tables.shape.dp, tables.shape.slots
-    used = [
-        size for size, n in zip(tables.slots_per_node, tables.shape.nodes_used, strict=True) if n
-    ]
-    step, last = gcd(*used), slots - tables.slots_per_node[j]
-    near = 2 * dp + step
-    if last <= 2 * near:
-        return range(0, last + 1, step)
-    return [*range(0, near, step), *range(last - last % step - near // step * step, last + 1, step)]
+    problem: SplitProblem
+    mean_ns: int
 
 
-def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Array, int]:
-    """[L] and start-up that no stage with such a node undercuts."""
-    tables = placer.tables
-    cluster, dp = tables.instance.cluster, tables.shape.dp
-    fewest = ceil_div(dp, max(tables.slots_per_node))
-    counts = range(max(2, fewest), min(dp, sum(tables.shape.nodes_used)) + 1)
-    least: list[tuple[Array, int]] = []
-    pairs = {
-        (node.inside_s_per_byte[k], node.inside_latency_s[k], node.outside_s_per_byte.get(k))
-        for node in nodes
-        for k in node.inside_s_per_byte
-    }
-    for rate, latency_s, outside in pairs:
-        inside, start = phase.inside_ns(rate), phase.latency_ns(latency_s, 1, 0.0)
-        if outside is not None:
-            rings = [phase.outside_ns(outside, n, cluster.efficiency(n)) for n in counts]
-            inside = inside + np.min(rings, axis=0)
-        least.append((inside, start))
-    return np.min([ring for ring, _ in least], axis=0), min(start for _, start in least)
+@dataclass(frozen=True)
+class _Graph:
+    """A problem of the light replica. rank: per stage [A] of its arcs. mean_ns: see `Relaxed`."""
+
+    problem: SplitProblem
+    rank: list[Array]
+    mean_ns: int
+
+    @property
+    def num_edges(self) -> int:
+        """Layers of all arcs."""
+        return sum(int(mask.sum()) for stage in self.problem.stages for mask in stage.allowed)
 
 
-def _least(placer: Placer, j: int) -> _Least:
-    tables = placer.tables
-    dp, size = tables.shape.dp, tables.slots_per_node[j]
-    starts = _starts(placer, j)
-    nodes = [placer.terms(j, start) for start in starts]
-    inside: list[int] = []
-    outside: list[int] = []
-    for start, node in zip(starts, nodes, strict=True):
-        for slot, time in node.send_ns.items():
-            own = start <= slot and slot + dp < start + size
-            (inside if own else outside).append(time)
-    none = np.zeros(tables.num_layers, dtype=np.int64), 0
-    last = tables.shape.slots - dp
-    embedding = [(start, node.embedding_ns) for start, node in zip(starts, nodes, strict=True)]
-    return _Least(
-        inside=min(inside, default=None),
-        outside=min(outside, default=0),
-        sync=_sync(placer, placer.sync, nodes),
-        gather=_sync(placer, placer.gather, nodes) if placer.gather else none,
-        embedding=(
-            min(time for start, time in embedding if start < dp),
-            min(time for start, time in embedding if start + size > last),
-        ),
-    )
+@dataclass(frozen=True)
+class _Weighed:
+    """Weights of the groups [J], and the most that the light replica weighs."""
+
+    weights: Array
+    most: int
+
+    def coarser(self, unit: int) -> "_Weighed":
+        """In larger units."""
+        return _Weighed(self.weights // unit, self.most // unit)
+
+
+@dataclass(frozen=True)
+class _Thinned:
+    """Per stage [J, n, n] what is left, a bound of the step time, and the arcs of its path."""
+
+    masks: list[Mask]
+    bound_ns: int
+    arcs: Array
 
 
 class Relaxation:
-    """The one replica of a shape, see the header."""
+    """The one replica of a shape; J groups used, ranked by speed, rank 0 the fastest."""
 
     def __init__(self, intervals: Intervals, placer: Placer) -> None:
         self.intervals = intervals
         self.tables = intervals.tables
         shape = self.tables.shape
         self.used = [j for j, n in enumerate(shape.nodes_used) if n]
-        self.least = [_least(placer, j) for j in self.used]
+        self.least = [least_costs(placer, j) for j in self.used]
         self.micro_batches = self.tables.num_micro_batches // shape.dp
-        times = [int(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1]) for j in self.used]
-        self.weights = [max(1, round(FINEST_WEIGHT * min(times) / time)) for time in times]
-        slots = [shape.nodes_used[j] * self.tables.slots_per_node[j] for j in self.used]
-        whole = sum(w * n for w, n in zip(self.weights, slots, strict=True))
-        self.most = whole // shape.dp
+        self.slots = np.array(
+            [shape.nodes_used[j] * self.tables.slots_per_node[j] for j in self.used]
+        )
+        work = (intervals.forward + intervals.backward)[self.used, 0, -1]
+        order = np.argsort(work, kind="stable")
+        self.speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
+        self.rank = np.argsort(order)
+        self.most = np.cumsum(self.slots[order])[:-1] // shape.dp
         self.allowed = [
-            [allowed_layers(intervals, k, [j], [self.micro_batches]) for j in self.used]
+            np.stack([allowed_layers(intervals, k, [j], [self.micro_batches]) for j in self.used])
             for k in range(shape.pp)
         ]
+        self.bound_ns = 0
 
-    def problem(self, cutoff: int) -> SplitProblem | None:
-        """A problem with all replicas faster than `cutoff`; None if there are none.
+    def problem(self, cutoff: int, stop: Callable[[], bool] = lambda: False) -> Relaxed | None:
+        """What may be faster than `cutoff`; None if nothing is. Raises `bound_ns` on the way."""
+        none = Charges(np.zeros(len(self.used)), np.zeros(len(self.used) - 1))
+        found = self._thinned(self._graph(self.allowed, self.allowed, none), cutoff)
+        if found is None:
+            return None
+        by_speed = self._by_weight(found.masks, found.masks, self._weighed(self.speeds), cutoff)
+        if by_speed is None:
+            return None
+        common = _shared(found.masks, by_speed[1])
+        charged = self._charged(common, none, cutoff, stop)
+        return None if charged is None else self._counted(*charged, cutoff)
 
-        Weights are rounded down to multiples of a coarse unit first: whoever keeps to the weight
-        keeps to that. What such a replica cannot use is left out when the unit gets finer.
-        """
-        masks = self.allowed
-        for unit in COARSE:
-            problem = self._problem(unit, masks)
-            layers = tighten(problem, build_layers(problem, cutoff), cutoff)
-            if layers is None:
-                return None
-            masks = self._used_by(problem, layers)
-            if sum(map(len, layers)) > MOST_EDGES:
+    def _weighed(self, weights: Array) -> _Weighed:
+        return _Weighed(weights, int(weights @ self.slots) // self.tables.shape.dp)
+
+    def _by_weight(
+        self,
+        common: list[Mask],
+        light: list[Mask],
+        weighed: _Weighed,
+        cutoff: int,
+        *,
+        counted: bool = False,
+    ) -> tuple[_Graph | None, list[Mask]] | None:
+        """The finest graph of these weights with few edges, and what it leaves; None if nothing."""
+        finest = None
+        for unit in UNITS:
+            graph = self._graph(common, light, weighed=weighed.coarser(unit), counted=counted)
+            if graph.num_edges > MOST_EDGES:
                 break
-        return replace(problem, stages=self._masked(problem, masks))
+            found = self._thinned(graph, cutoff)
+            if found is None:
+                return None
+            self.bound_ns = max(self.bound_ns, found.bound_ns)
+            finest, light, common = graph, found.masks, _shared(common, found.masks)
+        return finest, light
 
-    def num_edges(self, cutoff: int) -> int:
-        """Edges of the coarsest problem whose devices alone are not busy until the cutoff."""
-        total = 0
-        for own, rows in zip(self.allowed, self._rows(COARSE[0]), strict=True):
-            arcs = np.bincount([now for *_, now in rows], minlength=len(self.used))
-            for j, mask, count in zip(self.used, own, arcs.tolist(), strict=True):
-                work = self.intervals.forward[j] + self.intervals.backward[j]
-                total += count * int((mask & (self.micro_batches * work < cutoff)).sum())
-        return total
+    def _charged(
+        self, common: list[Mask], charges: Charges, cutoff: int, stop: Callable[[], bool]
+    ) -> tuple[list[Mask], Charges] | None:
+        """What is left to any replica, and the best charges; None if nothing is left.
 
-    def _masked(self, problem: SplitProblem, masks: list[list[Mask]]) -> tuple[Arcs, ...]:
-        return tuple(
-            replace(stage, allowed=tuple(own[j] for j in stage.tail))
-            for stage, own in zip(problem.stages, masks, strict=True)
+        Other charges, another light replica: what one of them cannot use another may.
+        """
+        best, best_ns, idle = charges, -1, 0
+        for step in range(STEPS):
+            if stop() or idle == PATIENCE:
+                break
+            graph = self._graph(common, common, charges)
+            found = self._thinned(graph, cutoff)
+            if found is None:
+                return None
+            common = _shared(common, found.masks)
+            idle += 1
+            if found.bound_ns > best_ns:
+                best, best_ns, idle = charges, found.bound_ns, 0
+            missing_ns = (AIM * cutoff - found.bound_ns) / (2 if step < STEPS // 2 else 4)
+            charges = self._stepped(charges, graph, found.arcs, missing_ns)
+        self.bound_ns = max(self.bound_ns, best_ns)
+        of_stages = replace(best, group=np.zeros(len(self.used)))
+        left = self._thinned(self._graph(common, common, of_stages), cutoff)
+        return None if left is None else (left.masks, best)
+
+    def _counted(self, common: list[Mask], charges: Charges, cutoff: int) -> Relaxed | None:
+        """The problem of what is left, as fine as its number of edges allows."""
+        graph = self._graph(common, common, charges, counted=True)
+        if graph.num_edges > MOST_EDGES:
+            graph = self._graph(common, common, charges)
+        found = self._thinned(graph, cutoff)
+        if found is None:
+            return None
+        self.bound_ns = max(self.bound_ns, found.bound_ns)
+        light, common = found.masks, _shared(common, found.masks)
+        weighed = self._weighed(charges.weights)
+        by_weight = self._by_weight(common, light, weighed, cutoff, counted=True)
+        if by_weight is None:
+            return None
+        finest, light = by_weight
+        graph = finest or graph
+        return Relaxed(_masked(graph.problem, light), graph.mean_ns)
+
+    def _thinned(self, graph: _Graph, cutoff: int) -> _Thinned | None:
+        """What the light replica may use below the cutoff; None if there is nothing."""
+        problem, charged = graph.problem, cutoff + graph.mean_ns
+        if not problem.stages:
+            return None
+        layers = tighten(problem, build_layers(problem, charged), charged)
+        if layers is None:
+            return None
+        bounds = by_class(problem, layers, charged)
+        if bounds.arcs is None:
+            return None
+        masks = []
+        for stage, edges, useful in zip(problem.stages, layers, bounds.useful, strict=True):
+            mask = np.zeros((len(self.used), *self.intervals.allowed.shape), dtype=np.bool_)
+            left = edges.take(useful)
+            mask[stage.tail[left.arc], left.start, left.end] = True
+            masks.append(mask)
+        return _Thinned(masks, bounds.bound_ns - graph.mean_ns, bounds.arcs)
+
+    def _stepped(self, charges: Charges, graph: _Graph, arcs: Array, missing_ns: float) -> Charges:
+        """A step along what the path of these arcs has too much of, towards the bound missing."""
+        stages = list(zip(graph.problem.stages, graph.rank, arcs.tolist(), strict=True))
+        groups = np.bincount([s.tail[x] for s, _, x in stages], minlength=len(self.used))
+        ranks = np.cumsum(np.bincount([r[x] for _, r, x in stages], minlength=len(self.used)))
+        group = groups - self.slots / self.tables.shape.dp
+        rank = ranks[:-1] - self.most
+        size = missing_ns / max(float(group @ group + rank @ rank), 1e-9)
+        return Charges(charges.group + size * group, np.maximum(charges.rank + size * rank, 0))
+
+    def _ranks(self, common: list[Mask]) -> list[Array]:
+        """Per stage [n, n] rank of the slowest group that some replica may run these layers on."""
+        ranks = self.rank[:, None, None]
+        return [np.where(own, ranks, 0).max(axis=0) for own in common]
+
+    def _rows(
+        self, arcs: list[list[tuple[int, int]]], weighed: _Weighed, counted: bool
+    ) -> list[list[Row]]:
+        """Rows of every stage from what may run there: (group, rank) pairs."""
+        weights, least = weighed.weights.tolist(), int(weighed.weights.min())
+        states: dict[tuple[int, ...], int] = {(0, 0, *(0 for _ in self.most)): 0}
+        stages = []
+        for k, pairs in enumerate(arcs):
+            heaviest = weighed.most - least * (len(arcs) - 1 - k)
+            found: dict[tuple[int, ...], int] = {}
+            rows = []
+            for (before, weight, *counts), index in states.items():
+                for now, rank in pairs:
+                    whole = weight + weights[now]
+                    more = [n + (counted and rank <= r) for r, n in enumerate(counts)]
+                    fits = all(n <= most for n, most in zip(more, self.most, strict=True))
+                    if fits and whole <= heaviest:
+                        target = found.setdefault((now, whole, *more), len(found))
+                        rows.append((index, target, before, now, rank))
+            stages.append(rows)
+            states = found
+        return stages
+
+    def _graph(
+        self,
+        common: list[Mask],
+        light: list[Mask],
+        charges: Charges | None = None,
+        *,
+        weighed: _Weighed | None = None,
+        counted: bool = False,
+    ) -> _Graph:
+        """All ways of the light replica; without stages if there is none.
+
+        common, light: per stage [J, n, n] what any replica, and that one, may run there.
+        """
+        nothing = np.zeros(len(self.used), dtype=np.int64)
+        of_group = nothing if charges is None else charges.of_group
+        of_rank = nothing if charges is None or counted else charges.of_rank
+        masks = self._masks(common, light)
+        rows = self._rows([list(own) for own in masks], weighed or _Weighed(nothing, 0), counted)
+        stages: list[Arcs] = []
+        if all(rows):
+            stages = [
+                self._arcs(k, own, mask, of_group, of_rank)
+                for k, (own, mask) in enumerate(zip(rows, masks, strict=True))
+            ]
+        mean = int(of_group @ self.slots) // self.tables.shape.dp
+        single = of_rank[:-1] - of_rank[1:]
+        return _Graph(
+            problem=self._problem(stages),
+            rank=[np.array([rank for *_, rank in own]) for own in rows],
+            mean_ns=mean + int(single @ self.most),
         )
 
-    def _used_by(self, problem: SplitProblem, layers: Layers) -> list[list[Mask]]:
-        """Per stage and group the layers that some edge runs there."""
-        found = []
-        for stage, edges in zip(problem.stages, layers, strict=True):
-            masks = np.zeros((len(self.used), *self.intervals.allowed.shape), dtype=np.bool_)
-            masks[stage.tail[edges.arc], edges.start, edges.end] = True
-            found.append(list(masks))
-        return found
+    def _masks(self, common: list[Mask], light: list[Mask]) -> list[dict[tuple[int, int], Mask]]:
+        """Per stage, group and rank [n, n] what the light replica may run."""
+        indices = range(len(self.used))
+        return [
+            {
+                (i, rank): mask
+                for i in indices
+                for rank in indices
+                if (mask := own[i] & (ranks == rank)).any()
+            }
+            for own, ranks in zip(light, self._ranks(common), strict=True)
+        ]
 
-    def _rows(self, unit: int) -> Iterator[list[tuple[int, int, int, int]]]:
-        """Per stage: state before and after, index of the group before and now."""
-        weights = [weight // unit for weight in self.weights]
-        most, p = self.most // unit, self.tables.shape.pp
-        states = {(0, 0): 0}
-        for k in range(p):
-            found: dict[tuple[int, int], int] = {}
-            rows = []
-            for (before, weight), index in states.items():
-                for now, own in enumerate(weights):
-                    whole = weight + own
-                    if whole + min(weights) * (p - 1 - k) <= most:
-                        target = found.setdefault((now, whole), len(found))
-                        rows.append((index, target, before, now))
-            yield rows
-            states = found
+    def _arcs(
+        self,
+        k: int,
+        rows: list[Row],
+        masks: dict[tuple[int, int], Mask],
+        of_group: Array,
+        of_rank: Array,
+    ) -> Arcs:
+        source, target, _, now, rank = (np.array(column) for column in zip(*rows, strict=True))
+        sends = [self._send_ns(i, j) if k else 0 for _, _, i, j, _ in rows]
+        send = np.array(sends, dtype=np.int64)[:, None]
+        return Arcs(
+            source=source,
+            target=target,
+            column=np.array(self.used)[now][:, None],
+            send=send,
+            send_back=send,
+            tail=now,
+            embedding=self._embedding_ns(k)[now],
+            charge=of_group[now] + of_rank[rank],
+            allowed=tuple(masks[i, h] for _, _, _, i, h in rows),
+            begins=tuple((self.used[i],) for i in now),
+        )
 
-    def _problem(self, unit: int, masks: list[list[Mask]]) -> SplitProblem:
-        stages = []
-        for k, rows in enumerate(self._rows(unit)):
-            source, target, _, now = (np.array(column) for column in zip(*rows, strict=True))
-            sends = [self._send_ns(i, j) if k else 0 for _, _, i, j in rows]
-            send = np.array(sends, dtype=np.int64)[:, None]
-            stages.append(
-                Arcs(
-                    source=source,
-                    target=target,
-                    column=np.array(self.used)[now][:, None],
-                    send=send,
-                    send_back=send,
-                    tail=now,
-                    embedding=self._embedding_ns(k)[now],
-                    allowed=tuple(masks[k][j] for j in now),
-                    begins=tuple((self.used[j],) for j in now),
-                )
-            )
+    def _problem(self, stages: list[Arcs]) -> SplitProblem:
         gathers = [interval_sums(one.gather[0]) + one.gather[1] for one in self.least]
         return SplitProblem(
             schedule=self.tables.shape.schedule,
@@ -221,7 +372,7 @@ class Relaxation:
         )
 
     def _embedding_ns(self, k: int) -> Array:
-        """[groups used] what each adds to the tail of stage k at least."""
+        """[J] what each group adds to the tail of stage k at least."""
         last = k == self.tables.shape.pp - 1
         times = [one.embedding[1 if last else 0] for one in self.least]
         return np.array(times, dtype=np.int64)
@@ -231,6 +382,22 @@ class Relaxation:
         outside = max(self.least[before].outside, self.least[now].outside)
         inside = self.least[now].inside
         return min(inside, outside) if before == now and inside is not None else outside
+
+
+def _shared(common: list[Mask], light: list[Mask]) -> list[Mask]:
+    """Layers that the light replica cannot have on a stage are nobody's."""
+    return [own & mask.any(axis=0) for own, mask in zip(common, light, strict=True)]
+
+
+def _masked(problem: SplitProblem, masks: list[Mask]) -> SplitProblem:
+    stages = [
+        replace(
+            stage,
+            allowed=tuple(own & mask[i] for own, i in zip(stage.allowed, stage.tail, strict=True)),
+        )
+        for stage, mask in zip(problem.stages, masks, strict=True)
+    ]
+    return replace(problem, stages=tuple(stages))
 
 
 def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:

@@ -45,7 +45,8 @@ def _by_rounds(room: Array, edges: Edges, onward: Array, length: int) -> Array:
     rounds = np.minimum(rounds, INFINITY // length)
     left = room - rounds * whole
     inside = np.where(left < 0, -1, np.minimum(_times(np.maximum(left, 0), edges.work), length - 1))
-    return np.minimum(single, rounds * length + inside)
+    most: Array = np.minimum(single, rounds * length + inside)
+    return most
 
 
 def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:

@@ -23,11 +23,8 @@ from solver.search.distribute import least_vectors, shares
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
 
-#: Edges up to which a relaxation is tried with the last cutoff first.
-MOST_AT_ONCE = 1_000_000
-#: Growth of its cutoff else, from at least this share of the last.
-SHALLOW = 0.5
-DEEPER = 1.08
+#: Growth of the cutoff with which a relaxation is solved.
+DEEPER = 1.04
 
 Stop = Callable[[], bool]
 
@@ -123,26 +120,27 @@ def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
 
 
 def _deepened(
-    relaxation: Relaxation, least_ns: int, cutoff: int, gap: float, stop: Stop
+    relaxation: Relaxation, cutoff: int, gap: float, stop: Stop
 ) -> tuple[SplitOutcome, tuple[int, ...]]:
     """As `solve_split`, by cutoffs that grow; and the groups of the stages of what is found.
 
-    A high cutoff leaves many edges, so what one alone cannot refute is not solved with it at once.
+    A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
     """
-    if relaxation.num_edges(cutoff) < MOST_AT_ONCE and relaxation.problem(cutoff) is None:
+    relaxed = relaxation.problem(cutoff, stop)
+    if relaxed is None:
         return SplitOutcome(None, None, None, cutoff, True), ()
-    trial = max(least_ns, int(cutoff * SHALLOW), 1)
+    trial, mean_ns = min(relaxation.bound_ns, cutoff), relaxed.mean_ns
     while True:
+        if stop():
+            return SplitOutcome(None, None, None, trial, False), ()
         trial = min(cutoff, int(trial * DEEPER) + 1)
-        problem = relaxation.problem(trial)
-        if problem is None:
-            found = SplitOutcome(None, None, None, trial, True)
-        else:
-            found = solve_split(problem, trial, gap, stop)
-            if found.arcs is not None:
-                return found, problem.order(found.arcs.tolist())
-        if trial == cutoff or not found.complete or stop():
-            return replace(found, complete=found.complete and trial == cutoff), ()
+        found = solve_split(relaxed.problem, trial + mean_ns, gap, stop)
+        bound_ns = max(found.bound_ns - mean_ns, relaxation.bound_ns)
+        if found.arcs is not None:
+            groups = relaxed.problem.order(found.arcs.tolist())
+            return replace(found, bound_ns=bound_ns), groups
+        if trial == cutoff or not found.complete:
+            return replace(found, bound_ns=bound_ns), ()
 
 
 def _relaxed(
@@ -153,11 +151,8 @@ def _relaxed(
     Half of the gap is for the relaxation, which then need not be solved to its end.
     """
     tables, shape = intervals.tables, intervals.tables.shape
-    times = (tables.forward_ns + tables.backward_ns)[:, np.flatnonzero(shape.nodes_used)]
-    share = tables.num_micro_batches // shape.dp
-    least_ns = share * int(times.min(axis=1).sum()) // shape.pp
     relaxation = Relaxation(intervals, placer)
-    relaxed, groups = _deepened(relaxation, least_ns, below(cutoff, gap), gap / 2, stop)
+    relaxed, groups = _deepened(relaxation, below(cutoff, gap), gap / 2, stop)
     if not groups:
         return ShapeAnswer(None, None, relaxed.complete, relaxed.bound_ns)
     order = order_along(tables, groups)

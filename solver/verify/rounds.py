@@ -273,7 +273,8 @@ class Refutation:
         rounds = np.minimum(rounds, NEVER // length)
         spare = room - rounds * turn
         inside = np.where(spare < 0, -1, np.minimum(_quotient(spare, work), length - 1))
-        return np.minimum(single, rounds * length + inside)
+        most: Array = np.minimum(single, rounds * length + inside)
+        return most
 
     def _by_memory(self, k: int, held: Array) -> Array:
         """Largest m by (4), with room for `held` micro-batches."""
