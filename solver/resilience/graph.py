@@ -229,6 +229,7 @@ class TemplateGraph:
             send_back=places.send_back[fresh, last, place][:, None] if k else none,
             tail=place,
             embedding=places.embedding[int(self.num_nodes > 1), place],
+            charge=none[:, 0],
             allowed=tuple(masks.of(k, step.place) for step in steps),
             begins=tuple((places.group[step.place],) if step.fresh else () for step in steps),
         )
