@@ -23,7 +23,8 @@ from formulations.instance.validation import validated
 from solver.resilience.policy import InFlight
 from solver.resilience.published import PublishedInputs, ThroughputFile
 from solver.resilience.published_costs import MEASURED
-from solver.resilience.replay import Replay, replay
+from solver.resilience.replay import replay
+from solver.resilience.spans import Replay
 
 INTERVALS = ("6h", "1h", "10m")
 NODES = tuple(f"node-{i}" for i in range(30))

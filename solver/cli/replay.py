@@ -25,7 +25,7 @@ from solver.options import SolveOptions
 
 if TYPE_CHECKING:
     from solver.resilience.policy import Policy
-    from solver.resilience.replay import Replay
+    from solver.resilience.spans import Replay
     from solver.resilience.trace import Trace
     from solver.search.progress import Progress
 

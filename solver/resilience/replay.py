@@ -1,89 +1,19 @@
 """A failure trace played through a recovery policy: samples trained, and where the time went.
 
-Every instant of the run belongs to one cause, so the times by cause add up to the run:
-
-| cause | time |
-|---|---|
-| training | steps whose result is kept |
-| lost | steps, or parts of them, whose result a failure discards |
-| redundant | what a step takes longer because a neighbour computes for a lost node |
-| reconfiguration | from a failure (or the decision to use a node that joined) to the first step |
-| checkpoint | writing checkpoints, also those that a failure cuts short |
-| waiting | nodes not ready, or too few to train |
-| unfinished | the step in flight when the run ends |
-
 A failure at the very end of a step comes before it; a run that ends there includes it. Where no
 node is left that holds some layer, all is lost since the last checkpoint, or since the begin.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Literal, get_args
+from typing import Literal
 
 from formulations.errors import PlannerError
 from solver.resilience.policy import Configuration, Policy
+from solver.resilience.spans import Cause, Replay, Span, joined
 from solver.resilience.trace import Trace
 
-Cause = Literal[
-    "training", "lost", "redundant", "reconfiguration", "checkpoint", "waiting", "unfinished"
-]
-CAUSES: tuple[Cause, ...] = get_args(Cause)
 MOST_SPANS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Span:
-    """A stretch of the run with one cause; `steps` of them kept, on `nodes` ready nodes."""
-
-    start_ns: int
-    end_ns: int
-    cause: Cause
-    nodes: int
-    steps: int = 0
-
-
-@dataclass(frozen=True)
-class Replay:
-    """The run as spans without gaps, from time 0 to the end of the trace."""
-
-    spans: tuple[Span, ...]
-    samples_per_step: int
-
-    @property
-    def steps(self) -> int:
-        """Steps whose result is kept."""
-        return sum(span.steps for span in self.spans)
-
-    @property
-    def samples(self) -> int:
-        """Samples trained."""
-        return self.steps * self.samples_per_step
-
-    @property
-    def time_by_cause_ns(self) -> dict[Cause, int]:
-        """Time per cause; the sum is the length of the run."""
-        times: dict[Cause, int] = dict.fromkeys(CAUSES, 0)
-        for span in self.spans:
-            times[span.cause] += span.end_ns - span.start_ns
-        return times
-
-    @property
-    def samples_per_s(self) -> float:
-        """Samples over the whole run."""
-        return self.samples / self.spans[-1].end_ns * 1e9
-
-    @property
-    def samples_per_s_between_steps(self) -> float:
-        """Samples from the begin of the first step to the end of the last one that is kept.
-
-        What Oobleck (SOSP 2023) prints in Table 2; 0 where nothing was trained.
-        """
-        busy = [span for span in self.spans if span.cause in ("training", "lost", "redundant")]
-        kept = [span for span in self.spans if span.steps]
-        if not kept:
-            return 0.0
-        return self.samples / (kept[-1].end_ns - busy[0].start_ns) * 1e9
 
 
 def replay(trace: Trace, policy: Policy) -> Replay:
@@ -102,7 +32,7 @@ def replay(trace: Trace, policy: Policy) -> Replay:
             run.fail(nodes)
     run.advance(trace.end_ns, inclusive=True)
     run.close(trace.end_ns, inclusive=True)
-    return Replay(tuple(_joined(run.spans)), policy.samples_per_step)
+    return Replay(tuple(joined(run.spans)), policy.samples_per_step)
 
 
 def _alarms(trace: Trace, policy: Policy) -> list[tuple[int, bool, str]]:
@@ -339,11 +269,3 @@ class _Run:
             raise PlannerError(
                 f"the run is too long to be replayed: more than {MOST_SPANS:,} spans; shorten it"
             )
-
-
-def _joined(spans: list[Span]) -> Iterator[Span]:
-    """The spans, neighbours of one cause and number of nodes as one."""
-    for _, run in groupby(spans, key=lambda span: (span.cause, span.nodes)):
-        like = list(run)
-        steps = sum(span.steps for span in like)
-        yield replace(like[0], end_ns=like[-1].end_ns, steps=steps)

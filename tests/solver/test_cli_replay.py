@@ -9,7 +9,7 @@ import pytest
 
 from solver.report.replay import long_time_text
 from solver.report.replay_picture import averages, round_ticks
-from solver.resilience.replay import Replay, Span
+from solver.resilience.spans import Replay, Span
 from tests.command_line import run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,8 @@ from solver.resilience.policy import (
     Reconfigure,
     Recovery,
 )
-from solver.resilience.replay import Cause, Replay, replay
+from solver.resilience.replay import replay
+from solver.resilience.spans import Cause, Replay
 from solver.resilience.trace import Event, Trace, failures_trace, regular_trace
 from tests.tick_replay import Ticks
 
