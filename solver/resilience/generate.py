@@ -19,6 +19,7 @@ from solver.resilience.graph import TemplateGraph
 from solver.resilience.oobleck import oobleck_in_memory, oobleck_templates
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts, place_costs, strategies
+from solver.resilience.stage_bounds import stage_bounds
 from solver.resilience.step_time import StepTimeSearch, starts
 from solver.resilience.template_options import TemplateObjective, TemplateOptions
 from solver.result import Status
@@ -144,7 +145,7 @@ class TemplateGenerator:
         for strategy in strategies(self.instance, micro_batch):
             costs = self._places(strategy)
             for places, alone in ((costs.several, False), (costs.alone, True)):
-                bounds = TemplateGraph(places, [mix]).bounds(m, int(INFINITY))
+                bounds = stage_bounds(TemplateGraph(places, [mix]), m, int(INFINITY))
                 if any(bound < INFINITY and (p == 1) == alone for p, bound in bounds.items()):
                     return True
         return False

@@ -14,14 +14,10 @@ import numpy as np
 
 from formulations.schedules import in_flight
 from formulations.template import Template, TemplateStage
-from formulations.units import ceil_div
-from solver.enumeration.problem import INFINITY, Arcs, Array, Mask, SplitProblem
+from solver.enumeration.problem import Arcs, Array, Mask, SplitProblem
 from solver.resilience.arrangement import may_start
 from solver.resilience.chains import Counts
 from solver.resilience.places import Places
-
-#: Cost of what is not allowed: added to INFINITY it does not overflow.
-_NO = INFINITY
 
 
 @dataclass(frozen=True)
@@ -148,32 +144,6 @@ class TemplateGraph:
         ]
         return [room >= np.array(held)[:, None, None] for room in self.places.room]
 
-    def bounds(self, micro_batches: int, cutoff: int) -> dict[int, int]:
-        """Per number of stages, a lower bound of every template whose step is below `cutoff`.
-
-        Stage i of p waits for micro-batch 0 to come down to it, works for m t_i, and its last
-        backward goes up again: T >= m t_i + sum over k < i of t_k and of the transfers between k
-        and k + 1, both ways. Summed over all stages, with r_k = p - 1 - k stages after stage k,
-
-            p T  >=  sum over k of (m + r_k) t_k + (r_k + 1) (transfers between k - 1 and k).
-
-        The right side is additive, and from the last stage on its terms do not depend on p: one
-        pass gives its least value for every p, over stages that have room and may be part of a
-        template below the cutoff: by the first inequality, and by latency plus bottleneck (see
-        `solver.enumeration.completion`), with the least work of the layers before and after them.
-        INFINITY where there are no such stages.
-        """
-        if not self.numbers:
-            return {}
-        sums = _Sums(self, micro_batches, cutoff)
-        for state in reversed(self.steps):
-            sums.add(state, self.steps[state])
-        least = sums.table[self.start][:, 0]
-        return {
-            p: ceil_div(int(least[p]), p) if least[p] < INFINITY else int(INFINITY)
-            for p in self.numbers
-        }
-
     def template(self, steps: Sequence[Step], boundaries: Sequence[int]) -> Template:
         """The template of steps from the start to an end, and of p + 1 layer boundaries."""
         stages, groups = list[TemplateStage](), list[int]()
@@ -237,77 +207,6 @@ class TemplateGraph:
 
 def _key(state: State) -> tuple[Counts, int, int]:
     return state.used, state.filled, -1 if state.place is None else state.place
-
-
-def _least_work(work: Array) -> tuple[Array, Array]:
-    """[n] least sum of stage times of any stages on the layers before, and from, each boundary."""
-    least = work.min(axis=0)
-    size = len(least)
-    before, after = np.full(size, INFINITY), np.full(size, INFINITY)
-    before[0] = after[-1] = 0
-    for end in range(1, size):
-        before[end] = (before[:end] + least[:end, end]).min()
-        start = size - 1 - end
-        after[start] = (after[start + 1 :] + least[start, start + 1 :]).min()
-    return before, after
-
-
-def _by_length(cost: Array) -> list[tuple[int, Array]]:
-    """Number of layers, and [r, first layer] of a cost [r, n, n], for numbers that may stand."""
-    first, end = np.nonzero((cost < _NO).any(axis=0))
-    found = []
-    for length in np.unique(end - first).tolist():
-        starts = np.arange(cost.shape[-1] - length)
-        found.append((length, np.ascontiguousarray(cost[:, starts, starts + length])))
-    return found
-
-
-class _Sums:
-    """Least right sides of `TemplateGraph.bounds`: per state, [r, layers] of what comes after."""
-
-    def __init__(self, graph: TemplateGraph, micro_batches: int, cutoff: int) -> None:
-        places, m = graph.places, micro_batches
-        self.graph, self.places = graph, places
-        self.most = max(graph.numbers)
-        self.after = np.arange(self.most)[:, None]
-        work = np.where(places.room > 0, places.forward + places.backward, _NO)
-        before, onward = _least_work(work)
-        least = np.minimum(places.forward, places.backward)
-        after = self.after[..., None]
-        warm = np.minimum(after, m - 1) if places.schedule == "1f1b" else 0 * after
-        fits = graph.room_by_followers(m, self.most)
-        self.cost = []
-        for x, time in enumerate(work):
-            busy = before[:, None] + np.minimum(m * time, _NO)
-            whole = busy + onward - warm * least[x]
-            allowed = (busy < cutoff) & (whole < cutoff) & fits[x]
-            self.cost.append(_by_length(np.where(allowed, (m + after) * time, _NO)))
-        self.table = dict[State, Array]()
-
-    def add(self, state: State, steps: Sequence[Step]) -> None:
-        """The sums of a state, after those of all states that follow it."""
-        size = self.places.num_layers + 1
-        table = np.full((self.most + 1, size), INFINITY)
-        if self.graph.is_end(state):
-            table[0, -1] = 0
-        for step in steps:
-            rest = self.table[step.after][:-1]
-            send = 0
-            if (last := state.place) is not None:
-                pair = int(step.fresh), last, step.place
-                send = int(self.places.send[pair] + self.places.send_back[pair])
-            rows = np.flatnonzero((rest < INFINITY).any(axis=1))
-            if not len(rows):
-                continue
-            own = slice(rows[0], rows[-1] + 1)
-            into = table[rows[0] + 1 : rows[-1] + 2]
-            sends = (self.after[own] + 1) * send
-            for length, cost in self.cost[step.place]:
-                size = cost.shape[-1]
-                np.minimum(
-                    into[:, :size], rest[own, length:] + cost[own] + sends, out=into[:, :size]
-                )
-        self.table[state] = table
 
 
 class _Masks:

@@ -22,6 +22,7 @@ from solver.resilience.graph import TemplateGraph
 from solver.resilience.judge import fits, step_time
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts
+from solver.resilience.stage_bounds import stage_bounds
 
 #: Seconds for a start that fits into memory.
 START_S = 5.0
@@ -103,7 +104,7 @@ class StepTimeSearch:
         known, bounds = None, dict[int, int]()
         while True:
             if known != self.cutoff:
-                known, bounds = self.cutoff, graph.bounds(self.micro_batches, self.cutoff)
+                known, bounds = self.cutoff, stage_bounds(graph, self.micro_batches, self.cutoff)
             least = {p: max(bound, proved.get(p, 0)) for p, bound in bounds.items() if p != 1}
             target = below(self.cutoff, self.gap)
             left = [p for p, bound in least.items() if p not in closed and bound < target]

@@ -5,6 +5,7 @@ import pytest
 from solver.resilience.graph import TemplateGraph
 from solver.resilience.judge import fits, step_time
 from solver.resilience.places import PlaceCosts
+from solver.resilience.stage_bounds import stage_bounds
 from solver.resilience.step_time import StepTimeSearch, starts
 from solver.resilience.template_options import Split
 from tests.seeds import one_each
@@ -42,7 +43,7 @@ def test_bounds_by_number_of_stages_hold(seed: int) -> None:
         times = [(step_time(costs, t, micro_batches), t.num_stages) for t in templates]
         if times:
             cutoff = min(times)[0] + 1 + seed
-            bounds = graph.bounds(micro_batches, cutoff)
+            bounds = stage_bounds(graph, micro_batches, cutoff)
             assert all(bounds[p] <= time for time, p in times if time < cutoff)
 
 
