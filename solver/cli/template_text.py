@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from formulations.template import Template
 from solver.report.layout import labelled, table
-from solver.report.quantities import percent, time_text
+from solver.report.quantities import counted, percent, time_text
 from solver.resilience.template_document import TemplateEntry, TemplatesDocument
 
 if TYPE_CHECKING:
@@ -50,6 +50,20 @@ def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
     ]
 
 
+def _merging(document: TemplatesDocument) -> list[tuple[str, str]]:
+    """What one failure takes apart, with the sizes and with the fewest."""
+    if document.rebuilt_nodes is None or document.rebuilt is None:
+        return []
+    low, high = document.rebuilt_nodes
+    text = (
+        f"of {low} to {high} nodes a failure takes at most "
+        f"{counted(document.rebuilt, 'pipeline')} apart"
+    )
+    if document.fewest_sizes != document.sizes:
+        text += f"; with the fewest sizes at most {document.rebuilt_by_fewest}"
+    return [("merging", text)]
+
+
 def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
     """The report: n0, the sizes and their proof, one row per template."""
     f, sizes = document.faults, document.sizes
@@ -62,6 +76,7 @@ def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
             ("least", f"n0 = {document.least_nodes}: any so many nodes hold the model"),
             ("sizes", f"{sizes[0]} to {sizes[-1]}: enough to merge, and to leave {f} times n0"),
             ("fewest", f"sizes {fewest} cover the same{proved}"),
+            *_merging(document),
             ("micro-batch", f"{document.micro_batch} sequences"),
             ("objective", f"{document.objective.value}, {document.split.value} split"),
         ]

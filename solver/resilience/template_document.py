@@ -10,7 +10,12 @@ from formulations.units import seconds
 from solver.enumeration.problem import INFINITY
 from solver.resilience.generate import NoTemplateError, TemplateGenerator, TemplateResult
 from solver.resilience.template_options import Split, TemplateObjective
-from solver.resilience.template_set import consecutive_for_merging, fewest_sizes
+from solver.resilience.template_set import (
+    consecutive_for_merging,
+    fewest_sizes,
+    merging_range,
+    worst_rebuilt_in,
+)
 from solver.result import Status
 
 
@@ -37,7 +42,9 @@ class TemplatesDocument(Record):
 
     least_nodes: n0, the fewest nodes of which every choice holds the model. sizes: for which there
     are templates. coverage: which numbers of nodes are sums of f + 1 sizes or more, in words.
-    fewest_sizes: a set with fewest sizes that covers them all; fewest_proved: by CP-SAT.
+    fewest_sizes: a set with fewest sizes that covers them all; fewest_proved: by CP-SAT. rebuilt,
+    rebuilt_by_fewest: most pipelines that one failure takes apart, on `rebuilt_nodes` (least and
+    most) nodes, with either set; None where the cluster has no node to spare.
     """
 
     schema_version: Literal[1] = 1
@@ -53,6 +60,9 @@ class TemplatesDocument(Record):
     coverage: tuple[str, ...]
     fewest_sizes: tuple[int, ...]
     fewest_proved: bool
+    rebuilt_nodes: tuple[int, int] | None
+    rebuilt: int | None
+    rebuilt_by_fewest: int | None
     templates: tuple[TemplateEntry, ...]
 
     @property
@@ -82,6 +92,7 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
     sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= most)
     range_ = range(first, total + 1)
     fewest = fewest_sizes(range_, least, faults)
+    tried = merging_range(least, faults, total)
     return TemplatesDocument(
         instance=instance.name,
         faults=faults,
@@ -95,6 +106,9 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         coverage=proof(sizes, faults, range_),
         fewest_sizes=fewest.sizes,
         fewest_proved=fewest.fewest,
+        rebuilt_nodes=(tried[0], tried[-1]) if tried else None,
+        rebuilt=worst_rebuilt_in(sizes, faults, tried),
+        rebuilt_by_fewest=worst_rebuilt_in(fewest.sizes, faults, tried),
         templates=tuple(map(_entry, generator.by_mix(sizes))),
     )
 

@@ -1,5 +1,6 @@
 """The fewest template sizes for a range of node counts, proved, and what fewer sizes cost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formulations.coverage import Coverage, least_consecutive, least_for_merging
@@ -56,10 +57,21 @@ def fewest_sizes(
     return SizeSet(sizes, outcome.status is Status.OPTIMAL)
 
 
-def worst_rebuilt_in(sizes: tuple[int, ...], faults: int, nodes: range) -> int | None:
+def merging_range(least_size: int, faults: int, most: int) -> range:
+    """Numbers of nodes, up to `most`, for which every way to run and to lose a node can be tried.
+
+    Those with few pipelines to spare, where merging is hardest, and one node above the least.
+    """
+    first = (faults + 1) * least_size
+    return range(first + 1, min(most, first + 2 * least_size + 8) + 1)
+
+
+def worst_rebuilt_in(sizes: Sequence[int], faults: int, nodes: range) -> int | None:
     """Most pipelines that one failure takes apart, from any of these numbers of nodes.
 
-    None if a failure can leave a number of nodes that is not covered. Tries every way to run.
+    None without any number, or if a failure can leave a number of nodes that is not covered. Tries
+    every way to run.
     """
     found = [worst_rebuilt(sizes, faults, number) for number in nodes]
-    return None if None in found else max((one for one in found if one is not None), default=0)
+    known = [one for one in found if one is not None]
+    return max(known) if known and len(known) == len(found) else None

@@ -17,6 +17,7 @@ from solver.resilience.template_set import (
     CoverageError,
     consecutive_for_merging,
     fewest_sizes,
+    merging_range,
     worst_rebuilt_in,
 )
 from solver.result import Status
@@ -139,6 +140,13 @@ def test_fewer_sizes_take_more_pipelines_apart() -> None:
     assert worst_rebuilt((3, 4, 5), 1, 9) == 2
     assert worst_rebuilt_in((3, 4), 1, range(7, 13)) == 3
     assert worst_rebuilt_in((3, 4, 5), 1, range(7, 13)) == 2
+
+
+def test_numbers_of_nodes_to_merge_on() -> None:
+    """Above the least, 4 pairs for 3 faults, up to twelve more, and no more than there are."""
+    assert merging_range(2, 3, 100) == range(9, 21)
+    assert merging_range(2, 3, 10) == range(9, 11)
+    assert worst_rebuilt_in((2, 3), 3, merging_range(2, 3, 8)) is None
 
 
 def test_a_failure_that_leaves_an_uncovered_number() -> None:

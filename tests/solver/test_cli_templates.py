@@ -34,6 +34,18 @@ def test_text_names_the_objective_and_every_size() -> None:
     assert "26x4" in out
 
 
+def test_fewer_sizes_and_what_merging_then_costs() -> None:
+    """Sizes 3 to 5 and f = 2: 3 and 4 cover too, but 3 + 3 + 3 + 3 then become 4 + 4 + 3.
+
+    Of 12 nodes that lose one, three pipelines are put together anew; with 5 = 2 + 3 two.
+    """
+    path = ROOT / "instances" / "oobleck_gpt3_6_7b.yaml"
+    code, out, _ = run("templates", path, "--faults", 2)
+    assert code == 0
+    assert "fewest        sizes 3, 4 cover the same" in out
+    assert "takes at most 2 pipelines apart; with the fewest sizes at most 3" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
