@@ -39,6 +39,9 @@ def fewest_sizes(
 
     Stopped early, the best set so far, at worst the consecutive sizes that cover. Raises
     CoverageError where a count is below (f + 1) n0.
+
+    A range from (f + 1) n0 on is settled by its first n0 counts: only n0 makes the first, so n0 is
+    in every set, and one more pipeline of n0 leads from each of these counts to all above.
     """
     first = (faults + 1) * least_size
     if not nodes or nodes[0] < first:
@@ -47,7 +50,8 @@ def fewest_sizes(
             f"{least_size}; allowed: {first} nodes or more, or fewer faults"
         )
     known = range(least_size, least_size + least_consecutive(least_size, faults))
-    built = build(nodes, least_size, faults)
+    settling = nodes[:least_size] if nodes[0] == first else nodes
+    built = build(settling, least_size, faults)
     built.hint(known)
     outcome = cpsat.run(built.model, options or SolveOptions())
     if outcome.values is None:

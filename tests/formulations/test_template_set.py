@@ -51,6 +51,17 @@ def test_sizes_below_n0_are_not_offered() -> None:
     assert len(fewest_sizes(range(7, 8), 1, 1).sizes) == 1  # seven of 1
 
 
+@pytest.mark.parametrize("least_size", range(1, 5))
+@pytest.mark.parametrize("faults", range(3))
+def test_the_first_counts_settle_a_long_range(least_size: int, faults: int) -> None:
+    """The model of all counts from (f + 1) n0 on needs no more sizes than that of the first n0."""
+    first = (faults + 1) * least_size
+    nodes = range(first, first + 3 * least_size)
+    outcome = cpsat.run(build(nodes, least_size, faults).model, SolveOptions())
+    assert outcome.status is Status.OPTIMAL
+    assert outcome.objective == len(fewest_sizes(nodes, least_size, faults).sizes)
+
+
 def test_fewer_than_consecutive_sizes_may_do() -> None:
     """n0 = 5, f = 1, 20 to 26 nodes: p = 3 sizes are for all counts from 10 on; 5 and 6 do here.
 
