@@ -13,6 +13,7 @@ BENCHMARKS = {
     "start": "seconds and memory of one command, from process start to exit",
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",
     "templates": "pipeline templates beside Oobleck's planner: seconds and quality",
+    "fleets": "pipelines and micro-batches of 30 to 1,000 nodes, and recovery",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }
 
