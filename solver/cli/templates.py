@@ -8,7 +8,7 @@ import typer
 from solver.cli.files import check_writable, write_text
 from solver.cli.recover import show_fleet
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
-from solver.cli.terminal import print_report, say
+from solver.cli.terminal import print_report, say, steps_display
 from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def templates_command(
     instance: InstanceArgument,
     faults: Annotated[
         int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
-    ],
+    ] = 1,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -98,7 +98,11 @@ def templates_command(
     if out is not None:
         check_writable(out)
     problem = load_instance(instance)
-    document = templates_document(TemplateGenerator(problem, options), faults)
+    with steps_display("templates") as show:
+        generator = TemplateGenerator(problem, options, show)
+        document = templates_document(generator, faults)
+    if generator.interrupted:
+        say("interrupted", err=True)
     if as_json:
         say(document.model_dump_json(indent=1))
     else:

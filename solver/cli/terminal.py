@@ -121,13 +121,20 @@ def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
 
 
 @contextmanager
-def counter_display(what: str, total: int) -> "Iterator[Callable[[int], None]]":
-    """A function that shows how many of `total` are done on stderr, if that is a terminal."""
+def steps_display(what: str) -> "Iterator[Callable[[int, int], None]]":
+    """A function that shows how many of how many are done on stderr, if that is a terminal."""
     with _bar(what) as bar:
 
-        def tell(done: int) -> None:
+        def tell(done: int, total: int) -> None:
             if bar is not None:
                 bar(done, total, "")
 
-        tell(0)
         yield tell
+
+
+@contextmanager
+def counter_display(what: str, total: int) -> "Iterator[Callable[[int], None]]":
+    """The same for a `total` that is known."""
+    with steps_display(what) as show:
+        show(0, total)
+        yield lambda done: show(done, total)

@@ -61,8 +61,16 @@ Finals = Sequence[Counts]
 class TemplateGenerator:
     """Templates of one instance."""
 
-    def __init__(self, instance: Instance, options: TemplateOptions) -> None:
-        """Raises PlannerError: a micro-batch that divides no step; tied embeddings in zones."""
+    def __init__(
+        self,
+        instance: Instance,
+        options: TemplateOptions,
+        report: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        """`report` is told how many templates of how many are done.
+
+        Raises PlannerError: a micro-batch that divides no step; tied embeddings in zones.
+        """
         cluster = instance.cluster
         if cluster.zone_link is not None and any(x.tied_copy for x in instance.workload.layers):
             raise PlannerError(
@@ -75,7 +83,8 @@ class TemplateGenerator:
                 f"--micro-batch {b}: does not divide the global batch of {batch}; allowed: "
                 f"divisors of {batch}"
             )
-        self.instance, self.options = instance, options
+        self.instance, self.options, self._report = instance, options, report
+        self.interrupted = False
         self._costs: dict[Strategy, PlaceCosts] = {}
 
     @cached_property
@@ -182,9 +191,26 @@ class TemplateGenerator:
         for i, (key, own) in enumerate(finals.items()):
             m = self.micro_batches(sizes[key], micro_batch)
             offers = {one: first[one].get(key) for one in all_strategies}
-            stop = until(end_s, len(finals) - i)
-            found[key] = self._result(sizes[key], m, self._search(own, m, offers, stop))
+            self._report(i, len(finals))
+            found[key] = self._result(
+                sizes[key], m, self._interruptible(own, m, offers, until(end_s, len(finals) - i))
+            )
         return found
+
+    def _interruptible(
+        self,
+        finals: Finals,
+        m: int,
+        offers: Mapping[Strategy, Template | None],
+        stop: Callable[[], bool],
+    ) -> tuple[TemplateOutcome, Strategy | None]:
+        """The same as `_search`; after Ctrl-C what the starts give, with their bounds."""
+        if not self.interrupted:
+            try:
+                return self._search(finals, m, offers, stop)
+            except KeyboardInterrupt:
+                self.interrupted = True
+        return self._search(finals, m, offers, lambda: True)
 
     def _first(
         self, strategy: Strategy, finals: Mapping[int, Finals], m: int

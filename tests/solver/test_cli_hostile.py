@@ -18,7 +18,7 @@ CONTENTS = {
     "brackets": b"[" * 50_000,
     "list": b"[1, 2]",
 }
-COMMANDS = ("solve", "verify", "show", "workload", "cross-check", "replay")
+COMMANDS = ("solve", "verify", "show", "workload", "cross-check", "replay", "templates")
 
 
 def assert_refused(found: tuple[int, str, str]) -> None:

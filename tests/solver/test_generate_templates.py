@@ -1,6 +1,7 @@
 """Templates of whole instances: against all templates, judged stage by stage without tables."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 
@@ -9,8 +10,10 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.template import Template
 from solver.resilience.generate import TemplateGenerator
+from solver.resilience.graph import TemplateGraph
 from solver.resilience.oobleck import oobleck_value
 from solver.resilience.places import place_costs, strategies
+from solver.resilience.step_time import StepTimeSearch
 from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
@@ -90,6 +93,38 @@ def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
     assert generator.micro_batches(2, 4) == 1
     fixed = TemplateGenerator(instance, TemplateOptions(micro_batch=1, micro_batches=5))
     assert fixed.micro_batches(3, 1) == 5
+
+
+def test_after_an_interrupt_the_rest_is_what_the_starts_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C in the first search: templates all the same, none above its bound, all reported."""
+    monkeypatch.setattr("solver.resilience.step_time.StepTimeSearch._several", _interrupted_once())
+    told = list[tuple[int, int]]()
+    options = TemplateOptions(micro_batch=1)
+    instance = random_instance(5)
+    generator = TemplateGenerator(instance, options, lambda *done: told.append(done))
+    every = range(1, sum(generator.available) + 1)
+    results = generator.by_size(every)
+    assert generator.interrupted
+    assert told == [(i, len(every)) for i in range(len(every))]
+    best = TemplateGenerator(instance, options).by_size(every)
+    for found, known in zip(results, best, strict=True):
+        assert known.outcome.value is not None
+        assert found.outcome.bound <= known.outcome.value
+        assert found.outcome.value is None or found.outcome.value >= known.outcome.value
+
+
+def _interrupted_once() -> object:
+    several = StepTimeSearch._several
+    calls = count()
+
+    def replaced(self: StepTimeSearch, graph: TemplateGraph, stop: Callable[[], bool]) -> bool:
+        if not next(calls):
+            raise KeyboardInterrupt
+        return several(self, graph, stop)
+
+    return replaced
 
 
 def test_micro_batch_that_divides_no_step_is_refused() -> None:
