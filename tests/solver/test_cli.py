@@ -87,7 +87,9 @@ def test_commands_and_options_stay() -> None:
         ],
         "replay": [
             "--every",
+            "--faults",
             "--gap",
+            "--horizon",
             "--in-flight",
             "--json",
             "--model",
