@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,7 @@ from solver.resilience.chains import Counts
 from solver.resilience.places import Places
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """used: nodes per group, the one being filled included. place: of the last stage, if any."""
 
     used: Counts
@@ -29,8 +29,7 @@ class State:
     place: int | None
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A stage at `place`; `fresh`: on a new node."""
 
     before: State
