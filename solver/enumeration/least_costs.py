@@ -1,6 +1,6 @@
 """What the nodes of a group cost a stage at least, wherever in an order they stand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -25,6 +25,24 @@ class LeastCosts:
     sync: tuple[Array, int]
     gather: tuple[Array, int]
     embedding: tuple[int, int]
+
+
+def cheapest(parts: Sequence[LeastCosts]) -> LeastCosts:
+    """What the nodes of several groups cost at least."""
+    first, *others = parts
+    for other in others:
+        inside = [time for time in (first.inside, other.inside) if time is not None]
+        sync, gather, ends = zip(
+            *((part.sync, part.gather, part.embedding) for part in (first, other)), strict=True
+        )
+        first = LeastCosts(
+            inside=min(inside, default=None),
+            outside=min(first.outside, other.outside),
+            sync=(np.minimum(sync[0][0], sync[1][0]), min(sync[0][1], sync[1][1])),
+            gather=(np.minimum(gather[0][0], gather[1][0]), min(gather[0][1], gather[1][1])),
+            embedding=(min(ends[0][0], ends[1][0]), min(ends[0][1], ends[1][1])),
+        )
+    return first
 
 
 def _starts(placer: Placer, j: int) -> range | list[int]:

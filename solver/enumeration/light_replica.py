@@ -1,9 +1,11 @@
 """The light replica of a shape, see `relaxation`: as a split problem, and what is left of that.
 
-Ranks number the groups used by speed, 0 the fastest. `common` and `light` are masks, per stage
-[J, n, n]: the layers that any replica, and the light one, may run on each of the J groups used.
+Kinds are sets of node groups; a kind costs what its groups cost at least. Ranks number the kinds by
+speed, 0 the fastest. `common` and `light` are masks, per stage [J, n, n]: the layers that any
+replica, and the light one, may run on each of the J kinds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,45 +15,44 @@ from formulations.costs.placement import Placer
 from solver.enumeration.classes import by_class
 from solver.enumeration.completion import tighten
 from solver.enumeration.layered import build_layers
-from solver.enumeration.least_costs import least_costs
+from solver.enumeration.least_costs import cheapest, least_costs
 from solver.enumeration.placements import allowed_layers
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
-#: Weight of the dearest group.
+#: Weight of the dearest kind.
 FINEST_WEIGHT = 24
 
 Numbers = NDArray[np.float64]
-Row = tuple[int, int, int, int, int]  #: state before, state after, group before, group, rank
+Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
 
 
 @dataclass(frozen=True)
 class Charges:
     """What is charged, ns.
 
-    group: [J] per slot, of the groups used. rank: [J - 1] per stage that none but groups up to this
-    rank can run.
+    kind: [J] per slot. rank: [J - 1] per stage that none but kinds up to this rank can run.
     """
 
-    group: Numbers
+    kind: Numbers
     rank: Numbers
 
     @property
     def weights(self) -> Array:
-        """[J] whole numbers like the charges of groups, the least 0, the largest the finest."""
-        above = self.group - self.group.min()
+        """[J] whole numbers like the charges of kinds, the least 0, the largest the finest."""
+        above = self.kind - self.kind.min()
         weights: Array = np.round(above * (FINEST_WEIGHT / max(above.max(), 1e-9))).astype(np.int64)
         return weights
 
     @property
-    def of_group(self) -> Array:
+    def of_kind(self) -> Array:
         """[J] in whole ns, multiples of the weights."""
-        most = float(self.group.max() - self.group.min())
+        most = float(self.kind.max() - self.kind.min())
         charges: Array = self.weights * int(most / FINEST_WEIGHT)
         return charges
 
     @property
     def of_rank(self) -> Array:
-        """[J] in whole ns, of a stage whose slowest possible group has this rank."""
+        """[J] in whole ns, of a stage whose slowest possible kind has this rank."""
         single = np.floor(self.rank).astype(np.int64)
         charges: Array = np.append(np.cumsum(single[::-1])[::-1], 0)
         return charges
@@ -73,7 +74,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Weighed:
-    """Weights of the groups [J], and the most that the light replica weighs."""
+    """Weights of the kinds [J], and the most that the light replica weighs."""
 
     weights: Array
     most: int
@@ -92,28 +93,53 @@ class Thinned:
     arcs: Array
 
 
-class LightReplica:
-    """The one replica of a shape; J groups used, ranked by speed, rank 0 the fastest."""
+Kind = tuple[int, ...]  #: node groups
 
-    def __init__(self, intervals: Intervals, placer: Placer) -> None:
-        self.intervals = intervals
+
+def kinds_of(intervals: Intervals, apart: float) -> list[Kind]:
+    """The groups used, those together whose speeds are less than this relative difference apart."""
+    work = (intervals.forward + intervals.backward)[:, 0, -1]
+    used = np.flatnonzero(intervals.tables.shape.nodes_used)
+    kinds: list[list[int]] = []
+    for j in used[np.argsort(work[used], kind="stable")].tolist():
+        if kinds and work[j] < work[kinds[-1][0]] * (1 + apart):
+            kinds[-1].append(j)
+        else:
+            kinds.append([j])
+    return [tuple(kind) for kind in kinds]
+
+
+class LightReplica:
+    """The one replica of a shape; J kinds, ranked by speed, rank 0 the fastest."""
+
+    def __init__(self, intervals: Intervals, placer: Placer, kinds: Sequence[Kind]) -> None:
+        def least(values: Array) -> Array:
+            found: Array = np.stack([values[list(kind)].min(axis=0) for kind in kinds])
+            return found
+
+        self.kinds = kinds
         self.tables = intervals.tables
         shape = self.tables.shape
-        self.used = [j for j, n in enumerate(shape.nodes_used) if n]
-        self.least = [least_costs(placer, j) for j in self.used]
+        self.least = [cheapest([least_costs(placer, j) for j in kind]) for kind in kinds]
+        self.forward, self.backward = least(intervals.forward), least(intervals.backward)
+        self.optimizer = least(intervals.optimizer)
         self.micro_batches = self.tables.num_micro_batches // shape.dp
-        self.slots = np.array(
-            [shape.nodes_used[j] * self.tables.slots_per_node[j] for j in self.used]
-        )
-        work = (intervals.forward + intervals.backward)[self.used, 0, -1]
+        slots = np.array(shape.nodes_used) * self.tables.slots_per_node
+        self.slots = np.array([slots[list(kind)].sum() for kind in kinds])
+        work = (self.forward + self.backward)[:, 0, -1]
         order = np.argsort(work, kind="stable")
         self.speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
         self.rank = np.argsort(order)
         self.most = np.cumsum(self.slots[order])[:-1] // shape.dp
         self.allowed = [
-            np.stack([allowed_layers(intervals, k, [j], [self.micro_batches]) for j in self.used])
-            for k in range(shape.pp)
+            np.stack([self._allowed(intervals, k, kind) for kind in kinds]) for k in range(shape.pp)
         ]
+
+    def _allowed(self, intervals: Intervals, k: int, kind: Kind) -> Mask:
+        """[n, n] layers that some group of the kind may run as stage k."""
+        masks = [allowed_layers(intervals, k, [j], [self.micro_batches]) for j in kind]
+        allowed: Mask = np.any(masks, axis=0)
+        return allowed
 
     def weighed(self, weights: Array) -> Weighed:
         """With the most that the light replica weighs."""
@@ -132,21 +158,21 @@ class LightReplica:
             return None
         masks = []
         for stage, edges, useful in zip(problem.stages, layers, bounds.useful, strict=True):
-            mask = np.zeros((len(self.used), *self.intervals.allowed.shape), dtype=np.bool_)
+            mask = np.zeros(self.forward.shape, dtype=np.bool_)
             left = edges.take(useful)
             mask[stage.tail[left.arc], left.start, left.end] = True
             masks.append(mask)
         return Thinned(masks, bounds.bound_ns - graph.mean_ns, bounds.arcs)
 
     def _ranks(self, common: list[Mask]) -> list[Array]:
-        """Per stage [n, n] rank of the slowest group that some replica may run these layers on."""
+        """Per stage [n, n] rank of the slowest kind that some replica may run these layers on."""
         ranks = self.rank[:, None, None]
         return [np.where(own, ranks, 0).max(axis=0) for own in common]
 
     def _rows(
         self, arcs: list[list[tuple[int, int]]], weighed: Weighed, counted: bool
     ) -> list[list[Row]]:
-        """Rows of every stage from what may run there: (group, rank) pairs."""
+        """Rows of every stage from what may run there: (kind, rank) pairs."""
         weights, least = weighed.weights.tolist(), int(weighed.weights.min())
         states: dict[tuple[int, ...], int] = {(0, 0, *(0 for _ in self.most)): 0}
         stages = []
@@ -179,18 +205,18 @@ class LightReplica:
 
         common, light: per stage [J, n, n] what any replica, and that one, may run there.
         """
-        nothing = np.zeros(len(self.used), dtype=np.int64)
-        of_group = nothing if charges is None else charges.of_group
+        nothing = np.zeros(len(self.kinds), dtype=np.int64)
+        of_kind = nothing if charges is None else charges.of_kind
         of_rank = nothing if charges is None or counted else charges.of_rank
         masks = self._masks(common, light)
         rows = self._rows([list(own) for own in masks], weighed or Weighed(nothing, 0), counted)
         stages: list[Arcs] = []
         if all(rows):
             stages = [
-                self._arcs(k, own, mask, of_group, of_rank)
+                self._arcs(k, own, mask, of_kind, of_rank)
                 for k, (own, mask) in enumerate(zip(rows, masks, strict=True))
             ]
-        mean = int(of_group @ self.slots) // self.tables.shape.dp
+        mean = int(of_kind @ self.slots) // self.tables.shape.dp
         single = of_rank[:-1] - of_rank[1:]
         return Graph(
             problem=self._problem(stages),
@@ -199,8 +225,8 @@ class LightReplica:
         )
 
     def _masks(self, common: list[Mask], light: list[Mask]) -> list[dict[tuple[int, int], Mask]]:
-        """Per stage, group and rank [n, n] what the light replica may run."""
-        indices = range(len(self.used))
+        """Per stage, kind and rank [n, n] what the light replica may run."""
+        indices = range(len(self.kinds))
         return [
             {
                 (i, rank): mask
@@ -216,7 +242,7 @@ class LightReplica:
         k: int,
         rows: list[Row],
         masks: dict[tuple[int, int], Mask],
-        of_group: Array,
+        of_kind: Array,
         of_rank: Array,
     ) -> Arcs:
         source, target, _, now, rank = (np.array(column) for column in zip(*rows, strict=True))
@@ -225,14 +251,14 @@ class LightReplica:
         return Arcs(
             source=source,
             target=target,
-            column=np.array(self.used)[now][:, None],
+            column=now[:, None],
             send=send,
             send_back=send,
             tail=now,
             embedding=self._embedding_ns(k)[now],
-            charge=of_group[now] + of_rank[rank],
+            charge=of_kind[now] + of_rank[rank],
             allowed=tuple(masks[i, h] for _, _, _, i, h in rows),
-            begins=tuple((self.used[i],) for i in now),
+            begins=tuple(self.kinds[i][:1] for i in now),
         )
 
     def _problem(self, stages: list[Arcs]) -> SplitProblem:
@@ -243,20 +269,20 @@ class LightReplica:
             tied=self.tables.embedding_bytes > 0,
             stages=tuple(stages),
             micro_batches=(self.micro_batches,),
-            forward=self.intervals.forward,
-            backward=self.intervals.backward,
+            forward=self.forward,
+            backward=self.backward,
             sync=np.stack([interval_sums(one.sync[0]) + one.sync[1] for one in self.least]),
-            finish=self.intervals.optimizer[self.used] + np.stack(gathers),
+            finish=self.optimizer + np.stack(gathers),
         )
 
     def _embedding_ns(self, k: int) -> Array:
-        """[J] what each group adds to the tail of stage k at least."""
+        """[J] what each kind adds to the tail of stage k at least."""
         last = k == self.tables.shape.pp - 1
         times = [one.embedding[1 if last else 0] for one in self.least]
         return np.array(times, dtype=np.int64)
 
     def _send_ns(self, before: int, now: int) -> int:
-        """Least transfer between stages on two groups: the slower side counts."""
+        """Least transfer between stages on two kinds: the slower side counts."""
         outside = max(self.least[before].outside, self.least[now].outside)
         inside = self.least[now].inside
         return min(inside, outside) if before == now and inside is not None else outside

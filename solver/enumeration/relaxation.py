@@ -25,7 +25,7 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from solver.enumeration.light_replica import Charges, Graph, LightReplica, Weighed
+from solver.enumeration.light_replica import Charges, Graph, LightReplica, Weighed, kinds_of
 from solver.enumeration.problem import Array, Intervals, Mask, SplitProblem
 
 #: Subgradient steps at most, and without a better bound; their length falls in the second half.
@@ -49,10 +49,13 @@ class Relaxed:
 
 
 class Relaxation:
-    """The one replica of a shape. bound_ns: no plan of the shape is faster, as far as is known."""
+    """The one replica of a shape. bound_ns: no plan of the shape is faster, as far as is known.
 
-    def __init__(self, intervals: Intervals, placer: Placer) -> None:
-        self.replica = LightReplica(intervals, placer)
+    Groups that are less than `apart` in speed are taken for one, which leaves fewer ways.
+    """
+
+    def __init__(self, intervals: Intervals, placer: Placer, apart: float = 0.0) -> None:
+        self.replica = LightReplica(intervals, placer, kinds_of(intervals, apart))
         self.bound_ns = 0
 
     def problem(self, cutoff: int, stop: Callable[[], bool] = lambda: False) -> Relaxed | None:
@@ -99,8 +102,8 @@ class Relaxation:
 
         Other charges, another light replica: what one of them cannot use another may.
         """
-        groups = len(self.replica.used)
-        best = charges = Charges(np.zeros(groups), np.zeros(groups - 1))
+        kinds = len(self.replica.kinds)
+        best = charges = Charges(np.zeros(kinds), np.zeros(kinds - 1))
         best_ns, idle = -1, 0
         for step in range(STEPS):
             if stop() or idle == PATIENCE:
@@ -116,7 +119,7 @@ class Relaxation:
             missing_ns = (AIM * cutoff - found.bound_ns) / (2 if step < STEPS // 2 else 4)
             charges = self._stepped(charges, graph, found.arcs, missing_ns)
         self.bound_ns = max(self.bound_ns, best_ns)
-        of_stages = replace(best, group=np.zeros(groups))
+        of_stages = replace(best, kind=np.zeros(kinds))
         left = self.replica.thinned(self.replica.graph(common, common, of_stages), cutoff)
         return None if left is None else (left.masks, best)
 
@@ -141,14 +144,14 @@ class Relaxation:
     def _stepped(self, charges: Charges, graph: Graph, arcs: Array, missing_ns: float) -> Charges:
         """A step along what the path of these arcs has too much of, towards the bound missing."""
         stages = list(zip(graph.problem.stages, graph.rank, arcs.tolist(), strict=True))
-        groups = np.bincount([s.tail[x] for s, _, x in stages], minlength=len(self.replica.used))
+        groups = np.bincount([s.tail[x] for s, _, x in stages], minlength=len(self.replica.kinds))
         ranks = np.cumsum(
-            np.bincount([r[x] for _, r, x in stages], minlength=len(self.replica.used))
+            np.bincount([r[x] for _, r, x in stages], minlength=len(self.replica.kinds))
         )
         group = groups - self.replica.slots / self.replica.tables.shape.dp
         rank = ranks[:-1] - self.replica.most
         size = missing_ns / max(float(group @ group + rank @ rank), 1e-9)
-        return Charges(charges.group + size * group, np.maximum(charges.rank + size * rank, 0))
+        return Charges(charges.kind + size * group, np.maximum(charges.rank + size * rank, 0))
 
 
 def _shared(common: list[Mask], light: list[Mask]) -> list[Mask]:
