@@ -14,6 +14,7 @@ BENCHMARKS = {
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",
     "templates": "pipeline templates beside Oobleck's planner: seconds and quality",
     "fleets": "pipelines and micro-batches of 30 to 1,000 nodes, and recovery",
+    "policies": "samples trained through failures by four recovery policies on our own plans",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }
 

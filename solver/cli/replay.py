@@ -50,8 +50,8 @@ class InFlightRule(StrEnum):
 class _Source:
     """Where nodes, named traces and policies come from."""
 
-    groups: Sequence[Sequence[str]]
-    named_trace: "Callable[[str], Trace | None]"
+    nodes: Sequence[str]
+    named_trace: "Callable[[str, int], Trace | None]"
     policy: "Callable[[str, Trace], Policy]"
     summary: "Callable[[], str | None]"  # of what was planned
 
@@ -69,8 +69,8 @@ def replay_command(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="One failure every TIME, such as 10m or 6h, until half of the nodes are left; "
-            "or the name of a trace of the --throughput file.",
+            help="One node at random fails every TIME, such as 10m or 6h, until half of them are "
+            "left; or the name of a trace of the --throughput file.",
         ),
     ] = None,
     policy: Annotated[
@@ -152,7 +152,7 @@ def replay_command(
             raise PlannerError(
                 "name either an instance file or, with --throughput, a throughput file"
             )
-        events = _trace(source, trace, every, until)
+        events = _trace(source, trace, every, until, seed)
         runs: dict[str, tuple[Policy, Replay]] = {}
         for name in policy or [PolicyName.OOBLECK]:
             chosen = source.policy(str(name), events)
@@ -184,7 +184,7 @@ def _from_file(
             raise PlannerError("--policy ours needs an instance: it forms fleets of templates")
         return inputs.policy(name, model, in_flight.value)
 
-    return _Source([nodes], lambda name: inputs.trace(name, nodes), policy, lambda: None)
+    return _Source(nodes, lambda name, seed: inputs.trace(name, nodes, seed), policy, lambda: None)
 
 
 def _from_instance(
@@ -207,12 +207,13 @@ def _from_instance(
         search,
     )
     policies = InstancePolicies(load_instance(path), options, progress)
-    groups = policies.instance.cluster.groups
-    names = [[f"{group.name}-{i}" for i in range(group.nodes)] for group in groups]
-    return _Source(names, lambda _: None, policies.of, lambda: policies.summary)
+    names = policies.instance.cluster.node_names
+    return _Source(names, lambda _, __: None, policies.of, lambda: policies.summary)
 
 
-def _trace(source: _Source, path: Path | None, every: str | None, until: str | None) -> "Trace":
+def _trace(
+    source: _Source, path: Path | None, every: str | None, until: str | None, seed: int
+) -> "Trace":
     """The trace that the options ask for."""
     from solver.resilience.trace import regular_trace
     from solver.resilience.trace_file import read_trace
@@ -221,11 +222,10 @@ def _trace(source: _Source, path: Path | None, every: str | None, until: str | N
         raise PlannerError("say either --trace FILE or --every TIME")
     if every is None:
         assert path is not None
-        nodes = [node for group in source.groups for node in group]
         return read_trace(
-            path, nodes, None if until is None else time_ns("--until", until, least_ns=1)
+            path, source.nodes, None if until is None else time_ns("--until", until, least_ns=1)
         )
     if until is not None:
         raise PlannerError("--until is for --trace; with --every, half of the nodes fail")
-    named = source.named_trace(every)
-    return named or regular_trace(source.groups, time_ns("--every", every, least_ns=1))
+    named = source.named_trace(every, seed)
+    return named or regular_trace(source.nodes, time_ns("--every", every, least_ns=1), seed)

@@ -14,6 +14,7 @@ from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import ceil_ns
+from solver.resilience.fleet import start_fleet
 from solver.resilience.generate import NoTemplateError, TemplateGenerator
 from solver.resilience.policy import Configuration, InFlight, Policy
 from solver.resilience.published_costs import recovery_of_size
@@ -69,12 +70,16 @@ def designs_of(instance: Instance, faults: int) -> tuple[Design, ...]:
 
 
 class FleetPlanner:
-    """Fleets of one instance that survive `faults` failures as long as the nodes allow it."""
+    """Fleets of one instance that survive `faults` failures as long as the nodes allow it.
+
+    Raises NoTemplateError or RecoveryError, exit code 3, if the whole cluster does not.
+    """
 
     def __init__(self, instance: Instance, faults: int) -> None:
         self.instance = instance
         self.faults = faults
         self.designs = designs_of(instance, faults)
+        start_fleet(instance, self.designs, faults)
         self.kinds = kinds_of(instance, self.designs)
         self.micro_batch = self.designs[0].strategy.micro_batch
         self._numbers = {name: i for i, name in enumerate(instance.cluster.node_names)}

@@ -89,7 +89,7 @@ class PublishedInputs:
             raise self.place.at("most_nodes").error("missing", allowed)
         return most_nodes
 
-    def trace(self, name: str, nodes: tuple[str, ...]) -> Trace | None:
+    def trace(self, name: str, nodes: tuple[str, ...], seed: int = 0) -> Trace | None:
         """The file's failures of that name, as `failures_trace`; None if it has none such."""
         times_ms = self.file.traces_removal_ms.get(name)
         if times_ms is None:
@@ -102,7 +102,7 @@ class PublishedInputs:
             if not least <= time_ms <= _MOST_MS:
                 allowed = f"{least} to {_MOST_MS}: times are in order"
                 raise place.at(i).error(shown(time_ms), allowed)
-        return failures_trace([nodes], [time_ms * _NS_PER_MS for time_ms in times_ms])
+        return failures_trace(nodes, [time_ms * _NS_PER_MS for time_ms in times_ms], seed)
 
     def policy(self, name: str, model: str, in_flight: InFlight = "lost") -> Policy:
         """How `name` trains and recovers `model`; in_flight is for oobleck and varuna."""

@@ -1,5 +1,6 @@
 """Which nodes fail and join, and when."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -29,22 +30,22 @@ class Trace:
     end_ns: int
 
 
-def failures_trace(groups: Sequence[Sequence[str]], times_ns: Sequence[int]) -> Trace:
+def failures_trace(nodes: Sequence[str], times_ns: Sequence[int], seed: int) -> Trace:
     """One failure at each time, in order; the run ends with the last, which has no effect.
 
-    Each failure takes the last node of the group of which most nodes are left, of the first such
-    group. At least one time, and no more than nodes.
+    Each failure takes a node at random of those that are left, equal seeds the same ones. At least
+    one time, and no more than nodes.
     """
-    left = [list(group) for group in groups]
-    events = [Event(time_ns, max(left, key=len).pop(), "fail") for time_ns in times_ns]
-    nodes = tuple(node for group in groups for node in group)
-    return Trace(nodes, tuple(events[:-1]), times_ns[-1])
+    lost = random.Random(seed).sample(list(nodes), len(times_ns))
+    events = [Event(time_ns, node, "fail") for time_ns, node in zip(times_ns, lost, strict=True)]
+    return Trace(tuple(nodes), tuple(events[:-1]), times_ns[-1])
 
 
-def regular_trace(groups: Sequence[Sequence[str]], interval_ns: int) -> Trace:
+def regular_trace(nodes: Sequence[str], interval_ns: int, seed: int) -> Trace:
     """One failure every `interval_ns` until half of the nodes are left, with which the run ends.
 
     So runs Oobleck (SOSP 2023), Table 2: of 30 nodes, the 15th removal is the end.
     """
-    failures = max(1, sum(map(len, groups)) // 2)
-    return failures_trace(groups, [number * interval_ns for number in range(1, failures + 1)])
+    failures = max(1, len(nodes) // 2)
+    times_ns = [number * interval_ns for number in range(1, failures + 1)]
+    return failures_trace(nodes, times_ns, seed)

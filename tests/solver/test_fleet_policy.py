@@ -17,7 +17,7 @@ from solver.resilience.instance_policies import InstancePolicies, PolicyOptions,
 from solver.resilience.instantiate import instantiate
 from solver.resilience.planned import instance_with
 from solver.resilience.policy import Configuration
-from solver.resilience.recovery import Horizon
+from solver.resilience.recovery import Horizon, RecoveryError
 from solver.resilience.trace import Event, Trace
 from tests.small_instances import gpu, layer, random_instance, workload
 
@@ -33,10 +33,9 @@ def fleet_instances(count: int) -> list[Instance]:
         larger = instance_with(instance, nodes)
         try:
             first = FleetPlanner(larger, 1).next(None, frozenset(larger.cluster.node_names), FAST)
-        except NoTemplateError:
+        except (NoTemplateError, RecoveryError):
             continue
-        if first is None or len(first.pipelines) < 2:
-            continue
+        assert first is not None
         found.append(larger)
         if len(found) == count:
             return found
@@ -86,6 +85,14 @@ def test_every_failure_leads_to_a_fleet_on_ready_nodes(instance: Instance) -> No
             assert fast.nodes <= frozenset(ready)
             assert slowest_ns(instance, fast) <= slowest_ns(instance, short)
         now = fast
+
+
+def test_more_pipelines_than_fit_are_refused() -> None:
+    """With as many faults as nodes there is no fleet to begin with."""
+    instance = INSTANCES[0]
+    nodes = len(instance.cluster.node_names)
+    with pytest.raises(RecoveryError, match=r"allowed: at most . faults"):
+        FleetPlanner(instance, nodes)
 
 
 def test_node_that_is_back_holds_nothing() -> None:

@@ -195,12 +195,15 @@ def test_published_throughput_is_taken_between_steps() -> None:
     assert run.samples_per_s == pytest.approx(3 / 40 * 1e9)
 
 
-def test_regular_failures_take_the_larger_group_until_half_is_left() -> None:
-    """Of 3 + 2 nodes, two fail and the second ends the run: the last of the group of three."""
-    trace = regular_trace([("x-0", "x-1", "x-2"), ("y-0", "y-1")], 10)
-    assert trace == Trace(
-        ("x-0", "x-1", "x-2", "y-0", "y-1"), (Event(10, "x-2", "fail"),), end_ns=20
-    )
+def test_regular_failures_take_nodes_until_half_is_left() -> None:
+    """Of five nodes two fail, and the second ends the run; the seed decides which."""
+    nodes = ("a", "b", "c", "d", "e")
+    trace = regular_trace(nodes, 10, seed=3)
+    [failure] = trace.events
+    assert (failure.time_ns, failure.kind, trace.end_ns) == (10, "fail", 20)
+    assert trace == regular_trace(nodes, 10, seed=3)
+    found = {regular_trace(nodes, 10, seed).events[0].node for seed in range(50)}
+    assert found == set(nodes)
 
 
 def _random_trace(rng: random.Random) -> Trace:
@@ -241,9 +244,11 @@ def test_replay_agrees_with_a_look_at_every_tick(
 
 
 def test_failures_trace_ends_with_the_last_failure() -> None:
-    """The last time is the end of the run; nodes fail from the last on."""
-    trace = failures_trace([FOUR], [10, 25])
-    assert trace == Trace(FOUR, (Event(10, "d", "fail"),), 25)
+    """The last time is the end of the run; no node fails twice."""
+    trace = failures_trace(FOUR, [10, 25, 25, 40], seed=0)
+    assert [event.time_ns for event in trace.events] == [10, 25, 25]
+    assert len({event.node for event in trace.events}) == 3
+    assert (trace.nodes, trace.end_ns) == (FOUR, 40)
 
 
 def test_lost_state_discards_all_that_was_trained() -> None:

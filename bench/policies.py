@@ -1,0 +1,113 @@
+"""Recovery policies on our own plans: samples trained through failures, and where the time went.
+
+    python -m bench policies [INSTANCE ...] [--every 6h 1h 10m] [--bandwidth "10 Gbit/s"]
+
+Every policy plays the same failures on the same instance. Records go to
+bench/results/policies.jsonl.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.records import INSTANCES, RESULTS, append, record
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from formulations.units import parse_quantity
+from solver.options import SolveOptions
+from solver.resilience.instance_policies import InstancePolicies, PolicyOptions
+from solver.resilience.replay import replay
+from solver.resilience.trace import regular_trace
+from solver.resilience.trace_file import length_ns
+
+SEED = 0  # of the nodes that fail
+POLICIES = ("oobleck", "ours", "varuna", "bamboo")
+
+
+def with_bandwidth(instance: Instance, bytes_per_s: float) -> Instance:
+    """The instance with another bandwidth between all nodes."""
+    cluster = instance.cluster
+    groups = tuple(
+        group.model_copy(
+            update={
+                "inter_node": group.inter_node.model_copy(
+                    update={"bandwidth_bytes_per_s": bytes_per_s}
+                )
+            }
+        )
+        for group in cluster.groups
+    )
+    return instance.model_copy(update={"cluster": cluster.model_copy(update={"groups": groups})})
+
+
+def measured(
+    instance: Instance, intervals: list[str], bandwidth: str | None, limit_s: float
+) -> list[dict[str, Any]]:
+    """One record per interval and policy; plans and templates are made once."""
+    search = SolveOptions(time_limit_s=limit_s)
+    policies = InstancePolicies(instance, PolicyOptions(search=search), None)
+    records = []
+    for name in POLICIES:
+        for interval in intervals:
+            interval_ns = length_ns(interval)
+            assert interval_ns, interval
+            trace = regular_trace(instance.cluster.node_names, interval_ns, SEED)
+            start_s = time.perf_counter()
+            run = replay(trace, policies.of(name, trace))
+            figures = {
+                "instance": instance.name,
+                "bandwidth": bandwidth,
+                "interval": interval,
+                "policy": name,
+                "samples": run.samples,
+                "samples_per_s": run.samples_per_s,
+                "time_by_cause_s": {c: ns / 1e9 for c, ns in run.time_by_cause_ns.items()},
+                "plans": policies.summary,
+                "runtime_s": time.perf_counter() - start_s,
+                "options": {
+                    "time_limit_s": limit_s,
+                    "faults": policies.options.faults,
+                    "seed": SEED,
+                },
+            }
+            records.append(record("policies", figures))
+            print(line(figures), flush=True)
+    return records
+
+
+def line(figures: dict[str, Any]) -> str:
+    """One run in words."""
+    times = figures["time_by_cause_s"]
+    total = sum(times.values())
+    lost = ", ".join(
+        f"{cause} {100 * value / total:.1f} %"
+        for cause, value in times.items()
+        if value and cause != "training"
+    )
+    return (
+        f"{figures['instance']:20} {figures['interval']:4} {figures['policy']:8}"
+        f"{figures['samples_per_s']:10.3f} samples/s; {lost}; {figures['runtime_s']:.1f} s"
+    )
+
+
+def main() -> None:
+    """Runs the benchmark and prints one line per run."""
+    parser = argparse.ArgumentParser(prog="python -m bench policies")
+    parser.add_argument("instance", nargs="*", help="file, or name in instances/")
+    parser.add_argument("--every", nargs="+", default=["6h", "1h", "10m"], help="intervals")
+    parser.add_argument("--bandwidth", help="between all nodes, such as '10 Gbit/s'")
+    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds per plan")
+    parser.add_argument("--out", type=Path, default=RESULTS / "policies.jsonl")
+    chosen = parser.parse_args()
+    names = chosen.instance or sorted(path.stem for path in INSTANCES.glob("oobleck_*.yaml"))
+    for name in names:
+        path = Path(name) if name.endswith(".yaml") else INSTANCES / f"{name}.yaml"
+        instance = load_instance(path)
+        if chosen.bandwidth:
+            instance = with_bandwidth(instance, parse_quantity(chosen.bandwidth, "bandwidth"))
+        append(chosen.out, measured(instance, chosen.every, chosen.bandwidth, chosen.time_limit))
+
+
+if __name__ == "__main__":
+    main()
