@@ -9,6 +9,7 @@ BENCHMARKS = {
     "splits": "the exact split of stored pipelines: step time, bound, seconds",
     "fasop": "our proved search against the seconds and plans of FASOP's public search",
     "study": "min-max splits against the simulated optimum, thousands of cases",
+    "shares": "what unlike numbers of micro-batches per replica bring over even ones",
     "scaling": "time and gap of the exact search on 2 to 512 nodes",
     "start": "seconds and memory of one command, from process start to exit",
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",

@@ -1,0 +1,91 @@
+"""What replicas with unlike numbers of micro-batches bring over even batches.
+
+    python -m bench shares [INSTANCE ...] [--time-limit S] [--workers N] [--out RECORDS]
+
+Each instance is solved twice by the exact search, with `search.micro_batches` even and uneven;
+everything else is equal, so the uneven optimum is never slower. Two steps, an even plan whose batch
+is spread anew, would stay with the even plan wherever its replicas are alike. Records go to
+bench/results/shares.jsonl.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.gap import Figures, instance_files, measure_apart
+from bench.records import RESULTS, append, record
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+
+Shares = Literal["even", "uneven"]
+#: Mixed instances on which at least one of the two is proved within a minute.
+DEFAULT = ("hetero_small", "hetero_large", "three_types", "oobleck_mixed")
+
+
+def with_shares(instance: Instance, shares: Shares) -> Instance:
+    """The instance with these numbers of micro-batches per replica allowed."""
+    search = instance.search.model_copy(update={"micro_batches": shares})
+    return instance.model_copy(update={"search": search})
+
+
+def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figures]:
+    """One record for even and one for uneven micro-batches, in this order."""
+    return [
+        record("shares", {"instance": name, "micro_batches": shares})
+        | measure_apart(with_shares(instance, shares), "exact", options)
+        for shares in get_args(Shares)
+    ]
+
+
+def shorter(even: Figures, uneven: Figures) -> float | None:
+    """By what part the uneven step is shorter, relative to the even one."""
+    if even["step_time_ns"] is None or uneven["step_time_ns"] is None:
+        return None
+    return float(1 - uneven["step_time_ns"] / even["step_time_ns"])
+
+
+def table(records: Sequence[Figures]) -> Table:
+    """One line per instance and kind of shares; the saving on the second."""
+    result = Table("instance", "micro-batches", "tp x dp x pp, b", "status")
+    for name in ("step ms", "bound ms", "shorter %", "seconds"):
+        result.add_column(name, justify="right")
+    for even, uneven in zip(records[::2], records[1::2], strict=True):
+        saved = shorter(even, uneven)
+        for one in (even, uneven):
+            shape = one.get("shape")
+            result.add_row(
+                one["instance"],
+                one["micro_batches"],
+                "{tp} x {dp} x {pp}, {micro_batch}".format(**shape) if shape else "",
+                one["status"],
+                "" if one["step_time_ns"] is None else f"{one['step_time_ns'] / 1e6:.3f}",
+                "" if one["bound"] is None else f"{one['bound'] / 1e6:.3f}",
+                f"{100 * saved:.2f}" if one is uneven and saved is not None else "",
+                f"{one.get('runtime_s', 0):.2f}",
+            )
+    return result
+
+
+def main() -> None:
+    """Runs the benchmark; records are stored after every instance."""
+    parser = argparse.ArgumentParser(prog="python -m bench shares")
+    parser.add_argument("instance", nargs="*", default=DEFAULT, help="file, or name in instances/")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per solve")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=RESULTS / "shares.jsonl")
+    chosen = parser.parse_args()
+    options = SolveOptions(time_limit_s=chosen.time_limit, workers=chosen.workers)
+    found: list[Figures] = []
+    for path in instance_files(chosen.instance):
+        found += compare(path.stem, load_instance(path), options)
+        append(chosen.out, found[-2:])
+    Console().print(table(found))
+
+
+if __name__ == "__main__":
+    main()
