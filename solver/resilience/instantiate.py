@@ -5,6 +5,7 @@ each can run in T, add up to all of them. That is a knapsack over nodes: the mos
 number of nodes and of pipelines. Capacities grow with T, so bisection finds the least T.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -89,12 +90,11 @@ def _knapsack(problem: InstantiationProblem) -> _Knapsack:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Pipelines that end within `step_ns`: these capacities, `first` to `last` pipelines."""
+    """Pipelines of these capacities, those within `step_ns`; as many as the levels say."""
 
-    step_ns: int
     capacities: tuple[int, ...]
-    first: int
-    last: int
+    levels: range
+    step_ns: int
 
 
 class _Search:
@@ -111,43 +111,59 @@ class _Search:
             self._tables[capacities] = self._knapsack.most(np.array(capacities, dtype=np.int64))
         return self._tables[capacities]
 
-    def _capacities(self, step_ns: int, largest_exchange_ns: int, last: int) -> tuple[int, ...]:
-        """Of the kinds whose exchange is no longer; 0 for others."""
-        return tuple(
-            kind.capacity(step_ns) if kind.exchange_ns(last) <= largest_exchange_ns else 0
-            for kind in self.problem.kinds
-        )
+    def _enough(self, capacities: tuple[int, ...], numbers: Sequence[int]) -> bool:
+        """Whether one of these numbers of pipelines takes all micro-batches."""
+        most = self._table(capacities)[self._ends][:, numbers].max(initial=_NOTHING)
+        return bool(most >= self.problem.micro_batches)
+
+    def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
+        """Of the kinds that are allowed; 0 for others."""
+        pairs = zip(self.problem.kinds, allowed, strict=True)
+        return tuple(kind.capacity(step_ns) if able else 0 for kind, able in pairs)
 
     def least(
-        self, first: int, last: int, latest_ns: int, largest_exchange_ns: int
+        self, numbers: range, latest_ns: int, allowed: Sequence[bool] | None = None
     ) -> _Choice | None:
         """The choice with least step up to `latest_ns`; None if there is none.
 
-        Of kinds whose exchange among `last` pipelines takes no more than `largest_exchange_ns`.
+        numbers: of pipelines, that may be chosen. allowed: kinds that may be; None for all.
         """
-
-        def enough(step_ns: int) -> bool:
-            table = self._table(self._capacities(step_ns, largest_exchange_ns, last))
-            most = table[self._ends, first : last + 1].max(initial=_NOTHING)
-            return bool(most >= self.problem.micro_batches)
-
+        able = allowed or [True] * len(self.problem.kinds)
+        levels = self._levels(numbers)
         low, high = self.problem.earliest_ns, latest_ns
-        if high < low or not enough(high):
+        if high < low or not self._enough(self._capacities(high, able), levels):
             return None
         while low < high:
             middle = (low + high) // 2
-            if enough(middle):
+            if self._enough(self._capacities(middle, able), levels):
                 high = middle
             else:
                 low = middle + 1
-        return _Choice(low, self._capacities(low, largest_exchange_ns, last), first, last)
+        return _Choice(self._capacities(low, able), levels, low)
+
+    def _levels(self, numbers: range) -> range:
+        """Levels of the table that stand for numbers of pipelines."""
+        return range(numbers.start, min(numbers.stop, self._knapsack.levels))
+
+    def may_improve(self, pairs: Sequence[tuple[int, int]], total_ns: int) -> bool:
+        """Whether a pair (c, x) may give less than `total_ns`; all at once, so a yes is no proof.
+
+        Pairs are in ascending order: the least c bounds the step for all, and a kind is allowed
+        that is allowed by any.
+        """
+        allowed = [
+            any(kind.exchange_ns(x) <= exchange_ns for exchange_ns, x in pairs)
+            for kind in self.problem.kinds
+        ]
+        capacities = self._capacities(total_ns - pairs[0][0] - 1, allowed)
+        return self._enough(capacities, sorted({x for _, x in pairs}))
 
     def instantiation(self, choice: _Choice) -> Instantiation:
         """The choice with fewest idle nodes, and then most capacity to spare."""
-        table = self._table(choice.capacities)[:, choice.first : choice.last + 1]
+        table = self._table(choice.capacities)[:, choice.levels]
         enough = (table[self._ends] >= self.problem.micro_batches).any(axis=1)
         state = int(self._ends[np.flatnonzero(enough)[0]])
-        level = choice.first + int(table[state].argmax())
+        level = choice.levels[int(table[state].argmax())]
         capacities = np.array(choice.capacities, dtype=np.int64)
         whole = self._table(choice.capacities)
         kinds = sorted(self._knapsack.chosen(whole, capacities, state, level))
@@ -165,25 +181,41 @@ def instantiate(problem: InstantiationProblem) -> Instantiation | None:
     capacity to spare, as far as one knapsack has them.
 
     With an exchange of gradients: for every number x of pipelines and every time c that some kind
-    takes then, the least step of x pipelines of the kinds that take no more than c; pairs (x, c) by
-    ascending c, until c and the least step of all leave nothing better.
+    takes then, the least step of x pipelines of the kinds that take no more than c. Pairs (x, c)
+    that allow the same kinds go together, and by ascending c, until c and the least step of all
+    leave nothing better; many are left at once (`may_improve`).
     """
     search = _Search(problem)
-    first, last = problem.faults + 1, problem.most_pipelines
-    largest = max((max(kind.exchanges_ns, default=0) for kind in problem.kinds), default=0)
-    best = None if first > last else search.least(first, last, problem.latest_ns, largest)
+    numbers = range(problem.faults + 1, problem.most_pipelines + 1)
+    best = search.least(numbers, problem.latest_ns) if numbers else None
     if best is None:
         return None
     found = search.instantiation(best)
     if not problem.has_exchange:
         return found
-    least_ns, total_ns = best.step_ns, found.step_ns(problem)
-    pairs = {(kind.exchange_ns(x), x) for kind in problem.kinds for x in range(first, last + 1)}
-    for exchange_ns, x in sorted(pairs):
-        if least_ns + exchange_ns >= total_ns:
-            break
-        better = search.least(x, x, total_ns - exchange_ns - 1, exchange_ns)
-        if better is not None:
-            found = search.instantiation(better)
-            total_ns = found.step_ns(problem)
+    pairs = sorted({(kind.exchange_ns(x), x) for kind in problem.kinds for x in numbers})
+    together: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
+    for exchange_ns, x in pairs:
+        allowed = tuple(kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds)
+        together.setdefault(allowed, []).append((exchange_ns, x))
+    for own in together.values():
+        found = _improved(search, own, best.step_ns, found)
     return found
+
+
+def _improved(
+    search: _Search, pairs: Sequence[tuple[int, int]], least_ns: int, found: Instantiation
+) -> Instantiation:
+    """The best of `found` and of what the pairs give; no pipelines step in less than `least_ns`."""
+    problem = search.problem
+    total_ns, (exchange_ns, x) = found.step_ns(problem), pairs[0]
+    if least_ns + exchange_ns >= total_ns or not search.may_improve(pairs, total_ns):
+        return found
+    if len(pairs) > 1:
+        middle = len(pairs) // 2
+        for half in (pairs[:middle], pairs[middle:]):
+            found = _improved(search, half, least_ns, found)
+        return found
+    allowed = [kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds]
+    better = search.least(range(x, x + 1), total_ns - exchange_ns - 1, allowed)
+    return found if better is None else search.instantiation(better)
