@@ -5,87 +5,100 @@ each can run in T, add up to all of them. That is a knapsack over nodes: the mos
 number of nodes and of pipelines. Capacities grow with T, so bisection finds the least T.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.errors import PlannerError
 from formulations.pipelines import Instantiation, InstantiationProblem
 from solver.resilience.distribution import shortest
 
 Array = NDArray[np.int64]
 
+#: Entries of a table, of 8 bytes each.
+MOST_ENTRIES = 10**8
+
 #: Capacity of what cannot be; far below any, and no sum of two overflows.
 _NOTHING = -(1 << 60)
 
 
-@dataclass(frozen=True)
 class _Knapsack:
-    """States are numbers of nodes per group, in mixed radix, and of pipelines.
+    """Most capacity for every number of pipelines and of nodes per group.
 
-    before: [states, kinds] the state without one pipeline of the kind; `states` if there is none.
     levels: pipelines 0, 1, .., levels - 1; if `saturated`, the last one stands for all above too.
+    Tables are [levels, n_1 + 1, n_2 + 1, ..] over the nodes n_j of every group.
     """
 
-    problem: InstantiationProblem
-    before: Array
-    levels: int
-    saturated: bool
+    def __init__(self, problem: InstantiationProblem) -> None:
+        self.problem = problem
+        self.saturated = not problem.has_exchange and problem.most_pipelines < problem.micro_batches
+        self.levels = problem.faults + 2 if self.saturated else problem.most_pipelines + 1
+        self._sizes = tuple(n + 1 for n in problem.available)
+        entries = self.levels * prod(self._sizes)
+        if entries > MOST_ENTRIES:
+            raise PlannerError(
+                f"cluster: {' x '.join(map(str, self._sizes))} mixes of nodes times {self.levels} "
+                f"numbers of pipelines are {entries:,}; allowed: {MOST_ENTRIES:,}, in fewer node "
+                "groups, or with fewer nodes"
+            )
 
-    def most(self, capacities: Array) -> Array:
-        """[states + 1, levels] most capacity of exactly these nodes and pipelines."""
-        able = np.flatnonzero(capacities > 0)
-        gain = capacities[able, None]
-        table = np.full((len(self.before) + 1, self.levels), _NOTHING, dtype=np.int64)
-        table[0, 0] = 0
-        for state, before in enumerate(self.before[1:, able], start=1):
-            best = (table[before] + gain).max(axis=0, initial=_NOTHING)
-            table[state, 1:] = best[:-1]
-            if self.saturated:
-                table[state, -1] = max(best[-2:])
+    def most(self, capacities: Sequence[int]) -> Array:
+        """The table for these capacities, pipeline by pipeline; exactly these nodes are used."""
+        table = np.full((self.levels, *self._sizes), _NOTHING, dtype=np.int64)
+        layer = table[0]
+        layer[(0,) * len(self._sizes)] = 0
+        for number in range(1, self.problem.most_pipelines + 1):
+            layer = self._with_one_more(layer, capacities)
+            if layer.max() < 0:
+                break
+            level = min(number, self.levels - 1)
+            np.maximum(table[level], layer, out=table[level])
         return table
 
-    def ends(self) -> Array:
-        """States that may be chosen, those with most nodes first."""
-        states = np.array(list(product(*(range(n + 1) for n in self.problem.available))))
-        if self.problem.all_nodes:
-            return np.array([len(states) - 1])
-        order: Array = np.argsort(-states.sum(axis=1), kind="stable")
-        return order
+    def _with_one_more(self, layer: Array, capacities: Sequence[int]) -> Array:
+        following = np.full(self._sizes, _NOTHING, dtype=np.int64)
+        for kind, capacity in zip(self.problem.kinds, capacities, strict=True):
+            if capacity and all(n < size for n, size in zip(kind.nodes, self._sizes, strict=True)):
+                to = tuple(slice(n, None) for n in kind.nodes)
+                pairs = zip(kind.nodes, self._sizes, strict=True)
+                source = layer[tuple(slice(size - n) for n, size in pairs)]
+                np.maximum(following[to], source + capacity, out=following[to])
+        return following
 
-    def chosen(self, table: Array, capacities: Array, state: int, level: int) -> list[int]:
+    def ends(self) -> Array:
+        """[states, groups] nodes that may be used, most of them first."""
+        if self.problem.all_nodes:
+            return np.array([self.problem.available])
+        states = np.indices(self._sizes).reshape(len(self._sizes), -1).T
+        found: Array = states[np.argsort(-states.sum(axis=1), kind="stable")]
+        return found
+
+    def chosen(
+        self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
+    ) -> list[int]:
         """Kinds of the pipelines that make an entry of the table."""
         kinds = list[int]()
-        while state:
-            steps = (
-                (i, int(before), below)
-                for i, before in enumerate(self.before[state])
-                for below in {level - 1, level if self._stays(level) else level - 1}
-                if capacities[i] > 0
-                and table[before, below] > _NOTHING // 2
-                and table[before, below] + capacities[i] == table[state, level]
-            )
-            kind, state, level = next(steps)
+        while any(nodes):
+            kind, nodes, level = next(self._steps(table, capacities, nodes, level))
             kinds.append(kind)
         return kinds
 
-    def _stays(self, level: int) -> bool:
-        return self.saturated and level == self.levels - 1
-
-
-def _knapsack(problem: InstantiationProblem) -> _Knapsack:
-    sizes = [n + 1 for n in problem.available]
-    states = np.array(list(product(*map(range, sizes))), dtype=np.int64)
-    strides = np.array([int(np.prod(sizes[j + 1 :])) for j in range(len(sizes))], dtype=np.int64)
-    columns = [
-        np.where((states >= kind.nodes).all(axis=1), (states - kind.nodes) @ strides, len(states))
-        for kind in problem.kinds
-    ]
-    saturated = not problem.has_exchange and problem.most_pipelines < problem.micro_batches
-    levels = problem.faults + 2 if saturated else problem.most_pipelines + 1
-    return _Knapsack(problem, np.stack(columns, axis=1), levels, saturated)
+    def _steps(
+        self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
+    ) -> Iterator[tuple[int, tuple[int, ...], int]]:
+        """Last pipelines that an entry may have: the kind, and the entry without it."""
+        stays = self.saturated and level == self.levels - 1
+        for i, (kind, capacity) in enumerate(zip(self.problem.kinds, capacities, strict=True)):
+            rest = tuple(have - n for have, n in zip(nodes, kind.nodes, strict=True))
+            if not capacity or min(rest) < 0:
+                continue
+            for below in (level - 1, level) if stays else (level - 1,):
+                before = table[(below, *rest)]
+                if before >= 0 and before + capacity == table[(level, *nodes)]:
+                    yield i, rest, below
 
 
 @dataclass(frozen=True)
@@ -102,19 +115,24 @@ class _Search:
 
     def __init__(self, problem: InstantiationProblem) -> None:
         self.problem = problem
-        self._knapsack = _knapsack(problem)
+        self._knapsack = _Knapsack(problem)
         self._ends = self._knapsack.ends()
         self._tables: dict[tuple[int, ...], Array] = {}
 
     def _table(self, capacities: tuple[int, ...]) -> Array:
         if capacities not in self._tables:
-            self._tables[capacities] = self._knapsack.most(np.array(capacities, dtype=np.int64))
+            self._tables[capacities] = self._knapsack.most(capacities)
         return self._tables[capacities]
 
     def _enough(self, capacities: tuple[int, ...], numbers: Sequence[int]) -> bool:
         """Whether one of these numbers of pipelines takes all micro-batches."""
-        most = self._table(capacities)[self._ends][:, numbers].max(initial=_NOTHING)
+        most = self._at_ends(capacities)[numbers].max(initial=_NOTHING)
         return bool(most >= self.problem.micro_batches)
+
+    def _at_ends(self, capacities: tuple[int, ...]) -> Array:
+        """[levels, ends] of the table."""
+        found: Array = self._table(capacities)[(slice(None), *self._ends.T)]
+        return found
 
     def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
         """Of the kinds that are allowed; 0 for others."""
@@ -160,13 +178,11 @@ class _Search:
 
     def instantiation(self, choice: _Choice) -> Instantiation:
         """The choice with fewest idle nodes, and then most capacity to spare."""
-        table = self._table(choice.capacities)[:, choice.levels]
-        enough = (table[self._ends] >= self.problem.micro_batches).any(axis=1)
-        state = int(self._ends[np.flatnonzero(enough)[0]])
-        level = choice.levels[int(table[state].argmax())]
-        capacities = np.array(choice.capacities, dtype=np.int64)
-        whole = self._table(choice.capacities)
-        kinds = sorted(self._knapsack.chosen(whole, capacities, state, level))
+        most = self._at_ends(choice.capacities)[choice.levels]
+        end = int(np.flatnonzero((most >= self.problem.micro_batches).any(axis=0))[0])
+        level, nodes = choice.levels[int(most[:, end].argmax())], tuple(self._ends[end].tolist())
+        table = self._table(choice.capacities)
+        kinds = sorted(self._knapsack.chosen(table, choice.capacities, nodes, level))
         times = [self.problem.kinds[i].times_ns for i in kinds]
         own: list[list[int]] = [[] for _ in self.problem.kinds]
         for i, share in zip(kinds, shortest(times, self.problem.micro_batches), strict=True):

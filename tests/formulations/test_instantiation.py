@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulations.cpsat import instantiation as cpsat_model
+from formulations.errors import PlannerError
 from formulations.milp import instantiation as milp_model
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind, conjugate
 from solver.backends import cpsat, highs
@@ -197,6 +198,13 @@ def test_conjugate_counts_back() -> None:
     for shares in product(range(1, 4), repeat=3):
         counts = [sum(share >= q for share in shares) for q in range(1, 5)]
         assert conjugate(counts) == tuple(sorted(shares, reverse=True))
+
+
+def test_more_mixes_than_memory_holds_are_refused() -> None:
+    """500 nodes in each of three groups, up to 1,500 pipelines: 501^3 x 1,501 entries."""
+    kinds = (PipelineKind((1, 0, 0), linear(9, 0, 2000), [0] * 2000),)
+    with pytest.raises(PlannerError, match="501 x 501 x 501 mixes"):
+        instantiate(InstantiationProblem(kinds, (500, 500, 500), 1, 2000))
 
 
 def test_a_thousand_nodes() -> None:
