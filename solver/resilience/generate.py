@@ -1,9 +1,8 @@
 """The best template of every size of an instance, under either objective."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from time import perf_counter
 
 from formulations.costs.template_costs import template_costs
@@ -25,6 +24,9 @@ from solver.resilience.template_options import TemplateObjective, TemplateOption
 from solver.result import Status
 from solver.search.shapes import micro_batches
 from solver.simulate import pipeline_step_ns
+
+#: Share of the time that one candidate for the micro-batch size may take.
+CHOICE_SHARE = 0.1
 
 
 class NoTemplateError(PlannerError):
@@ -94,8 +96,7 @@ class TemplateGenerator:
 
     def mixes(self, nodes: int) -> list[Counts]:
         """All ways to take so many of the cluster's nodes, by node group."""
-        every = product(*(range(n + 1) for n in self.available))
-        return [counts for counts in every if sum(counts) == nodes]
+        return list(_mixes(self.available, nodes))
 
     @cached_property
     def micro_batch(self) -> int:
@@ -117,7 +118,10 @@ class TemplateGenerator:
         """Nanoseconds per sequence of the best template; only the comparison matters."""
         if len(micro_batches(self.instance)) == 1:
             return 0.0
-        found = self._best({nodes: self.mixes(nodes)}, b, self._deadline())[nodes]
+        end_s, limit_s = self._end_s, self.options.time_limit_s
+        if end_s is not None and limit_s is not None:
+            end_s = min(end_s, perf_counter() + limit_s * CHOICE_SHARE)
+        found = self._best({nodes: self.mixes(nodes)}, b, end_s)[nodes]
         value = found.step_ns
         return float("inf") if value is None else value / (found.micro_batches * b)
 
@@ -167,15 +171,17 @@ class TemplateGenerator:
     def by_size(self, sizes: Iterable[int]) -> list[TemplateResult]:
         """The best template of every size, of any mix of nodes."""
         finals = {n: self.mixes(n) for n in sizes}
-        return list(self._best(finals, self.micro_batch, self._deadline()).values())
+        return list(self._best(finals, self.micro_batch, self._end_s).values())
 
     def by_mix(self, sizes: Iterable[int]) -> list[TemplateResult]:
         """The best template of every mix of nodes of every size."""
         mixes = [mix for n in sizes for mix in self.mixes(n)]
         finals = {i: [mix] for i, mix in enumerate(mixes)}
-        return list(self._best(finals, self.micro_batch, self._deadline()).values())
+        return list(self._best(finals, self.micro_batch, self._end_s).values())
 
-    def _deadline(self) -> float | None:
+    @cached_property
+    def _end_s(self) -> float | None:
+        """When time is up, counted from the first search on."""
         limit_s = self.options.time_limit_s
         return None if limit_s is None else perf_counter() + limit_s
 
@@ -259,6 +265,16 @@ class TemplateGenerator:
         proved = outcome.bound >= below(value, self.options.gap)
         status = Status.OPTIMAL if proved else Status.FEASIBLE
         return TemplateResult(nodes, m, outcome, strategy, judged, status)
+
+
+def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
+    if not available:
+        yield from [()] if nodes == 0 else []
+        return
+    rest = sum(available[1:])
+    for first in range(max(0, nodes - rest), min(available[0], nodes) + 1):
+        for others in _mixes(available[1:], nodes - first):
+            yield first, *others
 
 
 def until(end_s: float | None, sharing: int) -> Callable[[], bool]:

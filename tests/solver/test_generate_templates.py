@@ -81,6 +81,20 @@ def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) 
     assert len(results) == sum(len(generator.mixes(nodes)) for nodes in every)
 
 
+def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
+    """2 nodes of three groups of 100,000: 2 of one, or 1 of two: 3 + 3 ways."""
+    one = random_instance(0)
+    group = one.cluster.groups[0].model_copy(update={"nodes": 10**5})
+    groups = tuple(group.model_copy(update={"name": name}) for name in "abc")
+    cluster = one.cluster.model_copy(update={"groups": groups})
+    generator = TemplateGenerator(
+        one.model_copy(update={"cluster": cluster}), TemplateOptions(micro_batch=1)
+    )
+    assert sorted(generator.mixes(2)) == sorted(
+        [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
+    )
+
+
 def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
     """Batch 6 on 3 nodes in micro-batches of 1: 2 per node; of 4 sequences: 1 for 2 nodes."""
     instance = next(
