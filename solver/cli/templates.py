@@ -60,7 +60,7 @@ def templates_command(
         int | None,
         typer.Option(
             min=1,
-            max=10**6,
+            max=10**4,
             help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
         ),
     ] = None,

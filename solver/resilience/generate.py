@@ -61,7 +61,11 @@ Finals = Sequence[Counts]
 
 
 class TemplateGenerator:
-    """Templates of one instance."""
+    """Templates of one instance.
+
+    Of its search space, the degrees of data and pipeline parallelism, idle nodes and the
+    distributed optimizer are choices of whole plans and not looked at.
+    """
 
     def __init__(
         self,

@@ -62,6 +62,14 @@ def test_errors_are_one_line(arguments: tuple[object, ...], code: int, words: st
     assert err.count("\n") == 1
 
 
+def test_tied_embeddings_in_several_zones_are_refused() -> None:
+    """GPT-2's head copies the embedding; its all-reduce would depend on both ends at once."""
+    code, out, err = run("templates", ROOT / "instances" / "two_zones.yaml")
+    assert (code, out) == (2, "")
+    assert "cluster.zone_link: templates with tied embeddings in several zones" in err
+    assert err.count("\n") == 1
+
+
 def test_cluster_too_small_for_any_template(tmp_path: Path) -> None:
     """BERT-large on 4 nodes of GPUs with 1100 MiB, of which 1 GiB is reserved."""
     text = SMALL.read_text(encoding="utf-8")
