@@ -1,7 +1,7 @@
 """`templates`: the best pipeline template of every size, and why these sizes are enough."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -9,11 +9,12 @@ from solver.cli.files import check_writable, write_text
 from solver.cli.recover import show_fleet
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
 from solver.cli.terminal import print_report, say, steps_display
-from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
-
-if TYPE_CHECKING:
-    from formulations.instance import Instance
-    from solver.resilience.template_document import TemplatesDocument
+from solver.resilience.template_options import (
+    Distribution,
+    Split,
+    TemplateObjective,
+    TemplateOptions,
+)
 
 #: Exit code where some size has no template within the limit.
 NONE_IN_TIME = 4
@@ -32,6 +33,13 @@ def templates_command(
             "for recover.",
         ),
     ] = None,
+    distribution: Annotated[
+        Distribution,
+        typer.Option(
+            help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
+            "be. variance: their steps vary least, as in Oobleck."
+        ),
+    ] = Distribution.STEP_TIME,
     as_json: JsonOption = False,
     objective: Annotated[
         TemplateObjective,
@@ -84,6 +92,8 @@ def templates_command(
     """
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
+    from solver.document import to_json
+    from solver.resilience.fleet import start_fleet
     from solver.resilience.generate import TemplateGenerator
     from solver.resilience.template_document import templates_document
 
@@ -108,23 +118,10 @@ def templates_command(
     else:
         print_report(templates_text(document))
     if out is not None:
-        _write_fleet(out, problem, document, as_json)
+        fleet = start_fleet(problem, document.designs, faults, distribution=distribution)
+        write_text(out, to_json(fleet))
+        if not as_json:
+            say("")
+            show_fleet(fleet)
     if any(one.status == "unknown" for one in document.templates):
         raise typer.Exit(NONE_IN_TIME)
-
-
-def _write_fleet(
-    out: Path, instance: "Instance", document: "TemplatesDocument", quiet: bool
-) -> None:
-    """Puts pipelines of the templates on the cluster, writes them, and shows them unless `quiet`.
-
-    Raises RecoveryError where they do not fit together.
-    """
-    from solver.document import to_json
-    from solver.resilience.fleet import start_fleet
-
-    fleet = start_fleet(instance, document.designs, document.faults)
-    write_text(out, to_json(fleet))
-    if not quiet:
-        say("")
-        show_fleet(fleet)

@@ -6,7 +6,7 @@ from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.instance.positions import suggestion
-from formulations.pipelines import InstantiationProblem, PipelineKind
+from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
 from solver.document import HETPLAN_VERSION
@@ -18,10 +18,12 @@ from solver.fleet_document import (
     pipelines_of,
     sealed_fleet,
 )
+from solver.resilience.distribution import least_variance
 from solver.resilience.instantiate import instantiate
 from solver.resilience.recovery import Horizon, Recovery, RecoveryError, recover
 from solver.resilience.seats import Situation
 from solver.resilience.step_times import kinds_of
+from solver.resilience.template_options import Distribution
 
 
 def start_fleet(
@@ -30,10 +32,12 @@ def start_fleet(
     faults: int,
     *,
     all_nodes: bool = False,
+    distribution: Distribution = Distribution.STEP_TIME,
 ) -> FleetDocument:
     """The fleet with the shortest step on all nodes of the cluster; some idle if that is better.
 
-    Raises RecoveryError (exit code 3) if `faults` + 1 pipelines of these templates do not fit.
+    By variance, its pipelines are the same, and their micro-batches shared out again. Raises
+    RecoveryError (exit code 3) if `faults` + 1 pipelines of these templates do not fit.
     """
     kinds = kinds_of(instance, designs)
     available = tuple(group.nodes for group in instance.cluster.groups)
@@ -42,6 +46,8 @@ def start_fleet(
     found = instantiate(problem)
     if found is None:
         raise RecoveryError(_reason(problem))
+    if distribution is Distribution.VARIANCE:
+        found = _by_variance(problem, found)
     free = [[*range(first, first + n)] for first, n in _groups(instance)]
     pipelines = list[Pipeline]()
     for design, shares in zip(designs, found.shares, strict=True):
@@ -49,6 +55,16 @@ def start_fleet(
             nodes = tuple(free[j].pop(0) for j in design.template.node_groups)
             pipelines.append(Pipeline(design.template, nodes, share))
     return _document(instance, designs, kinds, faults, pipelines, away=set())
+
+
+def _by_variance(problem: InstantiationProblem, found: Instantiation) -> Instantiation:
+    """The same pipelines, with steps of least variance."""
+    kinds = [i for i, count in enumerate(found.counts) for _ in range(count)]
+    shares = least_variance([problem.kinds[i].times_ns for i in kinds], problem.micro_batches)
+    own: list[list[int]] = [[] for _ in problem.kinds]
+    for i, share in zip(kinds, shares, strict=True):
+        own[i].append(share)
+    return Instantiation(tuple(tuple(sorted(one, reverse=True)) for one in own))
 
 
 def _reason(problem: InstantiationProblem) -> str:

@@ -11,6 +11,13 @@ class Split(StrEnum):
     ANY = "any"
 
 
+class Distribution(StrEnum):
+    """How the micro-batches of a step are shared out among the pipelines of a fleet."""
+
+    STEP_TIME = "step-time"  #: the slowest pipeline is as fast as can be
+    VARIANCE = "variance"  #: steps of least variance, as in Oobleck
+
+
 class TemplateObjective(StrEnum):
     """What a template is best at."""
 

@@ -105,6 +105,7 @@ def test_commands_and_options_stay() -> None:
             "instance",
         ],
         "templates": [
+            "--distribution",
             "--faults",
             "--gap",
             "--json",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import pvariance
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from solver.fleet_document import FleetDocument, is_fleet, read_fleet
 from solver.report.fleet import pipeline_changes
 from solver.resilience.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
 from solver.resilience.recovery import Horizon, RecoveryError
+from solver.resilience.template_options import Distribution
 from solver.verify import verify_fleet
 from tests.command_line import run
 from tests.hand_made import document_of, heuristic_result
@@ -61,6 +63,18 @@ def test_too_many_faults_for_the_nodes() -> None:
     """Four pipelines of two need eight nodes."""
     with pytest.raises(RecoveryError, match=r"4 pipelines of 2 nodes, .* at most 2 faults"):
         start_fleet(fleet_instance(7), even_designs(range(2, 4)), 3)
+
+
+def test_micro_batches_by_variance() -> None:
+    """Pipelines are the same; steps vary no more, and the slowest is no faster."""
+    instance, designs = fleet_instance(7), even_designs(range(2, 4))
+    fast = start_fleet(instance, designs, 1)
+    even = start_fleet(instance, designs, 1, distribution=Distribution.VARIANCE)
+    assert [one.nodes for one in even.pipelines] == [one.nodes for one in fast.pipelines]
+    assert even.step_time_s >= fast.step_time_s
+    spreads = [pvariance([one.step_time_s for one in f.pipelines]) for f in (even, fast)]
+    assert spreads[0] <= spreads[1]
+    assert verify_fleet(even).problems == ()
 
 
 def test_no_template_has_room() -> None:
