@@ -137,6 +137,7 @@ def test_tables_show_speed_and_distance() -> None:
         "step_time_s": 0.86,
         "bound_s": 0.86,
         "process_s": 1.0,
+        "search_cpu_s": 0.375,
         "published": {"search_s": 8.0, "process_cpu_s": 9.0},
     }
     runs = [run | {"search_s": 0.5}, run | {"search_s": 0.4}]
@@ -147,5 +148,5 @@ def test_tables_show_speed_and_distance() -> None:
     console.print(plan_table(records))
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
-    for cell in ("20.0", "860.000", "0.400", "1.94", "14 12", "H."):
+    for cell in ("20.0", "860.000", "0.400", "0.375", "1.94", "14 12", "H."):
         assert cell in text
