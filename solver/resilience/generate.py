@@ -163,7 +163,7 @@ class TemplateGenerator:
             costs = self._places(strategy)
             for places, alone in ((costs.several, False), (costs.alone, True)):
                 bounds = stage_bounds(TemplateGraph(places, [mix]), m, int(INFINITY))
-                if any(bound < INFINITY and (p == 1) == alone for p, bound in bounds.items()):
+                if any(bound < INFINITY and (p == 1) == alone for p, bound in bounds.least.items()):
                     return True
         return False
 

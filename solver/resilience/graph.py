@@ -160,10 +160,18 @@ class TemplateGraph:
             )
         return Template(node_groups=tuple(groups), stages=tuple(stages))
 
-    def problem(self, num_stages: int, micro_batches: int) -> "TemplateProblem":
-        """The templates of so many stages, one of `numbers`."""
+    def problem(
+        self, num_stages: int, micro_batches: int, allowed: Sequence[Mask] | None = None
+    ) -> "TemplateProblem":
+        """The templates of so many stages, one of `numbers`.
+
+        `allowed`: per place [r, n, n] the layers to look at if r stages follow; unless given, all
+        that fit.
+        """
+        if allowed is None:
+            allowed = self.room_by_followers(micro_batches, num_stages)
         paths = self._paths(num_stages)
-        masks = _Masks(self.places, num_stages, micro_batches)
+        masks = _Masks(allowed, num_stages)
         stages = tuple(self._arcs(k, steps, masks) for k, steps in enumerate(paths))
         nothing = np.zeros_like(self.places.finish)
         split = SplitProblem(
@@ -209,20 +217,20 @@ def _key(state: State) -> tuple[Counts, int, int]:
 
 
 class _Masks:
-    """Layers that fit every place and stage, one array for equal ones."""
+    """Layers that every place and stage may have, one array for equal ones."""
 
-    def __init__(self, places: Places, num_stages: int, micro_batches: int) -> None:
-        self.places, self.num_stages, self.micro_batches = places, num_stages, micro_batches
+    def __init__(self, allowed: Sequence[Mask], num_stages: int) -> None:
+        self.allowed, self.num_stages = allowed, num_stages
         self.known: dict[tuple[int, int], Mask] = {}
 
     def of(self, stage: int, place: int) -> Mask:
-        """[n, n] layers that have room, and leave one for every other stage."""
+        """[n, n] allowed layers that leave one for every other stage."""
         if (place, stage) not in self.known:
-            held = in_flight(self.places.schedule, self.num_stages, stage, self.micro_batches)
-            fits = self.places.room[place] >= held
-            fits[:stage] = False
-            fits[:, self.places.num_layers - (self.num_stages - 1 - stage) + 1 :] = False
-            self.known[place, stage] = fits
+            follow = self.num_stages - 1 - stage
+            layers = self.allowed[place][follow].copy()
+            layers[:stage] = False
+            layers[:, layers.shape[1] - follow :] = False
+            self.known[place, stage] = layers
         return self.known[place, stage]
 
 

@@ -1,15 +1,24 @@
 """Lower bounds of all templates of a size, by their number of stages: one pass for all numbers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from formulations.units import ceil_div
-from solver.enumeration.problem import INFINITY, Array
+from solver.enumeration.problem import INFINITY, Array, Mask
 from solver.resilience.graph import State, Step, TemplateGraph
 
 
-def stage_bounds(graph: TemplateGraph, micro_batches: int, cutoff: int) -> dict[int, int]:
+@dataclass(frozen=True)
+class StageBounds:
+    """Bounds by number of stages; per place [r, n, n] layers that may stand before r stages."""
+
+    least: dict[int, int]
+    allowed: list[Mask]
+
+
+def stage_bounds(graph: TemplateGraph, micro_batches: int, cutoff: int) -> StageBounds:
     """Per number of stages, a lower bound of every template whose step is below `cutoff`.
 
     Stage i of p waits for micro-batch 0 to come down to it, works for m t_i, and its last
@@ -25,15 +34,16 @@ def stage_bounds(graph: TemplateGraph, micro_batches: int, cutoff: int) -> dict[
     INFINITY where there are no such stages: with INFINITY as cutoff, iff nothing fits into memory.
     """
     if not graph.numbers:
-        return {}
+        return StageBounds({}, [])
     sums = _Sums(graph, micro_batches, cutoff)
     for state in reversed(graph.steps):
         sums.add(state, graph.steps[state])
     least = sums.table[graph.start][:, 0]
-    return {
+    bounds = {
         p: ceil_div(int(least[p]), p) if least[p] < INFINITY else int(INFINITY)
         for p in graph.numbers
     }
+    return StageBounds(bounds, sums.allowed)
 
 
 def _least_work(work: Array) -> tuple[Array, Array]:
@@ -73,11 +83,12 @@ class _Sums:
         after = self.after[..., None]
         warm = np.minimum(after, m - 1) if places.schedule == "1f1b" else 0 * after
         fits = graph.room_by_followers(m, self.most)
-        self.cost = []
+        self.cost, self.allowed = [], []
         for x, time in enumerate(work):
             busy = before[:, None] + np.where(time < INFINITY, m * time, INFINITY)
             whole = busy + onward - warm * least[x]
             allowed = (busy < cutoff) & (whole < cutoff) & fits[x]
+            self.allowed.append(allowed)
             self.cost.append(_by_length(np.where(allowed, (m + after) * time, INFINITY)))
         self.table = dict[State, Array]()
 

@@ -18,7 +18,7 @@ from solver.enumeration.problem import INFINITY
 from solver.resilience.bottleneck import BottleneckSearch
 from solver.resilience.chains import Counts, Weights
 from solver.resilience.counted import CountedTables
-from solver.resilience.graph import TemplateGraph
+from solver.resilience.graph import TemplateGraph, TemplateProblem
 from solver.resilience.judge import fits, step_time
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts
@@ -101,18 +101,19 @@ class StepTimeSearch:
         may lower the cutoff, and then has more seconds.
         """
         proved, looks, closed = dict[int, int](), Counter[int](), {1}
-        known, bounds = None, dict[int, int]()
+        known, bounds = self.cutoff, stage_bounds(graph, self.micro_batches, self.cutoff)
         while True:
             if known != self.cutoff:
                 known, bounds = self.cutoff, stage_bounds(graph, self.micro_batches, self.cutoff)
-            least = {p: max(bound, proved.get(p, 0)) for p, bound in bounds.items() if p != 1}
+            least = {p: max(n, proved.get(p, 0)) for p, n in bounds.least.items() if p != 1}
             target = below(self.cutoff, self.gap)
             left = [p for p, bound in least.items() if p not in closed and bound < target]
             if not left or stop():
                 self.bound = min(self.bound, self.cutoff, *least.values())
                 return not left
             p = min(left, key=lambda p: (looks[p], least[p], p))
-            found = self._solve(graph, p, _limited(stop, FIRST_LOOK_S * LONGER ** looks[p]))
+            problem = graph.problem(p, self.micro_batches, bounds.allowed)
+            found = self._solve(problem, _limited(stop, FIRST_LOOK_S * LONGER ** looks[p]))
             proved[p] = found.bound_ns
             looks[p] += 1
             if found.complete:
@@ -122,13 +123,11 @@ class StepTimeSearch:
         """Closes the templates of one stage, of which there are few."""
         graph = TemplateGraph(self.costs.alone, self.finals)
         if 1 in graph.numbers:
-            self.bound = min(self.bound, self._solve(graph, 1, stop).bound_ns)
+            problem = graph.problem(1, self.micro_batches)
+            self.bound = min(self.bound, self._solve(problem, stop).bound_ns)
 
-    def _solve(
-        self, graph: TemplateGraph, num_stages: int, stop: Callable[[], bool]
-    ) -> SplitOutcome:
-        """Looks for a better template of so many stages."""
-        problem = graph.problem(num_stages, self.micro_batches)
+    def _solve(self, problem: TemplateProblem, stop: Callable[[], bool]) -> SplitOutcome:
+        """Looks for a better template of one number of stages."""
         found = solve_split(problem.split, self.cutoff, self.gap, stop)
         if found.arcs is not None and found.split is not None and found.step_time_ns is not None:
             self.best = problem.template(found.arcs, found.split)

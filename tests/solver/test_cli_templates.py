@@ -63,7 +63,7 @@ def test_errors_are_one_line(arguments: tuple[object, ...], code: int, words: st
 
 
 def test_tied_embeddings_in_several_zones_are_refused() -> None:
-    """GPT-2's head copies the embedding; its all-reduce would depend on both ends at once."""
+    """BERT's head copies the embedding; its all-reduce would depend on both ends at once."""
     code, out, err = run("templates", ROOT / "instances" / "two_zones.yaml")
     assert (code, out) == (2, "")
     assert "cluster.zone_link: templates with tied embeddings in several zones" in err
