@@ -166,8 +166,9 @@ def _residue_argument(sizes: Sequence[int], faults: int) -> list[str]:
         f"With one more pipeline of {a} nodes a covered number stays covered, so the least one per "
         f"remainder modulo {a} settles all: {', '.join(sums)}."
     ]
-    if len(least) == a:
-        return [*lines, f"Every number of nodes from {max(least.values()) - a + 1} on is covered."]
+    last = last_gap(sizes, faults)
+    if last is not None:
+        return [*lines, f"Every number of nodes from {last + 1} on is covered."]
     step = gcd(*sizes)
     return [*lines, f"All sizes are multiples of {step}: no other number is ever covered."]
 

@@ -6,7 +6,7 @@ template may have different shares.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -112,21 +112,6 @@ class Instantiation:
         pairs = list(zip(problem.kinds, self.shares, strict=True))
         groups = range(len(problem.available))
         return tuple(sum(kind.nodes[j] * len(own) for kind, own in pairs) for j in groups)
-
-    def broken_rules(self, problem: InstantiationProblem) -> Iterator[str]:
-        """What breaks the problem's constraints, one sentence each; nothing if all hold."""
-        total = sum(sum(own) for own in self.shares)
-        if total != problem.micro_batches:
-            yield f"{total} micro-batches instead of {problem.micro_batches}"
-        if any(m < 1 for own in self.shares for m in own):
-            yield "a pipeline without micro-batches"
-        if self.num_pipelines <= problem.faults:
-            yield f"{self.num_pipelines} pipelines for {problem.faults} faults"
-        used = self.nodes(problem)
-        if any(n > have for n, have in zip(used, problem.available, strict=True)):
-            yield f"{used} nodes of {problem.available}"
-        elif problem.all_nodes and used != problem.available:
-            yield f"only {used} nodes of {problem.available}"
 
 
 def conjugate(counts: Sequence[int]) -> tuple[int, ...]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def _names(text: str | None) -> list[str]:
-    return [] if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def recover_command(
@@ -55,6 +56,10 @@ def recover_command(
     if not gone and not back:
         raise PlannerError("name nodes with --lost or --joined, or both")
     times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
+    if times.restart_ns >= times.time_ns:
+        raise PlannerError(
+            f"--restart {restart} leaves nothing of --horizon {horizon}; allowed: a shorter restart"
+        )
     if out is not None:
         check_writable(out)
     document = read_fleet(plan)

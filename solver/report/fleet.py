@@ -151,16 +151,22 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
         ("survives", _survives_text(document)),
     ]
     if document.idle:
-        reason = (
-            "no fleet uses all nodes"
-            if all_nodes_step_s is None
-            else f"with all nodes in use a step takes {time_text(all_nodes_step_s)}, "
-            f"{percent(all_nodes_step_s / document.step_time_s - 1)} longer"
-        )
+        reason = _idle_text(document, all_nodes_step_s)
         lines.append(("idle", f"{', '.join(document.idle)}: {reason}"))
     if document.away:
         lines.append(("away", ", ".join(document.away)))
     return lines
+
+
+def _idle_text(document: FleetDocument, all_nodes_step_s: float | None) -> str:
+    """Why nodes are idle."""
+    if all_nodes_step_s is None:
+        return "no fleet uses all nodes"
+    longer = all_nodes_step_s / document.step_time_s - 1
+    text = f"with all nodes in use a step takes {time_text(all_nodes_step_s)}"
+    if longer >= 0:
+        return f"{text}, {percent(longer)} longer"
+    return f"{text}, {percent(-longer)} less, but within the horizon it trains no more"
 
 
 def _step_text(document: FleetDocument) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from statistics import pvariance
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from formulations.errors import PlanError, PlannerError
 from formulations.instance import Limits
 from formulations.units import GIB
 from solver.document import digest, to_json
 from solver.fleet_document import FleetDocument, is_fleet, read_fleet
-from solver.report.fleet import pipeline_changes
+from solver.report.fleet import fleet_text, pipeline_changes
 from solver.resilience.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
 from solver.resilience.recovery import Horizon, RecoveryError
 from solver.resilience.template_options import Distribution
@@ -218,6 +220,7 @@ def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: 
         (["--lost", "a-1", "--joined", "a-1"], 2, "lost as well"),
         ([], 2, "--lost or --joined"),
         (["--lost", "a-1", "--horizon", "soon"], 2, "--horizon 'soon' is not a time"),
+        (["--lost", "a-1", "--restart", "1h"], 2, "leaves nothing of --horizon 1h"),
         (["--lost", "a-0,a-1,a-2,a-3,a-4,a-5"], 3, "what is left, nodes: 1"),
         (["--lost", "a-1", "--instance", "instances/hetero_small.yaml"], 2, "a fleet of the"),
     ],
@@ -266,6 +269,25 @@ def test_a_changed_fleet_is_not_recovered(fleet: FleetDocument, tmp_path: Path) 
     code, _, text = run("recover", path, "--lost", "a-0")
     assert code == 2
     assert "digest" in text
+
+
+@pytest.mark.parametrize(
+    ("all_nodes_step", "words"),
+    [
+        (None, "no fleet uses all nodes"),
+        (1.01, "1.0 % longer"),
+        (0.5, "50.0 % less, but within the horizon it trains no more"),
+    ],
+)
+def test_idle_nodes_are_explained(all_nodes_step: float | None, words: str) -> None:
+    """Against the step with all nodes in use, as a share of the fleet's own."""
+    document = start_fleet(fleet_instance(7), even_designs(range(3, 4)), 1)
+    step_s = None if all_nodes_step is None else all_nodes_step * document.step_time_s
+    console = Console(width=200, file=StringIO())
+    for part in fleet_text(document, step_s):
+        console.print(part)
+    assert isinstance(console.file, StringIO)
+    assert words in console.file.getvalue()
 
 
 def test_idle_nodes_have_a_reason() -> None:
