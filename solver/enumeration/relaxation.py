@@ -33,11 +33,15 @@ STEPS = 24
 PATIENCE = 8
 #: The bound that the steps aim at, as a multiple of the cutoff.
 AIM = 1.002
+#: How often a step asks whether to stop: it takes as long as so many of an enumeration.
+ASKS = 20
 #: The units that weights are rounded down to, one after the other: whoever keeps to the weight
 #: keeps to that. What is left out then makes room for the next.
 UNITS = (8, 4, 2, 1)
 #: With more edges than these a unit is not made finer, stages are charged rather than counted.
 MOST_EDGES = 1_000_000
+
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -58,18 +62,18 @@ class Relaxation:
         self.replica = LightReplica(intervals, placer, kinds_of(intervals, apart))
         self.bound_ns = 0
 
-    def problem(self, cutoff: int, stop: Callable[[], bool] = lambda: False) -> Relaxed | None:
+    def problem(self, cutoff: int, stop: Stop = lambda: False) -> Relaxed | None:
         """What may be faster than `cutoff`; None if nothing is. Raises `bound_ns` on the way."""
         replica = self.replica
         found = replica.thinned(replica.graph(replica.allowed, replica.allowed), cutoff)
         if found is None:
             return None
         speeds = replica.weighed(replica.speeds)
-        by_speed = self._by_weight(found.masks, found.masks, speeds, cutoff)
+        by_speed = self._by_weight(found.masks, found.masks, speeds, cutoff, stop)
         if by_speed is None:
             return None
         charged = self._charged(_shared(found.masks, by_speed[1]), cutoff, stop)
-        return None if charged is None else self._counted(*charged, cutoff)
+        return None if charged is None else self._counted(*charged, cutoff, stop)
 
     def _by_weight(
         self,
@@ -77,6 +81,7 @@ class Relaxation:
         light: list[Mask],
         weighed: Weighed,
         cutoff: int,
+        stop: Stop,
         *,
         counted: bool = False,
     ) -> tuple[Graph | None, list[Mask]] | None:
@@ -86,7 +91,7 @@ class Relaxation:
             graph = self.replica.graph(
                 common, light, weighed=weighed.coarser(unit), counted=counted
             )
-            if graph.num_edges > MOST_EDGES:
+            if stop() or graph.num_edges > MOST_EDGES:
                 break
             found = self.replica.thinned(graph, cutoff)
             if found is None:
@@ -96,7 +101,7 @@ class Relaxation:
         return finest, light
 
     def _charged(
-        self, common: list[Mask], cutoff: int, stop: Callable[[], bool]
+        self, common: list[Mask], cutoff: int, stop: Stop
     ) -> tuple[list[Mask], Charges] | None:
         """What is left to any replica, and the best charges; None if nothing is left.
 
@@ -106,7 +111,7 @@ class Relaxation:
         best = charges = Charges(np.zeros(kinds), np.zeros(kinds - 1))
         best_ns, idle = -1, 0
         for step in range(STEPS):
-            if stop() or idle == PATIENCE:
+            if idle == PATIENCE or any(stop() for _ in range(ASKS)):
                 break
             graph = self.replica.graph(common, common, charges)
             found = self.replica.thinned(graph, cutoff)
@@ -123,7 +128,9 @@ class Relaxation:
         left = self.replica.thinned(self.replica.graph(common, common, of_stages), cutoff)
         return None if left is None else (left.masks, best)
 
-    def _counted(self, common: list[Mask], charges: Charges, cutoff: int) -> Relaxed | None:
+    def _counted(
+        self, common: list[Mask], charges: Charges, cutoff: int, stop: Stop
+    ) -> Relaxed | None:
         """The problem of what is left, as fine as its number of edges allows."""
         graph = self.replica.graph(common, common, charges, counted=True)
         if graph.num_edges > MOST_EDGES:
@@ -134,7 +141,7 @@ class Relaxation:
         self.bound_ns = max(self.bound_ns, found.bound_ns)
         light, common = found.masks, _shared(common, found.masks)
         weighed = self.replica.weighed(charges.weights)
-        by_weight = self._by_weight(common, light, weighed, cutoff, counted=True)
+        by_weight = self._by_weight(common, light, weighed, cutoff, stop, counted=True)
         if by_weight is None:
             return None
         finest, light = by_weight
