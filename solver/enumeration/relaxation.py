@@ -25,7 +25,14 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from solver.enumeration.light_replica import Charges, Graph, LightReplica, Weighed, kinds_of
+from solver.enumeration.light_replica import (
+    Charges,
+    Graph,
+    LightReplica,
+    Thinned,
+    Weighed,
+    kinds_of,
+)
 from solver.enumeration.problem import Array, Intervals, Mask, SplitProblem
 
 #: Subgradient steps at most, and without a better bound; their length falls in the second half.
@@ -53,14 +60,17 @@ class Relaxed:
 
 
 class Relaxation:
-    """The one replica of a shape. bound_ns: no plan of the shape is faster, as far as is known.
+    """The one replica of a shape.
 
-    Groups that are less than `apart` in speed are taken for one, which leaves fewer ways.
+    bound_ns: no plan of the shape is faster, as far as is known. groups: a node group per stage of
+    the path with that bound, none if there is no bound yet. Groups that are less than `apart` in
+    speed are taken for one, which leaves fewer ways.
     """
 
     def __init__(self, intervals: Intervals, placer: Placer, apart: float = 0.0) -> None:
         self.replica = LightReplica(intervals, placer, kinds_of(intervals, apart))
         self.bound_ns = 0
+        self.groups: tuple[int, ...] = ()
 
     def problem(self, cutoff: int, stop: Stop = lambda: False) -> Relaxed | None:
         """What may be faster than `cutoff`; None if nothing is. Raises `bound_ns` on the way."""
@@ -74,6 +84,11 @@ class Relaxation:
             return None
         charged = self._charged(_shared(found.masks, by_speed[1]), cutoff, stop)
         return None if charged is None else self._counted(*charged, cutoff, stop)
+
+    def _learn(self, graph: Graph, found: Thinned) -> None:
+        if found.bound_ns > self.bound_ns:
+            self.bound_ns = found.bound_ns
+            self.groups = graph.problem.order(found.arcs.tolist())
 
     def _by_weight(
         self,
@@ -96,7 +111,7 @@ class Relaxation:
             found = self.replica.thinned(graph, cutoff)
             if found is None:
                 return None
-            self.bound_ns = max(self.bound_ns, found.bound_ns)
+            self._learn(graph, found)
             finest, light, common = graph, found.masks, _shared(common, found.masks)
         return finest, light
 
@@ -117,13 +132,13 @@ class Relaxation:
             found = self.replica.thinned(graph, cutoff)
             if found is None:
                 return None
+            self._learn(graph, found)
             common = _shared(common, found.masks)
             idle += 1
             if found.bound_ns > best_ns:
                 best, best_ns, idle = charges, found.bound_ns, 0
             missing_ns = (AIM * cutoff - found.bound_ns) / (2 if step < STEPS // 2 else 4)
             charges = self._stepped(charges, graph, found.arcs, missing_ns)
-        self.bound_ns = max(self.bound_ns, best_ns)
         of_stages = replace(best, kind=np.zeros(kinds))
         left = self.replica.thinned(self.replica.graph(common, common, of_stages), cutoff)
         return None if left is None else (left.masks, best)
@@ -138,7 +153,7 @@ class Relaxation:
         found = self.replica.thinned(graph, cutoff)
         if found is None:
             return None
-        self.bound_ns = max(self.bound_ns, found.bound_ns)
+        self._learn(graph, found)
         light, common = found.masks, _shared(common, found.masks)
         weighed = self.replica.weighed(charges.weights)
         by_weight = self._by_weight(common, light, weighed, cutoff, stop, counted=True)

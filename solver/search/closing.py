@@ -124,7 +124,7 @@ def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
 def _deepened(
     relaxation: Relaxation, cutoff: int, gap: float, stop: Stop
 ) -> tuple[SplitOutcome, tuple[int, ...]]:
-    """As `solve_split`, by cutoffs that grow; and the groups of the stages of what is found.
+    """As `solve_split`, by cutoffs that grow; and the groups of the stages of what may be faster.
 
     A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
     """
@@ -134,7 +134,7 @@ def _deepened(
     trial, mean_ns = min(relaxation.bound_ns, cutoff), relaxed.mean_ns
     while True:
         if stop():
-            return SplitOutcome(None, None, None, trial, False), ()
+            return SplitOutcome(None, None, None, trial, False), relaxation.groups
         trial = min(cutoff, int(trial * DEEPER) + 1)
         found = solve_split(relaxed.problem, trial + mean_ns, gap, stop)
         bound_ns = max(found.bound_ns - mean_ns, relaxation.bound_ns)
@@ -142,7 +142,8 @@ def _deepened(
             groups = relaxed.problem.order(found.arcs.tolist())
             return replace(found, bound_ns=bound_ns), groups
         if trial == cutoff or not found.complete:
-            return replace(found, bound_ns=bound_ns), ()
+            groups = () if found.complete else relaxation.groups
+            return replace(found, bound_ns=bound_ns), groups
 
 
 def _relaxed(
@@ -156,9 +157,10 @@ def _relaxed(
     alike = Relaxation(intervals, placer, ALIKE)
     relaxed, groups = _deepened(alike, below(cutoff, gap), gap / 2, stop)
     if groups and len(alike.replica.kinds) < np.count_nonzero(shape.nodes_used):
+        least_ns = relaxed.bound_ns
         relaxation = Relaxation(intervals, placer)
-        relaxation.bound_ns = relaxed.bound_ns
         relaxed, groups = _deepened(relaxation, below(cutoff, gap), gap / 2, stop)
+        relaxed = replace(relaxed, bound_ns=max(least_ns, relaxed.bound_ns))
     if not groups:
         return ShapeAnswer(None, None, relaxed.complete, relaxed.bound_ns)
     order = order_along(tables, groups)

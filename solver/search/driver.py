@@ -15,6 +15,7 @@ from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans
+from solver.heuristics.orders import count_orders
 from solver.options import SolveOptions
 from solver.result import (
     Result,
@@ -25,7 +26,7 @@ from solver.result import (
     objective_weight,
 )
 from solver.search.closer import Closer, Task
-from solver.search.closing import ShapeEngine, enumerate_shape
+from solver.search.closing import ORDER_LIMIT, ShapeEngine, enumerate_shape
 from solver.search.infeasible import explain
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings
@@ -34,9 +35,10 @@ from solver.search.shapes import shapes
 
 Report = Callable[[Progress], None]
 
-#: Patience of the first local search. Uneven shares are closed order by order, where a better plan
-#: saves most.
-PATIENCE = {"even": 6, "uneven": 50}
+#: Patience of the first local search: where all node orders are looked at in one graph, where they
+#: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
+#: and more.
+PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 
@@ -63,6 +65,15 @@ class _Search:
         ]
         self.open = sorted(ranked, key=lambda task: task.objective)
         self.closer = Closer(self.instance, self.options, _engine(self.options, self.pool), times)
+
+    @property
+    def patience(self) -> int:
+        """Of the first local search."""
+        nodes = max((task.shape.nodes_used for task in self.open), key=sum, default=())
+        if count_orders(nodes) > ORDER_LIMIT:
+            return PATIENCE_MANY
+        uneven = self.instance.search.micro_batches == "uneven"
+        return PATIENCE_ONE_BY_ONE if uneven else PATIENCE
 
     @property
     def elapsed_s(self) -> float:
@@ -237,7 +248,7 @@ def solve(
         if options.method == "minmax":
             search.baselines()
         else:
-            search.seed(PATIENCE[instance.search.micro_batches])
+            search.seed(search.patience)
             search.run()
         if options.method == "minmax" and not search.out_of_time():
             termination = Termination.HEURISTIC
