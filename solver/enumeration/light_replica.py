@@ -23,6 +23,7 @@ from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProble
 FINEST_WEIGHT = 24
 
 Numbers = NDArray[np.float64]
+Kind = tuple[int, ...]  #: node groups
 Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
 
 
@@ -91,9 +92,6 @@ class Thinned:
     masks: list[Mask]
     bound_ns: int
     arcs: Array
-
-
-Kind = tuple[int, ...]  #: node groups
 
 
 def kinds_of(intervals: Intervals, apart: float) -> list[Kind]:

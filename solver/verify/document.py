@@ -1,12 +1,13 @@
 """All checks of one plan file, in order: digest, plan, figures, log, claims."""
 
 from formulations.plan import Plan
-from solver.document import PlanDocument, digest
+from solver.document import PlanDocument
 from solver.verify.certificate import check_log
 from solver.verify.claims import check_claims
 from solver.verify.feasibility import checked_plan
 from solver.verify.figures import check_absent, check_figures
 from solver.verify.findings import Findings, Verification
+from solver.verify.sealed import verification
 from solver.verify.space import PlanSpace
 
 
@@ -15,16 +16,7 @@ def verify_document(document: PlanDocument) -> Verification:
 
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
-    findings = Findings()
-    found, expected = document.digest, digest(document.model_dump(mode="json"))
-    findings.require(found == expected, "digest", found, f"{expected}, that of the other fields")
-    findings.note("digest")
-    try:
-        _check_content(document, findings)
-    except (ArithmeticError, LookupError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
-    return findings.verification()
+    return verification(document, _check_content)
 
 
 def _check_content(document: PlanDocument, findings: Findings) -> None:

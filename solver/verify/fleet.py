@@ -8,10 +8,10 @@ from formulations.fleet import Design, Pipeline, holdings
 from formulations.template import Template
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
-from solver.document import digest
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
 from solver.simulate import pipeline_step_ns
 from solver.verify.findings import Findings, Verification
+from solver.verify.sealed import verification
 
 
 def verify_fleet(document: FleetDocument) -> Verification:
@@ -19,18 +19,7 @@ def verify_fleet(document: FleetDocument) -> Verification:
 
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
-    findings = Findings()
-    expected = digest(document.model_dump(mode="json"))
-    findings.require(
-        document.digest == expected, "digest", document.digest, f"{expected}, that of the rest"
-    )
-    findings.note("digest")
-    try:
-        _check_content(document, findings)
-    except (ArithmeticError, LookupError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
-    return findings.verification()
+    return verification(document, _check_content)
 
 
 def _check_content(document: FleetDocument, findings: Findings) -> None:
