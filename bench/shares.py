@@ -84,7 +84,9 @@ def main() -> None:
     for path in instance_files(chosen.instance):
         found += compare(path.stem, load_instance(path), options)
         append(chosen.out, found[-2:])
-    Console().print(table(found))
+    console = Console()
+    console.width = max(console.width, 120)
+    console.print(table(found))
 
 
 if __name__ == "__main__":
