@@ -56,75 +56,90 @@ class _Source:
     summary: "Callable[[], str | None]"  # of what was planned
 
 
+InstanceOrNone = Annotated[
+    Path | None,
+    typer.Argument(metavar="INSTANCE", help="Instance file (YAML); or else --throughput."),
+]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(help="CSV file of failures: time,node,event (fail or join)."),
+]
+EveryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="One node at random fails every TIME, such as 10m or 6h, until half of them are "
+        "left; or the name of a trace of the --throughput file.",
+    ),
+]
+PolicyOption = Annotated[
+    list[PolicyName] | None,
+    typer.Option(
+        help="How training recovers; repeat it for several. ours: the fleet of templates that "
+        "trains most until the next failure. Unless given: oobleck."
+    ),
+]
+ThroughputOption = Annotated[
+    Path | None,
+    typer.Option(help="JSON file of throughput per number of nodes and recovery costs."),
+]
+ModelOption = Annotated[str | None, typer.Option(help="Which model of the --throughput file.")]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="End of the run. Unless given: the trace's last event."),
+]
+PauseOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="From a failure to the next step; for oobleck and ours copying comes on top. "
+        "Unless given: as published for a model of this size.",
+    ),
+]
+FaultsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Failures at once that oobleck and ours are to survive. Unless given: 1."
+    ),
+]
+HorizonOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Time to the next failure that ours reckons with. Unless given: the trace's mean.",
+    ),
+]
+InFlightOption = Annotated[
+    InFlightRule,
+    typer.Option(
+        help="The step in flight at a failure: lost; or background: the old configuration "
+        "trains on during the pause, as in Oobleck's public simulator."
+    ),
+]
+SvgOption = Annotated[
+    Path | None, typer.Option("--svg", help="Draw the throughput over time here.")
+]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option(callback=positive, metavar="SECONDS", help="For each plan of an INSTANCE."),
+]
+
+
 def replay_command(
-    instance: Annotated[
-        Path | None,
-        typer.Argument(metavar="INSTANCE", help="Instance file (YAML); or else --throughput."),
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(help="CSV file of failures: time,node,event (fail or join)."),
-    ] = None,
-    every: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="One node at random fails every TIME, such as 10m or 6h, until half of them are "
-            "left; or the name of a trace of the --throughput file.",
-        ),
-    ] = None,
-    policy: Annotated[
-        list[PolicyName] | None,
-        typer.Option(
-            help="How training recovers; repeat it for several. ours: the fleet of templates that "
-            "trains most until the next failure. Unless given: oobleck."
-        ),
-    ] = None,
-    throughput: Annotated[
-        Path | None,
-        typer.Option(help="JSON file of throughput per number of nodes and recovery costs."),
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Which model of the --throughput file.")] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="End of the run. Unless given: the trace's last event."),
-    ] = None,
-    pause: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="From a failure to the next step; for oobleck and ours copying comes on top. "
-            "Unless given: as published for a model of this size.",
-        ),
-    ] = None,
-    faults: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Failures at once that oobleck and ours are to survive. Unless given: 1."
-        ),
-    ] = None,
-    horizon: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time to the next failure that ours reckons with. Unless given: the trace's mean.",
-        ),
-    ] = None,
-    in_flight: Annotated[
-        InFlightRule,
-        typer.Option(
-            help="The step in flight at a failure: lost; or background: the old configuration "
-            "trains on during the pause, as in Oobleck's public simulator."
-        ),
-    ] = InFlightRule.LOST,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", help="Draw the throughput over time here.")
-    ] = None,
+    instance: InstanceOrNone = None,
+    trace: TraceOption = None,
+    every: EveryOption = None,
+    policy: PolicyOption = None,
+    throughput: ThroughputOption = None,
+    model: ModelOption = None,
+    until: UntilOption = None,
+    pause: PauseOption = None,
+    faults: FaultsOption = None,
+    horizon: HorizonOption = None,
+    in_flight: InFlightOption = InFlightRule.LOST,
+    svg: SvgOption = None,
     as_json: JsonOption = False,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="For each plan of an INSTANCE."),
-    ] = None,
+    time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     workers: WorkersOption = None,

@@ -20,66 +20,76 @@ from solver.resilience.template_options import (
 NONE_IN_TIME = 4
 
 
+FaultsOption = Annotated[
+    int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="Write the fleet here: the fastest pipelines of these templates on all nodes, "
+        "for recover.",
+    ),
+]
+DistributionOption = Annotated[
+    Distribution,
+    typer.Option(
+        help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
+        "be. variance: their steps vary least, as in Oobleck."
+    ),
+]
+ObjectiveOption = Annotated[
+    TemplateObjective,
+    typer.Option(
+        help="step-time: simulated step of one pipeline. oobleck: T1 + T2 + T3 of Oobleck's "
+        "planner, for comparison."
+    ),
+]
+SplitOption = Annotated[
+    Split,
+    typer.Option(
+        help="How stages share a node. aligned: powers of two at multiples of themselves. "
+        "any: all numbers of GPUs in every order."
+    ),
+]
+MicroBatchOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=10**8,
+        help="Sequences per micro-batch. Unless given: of those that need fewest nodes, the "
+        "one that trains fastest there.",
+    ),
+]
+MicroBatchesOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=10**4,
+        help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
+    ),
+]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option(
+        callback=positive,
+        metavar="SECONDS",
+        help="Time for all templates together; then the best so far, with bounds.",
+    ),
+]
+
+
 def templates_command(
     instance: InstanceArgument,
-    faults: Annotated[
-        int, typer.Option(min=0, max=10**6, help="Node failures to survive: f + 1 pipelines.")
-    ] = 1,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Write the fleet here: the fastest pipelines of these templates on all nodes, "
-            "for recover.",
-        ),
-    ] = None,
-    distribution: Annotated[
-        Distribution,
-        typer.Option(
-            help="Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
-            "be. variance: their steps vary least, as in Oobleck."
-        ),
-    ] = Distribution.STEP_TIME,
+    faults: FaultsOption = 1,
+    out: OutOption = None,
+    distribution: DistributionOption = Distribution.STEP_TIME,
     as_json: JsonOption = False,
-    objective: Annotated[
-        TemplateObjective,
-        typer.Option(
-            help="step-time: simulated step of one pipeline. oobleck: T1 + T2 + T3 of Oobleck's "
-            "planner, for comparison."
-        ),
-    ] = TemplateObjective.STEP_TIME,
-    split: Annotated[
-        Split,
-        typer.Option(
-            help="How stages share a node. aligned: powers of two at multiples of themselves. "
-            "any: all numbers of GPUs in every order."
-        ),
-    ] = Split.ALIGNED,
-    micro_batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=10**8,
-            help="Sequences per micro-batch. Unless given: of those that need fewest nodes, the "
-            "one that trains fastest there.",
-        ),
-    ] = None,
-    micro_batches: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=10**4,
-            help="Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
-        ),
-    ] = None,
-    time_limit: Annotated[
-        float | None,
-        typer.Option(
-            callback=positive,
-            metavar="SECONDS",
-            help="Time for all templates together; then the best so far, with bounds.",
-        ),
-    ] = None,
+    objective: ObjectiveOption = TemplateObjective.STEP_TIME,
+    split: SplitOption = Split.ALIGNED,
+    micro_batch: MicroBatchOption = None,
+    micro_batches: MicroBatchesOption = None,
+    time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
 ) -> None:
     """Find the least number of nodes that holds the model, and the best template of every size.
