@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.enumeration.completion import added_by_rounds, latencies
+from solver.enumeration.completion import added_by_rounds, latencies, least_term, walk
 from solver.enumeration.layered import Layers, to_go
 from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
 
@@ -34,11 +34,9 @@ class ByClass:
 
 def _limits(layers: Layers, cutoff: int) -> tuple[Array, Array]:
     """Least and largest M [B, 1] of the classes that matter below the cutoff."""
-    least = np.zeros(layers[-1].num_targets, dtype=np.int64)
-    for edges in reversed(layers):
-        least = edges.from_sources(np.maximum(edges.term[0], least[edges.target]))
-    most = max(cutoff - int(to_go(layers, latencies(layers, 0))[0][0]), int(least[0]) + 1)
-    ends = np.linspace(least[0] - 1, most, CLASSES + 1).astype(np.int64)
+    least = least_term(layers, 0)
+    most = max(cutoff - int(to_go(layers, latencies(layers, 0))[0][0]), least + 1)
+    ends = np.linspace(least - 1, most, CLASSES + 1).astype(np.int64)
     return ends[:-1, None] + 1, ends[1:, None]
 
 
@@ -67,20 +65,12 @@ def by_class(problem: SplitProblem, layers: Layers, cutoff: int) -> ByClass:
         before = edges.into_targets(np.where(edges.term[0] > high, INFINITY, through + own))
     bounds = after[-1][:, :1] + low
     best = int(bounds.argmin())
-    found = bounds[best, 0] < cutoff
+    arcs = None
+    if bounds[best, 0] < cutoff:
+        path = walk(layers, [cost[best] for cost in costs])
+        arcs = np.array([edges.arc[x] for edges, x in zip(layers, path, strict=True)])
     return ByClass(
         bound_ns=int(min(bounds[best, 0], cutoff)),
-        arcs=_walk(layers, [cost[best] for cost in costs]) if found else None,
+        arcs=arcs,
         useful=useful,
     )
-
-
-def _walk(layers: Layers, costs: list[Array]) -> Array:
-    """[p] arcs of the path of least costs [M], which include those of what follows."""
-    node, arcs = 0, []
-    for edges, cost in zip(layers, costs, strict=True):
-        first, count = (int(x[node]) for x in edges.range_of)
-        edge = first + int(cost[first : first + count].argmin())
-        arcs.append(edges.arc[edge])
-        node = int(edges.target[edge])
-    return np.array(arcs)

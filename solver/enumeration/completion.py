@@ -63,7 +63,9 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
     """
     costs = latencies(layers, lane)
     before, after = so_far(layers, costs), to_go(layers, costs)
-    ahead = to_go(layers, [edges.latency[lane] for edges in layers])
+    ahead = after
+    if any(edges.charge.any() for edges in layers):
+        ahead = to_go(layers, [edges.latency[lane] for edges in layers])
     down = so_far(layers, [edges.forward[lane] + edges.send[lane] for edges in layers])
     m = problem.micro_batches[lane]
     masks = []
@@ -137,12 +139,17 @@ class Frontier:
         return whole
 
 
-def _classes(layers: Layers, lane: int, cutoff: int) -> tuple[Array, Array]:
-    """Least and largest term [B] of the classes: single values, or runs of them if too many."""
+def least_term(layers: Layers, lane: int) -> int:
+    """The least that the largest term of a whole split can be."""
     best = np.zeros(layers[-1].num_targets, dtype=np.int64)
     for edges in reversed(layers):
         best = edges.from_sources(np.maximum(edges.term[lane], best[edges.target]))
-    least = int(best[0])
+    return int(best[0])
+
+
+def _classes(layers: Layers, lane: int, cutoff: int) -> tuple[Array, Array]:
+    """Least and largest term [B] of the classes: single values, or runs of them if too many."""
+    least = least_term(layers, lane)
     values = distinct(np.concatenate([edges.term[lane] for edges in layers]))
     values = values[(values >= least) & (values < cutoff)]
     if len(values) <= MOST_TERMS:
@@ -173,13 +180,16 @@ def least_path(layers: Layers, most: Array) -> Array | None:
     best = to_go(layers, costs)
     if best[0][0] >= INFINITY:
         return None
+    return walk(layers, [c + b[e.target] for e, c, b in zip(layers, costs, best[1:], strict=True)])
+
+
+def walk(layers: Layers, costs: list[Array]) -> Array:
+    """Edges [p] from the start, each of least cost [M], which includes that of what follows."""
     node, path = 0, []
-    for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
+    for edges, cost in zip(layers, costs, strict=True):
         first, count = (int(x[node]) for x in edges.range_of)
-        own = slice(first, first + count)
-        edge = first + int((cost[own] + best[k + 1][edges.target[own]]).argmin())
-        path.append(edge)
-        node = int(edges.target[edge])
+        path.append(first + int(cost[first : first + count].argmin()))
+        node = int(edges.target[path[-1]])
     return np.array(path)
 
 
