@@ -5,15 +5,12 @@ until the next failure is expected, given what has to be copied for it (`recover
 that join only if that pays by then. Both have the same templates.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
-from formulations.units import ceil_ns
 from solver.resilience.fleet import start_fleet
 from solver.resilience.generate import NoTemplateError, TemplateGenerator
 from solver.resilience.policy import Configuration, InFlight, Policy
@@ -25,27 +22,6 @@ from solver.resilience.template_options import TemplateOptions
 
 #: A horizon in which copying layers counts nothing.
 ENDLESS_NS = 10**24
-
-
-def sync_ns(instance: Instance, pipelines: int, layers: Sequence[range]) -> int:
-    """Time to add up the gradients of equal layers in all pipelines, after the last backward.
-
-    layers: on every node. A node sends and receives its part of a ring all-reduce per layer over
-    its own link, none of them overlapped; the slowest group's link is taken for all nodes.
-    """
-    if pipelines == 1:
-        return 0
-    workload, cluster = instance.workload, instance.cluster
-    sizes = [
-        layer.parameters_per_gpu(tp=1, pp=2) * workload.gradient_bytes for layer in workload.layers
-    ]
-    most = max(sum(sizes[own.start : own.stop]) for own in layers)
-    link = min((g.inter_node for g in cluster.groups), key=lambda one: one.bandwidth_bytes_per_s)
-    efficiency = cluster.efficiency(len(layers))
-    slower = link.model_copy(
-        update={"bandwidth_bytes_per_s": link.bandwidth_bytes_per_s * efficiency}
-    )
-    return ceil_ns(ring_s(ALL_REDUCE, pipelines, most, slower))
 
 
 def designs_of(instance: Instance, faults: int) -> tuple[Design, ...]:
@@ -105,11 +81,10 @@ class FleetPlanner:
         except RecoveryError:
             return None
         names = self.instance.cluster.node_names
-        layers = [own for pipeline in found.pipelines for own in pipeline.node_layers.values()]
         copies = found.seating.copies if old else ()
         return Configuration(
             nodes=frozenset(names[i] for pipeline in found.pipelines for i in pipeline.nodes),
-            step_ns=found.step_ns + sync_ns(self.instance, len(found.pipelines), layers),
+            step_ns=found.step_ns,
             pause_ns=horizon.restart_ns + (found.seating.transfer_ns if old else 0),
             pipelines=found.pipelines,
             loses_state=any(copy.source is None for copy in copies),
