@@ -1,4 +1,4 @@
-"""Templates cut at random, fleets of them on nodes, and an instance for both."""
+"""Templates cut at random, fleets of them on nodes, and instances for both."""
 
 import random
 from itertools import pairwise
@@ -6,7 +6,8 @@ from itertools import pairwise
 from formulations.fleet import Design, Pipeline, Strategy
 from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup
 from formulations.template import Template, TemplateStage
-from tests.small_instances import gpu, layer, workload
+from solver.resilience.planned import instance_with
+from tests.small_instances import gpu, layer, random_instance, workload
 
 LAYERS = 6
 STRATEGY = Strategy(micro_batch=1, recompute="none", schedule="1f1b")
@@ -42,6 +43,13 @@ def fleet_instance(nodes: int, others: int = 0) -> Instance:
         cluster=cluster(nodes, others),
         limits=Limits(framework_reserve_bytes=0),
     )
+
+
+def enlarged(seed: int) -> Instance:
+    """A random instance with four nodes, two of each group where there are two."""
+    instance = random_instance(seed)
+    counts = (4,) if len(instance.cluster.groups) == 1 else (2, 2)
+    return instance_with(instance, counts)
 
 
 def even_designs(sizes: range) -> list[Design]:

@@ -8,10 +8,12 @@ that join only if that pays by then. Both have the same templates.
 from dataclasses import replace
 from fractions import Fraction
 
+from formulations.coverage import least_for_merging
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
 from solver.resilience.fleet import start_fleet
+from solver.resilience.fleet_templates import designs_of, fleet_templates
 from solver.resilience.generate import NoTemplateError, TemplateGenerator
 from solver.resilience.policy import Configuration, InFlight, Policy
 from solver.resilience.published_costs import recovery_of_size
@@ -24,22 +26,20 @@ from solver.resilience.template_options import TemplateOptions
 ENDLESS_NS = 10**24
 
 
-def designs_of(instance: Instance, faults: int) -> tuple[Design, ...]:
+def designs_for(instance: Instance, faults: int) -> tuple[Design, ...]:
     """The templates of least simulated step, of every mix of nodes that leaves room for others.
 
     From the fewest nodes n0 that hold the model to all but n0 for each of `faults` other pipelines;
-    with several node groups, to an equal share of the nodes. Raises NoTemplateError, exit code 3.
+    with several node groups, to an equal share of the nodes; in any case to 2 n0 - 1, to merge; and
+    those besides that `fleet_templates` adds. Raises NoTemplateError, exit code 3.
     """
     generator = TemplateGenerator(instance, TemplateOptions())
     total, least = sum(generator.available), generator.least_nodes or 1
     several = len(generator.available) > 1
     most = total // (faults + 1) if several else total - faults * least
-    found = generator.by_mix(range(least, max(least, most) + 1))
-    designs = tuple(
-        Design(template=one.outcome.template, strategy=one.strategy)
-        for one in found
-        if one.outcome.template is not None and one.strategy is not None
-    )
+    merging = least + least_for_merging(least) - 1
+    sizes = range(least, min(max(most, merging), total) + 1)
+    designs = designs_of(fleet_templates(generator, sizes))
     if not designs:
         raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
     return designs
@@ -54,7 +54,7 @@ class FleetPlanner:
     def __init__(self, instance: Instance, faults: int) -> None:
         self.instance = instance
         self.faults = faults
-        self.designs = designs_of(instance, faults)
+        self.designs = designs_for(instance, faults)
         start_fleet(instance, self.designs, faults)
         self.kinds = kinds_of(instance, self.designs)
         self.micro_batch = self.designs[0].strategy.micro_batch

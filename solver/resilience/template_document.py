@@ -8,6 +8,7 @@ from formulations.instance.record import Record
 from formulations.template import Template
 from formulations.units import seconds
 from solver.enumeration.problem import INFINITY
+from solver.resilience.fleet_templates import distinct, fleet_templates
 from solver.resilience.generate import NoTemplateError, TemplateGenerator, TemplateResult
 from solver.resilience.template_options import Split, TemplateObjective
 from solver.resilience.template_set import (
@@ -68,7 +69,7 @@ class TemplatesDocument(Record):
     @property
     def designs(self) -> tuple[Design, ...]:
         """The templates found, each with its strategy."""
-        return tuple(
+        return distinct(
             Design(template=one.template, strategy=one.strategy)
             for one in self.templates
             if one.template is not None and one.strategy is not None
@@ -88,8 +89,7 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
             f"--faults {faults}: {faults + 1} pipelines of {least} nodes or more need {first} "
             f"nodes, the cluster has {total}; allowed: up to {total // least - 1} faults"
         )
-    most = total - faults * least
-    sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= most)
+    sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= total)
     range_ = range(first, total + 1)
     fewest = fewest_sizes(range_, least, faults)
     tried = merging_range(least, faults, total)
@@ -109,7 +109,7 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         rebuilt_nodes=(tried[0], tried[-1]) if tried else None,
         rebuilt=worst_rebuilt_in(sizes, faults, tried),
         rebuilt_by_fewest=worst_rebuilt_in(fewest.sizes, faults, tried),
-        templates=tuple(map(_entry, generator.by_mix(sizes))),
+        templates=tuple(map(_entry, fleet_templates(generator, sizes))),
     )
 
 
