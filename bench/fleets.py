@@ -24,7 +24,7 @@ from solver.backends import highs
 from solver.fleet_document import FleetDocument
 from solver.options import SolveOptions
 from solver.resilience.fleet import next_fleet, start_fleet
-from solver.resilience.generate import TemplateGenerator
+from solver.resilience.micro_batch_size import generator_for
 from solver.resilience.recovery import Horizon
 from solver.resilience.step_times import kinds_of
 from solver.resilience.template_document import templates_document
@@ -69,7 +69,7 @@ def measured(path: Path, faults: int, time_limit_s: float) -> dict[str, Any]:
     """Figures of one file."""
     instance = load_instance(path)
     times = [time.perf_counter()]
-    templates = templates_document(TemplateGenerator(instance, TemplateOptions()), faults)
+    templates = templates_document(generator_for(instance, TemplateOptions(), faults), faults)
     times.append(time.perf_counter())
     fleet = start_fleet(instance, templates.designs, faults)
     times.append(time.perf_counter())

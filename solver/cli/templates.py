@@ -57,8 +57,8 @@ MicroBatchOption = Annotated[
     typer.Option(
         min=1,
         max=10**8,
-        help="Sequences per micro-batch. Unless given: of those that need fewest nodes, the "
-        "one that trains fastest there.",
+        help="Sequences per micro-batch. Unless given: of those with which fewest nodes hold the "
+        "model, one that makes a fleet of that many nodes a pipeline step fast.",
     ),
 ]
 MicroBatchesOption = Annotated[
@@ -104,7 +104,7 @@ def templates_command(
     from solver.cli.template_text import templates_text
     from solver.document import to_json
     from solver.resilience.fleet import start_fleet
-    from solver.resilience.generate import TemplateGenerator
+    from solver.resilience.micro_batch_size import generator_for
     from solver.resilience.template_document import templates_document
 
     options = TemplateOptions(
@@ -119,7 +119,7 @@ def templates_command(
         check_writable(out)
     problem = load_instance(instance)
     with steps_display("templates") as show:
-        generator = TemplateGenerator(problem, options, show)
+        generator = generator_for(problem, options, faults, show)
         document = templates_document(generator, faults)
     if generator.interrupted:
         say("interrupted", err=True)

@@ -14,7 +14,8 @@ from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
 from solver.resilience.fleet import start_fleet
 from solver.resilience.fleet_templates import designs_of, fleet_templates
-from solver.resilience.generate import NoTemplateError, TemplateGenerator
+from solver.resilience.generate import NoTemplateError
+from solver.resilience.micro_batch_size import generator_for
 from solver.resilience.policy import Configuration, InFlight, Policy
 from solver.resilience.published_costs import recovery_of_size
 from solver.resilience.recovery import Horizon, RecoveryError, recover
@@ -33,7 +34,7 @@ def designs_for(instance: Instance, faults: int) -> tuple[Design, ...]:
     with several node groups, to an equal share of the nodes; in any case to 2 n0 - 1, to merge; and
     those besides that `fleet_templates` adds. Raises NoTemplateError, exit code 3.
     """
-    generator = TemplateGenerator(instance, TemplateOptions())
+    generator = generator_for(instance, TemplateOptions(), faults)
     total, least = sum(generator.available), generator.least_nodes or 1
     several = len(generator.available) > 1
     most = total // (faults + 1) if several else total - faults * least
