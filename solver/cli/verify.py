@@ -93,9 +93,7 @@ def _verify_fleet(plan: Path, instance: Path | None) -> None:
         problems += instance_differences(document.instance, load_instance(instance))
     for line in verification.checked:
         say(f"checked: {line}")
-    recovered = document.recovery is not None
-    words = ", but for the bound on its steps, at the word of the search" if recovered else ""
-    _conclude(plan, problems, words)
+    _conclude(plan, problems, "".join(f", but for {one}" for one in verification.reservations))
 
 
 def _reservation(unproved: int, deep: bool) -> str:

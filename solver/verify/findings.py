@@ -13,12 +13,14 @@ NOISE_NEAR_ZERO = 1e-15
 class Verification:
     """Outcome of `verify_document`. A problem reads "FIELD: found X, expected Y".
 
-    by_word: entries of the log of shapes that no argument of the verifier shows.
+    by_word: entries of the log of shapes that no argument of the verifier shows. reservations: what
+    else is not shown, in words.
     """
 
     problems: tuple[str, ...]
     checked: tuple[str, ...]
     by_word: tuple[int, ...] = ()
+    reservations: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -32,6 +34,7 @@ class Findings:
     def __init__(self) -> None:
         self._problems: list[str] = []
         self._checked: list[str] = []
+        self._reservations: list[str] = []
         self.num_figures = 0
         self.by_word: list[int] = []
 
@@ -68,6 +71,15 @@ class Findings:
         """Adds a line to what was checked."""
         self._checked.append(text)
 
+    def reserve(self, text: str) -> None:
+        """Adds a claim that is not shown again."""
+        self._reservations.append(text)
+
     def verification(self) -> Verification:
         """All that was found."""
-        return Verification(tuple(self._problems), tuple(self._checked), tuple(self.by_word))
+        return Verification(
+            tuple(self._problems),
+            tuple(self._checked),
+            tuple(self.by_word),
+            tuple(self._reservations),
+        )

@@ -1,6 +1,7 @@
 """All checks of one fleet file: digest, nodes, templates, memory, figures, and what was copied."""
 
 from collections import Counter
+from math import ceil
 
 from formulations.costs.exchange import exchange_times_ns
 from formulations.costs.template_costs import TemplateCosts, template_costs
@@ -11,15 +12,23 @@ from formulations.units import seconds
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
 from solver.simulate import pipeline_step_ns
 from solver.verify.findings import Findings, Verification
+from solver.verify.fleet_bound import least_step_ns
 from solver.verify.sealed import verification
 
 
-def verify_fleet(document: FleetDocument) -> Verification:
+def verify_fleet(document: FleetDocument, *, bounds: bool = True) -> Verification:
     """Checks every constraint and figure of a fleet file against its own instance.
 
-    Uses no code of models, engines or search. Never raises for a document that could be read.
+    bounds: also works out how much better another fleet may be. Uses no code of models, engines or
+    search. Never raises for a document that could be read.
     """
-    return verification(document, _check_content)
+
+    def check(document: FleetDocument, findings: Findings) -> None:
+        _check_content(document, findings)
+        if bounds and not findings.num_problems:
+            _check_bound(document, findings)
+
+    return verification(document, check)
 
 
 def _check_content(document: FleetDocument, findings: Findings) -> None:
@@ -133,6 +142,29 @@ def _check_memory(costs: TemplateCosts, micro_batches: int, field: str, findings
         findings.require(
             used <= limit, f"{field}, stage {k}", f"{used} bytes", f"at most {limit} bytes"
         )
+
+
+def _check_bound(document: FleetDocument, findings: Findings) -> None:
+    """How much shorter the step of other fleets may be, and how many steps they may train."""
+    recovery, claim = document.recovery, "the bound on its steps, at the word of the search"
+    least_ns = least_step_ns(document, round(document.step_time_s * 1e9))
+    if least_ns is None:
+        if recovery is not None:
+            findings.reserve(claim)
+        return
+    shorter = _rounded_up(max(0.0, 1 - seconds(least_ns) / document.step_time_s))
+    findings.note(f"no fleet of these templates has a step more than {shorter} shorter")
+    if recovery is None:
+        return
+    most = max(0.0, recovery.horizon_s - recovery.restart_s) / seconds(least_ns)
+    if recovery.steps_bound < most * (1 - 1e-12):
+        more = "" if not recovery.steps else _rounded_up(most / recovery.steps - 1)
+        findings.reserve(f"{claim} (proved again: none trains over {more} more)" if more else claim)
+
+
+def _rounded_up(share: float) -> str:
+    """As a percentage with two decimals, or 0."""
+    return f"{ceil(share * 1e4) / 100:g} %"
 
 
 def _check_recovery(
