@@ -128,9 +128,12 @@ def _is_run(sizes: Sequence[int]) -> bool:
 def _consecutive_argument(low: int, high: int, faults: int) -> list[str]:
     """The argument of `least_consecutive` in numbers."""
     first, p = faults + 1, high - low + 1
+    if low == high:
+        return _single_argument(low, first)
     ways = (
-        f"x pipelines of {low}..{high} nodes hold every number from {low}x to {high}x: "
-        f"start with {low} each and enlarge one by one node at a time."
+        f"x pipelines of {low} to {high} nodes hold every number from {low}x to {high}x: start "
+        f"with {low} each and enlarge one by one node at a time. So N nodes are ceil(N / {high}) "
+        f"to floor(N / {low}) pipelines, where that is {first} or more."
     )
     needed = least_consecutive(low, faults)
     if p >= needed:
@@ -143,15 +146,23 @@ def _consecutive_argument(low: int, high: int, faults: int) -> list[str]:
             f"{needed} consecutive sizes from {low} on are needed for that: "
             f"1 + ceil(({low} - 1) / {first}).",
         ]
-    ends = next((x for x in range(first, low) if high * x + 1 >= low * (x + 1)), None)
-    if ends is None:
-        return [ways, f"There is one size alone, so only multiples of {low} are covered."]
+    ends = next(x for x in range(first, low) if high * x + 1 >= low * (x + 1))
     return [
         ways,
         f"Numbers are left out between {high}x and {low}(x + 1) for x < {ends}; from x = {ends} "
         f"on none is, so every number of nodes from {ends * low} on is covered. All from "
         f"{first * low} on would take {needed} consecutive sizes: 1 + ceil(({low} - 1) / {first}).",
     ]
+
+
+def _single_argument(size: int, first: int) -> list[str]:
+    """The same for one size."""
+    if size == 1:
+        return [
+            "Every node is a pipeline, so every number of nodes from "
+            f"{first} on is covered, by as many pipelines."
+        ]
+    return [f"There is one size alone, so only multiples of {size} are covered."]
 
 
 def _residue_argument(sizes: Sequence[int], faults: int) -> list[str]:
@@ -173,30 +184,33 @@ def _residue_argument(sizes: Sequence[int], faults: int) -> list[str]:
     return [*lines, f"All sizes are multiples of {step}: no other number is ever covered."]
 
 
-def proof(sizes: Sequence[int], faults: int, nodes: range) -> tuple[str, ...]:
-    """Why the numbers in `nodes` are covered or not, and by how many pipelines; one line each.
+def proof(sizes: Sequence[int], faults: int) -> tuple[str, ...]:
+    """Why numbers of nodes are covered or not, for any number; one argument a line."""
+    known = sorted(set(sizes))
+    if _is_run(known):
+        return tuple(_consecutive_argument(known[0], known[-1], faults))
+    return tuple(_residue_argument(known, faults))
 
-    `nodes`: not empty, step 1. Runs of numbers with equal answers share a line.
+
+def ways(sizes: Sequence[int], faults: int, nodes: range) -> tuple[str, ...]:
+    """By how many pipelines the numbers in `nodes` are covered, or that they are not.
+
+    `nodes`: not empty, step 1. Runs of numbers with equal answers go together: "6-7: 3 pipelines".
     """
     known = Coverage(sizes, faults, nodes[-1])
-    argument = (
-        _consecutive_argument(known.sizes[0], known.sizes[-1], faults)
-        if _is_run(known.sizes)
-        else _residue_argument(known.sizes, faults)
-    )
     lines = list[str]()
     for counts, run in groupby(nodes, known.pipelines):
         same = list(run)
         which = f"{same[0]}" if len(same) == 1 else f"{same[0]}-{same[-1]}"
         lines.append(f"{which}: {_ways(counts)}")
-    return (*argument, *lines)
+    return tuple(lines)
 
 
 def _ways(counts: Sequence[int]) -> str:
     if not counts:
         return "not covered"
     if len(counts) == 1:
-        return f"{counts[0]} pipelines"
+        return f"{counts[0]} pipeline" + "s" * (counts[0] > 1)
     if _is_run(counts):
         return f"{counts[0]} to {counts[-1]} pipelines"
     return f"{', '.join(map(str, counts))} pipelines"

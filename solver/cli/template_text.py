@@ -13,6 +13,9 @@ from solver.resilience.template_document import TemplateEntry, TemplatesDocument
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+#: Numbers of nodes, or runs of them, that are listed.
+MOST_WAYS = 24
+
 
 def stages_text(template: Template) -> str:
     """Layers per stage and GPUs, node by node: "5x1 4x1 | 9x2": 5 and 4 on one GPU each, 9 on 2.
@@ -73,11 +76,14 @@ def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
         [
             ("instance", f"{document.instance}, {document.available} nodes"),
             ("faults", f"{f}: at least {f + 1} pipelines"),
-            ("least", f"n0 = {document.least_nodes}: any so many nodes hold the model"),
-            ("sizes", f"{sizes[0]} to {sizes[-1]}: enough to merge, and to leave {f} times n0"),
-            ("fewest", f"sizes {fewest} cover the same{proved}"),
+            ("least", _least_text(document)),
+            (
+                "sizes",
+                f"{_range_text(sizes)}: for every number of nodes, and to merge after failures",
+            ),
+            ("fewest", f"{fewest} cover the same numbers of nodes{proved}"),
             *_merging(document),
-            ("micro-batch", f"{document.micro_batch} sequences"),
+            ("micro-batch", counted(document.micro_batch, "sequence")),
             ("objective", f"{document.objective.value}, {document.split.value} split"),
         ]
     )
@@ -86,4 +92,20 @@ def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
         ["micro-batches", "step", "objective", "gap"],
         [_row(entry, document) for entry in document.templates],
     )
-    return [head, "", *document.coverage, "", rows]
+    return [head, "", *document.coverage, f"{_listed(document.pipelines)}.", "", rows]
+
+
+def _least_text(document: TemplatesDocument) -> str:
+    n0 = document.least_nodes
+    text = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
+    fewer = [one.nodes for one in document.templates if one.nodes < n0]
+    return text + (f"; some choices of {_range_text(sorted(set(fewer)))} do too" if fewer else "")
+
+
+def _range_text(sizes: Sequence[int]) -> str:
+    return str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """The lines as one sentence, without the middle where they are many."""
+    return "; ".join(lines if len(lines) <= MOST_WAYS else [*lines[:8], "...", *lines[-2:]])

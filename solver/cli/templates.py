@@ -127,11 +127,13 @@ def templates_command(
         say(document.model_dump_json(indent=1))
     else:
         print_report(templates_text(document))
-    if out is not None:
+    if out is not None and document.designs:
         fleet = start_fleet(problem, document.designs, faults, distribution=distribution)
         write_text(out, to_json(fleet))
         if not as_json:
             say("")
             show_fleet(fleet)
+    if out is not None and not document.designs:
+        say("no fleet is written: no template was found in time; raise --time-limit", err=True)
     if any(one.status == "unknown" for one in document.templates):
         raise typer.Exit(NONE_IN_TIME)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from formulations.coverage import proof
+from formulations.coverage import proof, ways
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
 from formulations.template import Template
@@ -41,11 +41,13 @@ class TemplateEntry(Record):
 class TemplatesDocument(Record):
     """Templates of one instance.
 
-    least_nodes: n0, the fewest nodes of which every choice holds the model. sizes: for which there
-    are templates. coverage: which numbers of nodes are sums of f + 1 sizes or more, in words.
-    fewest_sizes: a set with fewest sizes that covers them all; fewest_proved: by CP-SAT. rebuilt,
-    rebuilt_by_fewest: most pipelines that one failure takes apart, on `rebuilt_nodes` (least and
-    most) nodes, with either set; None where the cluster has no node to spare.
+    least_nodes: n0, the fewest nodes of which every choice holds the model. sizes: from n0 on, of
+    which every mix that holds the model has a template; `fleet_templates` says which there are
+    besides. coverage: why every number of nodes from (f + 1) n0 on is a sum of f + 1 sizes or more;
+    pipelines: of how many, for each number that the cluster has. fewest_sizes: a set with fewest
+    sizes that covers them all; fewest_proved: by CP-SAT. rebuilt, rebuilt_by_fewest: most pipelines
+    that one failure takes apart, on `rebuilt_nodes` (least and most) nodes, with either set; None
+    where the cluster has no node to spare.
     """
 
     schema_version: Literal[1] = 1
@@ -59,6 +61,7 @@ class TemplatesDocument(Record):
     least_nodes: int
     sizes: tuple[int, ...]
     coverage: tuple[str, ...]
+    pipelines: tuple[str, ...]
     fewest_sizes: tuple[int, ...]
     fewest_proved: bool
     rebuilt_nodes: tuple[int, int] | None
@@ -103,7 +106,8 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         node_groups=tuple(group.name for group in instance.cluster.groups),
         least_nodes=least,
         sizes=sizes,
-        coverage=proof(sizes, faults, range_),
+        coverage=proof(sizes, faults),
+        pipelines=ways(sizes, faults, range_),
         fewest_sizes=fewest.sizes,
         fewest_proved=fewest.fewest,
         rebuilt_nodes=(tried[0], tried[-1]) if tried else None,

@@ -13,6 +13,7 @@ from formulations.coverage import (
     least_covered,
     least_for_merging,
     proof,
+    ways,
 )
 
 SETS = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
@@ -124,11 +125,12 @@ def test_no_sizes_or_negative_faults_are_refused() -> None:
 
 def test_proof_of_consecutive_sizes() -> None:
     """Sizes 3..4, one fault: 2 pipelines hold 6-8, 3 hold 9-12; p = 1 + ceil(2/2) = 2 suffices."""
-    lines = proof([3, 4], 1, range(5, 13))
+    lines = proof([3, 4], 1)
+    assert "ceil(N / 4) to floor(N / 3) pipelines, where that is 2 or more" in lines[0]
     assert "at x = 2, 9 >= 9" in lines[1]
     assert "from 6 on" in lines[1]
     assert lines[2] == "2 consecutive sizes from 3 on are needed for that: 1 + ceil((3 - 1) / 2)."
-    assert lines[3:] == (
+    assert ways([3, 4], 1, range(5, 13)) == (
         "5: not covered",
         "6-8: 2 pipelines",
         "9-11: 3 pipelines",
@@ -136,34 +138,45 @@ def test_proof_of_consecutive_sizes() -> None:
     )
 
 
+@given(st.integers(1, 9), st.integers(1, 5), st.integers(0, 4))
+def test_numbers_of_pipelines_of_consecutive_sizes(low: int, count: int, faults: int) -> None:
+    """As the proof says: N nodes are ceil(N / high) to floor(N / low) pipelines."""
+    high = low + count - 1
+    known = Coverage(range(low, high + 1), faults, 60)
+    for nodes in range(61):
+        every = range(max(faults + 1, -(-nodes // high)), nodes // low + 1)
+        assert known.pipelines(nodes) == tuple(every)
+
+
 def test_proof_names_where_too_few_consecutive_sizes_begin_to_suffice() -> None:
     """5 and 6 without faults: 6x + 1 >= 5(x + 1) from x = 4 on, so all from 20 on; 19 is not."""
-    lines = proof([5, 6], 0, range(19, 21))
+    lines = proof([5, 6], 0)
     assert "from 20 on" in lines[1]
     assert "5 consecutive sizes" in lines[1]
-    assert lines[2:] == ("19: not covered", "20: 4 pipelines")
+    assert ways([5, 6], 0, range(19, 21)) == ("19: not covered", "20: 4 pipelines")
 
 
 def test_proof_of_a_single_size() -> None:
-    """Size 4 alone covers multiples of 4."""
-    assert "only multiples of 4" in proof([4], 0, range(4, 5))[1]
+    """Size 4 alone covers multiples of 4, size 1 all numbers."""
+    assert "only multiples of 4" in proof([4], 0)[0]
+    assert "every number of nodes from 3 on" in proof([1], 2)[0]
 
 
 def test_proof_of_other_sets() -> None:
     """3 and 5, one fault: 6 = 3+3, 10 = 5+5, 8 = 5+3 settle the residues 0, 1, 2; 7 is last out."""
-    lines = proof([3, 5], 1, range(6, 12))
+    lines = proof([3, 5], 1)
     assert "6 = 3 + 3, 10 = 5 + 5, 8 = 5 + 3" in lines[0]
     assert lines[1] == "Every number of nodes from 8 on is covered."
-    assert lines[2:5] == ("6: 2 pipelines", "7: not covered", "8: 2 pipelines")
+    assert ways([3, 5], 1, range(6, 9)) == ("6: 2 pipelines", "7: not covered", "8: 2 pipelines")
 
 
 def test_proof_of_sizes_with_a_common_divisor() -> None:
     """4 and 10: only even numbers, from 4 on 4, 8, 10, 12, ..."""
-    lines = proof([4, 10], 0, range(12, 14))
-    assert lines[1] == "All sizes are multiples of 2: no other number is ever covered."
-    assert lines[2:] == ("12: 3 pipelines", "13: not covered")
+    assert proof([4, 10], 0)[1] == "All sizes are multiples of 2: no other number is ever covered."
+    assert ways([4, 10], 0, range(12, 14)) == ("12: 3 pipelines", "13: not covered")
 
 
-def test_proof_lists_counts_with_a_hole() -> None:
-    """6 nodes are one pipeline of 6 or six of 1."""
-    assert proof([1, 6], 0, range(6, 7))[-1] == "6: 1, 6 pipelines"
+def test_ways_list_counts_with_a_hole() -> None:
+    """6 nodes are one pipeline of 6 or six of 1; one node is 1 pipeline, in the singular."""
+    assert ways([1, 6], 0, range(6, 7)) == ("6: 1, 6 pipelines",)
+    assert ways([1, 6], 0, range(1, 2)) == ("1: 1 pipeline",)

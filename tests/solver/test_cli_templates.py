@@ -18,7 +18,8 @@ def test_json_has_sizes_proof_and_templates() -> None:
     fields = json.loads(out)
     assert code == 0
     assert (fields["least_nodes"], fields["sizes"], fields["fewest_sizes"]) == (1, [1], [1])
-    assert "Hence every number of nodes from 2 on is covered" in " ".join(fields["coverage"])
+    assert "every number of nodes from 2 on is covered" in " ".join(fields["coverage"])
+    assert fields["pipelines"] == ["2: 2 pipelines", "3: 3 pipelines", "4: 4 pipelines"]
     [only] = fields["templates"]
     assert (only["status"], only["gap"]) == ("optimal", 0)
     assert only["value_s"] == only["step_time_s"] == only["bound_s"]
@@ -43,7 +44,7 @@ def test_fewer_sizes_and_what_merging_then_costs() -> None:
     code, out, _ = run("templates", path, "--faults", 2)
     assert code == 0
     words = " ".join(out.split())
-    assert "fewest sizes 3, 4 cover the same" in words
+    assert "fewest 3, 4 cover the same" in words
     assert "takes at most 2 pipelines apart; with the fewest sizes at most 3" in words
 
 
@@ -60,6 +61,30 @@ def test_errors_are_one_line(arguments: tuple[object, ...], code: int, words: st
     assert (got, out) == (code, "")
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_smaller_mixes_are_told(tmp_path: Path) -> None:
+    """3 nodes of A40 or L4 hold GPT-3 2.7B, two of A40 do, and an A40 with an L4 does."""
+    text = (ROOT / "instances" / "oobleck_mixed.yaml").read_text(encoding="utf-8")
+    small = tmp_path / "small.yaml"
+    small.write_text(text.replace("nodes: 18", "nodes: 4").replace("nodes: 12", "nodes: 3"))
+    code, out, _ = run("templates", small, "--faults", 1, "--time-limit", 1)
+    assert code == 0
+    assert "n0 = 3: the fewest nodes that hold the model, whichever they are; some" in out
+    assert {"2: 2 a40", "2: 1 l4, 1 a40"} <= {line.split("  ")[0] for line in out.splitlines()}
+
+
+def test_no_template_in_time_writes_no_fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line says why there is no file."""
+    monkeypatch.setattr(
+        "solver.resilience.template_document.TemplatesDocument.designs", property(lambda _: ())
+    )
+    fleet = tmp_path / "fleet.json"
+    _, _, err = run("templates", SMALL, "--out", fleet)
+    assert err == "no fleet is written: no template was found in time; raise --time-limit\n"
+    assert not fleet.exists()
 
 
 def test_tied_embeddings_in_several_zones_are_refused() -> None:
