@@ -1,6 +1,7 @@
 """A fleet in words and tables, and what a recovery did. Returns what Rich can render."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -17,6 +18,9 @@ from solver.report.quantities import (
     size_text,
     time_text,
 )
+
+#: Nodes that are named one by one.
+FEW_NODES = 6
 
 
 def fleet_text(
@@ -41,7 +45,7 @@ def _pipeline_table(document: FleetDocument) -> Table:
         rows.append(
             [
                 f"{n}",
-                ", ".join(one.nodes) if len(one.nodes) <= 6 else node_ranges(one.nodes),
+                _names(one.nodes),
                 changes[n],
                 f"{template.num_stages}",
                 f"{one.micro_batches}",
@@ -50,6 +54,13 @@ def _pipeline_table(document: FleetDocument) -> Table:
         )
     texts = ["pipeline", "nodes", "from" if document.recovery else ""]
     return table(texts, ["stages", "micro-batches", "step"], rows)
+
+
+def _names(nodes: Sequence[str]) -> str:
+    """All of a few nodes, in their order; of many, numbers of one group joined."""
+    if not nodes:
+        return "nothing"
+    return ", ".join(nodes) if len(nodes) <= FEW_NODES else node_ranges(nodes)
 
 
 def pipeline_changes(document: FleetDocument) -> list[str]:
@@ -116,8 +127,8 @@ def _recovery_lines(document: FleetDocument) -> Lines:
         return []
     size = sum(copy.size_bytes for copy in recovery.copies)
     lines = [
-        ("lost", ", ".join(recovery.lost) or "nothing"),
-        ("joined", ", ".join(recovery.joined) or "nothing"),
+        ("lost", _names(recovery.lost)),
+        ("joined", _names(recovery.joined)),
         (
             "transfer",
             f"{counted(len(recovery.copies), 'layer')}, {size_text(size)} in "
@@ -134,14 +145,17 @@ def _recovery_lines(document: FleetDocument) -> Lines:
 
 
 def _horizon_text(recovery: RecoveryDocument) -> str:
+    included = "copies"
+    if recovery.restart_s:
+        included += f" and a restart of {time_text(recovery.restart_s)}"
     text = (
-        f"{significant(recovery.steps)} steps within {time_text(recovery.horizon_s)}, restart of "
-        f"{time_text(recovery.restart_s)} included; "
+        f"{significant(recovery.steps)} steps within {time_text(recovery.horizon_s)}, {included} "
+        "included; no fleet of these templates trains more"
     )
     if recovery.steps_bound <= recovery.steps * (1 + 1e-12):
-        return text + "no fleet trains more"
+        return text
     gap = (recovery.steps_bound - recovery.steps) / recovery.steps_bound
-    return text + f"no fleet trains {percent(gap)} more"
+    return f"{text} than {significant(recovery.steps_bound)}, gap {percent(gap)}"
 
 
 def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lines:
@@ -152,9 +166,9 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
     ]
     if document.idle:
         reason = _idle_text(document, all_nodes_step_s)
-        lines.append(("idle", f"{', '.join(document.idle)}: {reason}"))
+        lines.append(("idle", f"{_names(document.idle)}: {reason}"))
     if document.away:
-        lines.append(("away", ", ".join(document.away)))
+        lines.append(("away", _names(document.away)))
     return lines
 
 

@@ -73,15 +73,15 @@ def _reason(problem: InstantiationProblem) -> str:
     if not able:
         return "templates: none has room for a micro-batch; allowed: smaller ones, or more nodes"
     nodes, least = sum(problem.available), min(sum(kind.nodes) for kind in able)
-    found = f"{problem.faults} faults ask for {problem.faults + 1} pipelines of {least} nodes"
-    most = min(nodes // least, problem.micro_batches) - 1
+    pipelines, most = problem.faults + 1, min(nodes // least, problem.micro_batches) - 1
     if most < problem.faults:
         return (
-            f"faults: {found}, the cluster has {nodes} and a step {problem.micro_batches} "
+            f"--faults {problem.faults}: {pipelines} pipelines take {least} nodes or more and a "
+            f"micro-batch each; the cluster has {nodes} nodes, a step {problem.micro_batches} "
             f"micro-batches; allowed: at most {most} faults"
         )
     return (
-        f"templates: {problem.faults + 1} or more pipelines cannot take {nodes} nodes and "
+        f"templates: {pipelines} or more pipelines cannot take {nodes} nodes and "
         f"{problem.micro_batches} micro-batches; allowed: other sizes, fewer faults"
     )
 

@@ -102,8 +102,9 @@ def _tolerable(problem: InstantiationProblem) -> InstantiationProblem:
             return lowered
     least = min(sum(kind.nodes) for kind in problem.kinds)
     raise RecoveryError(
-        f"no template fits what is left, nodes: {sum(problem.available)}, micro-batches: "
-        f"{problem.micro_batches}; the smallest takes {least} nodes"
+        f"nodes: {sum(problem.available)} left, which no template fits with all "
+        f"{problem.micro_batches} micro-batches of a step; allowed: {least} nodes or more, such as "
+        "hold the model"
     )
 
 

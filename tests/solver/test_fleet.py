@@ -63,7 +63,7 @@ def test_the_exchange_of_gradients_counts(fleet: FleetDocument) -> None:
 
 def test_too_many_faults_for_the_nodes() -> None:
     """Four pipelines of two need eight nodes."""
-    with pytest.raises(RecoveryError, match=r"4 pipelines of 2 nodes, .* at most 2 faults"):
+    with pytest.raises(RecoveryError, match=r"4 pipelines take 2 nodes .* at most 2 faults"):
         start_fleet(fleet_instance(7), even_designs(range(2, 4)), 3)
 
 
@@ -199,7 +199,7 @@ def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: 
     code, text, _ = run("recover", fleet_file, "--lost", "a-0,a-3", "--out", out)
     assert code == 0
     assert "a-0, a-3" in text
-    assert "no fleet trains" in text
+    assert "no fleet of these templates trains more" in " ".join(text.split())
     assert is_fleet(out)
     code, text, _ = run("verify", out)
     assert code == 0
@@ -221,7 +221,7 @@ def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: 
         ([], 2, "--lost or --joined"),
         (["--lost", "a-1", "--horizon", "soon"], 2, "--horizon 'soon' is not a time"),
         (["--lost", "a-1", "--restart", "1h"], 2, "leaves nothing of --horizon 1h"),
-        (["--lost", "a-0,a-1,a-2,a-3,a-4,a-5"], 3, "what is left, nodes: 1"),
+        (["--lost", "a-0,a-1,a-2,a-3,a-4,a-5"], 3, "nodes: 1 left, which no template fits"),
         (["--lost", "a-1", "--instance", "instances/hetero_small.yaml"], 2, "a fleet of the"),
     ],
 )
@@ -271,6 +271,29 @@ def test_a_changed_fleet_is_not_recovered(fleet: FleetDocument, tmp_path: Path) 
     assert "digest" in text
 
 
+def shown(document: FleetDocument, all_nodes_step_s: float | None = None) -> str:
+    """The report as text."""
+    console = Console(width=200, file=StringIO())
+    for part in fleet_text(document, all_nodes_step_s):
+        console.print(part)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_bug_what_other_fleets_may_train(recovered: dict[str, Any]) -> None:
+    """A bound of twice the steps is a gap of a half, and allows not half as much more but twice."""
+    document = FleetDocument.model_validate_json(json.dumps(recovered))
+    assert document.recovery is not None
+    steps = document.recovery.steps
+    loose = document.recovery.model_copy(update={"steps": 250.0, "steps_bound": 500.0})
+    found = shown(document.model_copy(update={"recovery": loose}))
+    assert "no fleet of these templates trains more than 500.0, gap 50.0 %" in found
+    best = document.recovery.model_copy(update={"steps_bound": steps})
+    found = shown(document.model_copy(update={"recovery": best}))
+    lines = [line.rstrip() for line in found.splitlines()]
+    assert any(line.endswith("no fleet of these templates trains more") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("all_nodes_step", "words"),
     [
@@ -283,11 +306,7 @@ def test_idle_nodes_are_explained(all_nodes_step: float | None, words: str) -> N
     """Against the step with all nodes in use, as a share of the fleet's own."""
     document = start_fleet(fleet_instance(7), even_designs(range(3, 4)), 1)
     step_s = None if all_nodes_step is None else all_nodes_step * document.step_time_s
-    console = Console(width=200, file=StringIO())
-    for part in fleet_text(document, step_s):
-        console.print(part)
-    assert isinstance(console.file, StringIO)
-    assert words in console.file.getvalue()
+    assert words in shown(document, step_s)
 
 
 def test_idle_nodes_have_a_reason() -> None:

@@ -128,7 +128,7 @@ def test_any_sequence_of_failures_yields_a_plan(data: st.DataObject) -> None:
 def test_below_the_smallest_template_there_is_no_plan() -> None:
     """Two nodes are left, and templates start at three."""
     case = Case(1, [(3,), (4,)], cluster(7))
-    with pytest.raises(RecoveryError, match=r"nodes: 2, .* smallest takes 3"):
+    with pytest.raises(RecoveryError, match=r"nodes: 2 left, .* allowed: 3 nodes or more"):
         case.recover([], [0, 1], 1)
 
 
