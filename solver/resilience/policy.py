@@ -21,9 +21,10 @@ InFlight = Literal["lost", "background", "slowed"]
 class Configuration:
     """How the ready nodes train: step time, and the pause before the first step.
 
-    nodes: those in use; the failure of another one costs nothing. pipelines: on them, where the
-    next configuration depends on it. lost: nodes that have failed since it was formed.
-    loses_state: no node that is left holds some layer, so that training starts again.
+    nodes: those in use; the failure of another one costs nothing, unless layers are being copied.
+    pipelines: on them, where the next configuration depends on it. lost: nodes that have failed
+    since it was formed. loses_state: no node that is left holds some layer, so that training starts
+    again.
     """
 
     nodes: frozenset[str]

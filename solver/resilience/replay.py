@@ -125,7 +125,7 @@ class _Run:
             None if one is None else replace(one, lost=one.lost | nodes)
             for one in (self._former, self._current)
         )
-        used = frozenset() if self._current is None else self._current.nodes & nodes
+        used = self._needed() & nodes
         if not used:
             return
         helps = self._recovery.in_flight == "slowed"
@@ -137,6 +137,14 @@ class _Run:
         if self._recovery.checkpoints is not None:
             self._roll_back()
         self._pause(self._now_ns, self._recovery.fatal_pause_ns if fatal else None)
+
+    def _needed(self) -> frozenset[str]:
+        """Nodes in use; during a pause also those of pipelines from which layers are copied."""
+        if self._current is None:
+            return frozenset()
+        used = self._current.nodes
+        former = self._former if self._activity.kind == "pause" else None
+        return used | former.nodes if former is not None and former.pipelines else used
 
     def close(self, time_ns: int, inclusive: bool = False) -> None:
         """Covers the time up to `time_ns` by what the current activity has come to.

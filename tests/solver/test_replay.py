@@ -17,6 +17,7 @@ from solver.resilience.policy import (
 from solver.resilience.replay import replay
 from solver.resilience.spans import Cause, Replay
 from solver.resilience.trace import Event, Trace, failures_trace, regular_trace
+from tests.random_fleets import even_designs, fleet_of
 from tests.tick_replay import Ticks
 
 FOUR = ("a", "b", "c", "d")
@@ -177,6 +178,24 @@ def test_idle_node_fails_without_a_loss() -> None:
     trace = Trace(FOUR, (Event(12, "d", "fail"),), 35)
     run = replay(trace, Policy("idle", reconfigure, Recovery(), 1))
     assert (run.steps, times(run)) == (3, {"reconfiguration": 5, "training": 30})
+
+
+def test_bug_a_source_that_fails_while_it_copies_is_noticed() -> None:
+    """Pipelines on all nodes; d fails at 7, from when c only sends its layers, and fails at 9.
+
+    The first pause ends at 5, the second would at 12 and the third does at 14: 2 steps to 34. Once
+    the copies are there, the failure of b, idle as well, costs nothing.
+    """
+    pipelines = tuple(fleet_of([one.template for one in even_designs(range(2, 3))]))
+
+    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+        nodes = ready if len(ready) == 4 else frozenset("a")
+        return Configuration(nodes, 10, 5, pipelines)
+
+    events = (Event(7, "d", "fail"), Event(9, "c", "fail"), Event(20, "b", "fail"))
+    run = replay(Trace(FOUR, events, 35), Policy("copies", reconfigure, Recovery(), 1))
+    expected = {"reconfiguration": 12, "lost": 2, "training": 20, "unfinished": 1}
+    assert (run.steps, times(run)) == (2, expected)
 
 
 def test_long_run_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
