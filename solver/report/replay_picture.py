@@ -12,10 +12,11 @@ _NODES_COLOUR = "#999"
 _WIDTH, _HEIGHT = 860, 340
 _LEFT, _TOP = 72, 66
 _PARTS = 240  # of the run, over each of which the throughput is averaged
+_CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has more, to be seen too
 _LETTER = 6.2  # average width of a letter of the 11 px font
 _STYLE = (
     "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
-    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-width:2;stroke-linejoin:round}"
+    ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-linejoin:round}"
     f".n{{fill:none;stroke:{_NODES_COLOUR};stroke-dasharray:4 3}}"
 )
 
@@ -78,12 +79,12 @@ def _grid(axes: _Axes) -> Iterator[str]:
         yield _text(x, _TOP + _HEIGHT + 16, label, ' text-anchor="middle"')
 
 
-def _curve(axes: _Axes, values: Sequence[float], colour: str) -> str:
+def _curve(axes: _Axes, values: Sequence[float], colour: str, width: float) -> str:
     part_ns = axes.end_ns / len(values)
     path = f"M{axes.x(0):.1f} {axes.y(values[0]):.1f}"
     for i, value in enumerate(values):
         path += f"V{axes.y(value):.1f}H{axes.x((i + 1) * part_ns):.1f}"
-    return f'<path class="c" stroke="{colour}" d="{path}"/>'
+    return f'<path class="c" stroke="{colour}" stroke-width="{width:g}" d="{path}"/>'
 
 
 def _nodes(axes: _Axes, replay: Replay) -> str:
@@ -111,10 +112,13 @@ def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
         _text(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, "time", ' text-anchor="middle"'),
     ]
     x = float(_LEFT) + 220
-    for (name, values), colour in zip(curves.items(), _COLOURS, strict=False):
+    for n, ((name, values), colour) in enumerate(zip(curves.items(), _COLOURS, strict=False)):
+        width_of_curve = _CURVE + _WIDER * (
+            len(curves) - 1 - n
+        )  # those drawn over it stay narrower
         parts.append(f'<rect x="{x:.1f}" y="44" width="14" height="10" fill="{colour}"/>')
         parts.append(_text(x + 20, 53, name))
-        parts.append(_curve(axes, values, colour))
+        parts.append(_curve(axes, values, colour, width_of_curve))
         x += 44 + _LETTER * len(name)
     most = axes.most_nodes
     parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')

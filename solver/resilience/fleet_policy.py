@@ -122,7 +122,7 @@ def fleet_policy(
         return found
 
     sources = (
-        "step times: fleets of templates, micro-batches of "
+        "step times: fleets of templates, sequences per micro-batch: "
         f"{planner.micro_batch}, {planner.faults + 1} pipelines at least, gradients added up "
         "after the last backward",
         f"costs: {source}" if pause_ns is None else "costs: the stated pause",
