@@ -56,6 +56,56 @@ def crowded_instance(seed: int) -> Instance:
     )
 
 
+def unlike_replicas(seed: int, single: bool = True) -> Instance:
+    """Two replicas of two stages on two or three types: nodes of one GPU, or one node of two.
+
+    Uneven shares. Memory is short in every third. Among those of single nodes every tenth has
+    three replicas, every tenth four on nodes of two GPUs each.
+    """
+    rng = random.Random(seed)
+    chain = [
+        layer(kind, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
+        for kind in ("embedding", *["block"] * rng.randint(2, 4), "head")
+    ]
+    sizes = rng.choice([(2, 2), (3, 1), (1, 2, 1)] if single else [(1, 2), (1, 1, 1)])
+    batch, dp, gpus = rng.randint(4, 9), 2, [1 if single else 2, 1, 1]
+    if single and seed % 10 == 8:
+        sizes, batch, dp, gpus = (2, 2), rng.randint(4, 6), 4, [2, 2]
+    elif single and seed % 10 == 9:
+        sizes, batch, dp = (4, 2), rng.randint(3, 5), 3
+    groups = tuple(
+        NodeGroup(
+            name=f"g{j}",
+            gpu=gpu(f"g{j}", rng.choice([40, 60, 90, 130]), 1.2 if seed % 3 == 0 else 8),
+            gpus_per_node=gpus[j],
+            nodes=count,
+            price_usd_per_hour=1,
+            intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
+            inter_node=Link(
+                bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=rng.choice([1e-5, 1e-4])
+            ),
+        )
+        for j, count in enumerate(sizes)
+    )
+    return Instance(
+        name=f"unlike_{seed}",
+        source="test",
+        workload=workload(chain, batch, rng.randint(1, 20) * 10**6, seed % 2 == 0),
+        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0), (2, 0.9), (4, 0.7))),
+        search=SearchSpace(
+            tensor_parallel=(1,),
+            micro_batch=(1,),
+            micro_batches="uneven",
+            idle_nodes=False,
+            data_parallel=(dp,),
+            blocking_sends=rng.random() < 0.2,
+            embedding_only_stages=rng.random() < 0.5,
+            schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
+        ),
+        limits=Limits(framework_reserve_bytes=GIB // 8),
+    )
+
+
 def zoned(instance: Instance, seed: int) -> Instance:
     """The instance with its nodes, one group each, in two to four zones behind slow links."""
     rng = random.Random(seed)

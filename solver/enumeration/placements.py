@@ -10,6 +10,7 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
 from formulations.schedules import in_flight
+from formulations.units import ceil_div
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
@@ -288,14 +289,16 @@ class _FreeOrder:
 
 
 def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
-    """The problem of all node orders at even shares; None if it has too many arcs, or zones.
+    """The problem of all node orders at even shares, or the largest of almost even ones.
 
-    Between zones a link is shared by flows that one stage does not know of.
+    None if it has too many arcs, or zones: between these a link is shared by flows that one
+    stage does not know of.
     """
     tables = intervals.tables
     if tables.instance.cluster.zone_link is not None:
         return None
-    return order_graph(intervals, placer, tables.num_micro_batches // tables.shape.dp)
+    share = ceil_div(tables.num_micro_batches, tables.shape.dp)
+    return order_graph(intervals, placer, share)
 
 
 def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProblem | None:

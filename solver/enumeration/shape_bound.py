@@ -57,7 +57,7 @@ class _Trial:
             if not all(map(len, layers)):
                 return None
             left = count
-            shares = most_shares(self.problem, self.intervals, layers, cutoff)
+            shares = most_shares(self.problem, self.intervals.room, layers, cutoff)
             masks = [self._enough(own, self.needed) for own in shares]
             layers = [
                 edges if mask.all() else edges.take(mask)

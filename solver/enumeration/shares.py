@@ -8,14 +8,15 @@ Every bound of `completion` grows with the share m of a lane, so each edge has a
 A path carries no more than its worst edge, a lane no more than its best path.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from formulations.schedules import warm_up
 from solver.enumeration.completion import tighten
 from solver.enumeration.layered import Edges, Layers, bottlenecks, build_layers, so_far, to_go
-from solver.enumeration.problem import INFINITY, Array, Intervals, SplitProblem
+from solver.enumeration.problem import INFINITY, Array, SplitProblem
 
 #: Shares below the first bound that are tried before it is taken as it is.
 TRIES = 3
@@ -57,10 +58,11 @@ def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
     return np.where(held >= most, INFINITY, held)
 
 
-def most_shares(
-    problem: SplitProblem, intervals: Intervals, layers: Layers, cutoff: int
-) -> list[Array]:
-    """Per stage [R, M] largest share of every lane, 0 if there is none."""
+def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int) -> list[Array]:
+    """Per stage [R, M] largest share of every lane, 0 if there is none.
+
+    room: [C, n, n] micro-batches in flight that have room, by column.
+    """
     costs = [edges.latency for edges in layers]
     costs[0] = costs[0] + layers[0].tail
     before, after = so_far(layers, costs), to_go(layers, costs)
@@ -68,9 +70,9 @@ def most_shares(
     found = []
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
         onward = after[k + 1][:, edges.target]
-        room = cutoff - 1 - (before[k][:, edges.source] + cost + onward)
+        spare = cutoff - 1 - (before[k][:, edges.source] + cost + onward)
         saved, length = 0, problem.num_stages - k
-        left = np.maximum(room, 0)
+        left = np.maximum(spare, 0)
         if problem.schedule != "gpipe":
             saved = length - 1
             most = np.minimum(_by_time(left, edges, saved), _by_rounds(left, edges, onward, length))
@@ -79,39 +81,63 @@ def most_shares(
         busy = cutoff - 1 - down[k][:, edges.source] - edges.send - edges.tail
         most = np.minimum(most + 1, _times(np.maximum(busy, 0), edges.work))
         columns = problem.stages[k].column[edges.arc].T
-        held = intervals.room[columns, edges.start, edges.end]
+        held = room[columns, edges.start, edges.end]
         memory = _by_memory(problem, held, k)
-        found.append(np.where((room < 0) | (busy < 0), 0, np.minimum(most, memory)))
+        found.append(np.where((spare < 0) | (busy < 0), 0, np.minimum(most, memory)))
     return found
 
 
-def largest_share(problem: SplitProblem, intervals: Intervals, most: int, cutoff: int) -> int:
+@dataclass(frozen=True)
+class SharedOut:
+    """What one lane may use below a cutoff, and per stage [M] its largest share with that."""
+
+    layers: Layers
+    shares: list[Array]
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest share of any path."""
+        best = np.full(self.layers[-1].num_targets, -INFINITY)
+        for edges, own in zip(reversed(self.layers), reversed(self.shares), strict=True):
+            best = edges.from_sources(np.maximum(-own, best[edges.target]))
+        return -int(best[0])
+
+
+def shared_out(problem: SplitProblem, room: Array, cutoff: int, least: int = 1) -> SharedOut | None:
+    """What the one lane of a problem may use below the cutoff with `least` micro-batches or more.
+
+    problem: with so many, or fewer, micro-batches. Edges that leave too small a share go; that
+    lengthens the ways through the others, so this is repeated. None if nothing is left.
+    """
+    layers = tighten(problem, build_layers(problem, cutoff), cutoff)
+    while layers is not None and all(map(len, layers)):
+        shares = [own[0] for own in most_shares(problem, room, layers, cutoff)]
+        enough = [own >= least for own in shares]
+        if all(mask.all() for mask in enough):
+            return SharedOut(layers, shares)
+        layers = [edges.take(mask) for edges, mask in zip(layers, enough, strict=True)]
+    return None
+
+
+def largest_share(problem: SplitProblem, room: Array, most: int, cutoff: int) -> int:
     """Largest share, up to `most`, with which one lane alone may stay below the cutoff; or 0.
 
     problem: a fixed order with that one lane, and one micro-batch.
     """
-    layers = tighten(problem, build_layers(problem, cutoff), cutoff)
-    if layers is None:
-        return 0
-    shares = [own[0] for own in most_shares(problem, intervals, layers, cutoff)]
-    best = np.full(layers[-1].num_targets, -most)
-    for edges, own in zip(reversed(layers), reversed(shares), strict=True):
-        best = edges.from_sources(np.maximum(-own, best[edges.target]))
-    share = max(0, -int(best[0]))
+    found = shared_out(problem, room, cutoff)
+    share = min(most, found.largest) if found else 0
     for _ in range(TRIES):
-        if share == 0 or _possible(problem, layers, shares, share, cutoff):
+        if found is None or share == 0 or _possible(problem, found, share, cutoff):
             break
         share -= 1
     return share
 
 
-def _possible(
-    problem: SplitProblem, layers: Layers, shares: list[Array], share: int, cutoff: int
-) -> bool:
+def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) -> bool:
     """Whether the bounds leave a split for this share."""
     larger = replace(problem, micro_batches=(share,))
     left = []
-    for k, (edges, own) in enumerate(zip(layers, shares, strict=True)):
+    for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
         kept = edges.take(own >= share)
         left.append(replace(kept, term=bottlenecks(larger, k, kept.work, kept.least)))
     return tighten(larger, left, cutoff) is not None

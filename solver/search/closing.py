@@ -1,22 +1,31 @@
 """Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
+from formulations.decisions import even_shares
 from formulations.plan import Plan, uniform_plan
 from formulations.schedules import in_flight
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.placements import ReplicaClass, fixed_order, free_order, replica_classes
+from solver.enumeration.placements import (
+    ReplicaClass,
+    fixed_order,
+    free_order,
+    lane_width,
+    replica_classes,
+)
 from solver.enumeration.problem import Array, Intervals
 from solver.enumeration.relaxation import Relaxation, order_along
 from solver.enumeration.shape_bound import shape_bound_ns
 from solver.enumeration.shares import largest_share
+from solver.enumeration.uneven import Uneven
+from solver.enumeration.uneven_search import best_dealing
 from solver.heuristics.orders import count_orders, node_orders
 from solver.search.distribute import least_vectors, shares
 
@@ -83,7 +92,7 @@ def _share_vectors(
     counts = [one.count for one in classes]
     most = [
         largest_share(
-            fixed_order(intervals, placement, [one], [1]), intervals, total - dp + 1, cutoff
+            fixed_order(intervals, placement, [one], [1]), intervals.room, total - dp + 1, cutoff
         )
         for one in classes
     ]
@@ -96,17 +105,18 @@ def _share_vectors(
 
 
 def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-    """All orders at once where that is possible, else a relaxation, then one after the other."""
+    """All orders at once where that is possible, else a relaxation, then one after the other.
+
+    Unlike shares bring nothing if all replicas stand on the same nodes at every stage.
+    """
     tables = intervals.tables
     placer = Placer(tables)
-    if tables.instance.search.micro_batches == "uneven":
-        target = below(cutoff, gap)
-        if shape_bound_ns(intervals, target) >= target:
-            return ShapeAnswer(None, None, True, target)
-        return _one_by_one(intervals, placer, cutoff, gap, stop)
-    problem = free_order(intervals, placer)
+    even = tables.instance.search.micro_batches == "even"
+    alike = even or lane_width(tables) == tables.shape.dp
+    problem = free_order(intervals, placer) if alike else None
     if problem is None:
-        return _relaxed(intervals, placer, cutoff, gap, stop)
+        close = _relaxed if even else _uneven
+        return close(intervals, placer, cutoff, gap, stop)
     found = solve_split(problem, cutoff, gap, stop)
     if found.arcs is None or found.split is None:
         return ShapeAnswer(None, None, found.complete, found.bound_ns)
@@ -115,10 +125,30 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
 
 
+def _uneven(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """Lane by lane where that is exact; else by bounds, and then one order after the other."""
+    tables, target = intervals.tables, below(cutoff, gap)
+    lanes = Uneven(intervals, placer)
+    if lanes.exact:
+        answer = best_dealing(lanes, cutoff, gap, stop)
+        bound_ns = target if answer.complete else lanes.bound_ns(0, target)
+        if answer.found is None:
+            return ShapeAnswer(None, None, answer.complete, bound_ns)
+        order, split, shares, step_time_ns = astuple(answer.found)
+        plan = uniform_plan(tables.instance, tables.shape, order, split, shares)
+        return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
+    bound_ns = shape_bound_ns(intervals, target)
+    if bound_ns < target:
+        bound_ns = lanes.bound_ns(bound_ns, target)
+    if bound_ns >= target:
+        return ShapeAnswer(None, None, True, target)
+    return replace(_one_by_one(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
+
+
 def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
-    shape = tables.shape
-    counts = (tables.num_micro_batches // shape.dp,) * shape.dp
-    return uniform_plan(tables.instance, shape, order, split.tolist(), counts)
+    return uniform_plan(tables.instance, tables.shape, order, split.tolist(), even_shares(tables))
 
 
 def _deepened(

@@ -1,16 +1,17 @@
 """Second opinions on what a log claims at the word of a search; wrong bounds planted in it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import pytest
 
 from formulations.costs.tables import build_tables
+from formulations.instance import Instance
 from solver import deep
 from solver.deep import opinions
 from solver.document import PlanDocument
-from solver.enumeration import engine, layered
+from solver.enumeration import engine, layered, uneven
 from solver.heuristics.closed_forms import Bounds
 from solver.heuristics.local import local_plans
 from solver.heuristics.packing import Packing
@@ -23,7 +24,7 @@ from solver.verify import orders, verify_document
 from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES
-from tests.random_shapes import crowded_instance
+from tests.random_shapes import crowded_instance, unlike_replicas
 from tests.resealed import forged
 from tests.small_instances import random_instance
 
@@ -131,6 +132,11 @@ def split_bound(true: Any) -> Any:
     return lambda problem, layers, cutoff: true(problem, layers, cutoff * 7 // 10)
 
 
+def lane_bound(true: Any) -> Any:
+    """A lane is said to have no more micro-batches than in 0.7 of the time."""
+    return lambda problem, room, cutoff, least: true(problem, room, cutoff * 7 // 10, least)
+
+
 def bottleneck(true: Any) -> Any:
     """A stage is said to be busy 1.6 times as long as it is."""
     return lambda *arguments: true(*arguments) * 8 // 5
@@ -156,10 +162,19 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
     "split": (engine, "tighten", split_bound, "deep"),
     "bottleneck": (layered, "bottlenecks", bottleneck, "deep"),
     "shape": (closing, "shape_bound_ns", stretched, "deep"),
+    "lanes": (uneven, "shared_out", lane_bound, "deep"),
     "work": (Bounds, "work_ns", stretched, "verify"),
     "filling": (Bounds, "filling_ns", stretched, "verify"),
     "packing": (Packing, "refutes", eager, "verify"),
     "memory": (closer, "lacks_memory", one_stage, "verify"),
+}
+
+
+#: Instances on which a search goes by the bound that is planted.
+FAMILIES: dict[str, Callable[[int], Sequence[Instance]]] = {
+    "": lambda seed: (random_instance(seed), crowded_instance(seed)),
+    "shape": lambda seed: (unlike_replicas(3 * seed, single=False),),
+    "lanes": lambda seed: (unlike_replicas(seed),),
 }
 
 
@@ -175,7 +190,7 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
         monkeypatch.setattr(driver, rule, lambda *_, **__: None)
     monkeypatch.setattr(driver, "local_plans", lambda *words: islice(local_plans(*words), known))
     for seed in range(30):
-        for instance in (random_instance(seed), crowded_instance(seed)):
+        for instance in FAMILIES.get(name, FAMILIES[""])(seed):
             best = solve(instance).objective
             with monkeypatch.context() as planted:
                 planted.setattr(where, what, wrong(getattr(where, what)))
