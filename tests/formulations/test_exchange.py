@@ -1,0 +1,65 @@
+"""The exchange of gradients between pipelines, worked out by hand."""
+
+import pytest
+
+from formulations.costs.exchange import exchange_times_ns
+from formulations.fleet import Design
+from formulations.instance import Instance, Link
+from formulations.template import Template, TemplateStage
+from tests.random_fleets import STRATEGY, even_designs, fleet_instance
+
+PAIR = even_designs(range(2, 3))[0]
+#: Bytes of gradients, 4 each, on the node that holds two blocks and the head.
+SIZE = 4 * (2 * 10**8 + 10**7 + 21)
+
+
+def with_efficiency(instance: Instance, *table: tuple[int, float]) -> Instance:
+    """The instance with another network efficiency."""
+    cluster = instance.cluster.model_copy(update={"network_efficiency": table})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+def test_one_pipeline_exchanges_nothing() -> None:
+    """Two send all of it once, three 4/3 of it, over 1 GB/s; rounded up to a nanosecond."""
+    found = exchange_times_ns(fleet_instance(7), PAIR, 3)
+    assert found[:2] == (0, SIZE)
+    assert found[2] == pytest.approx(SIZE * 4 / 3, abs=1)
+
+
+def test_efficiency_of_the_network_by_pipelines() -> None:
+    """From 3 on the network gives half of its bandwidth: 8/3 of the bytes' time."""
+    instance = with_efficiency(fleet_instance(7), (1, 1.0), (3, 0.5))
+    found = exchange_times_ns(instance, PAIR, 3)
+    assert found[1] == SIZE
+    assert found[2] == pytest.approx(SIZE * 8 / 3, abs=1)
+
+
+def test_stages_of_a_node_share_its_link() -> None:
+    """All layers on one node, in two stages or in one on two GPUs: 4e8 + 2e7 parameters."""
+    instance = fleet_instance(7)
+    two = Template(
+        node_groups=(0,),
+        stages=(
+            TemplateStage(layers=(0, 3), node=0, first_gpu=0, gpus=1),
+            TemplateStage(layers=(3, 6), node=0, first_gpu=1, gpus=1),
+        ),
+    )
+    one = Template(
+        node_groups=(0,), stages=(TemplateStage(layers=(0, 6), node=0, first_gpu=0, gpus=2),)
+    )
+    times = [
+        exchange_times_ns(instance, Design(template=template, strategy=STRATEGY), 2)[1]
+        for template in (two, one)
+    ]
+    # 7 parameters of every layer are on both GPUs of a tensor-parallel group
+    assert times == [4 * (42 * 10**7 + 42), 4 * (42 * 10**7 + 84)]
+
+
+def test_latency_of_every_message_of_the_ring() -> None:
+    """Among 3 pipelines a ring all-reduce has 4 messages one after the other: 4 us."""
+    instance = fleet_instance(7)
+    [group] = instance.cluster.groups
+    slow = group.model_copy(update={"inter_node": Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)})
+    cluster = instance.cluster.model_copy(update={"groups": (slow,)})
+    late = exchange_times_ns(instance.model_copy(update={"cluster": cluster}), PAIR, 3)
+    assert late[2] - exchange_times_ns(instance, PAIR, 3)[2] == 4000
