@@ -1,15 +1,18 @@
 """A step that no fleet of the templates of a file beats, worked out without any search.
 
 Sets. Designs i, stages k of each, numbers of pipelines x.
-Step of one pipeline. m micro-batches take at least m t_k + w_k for every stage k: t_k is forward
-plus backward; before its first forward the first micro-batch passes all stages before k, and after
-its last backward the last one passes them again, up to the first stage, its share of tied
-embeddings and its optimizer. So in a step T a pipeline takes at most min over k of
-floor((T - w_k) / t_k) micro-batches.
+Step of one pipeline. m micro-batches take at least m t_k + w_k for every stage k of p: t_k is
+forward plus backward; before its first forward the first micro-batch passes all stages before k,
+and after its last backward the last one passes them again, up to the first stage, its tied
+embeddings and its optimizer. With 1F1B they also take the latency, all of one micro-batch, plus
+(m - 1) t_k less (p - 1 - k) f_k, or b_k: follow the first micro-batch down and back to k, then all
+that is left there, of which up to p - 1 - k forwards were done before, and go up; or all that k
+does before the last forward, up to p - 1 - k backwards less, then the last micro-batch down and
+back. So in a step T a pipeline takes at most min over these of floor((T - w) / t) micro-batches.
 Fleets. Of x pipelines, the most micro-batches in a step T are a knapsack over nodes: layer by
 layer, the best of x - 1 pipelines on fewer nodes and one more. A fleet of x pipelines steps in
 T + e or more, T the least for which that is enough and e the least exchange of gradients of any
-design among x pipelines.
+design among x pipelines; neighbouring x go together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,8 +30,8 @@ Array = NDArray[np.int64]
 
 #: Entries that all knapsacks may write; beyond, nothing is proved.
 MOST_ENTRIES = 10**9
-#: Numbers of pipelines that are told apart; neighbours go together.
-MOST_RANGES = 8
+#: Numbers of pipelines go together with up to one in so many above them.
+WIDTH = 4
 #: Steps are told apart to one part in so many.
 RESOLUTION = 10**6
 
@@ -51,15 +54,19 @@ class _Kind:
 
 
 def stage_lines(costs: TemplateCosts) -> tuple[tuple[int, int], ...]:
-    """(t_k, w_k) per stage, in ns; see the head of this file."""
+    """(t_k, w_k) per stage, in ns, and with 1F1B another per stage; see the head of this file."""
     tail = int(costs.optimizer_ns[0]) + costs.tied * costs.embedding_ns
+    forward, backward = costs.forward_ns.tolist(), costs.backward_ns.tolist()
+    back_and_forth = [*(costs.send_ns + costs.send_back_ns).tolist(), 0]
+    latency = sum(forward) + sum(backward) + sum(back_and_forth)
     lines, wait = list[tuple[int, int]](), 0
-    for k, (forward, backward) in enumerate(
-        zip(costs.forward_ns.tolist(), costs.backward_ns.tolist(), strict=True)
-    ):
-        lines.append((forward + backward, wait + tail))
-        if k + 1 < costs.num_stages:
-            wait += forward + backward + int(costs.send_ns[k] + costs.send_back_ns[k])
+    for k, transfer in enumerate(back_and_forth):
+        busy, others = forward[k] + backward[k], costs.num_stages - 1 - k
+        lines.append((busy, wait + tail))
+        if costs.schedule == "1f1b":
+            hidden = busy + others * min(forward[k], backward[k])
+            lines.append((busy, latency - hidden + tail))
+        wait += busy + transfer
     return tuple(lines)
 
 
@@ -76,9 +83,10 @@ def least_step_ns(document: FleetDocument, step_ns: int) -> int | None:
     fewest = min(document.faults, document.survives) + 1
     smallest = min(design.template.num_nodes for design in document.designs)
     most = min(total, sum(available) // smallest)
+    ranges = sorted(_ranges(fewest, most), key=lambda own: len(document.pipelines) not in own)
     states = prod(count + 1 for count in available)
-    entries = states * most * len(document.designs) * MOST_RANGES * RESOLUTION.bit_length()
-    if entries > MOST_ENTRIES:
+    looks = len(ranges) + RESOLUTION.bit_length()
+    if states * most * len(document.designs) * looks > MOST_ENTRIES:
         return None
     kinds = [
         _Kind(
@@ -89,7 +97,7 @@ def least_step_ns(document: FleetDocument, step_ns: int) -> int | None:
         for design in document.designs
     ]
     least = step_ns
-    for numbers in _ranges(fewest, most):
+    for numbers in ranges:
         exchange_ns = min(kind.exchanges_ns[x - 1] for kind in kinds for x in numbers)
         own = _least_ns(kinds, available, total, numbers, least - exchange_ns)
         least = min(least, own + exchange_ns)
@@ -97,21 +105,28 @@ def least_step_ns(document: FleetDocument, step_ns: int) -> int | None:
 
 
 def _ranges(first: int, last: int) -> Iterator[range]:
-    """first..last in at most MOST_RANGES ranges."""
-    width = max(1, -(-(last - first + 1) // MOST_RANGES))
-    for start in range(first, last + 1, width):
-        yield range(start, min(start + width, last + 1))
+    """Parts of first..last, narrow at first, where one pipeline more adds most to the exchange."""
+    while first <= last:
+        end = min(first + max(1, first // WIDTH), last + 1)
+        yield range(first, end)
+        first = end
 
 
 def _least_ns(
     kinds: Sequence[_Kind], available: tuple[int, ...], total: int, numbers: range, limit_ns: int
 ) -> int:
     """No fleet of so many pipelines steps in less, before the exchange; `limit_ns` at most."""
+
+    def enough(step_ns: int) -> bool:
+        capacities = [kind.capacity(step_ns, total) for kind in kinds]
+        return _most(kinds, capacities, available, numbers) >= total
+
     low, high = 0, max(0, limit_ns)
+    if not enough(high - 1):
+        return high
     while high - low > high // RESOLUTION:
         middle = (low + high) // 2
-        capacities = [kind.capacity(middle, total) for kind in kinds]
-        if _most(kinds, capacities, available, numbers) >= total:
+        if enough(middle):
             high = middle
         else:
             low = middle + 1
