@@ -203,7 +203,7 @@ def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: 
     assert is_fleet(out)
     code, text, _ = run("verify", out)
     assert code == 0
-    assert "verified, but for the bound on its steps" in text
+    assert "no fleet of these templates has a step more than" in text
     code, text, _ = run("show", out)
     assert code == 0
     assert "step time" in text
