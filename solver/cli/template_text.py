@@ -53,6 +53,16 @@ def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
     ]
 
 
+def _fewest(document: TemplatesDocument) -> list[tuple[str, str]]:
+    """The fewest sizes, where any cover."""
+    if not document.fewest_sizes:
+        return []
+    proved = "" if document.fewest_proved else " (not proved to be fewest)"
+    sizes = ", ".join(map(str, document.fewest_sizes))
+    verb = "covers" if len(document.fewest_sizes) == 1 else "cover"
+    return [("fewest", f"{sizes} {verb} the same numbers of nodes{proved}")]
+
+
 def _merging(document: TemplatesDocument) -> list[tuple[str, str]]:
     """What one failure takes apart, with the sizes and with the fewest."""
     if document.rebuilt_nodes is None or document.rebuilt is None:
@@ -70,8 +80,6 @@ def _merging(document: TemplatesDocument) -> list[tuple[str, str]]:
 def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
     """The report: n0, the sizes and their proof, one row per template."""
     f, sizes = document.faults, document.sizes
-    fewest = ", ".join(map(str, document.fewest_sizes))
-    proved = "" if document.fewest_proved else " (not proved to be fewest)"
     head = labelled(
         [
             ("instance", f"{document.instance}, {document.available} nodes"),
@@ -81,7 +89,7 @@ def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
                 "sizes",
                 f"{_range_text(sizes)}: for every number of nodes, and to merge after failures",
             ),
-            ("fewest", f"{fewest} cover the same numbers of nodes{proved}"),
+            *_fewest(document),
             *_merging(document),
             ("micro-batch", counted(document.micro_batch, "sequence")),
             ("objective", f"{document.objective.value}, {document.split.value} split"),
@@ -92,7 +100,8 @@ def templates_text(document: TemplatesDocument) -> "list[RenderableType]":
         ["micro-batches", "step", "objective", "gap"],
         [_row(entry, document) for entry in document.templates],
     )
-    return [head, "", *document.coverage, f"{_listed(document.pipelines)}.", "", rows]
+    ways = [f"{_listed(document.pipelines)}."] if document.pipelines else []
+    return [head, "", *document.coverage, *ways, "", rows]
 
 
 def _least_text(document: TemplatesDocument) -> str:

@@ -1,15 +1,19 @@
 """What `templates --json` prints: the sizes, why they are enough, and the template of each."""
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Literal
 
 from formulations.coverage import proof, ways
 from formulations.fleet import Design, Strategy
 from formulations.instance.record import Record
+from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
 from formulations.units import seconds
 from solver.enumeration.problem import INFINITY
 from solver.resilience.fleet_templates import distinct, fleet_templates
 from solver.resilience.generate import NoTemplateError, TemplateGenerator, TemplateResult
+from solver.resilience.instantiate import instantiate
 from solver.resilience.template_options import Split, TemplateObjective
 from solver.resilience.template_set import (
     consecutive_for_merging,
@@ -47,7 +51,8 @@ class TemplatesDocument(Record):
     pipelines: of how many, for each number that the cluster has. fewest_sizes: a set with fewest
     sizes that covers them all; fewest_proved: by CP-SAT. rebuilt, rebuilt_by_fewest: most pipelines
     that one failure takes apart, on `rebuilt_nodes` (least and most) nodes, with either set; None
-    where the cluster has no node to spare.
+    where the cluster has no node to spare. Without (f + 1) n0 nodes, f + 1 pipelines are of choices
+    of fewer nodes than n0, and nothing is said of other numbers of nodes.
     """
 
     schema_version: Literal[1] = 1
@@ -61,12 +66,12 @@ class TemplatesDocument(Record):
     least_nodes: int
     sizes: tuple[int, ...]
     coverage: tuple[str, ...]
-    pipelines: tuple[str, ...]
-    fewest_sizes: tuple[int, ...]
-    fewest_proved: bool
-    rebuilt_nodes: tuple[int, int] | None
-    rebuilt: int | None
-    rebuilt_by_fewest: int | None
+    pipelines: tuple[str, ...] = ()
+    fewest_sizes: tuple[int, ...] = ()
+    fewest_proved: bool = False
+    rebuilt_nodes: tuple[int, int] | None = None
+    rebuilt: int | None = None
+    rebuilt_by_fewest: int | None = None
     templates: tuple[TemplateEntry, ...]
 
     @property
@@ -86,17 +91,23 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
     """
     instance, options = generator.instance, generator.options
     least, total = _least_nodes(generator), sum(generator.available)
-    first = (faults + 1) * least
-    if first > total:
+    needed = (
+        f"{faults + 1} pipelines of {least} nodes or more need {(faults + 1) * least} nodes, the "
+        f"cluster has {total}"
+    )
+    covered = (faults + 1) * least <= total
+    if not covered and len(generator.available) == 1:
         raise NoTemplateError(
-            f"--faults {faults}: {faults + 1} pipelines of {least} nodes or more need {first} "
-            f"nodes, the cluster has {total}; allowed: up to {total // least - 1} faults"
+            f"--faults {faults}: {needed}; allowed: up to {total // least - 1} faults"
         )
     sizes = tuple(n for n in consecutive_for_merging(least, faults) if n <= total)
-    range_ = range(first, total + 1)
-    fewest = fewest_sizes(range_, least, faults)
-    tried = merging_range(least, faults, total)
-    return TemplatesDocument(
+    found = fleet_templates(generator, sizes)
+    if not covered and (most := _most_pipelines(generator, found)) <= faults:
+        raise NoTemplateError(
+            f"--faults {faults}: the nodes are enough for {most} pipelines at once, not for "
+            f"{faults + 1}; allowed: up to {most - 1} faults"
+        )
+    document = TemplatesDocument(
         instance=instance.name,
         faults=faults,
         objective=options.objective,
@@ -106,14 +117,43 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         node_groups=tuple(group.name for group in instance.cluster.groups),
         least_nodes=least,
         sizes=sizes,
-        coverage=proof(sizes, faults),
-        pipelines=ways(sizes, faults, range_),
-        fewest_sizes=fewest.sizes,
-        fewest_proved=fewest.fewest,
-        rebuilt_nodes=(tried[0], tried[-1]) if tried else None,
-        rebuilt=worst_rebuilt_in(sizes, faults, tried),
-        rebuilt_by_fewest=worst_rebuilt_in(fewest.sizes, faults, tried),
-        templates=tuple(map(_entry, fleet_templates(generator, sizes))),
+        coverage=(f"Of any nodes, {needed}: there are as many only of smaller choices.",),
+        templates=tuple(map(_entry, found)),
+    )
+    return _with_coverage(document) if covered else document
+
+
+def _most_pipelines(generator: TemplateGenerator, found: Sequence[TemplateResult]) -> int:
+    """Most pipelines of the templates that the nodes are enough for, all at once."""
+    groups = len(generator.available)
+    mixes = {one.outcome.template.counts(groups) for one in found if one.outcome.template}
+    kinds = tuple(PipelineKind(mix, [0]) for mix in sorted(mixes))
+
+    def too_many(pipelines: int) -> bool:
+        problem = InstantiationProblem(
+            kinds, generator.available, pipelines - 1, pipelines, all_nodes=False
+        )
+        return instantiate(problem) is None
+
+    return bisect_left(range(1, sum(generator.available) + 1), True, key=too_many)
+
+
+def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
+    """With the argument that there are enough sizes, and what fewer would do."""
+    least, faults, total = document.least_nodes, document.faults, document.available
+    range_ = range((faults + 1) * least, total + 1)
+    fewest = fewest_sizes(range_, least, faults)
+    tried = merging_range(least, faults, total)
+    return document.model_copy(
+        update={
+            "coverage": proof(document.sizes, faults),
+            "pipelines": ways(document.sizes, faults, range_),
+            "fewest_sizes": fewest.sizes,
+            "fewest_proved": fewest.fewest,
+            "rebuilt_nodes": (tried[0], tried[-1]) if tried else None,
+            "rebuilt": worst_rebuilt_in(document.sizes, faults, tried),
+            "rebuilt_by_fewest": worst_rebuilt_in(fewest.sizes, faults, tried),
+        }
     )
 
 

@@ -90,3 +90,15 @@ def test_templates_with_room_for_a_share_have_others_beside_them() -> None:
         for one in designs_of(fleet_templates(generator, [1]))
     ]
     assert rooms == [(1, False), (2, True), (3, True)]
+
+
+def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:
+    """Of instance 12 any three of four nodes hold the model, and some pairs: two pipelines fit."""
+    generator = TemplateGenerator(enlarged(12), ONE)
+    document = templates_document(generator, 1)
+    assert (document.least_nodes, document.available) == (3, 4)
+    [line] = document.coverage
+    assert line.startswith("Of any nodes, 2 pipelines of 3 nodes or more need 6 nodes, the cluster")
+    assert len(start_fleet(generator.instance, document.designs, 1).pipelines) == 2
+    with pytest.raises(NoTemplateError, match=r"2 pipelines at once, not for 3; .* up to 1 faults"):
+        templates_document(generator, 2)
