@@ -26,7 +26,7 @@ from solver.resilience.judge import step_time
 from solver.resilience.oobleck import oobleck_templates, value_of
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts
-from solver.resilience.step_time import StepTimeSearch, starts
+from solver.resilience.step_time import StepTimeSearch
 
 
 def costs_of(case: PlannerCase) -> PlaceCosts:
@@ -46,12 +46,12 @@ def by_step_time(
     """Templates of least step time of all sizes, in `limit_s` together."""
     finals = finals_of(case)
     end_s = time.perf_counter() + limit_s
-    first = starts(costs, finals, micro_batches)
-    found = {}
-    for left, (n, own) in zip(range(len(finals), 0, -1), finals.items(), strict=True):
-        search = StepTimeSearch(costs, own, micro_batches)
-        found[n] = search.run(first.get(n), None, until(end_s, left))
-    return found
+    search = StepTimeSearch(costs, finals, micro_batches)
+    search.prepare(until(end_s, 2))
+    left = range(len(finals), 0, -1)
+    return {
+        n: search.run(n, None, until(end_s, number)) for number, n in zip(left, finals, strict=True)
+    }
 
 
 @dataclass(frozen=True)

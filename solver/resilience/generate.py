@@ -2,24 +2,24 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
+from typing import Protocol, TypeVar
 
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.fleet import Strategy
 from formulations.instance import Instance
-from formulations.template import Template
 from formulations.units import ceil_div
 from solver.enumeration.enumerate import below
 from solver.enumeration.problem import INFINITY
 from solver.resilience.chains import Counts
-from solver.resilience.graph import TemplateGraph
-from solver.resilience.oobleck import oobleck_in_memory, oobleck_templates
+from solver.resilience.judge import alone, fits
+from solver.resilience.oobleck import OobleckSearch
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts, place_costs, strategies
-from solver.resilience.stage_bounds import stage_bounds
-from solver.resilience.step_time import StepTimeSearch, starts
+from solver.resilience.shared_bounds import least_latencies
+from solver.resilience.step_time import StepTimeSearch
 from solver.resilience.template_options import TemplateObjective, TemplateOptions
 from solver.result import Status
 from solver.search.shapes import micro_batches
@@ -58,6 +58,19 @@ class TemplateResult:
 
 
 Finals = Sequence[Counts]
+Stop = Callable[[], bool]
+Result = TypeVar("Result")
+
+
+class TemplateSearch(Protocol):
+    """Templates of one strategy for some keys."""
+
+    def prepare(self, stop: Stop) -> None:
+        """What all keys share, as far as time allows."""
+
+    def run(self, key: int, cutoff: int | None, stop: Stop) -> TemplateOutcome:
+        """The best template of a key; one below `cutoff` is enough to know, if one is given."""
+        ...
 
 
 class TemplateGenerator:
@@ -161,10 +174,10 @@ class TemplateGenerator:
         m = self.micro_batches(sum(mix), micro_batch)
         for strategy in strategies(self.instance, micro_batch):
             costs = self._places(strategy)
-            for places, alone in ((costs.several, False), (costs.alone, True)):
-                bounds = stage_bounds(TemplateGraph(places, [mix]), m, int(INFINITY))
-                if any(bound < INFINITY and (p == 1) == alone for p, bound in bounds.least.items()):
-                    return True
+            if any(fits(costs, one, m) for one in alone(costs.alone, [mix])):
+                return True
+            if least_latencies(costs.several, mix, m).min() < INFINITY:
+                return True
         return False
 
     def _places(self, strategy: Strategy) -> PlaceCosts:
@@ -193,61 +206,65 @@ class TemplateGenerator:
         self, finals: Mapping[int, Finals], micro_batch: int, end_s: float | None
     ) -> dict[int, TemplateResult]:
         """The best template per key; what time is left is shared equally by the keys to come."""
-        all_strategies = strategies(self.instance, micro_batch)
-        sizes = {key: sum(own[0]) for key, own in finals.items()}
-        middle = self.micro_batches(sorted(sizes.values())[len(sizes) // 2], micro_batch)
-        first = {one: self._first(one, finals, middle) for one in all_strategies}
+        numbers = {key: self.micro_batches(sum(own[0]), micro_batch) for key, own in finals.items()}
         found = dict[int, TemplateResult]()
-        for i, (key, own) in enumerate(finals.items()):
-            m = self.micro_batches(sizes[key], micro_batch)
-            offers = {one: first[one].get(key) for one in all_strategies}
-            self._report(i, len(finals))
-            found[key] = self._result(
-                sizes[key], m, self._interruptible(own, m, offers, until(end_s, len(finals) - i))
-            )
-        return found
+        for group in self._together(finals, numbers):
+            searches = self._prepared(group, numbers, micro_batch, end_s, len(finals) - len(found))
+            for key, own in group.items():
+                self._report(len(found), len(finals))
+                search = partial(self._search, searches, key)
+                outcome = self._interruptible(search, until(end_s, len(finals) - len(found)))
+                found[key] = self._result(sum(own[0]), numbers[key], outcome)
+        return {key: found[key] for key in finals}
 
-    def _interruptible(
+    def _together(
+        self, finals: Mapping[int, Finals], numbers: Mapping[int, int]
+    ) -> list[dict[int, Finals]]:
+        """Keys that one search can serve: for step times, those of equally many micro-batches."""
+        if self.options.objective is TemplateObjective.OOBLECK:
+            return [dict(finals)]
+        chosen = dict.fromkeys(numbers.values())
+        return [{key: own for key, own in finals.items() if numbers[key] == m} for m in chosen]
+
+    def _prepared(
         self,
-        finals: Finals,
-        m: int,
-        offers: Mapping[Strategy, Template | None],
-        stop: Callable[[], bool],
-    ) -> tuple[TemplateOutcome, Strategy | None]:
-        """The same as `_search`; after Ctrl-C what the starts give, with their bounds."""
+        group: Mapping[int, Finals],
+        numbers: Mapping[int, int],
+        micro_batch: int,
+        end_s: float | None,
+        left: int,
+    ) -> dict[Strategy, TemplateSearch]:
+        """What serves the keys of a group, by strategy, after at most half of their time."""
+        searches = dict[Strategy, TemplateSearch]()
+        every = strategies(self.instance, micro_batch)
+        share = 2 * len(every) * left / len(group)
+        for one in every:
+            costs = self._places(one)
+            if self.options.objective is TemplateObjective.OOBLECK:
+                searches[one] = OobleckSearch(costs, group, numbers)
+            else:
+                m = numbers[next(iter(group))]
+                searches[one] = StepTimeSearch(costs, group, m, self.options.gap)
+            self._interruptible(searches[one].prepare, until(end_s, share))
+        return searches
+
+    def _interruptible(self, work: Callable[[Stop], Result], stop: Stop) -> Result:
+        """What work gives; after Ctrl-C what it gives without time."""
         if not self.interrupted:
             try:
-                return self._search(finals, m, offers, stop)
+                return work(stop)
             except KeyboardInterrupt:
                 self.interrupted = True
-        return self._search(finals, m, offers, lambda: True)
-
-    def _first(
-        self, strategy: Strategy, finals: Mapping[int, Finals], m: int
-    ) -> dict[int, Template]:
-        """Per key, what its search starts from."""
-        costs = self._places(strategy)
-        if self.options.objective is TemplateObjective.OOBLECK:
-            return oobleck_templates(costs, finals)
-        return starts(costs, finals, m)
+        return work(lambda: True)
 
     def _search(
-        self,
-        finals: Finals,
-        m: int,
-        offers: Mapping[Strategy, Template | None],
-        stop: Callable[[], bool],
+        self, searches: Mapping[Strategy, TemplateSearch], key: int, stop: Stop
     ) -> tuple[TemplateOutcome, Strategy | None]:
         """The best outcome over all strategies, and its strategy; the bound is that of all."""
         best, chosen = TemplateOutcome(None, None, int(INFINITY), True), None
         bounds, complete = list[int](), True
-        for strategy, offer in offers.items():
-            costs = self._places(strategy)
-            if self.options.objective is TemplateObjective.OOBLECK:
-                found = oobleck_in_memory(costs, finals, m, offer, stop)
-            else:
-                search = StepTimeSearch(costs, finals, m, self.options.gap)
-                found = search.run(offer, best.value, stop)
+        for strategy, search in searches.items():
+            found = search.run(key, best.value, stop)
             bounds.append(found.bound)
             complete &= found.complete
             if found.value is not None and (best.value is None or found.value < best.value):
@@ -281,7 +298,7 @@ def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
             yield first, *others
 
 
-def until(end_s: float | None, sharing: int) -> Callable[[], bool]:
+def until(end_s: float | None, sharing: float) -> Callable[[], bool]:
     """Stops after one of so many equal shares of the time that is left."""
     if end_s is None:
         return lambda: False

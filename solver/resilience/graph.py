@@ -1,12 +1,11 @@
-"""Split problems of templates: GPU positions as states, one problem per number of stages.
+"""Where stages may stand: the graph of GPU positions that templates are paths of.
 
 A state says how many nodes of every group are used, how far the last of them is filled, and at
-which place the last stage stands, as far as transfers tell places apart. An arc places a stage on
+which place the last stage stands, as far as transfers tell places apart. A step places a stage on
 the next GPUs of the node that is being filled, or on the first of a new one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,7 +14,7 @@ import numpy as np
 
 from formulations.schedules import in_flight
 from formulations.template import Template, TemplateStage
-from solver.enumeration.problem import Arcs, Array, Mask, SplitProblem
+from solver.enumeration.problem import Mask
 from solver.resilience.arrangement import may_start
 from solver.resilience.chains import Counts
 from solver.resilience.places import Places
@@ -43,7 +42,6 @@ class TemplateGraph:
 
     def __init__(self, places: Places, finals: Sequence[Counts]) -> None:
         self.places, self.finals = places, list(finals)
-        self.num_nodes = sum(self.finals[0])
 
     @cached_property
     def _alike(self) -> tuple[int, ...]:
@@ -75,7 +73,7 @@ class TemplateGraph:
             return 0
         return self.places.node_gpus[self.places.group[state.place]] - state.filled
 
-    def _steps_from(self, state: State) -> list[Step]:
+    def steps_from(self, state: State) -> list[Step]:
         """Ways to place the next stage; none beyond every final vector."""
         places, room = self.places, self._room(state)
         found = []
@@ -96,12 +94,12 @@ class TemplateGraph:
     def steps(self) -> dict[State, list[Step]]:
         """Steps from every state, states with fewer GPUs first; those that reach a final vector."""
         start = State((0,) * len(self.places.nodes), 0, None)
-        found = {start: self._steps_from(start)}
+        found = {start: self.steps_from(start)}
         fresh = [start]
         while fresh:
             states = dict.fromkeys(step.after for state in fresh for step in found[state])
             fresh = [state for state in states if state not in found]
-            found |= {state: self._steps_from(state) for state in fresh}
+            found |= {state: self.steps_from(state) for state in fresh}
         order = sorted(found, key=self._gpus)
         return {state: found[state] for state in order}
 
@@ -116,25 +114,18 @@ class TemplateGraph:
         return counts
 
     @cached_property
+    def stages_from(self) -> dict[State, tuple[int, int]]:
+        """Least and largest number of stages from a state to a final vector."""
+        return {
+            state: ((bits & -bits).bit_length() - 1, bits.bit_length() - 1)
+            for state, bits in self._counts.items()
+        }
+
+    @cached_property
     def numbers(self) -> list[int]:
         """Numbers of stages that templates may have."""
         whole = self._counts[self.start]
         return [p for p in range(1, self.places.num_layers + 1) if whole >> p & 1]
-
-    def _paths(self, num_stages: int) -> list[list[Step]]:
-        """Steps of every stage that lie on a way of so many stages to a final vector."""
-        states = [self.start]
-        stages: list[list[Step]] = []
-        for left in reversed(range(num_stages)):
-            steps = [
-                step
-                for state in states
-                for step in self.steps[state]
-                if self._counts[step.after] >> left & 1
-            ]
-            stages.append(steps)
-            states = list(dict.fromkeys(step.after for step in steps))
-        return stages
 
     def room_by_followers(self, micro_batches: int, most: int) -> list[Mask]:
         """Per place [most, n, n]: layers that fit if 0, 1, .. `most` - 1 stages follow."""
@@ -159,90 +150,3 @@ class TemplateGraph:
                 )
             )
         return Template(node_groups=tuple(groups), stages=tuple(stages))
-
-    def problem(
-        self, num_stages: int, micro_batches: int, allowed: Sequence[Mask] | None = None
-    ) -> "TemplateProblem":
-        """The templates of so many stages, one of `numbers`.
-
-        `allowed`: per place [r, n, n] the layers to look at if r stages follow; unless given, all
-        that fit.
-        """
-        if allowed is None:
-            allowed = self.room_by_followers(micro_batches, num_stages)
-        paths = self._paths(num_stages)
-        masks = _Masks(allowed, num_stages)
-        stages = tuple(self._arcs(k, steps, masks) for k, steps in enumerate(paths))
-        nothing = np.zeros_like(self.places.finish)
-        split = SplitProblem(
-            schedule=self.places.schedule,
-            blocking=self.places.blocking,
-            tied=self.places.tied,
-            stages=stages,
-            micro_batches=(micro_batches,),
-            forward=self.places.forward,
-            backward=self.places.backward,
-            sync=nothing,
-            finish=self.places.finish,
-        )
-        return TemplateProblem(self, split, tuple(tuple(steps) for steps in paths))
-
-    def _arcs(self, k: int, steps: Sequence[Step], masks: "_Masks") -> Arcs:
-        places = self.places
-        before = list(dict.fromkeys(step.before for step in steps))
-        after = list(dict.fromkeys(step.after for step in steps))
-        # The order of `after` must be that of the next stage's `before`: both are sorted.
-        sources = {state: i for i, state in enumerate(sorted(before, key=_key))}
-        targets = {state: i for i, state in enumerate(sorted(after, key=_key))}
-        place = np.array([step.place for step in steps])
-        last = np.array([x if (x := step.before.place) is not None else 0 for step in steps])
-        fresh = np.array([step.fresh for step in steps]).astype(np.int64)
-        none = np.zeros((len(steps), 1), dtype=np.int64)
-        return Arcs(
-            source=np.array([sources[step.before] for step in steps]),
-            target=np.array([targets[step.after] for step in steps]),
-            column=place[:, None],
-            send=places.send[fresh, last, place][:, None] if k else none,
-            send_back=places.send_back[fresh, last, place][:, None] if k else none,
-            tail=place,
-            embedding=places.embedding[int(self.num_nodes > 1), place],
-            charge=none[:, 0],
-            allowed=tuple(masks.of(k, step.place) for step in steps),
-            begins=tuple((places.group[step.place],) if step.fresh else () for step in steps),
-        )
-
-
-def _key(state: State) -> tuple[Counts, int, int]:
-    return state.used, state.filled, -1 if state.place is None else state.place
-
-
-class _Masks:
-    """Layers that every place and stage may have, one array for equal ones."""
-
-    def __init__(self, allowed: Sequence[Mask], num_stages: int) -> None:
-        self.allowed, self.num_stages = allowed, num_stages
-        self.known: dict[tuple[int, int], Mask] = {}
-
-    def of(self, stage: int, place: int) -> Mask:
-        """[n, n] allowed layers that leave one for every other stage."""
-        if (place, stage) not in self.known:
-            follow = self.num_stages - 1 - stage
-            layers = self.allowed[place][follow].copy()
-            layers[:stage] = False
-            layers[:, layers.shape[1] - follow :] = False
-            self.known[place, stage] = layers
-        return self.known[place, stage]
-
-
-@dataclass(frozen=True)
-class TemplateProblem:
-    """A split problem and what its arcs stand for."""
-
-    graph: TemplateGraph
-    split: SplitProblem
-    steps: tuple[tuple[Step, ...], ...]
-
-    def template(self, arcs: Array, boundaries: Array) -> Template:
-        """The template of a path of arcs [p] and its layers [p + 1]."""
-        steps = [self.steps[k][arc] for k, arc in enumerate(arcs.tolist())]
-        return self.graph.template(steps, boundaries.tolist())

@@ -13,13 +13,13 @@ after it 2 t_i + 2 t_k*. Check with stages 1, 3, 2: 6 + (6 + 1 + 1) 3 + 5 = 35 =
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from formulations.template import Template, TemplateStage
+from formulations.template import Template
 from solver.enumeration.problem import INFINITY, Array
 from solver.resilience.bottleneck import BottleneckSearch
 from solver.resilience.chains import Counts, Weights
 from solver.resilience.counted import CountedTables
 from solver.resilience.graph import TemplateGraph
-from solver.resilience.judge import fits, places_for, stage_places
+from solver.resilience.judge import alone, fits, places_for, stage_places
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts, Places
 
@@ -38,20 +38,6 @@ def stage_times(places: Places, template: Template) -> list[int]:
     return [int(busy[place, *stage.layers]) for place, stage in own]
 
 
-def _alone(places: Places, finals: Sequence[Counts]) -> list[Template]:
-    """Templates of one stage on one whole node."""
-    return [
-        Template(
-            node_groups=(j,),
-            stages=(TemplateStage(layers=(0, places.num_layers), node=0, first_gpu=0, gpus=gpus),),
-        )
-        for j, gpus in enumerate(places.node_gpus)
-        if gpus in places.of_group(j)
-        and any(v[j] == 1 == sum(v) for v in finals)
-        and places.room[places.of_group(j)[gpus], 0, -1] > 0
-    ]
-
-
 def oobleck_templates(
     costs: PlaceCosts, finals: Mapping[int, Sequence[Counts]]
 ) -> dict[int, Template]:
@@ -61,8 +47,8 @@ def oobleck_templates(
     """
     found = BottleneckSearch(costs.several, WEIGHTS, finals).run()
     for key, own in finals.items():
-        for alone in _alone(costs.alone, own):
-            found[key] = _better(costs, found.get(key), alone)
+        for one in alone(costs.alone, own):
+            found[key] = _better(costs, found.get(key), one)
     return found
 
 
@@ -98,10 +84,31 @@ def oobleck_in_memory(
     tables = partial(CountedTables, graph, WEIGHTS, micro_batches)
     search = BottleneckSearch(costs.several, WEIGHTS, {0: [finals[0]]}, tables)
     best = search.run(stop).get(0)
-    for alone in _alone(costs.alone, finals):
-        if fits(costs, alone, micro_batches):
-            best = _better(costs, best, alone)
+    for one in alone(costs.alone, finals):
+        if fits(costs, one, micro_batches):
+            best = _better(costs, best, one)
     found = None if best is None else value_of(costs, best)
     bound = min(int(search.bound[0]), int(INFINITY) if found is None else found)
     complete = bool(search.bound[0] >= INFINITY)
     return TemplateOutcome(best, found, max(bound, value_of(costs, free)), complete)
+
+
+class OobleckSearch:
+    """The same for every key of `finals`, with so many micro-batches each."""
+
+    def __init__(
+        self,
+        costs: PlaceCosts,
+        finals: Mapping[int, Sequence[Counts]],
+        micro_batches: Mapping[int, int],
+    ) -> None:
+        self.costs, self.finals, self.micro_batches = costs, finals, micro_batches
+        self.free = oobleck_templates(costs, finals)
+
+    def prepare(self, stop: Callable[[], bool]) -> None:
+        """Nothing more: what all keys share takes little time."""
+
+    def run(self, key: int, cutoff: int | None, stop: Callable[[], bool]) -> TemplateOutcome:
+        """The best template of a key, whatever the cutoff."""
+        m, free = self.micro_batches[key], self.free.get(key)
+        return oobleck_in_memory(self.costs, self.finals[key], m, free, stop)

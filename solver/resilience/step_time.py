@@ -1,135 +1,134 @@
-"""The template of least simulated step time: every number of stages closed by the exact engine.
+"""Templates of least simulated step time, of several node counts at once, proved optimal.
 
-For one number of stages, all templates of a size are the paths and splits of one layered graph
-(`graph`), which `solver.enumeration` solves exactly. Numbers of stages are looked at in the order
-of their lower bounds, each below the best step time so far, until no bound is below it; then the
-best template is optimal. Where time runs out, the bounds of what is left bound the optimum.
+`shared_bounds` bounds what follows any stage of any template; what all node counts need is worked
+out once, and the best templates of its classes are a start. For every key the stages that a better
+template may have are few (`levels`): `completions` bounds what may follow them, ever more closely,
+and `level_search` tries what is left. Where time runs out, the bounds of what is left bound the
+optimum.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from time import perf_counter
+
+import numpy as np
 
 from formulations.template import Template
-from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.problem import INFINITY
-from solver.resilience.bottleneck import BottleneckSearch
-from solver.resilience.chains import Counts, Weights
-from solver.resilience.counted import CountedTables
-from solver.resilience.graph import TemplateGraph, TemplateProblem
-from solver.resilience.judge import fits, step_time
+from solver.enumeration.problem import INFINITY, Array
+from solver.resilience.chains import Counts
+from solver.resilience.completions import Completions, classes
+from solver.resilience.judge import alone, fits, simulated, step_time
+from solver.resilience.level_search import LevelSearch
+from solver.resilience.levels import Level, LevelBuilder
 from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import PlaceCosts
-from solver.resilience.stage_bounds import stage_bounds
+from solver.resilience.shared_bounds import Candidate, SharedBounds
 
-#: Seconds for a start that fits into memory.
-START_S = 5.0
-#: Seconds of the first look at a number of stages; every later look takes LONGER times as many.
-FIRST_LOOK_S = 1.0
-LONGER = 4
+#: Classes of what is added, and of the slowest operation, and width of ever closer looks.
+LOOKS = ((32, 2, 500), (16, 12, 4000), (16, 32, 4000))
 
+Stop = Callable[[], bool]
 
-def starts(
-    costs: PlaceCosts, finals: Mapping[int, Sequence[Counts]], micro_batches: int
-) -> dict[int, Template]:
-    """Per key, a template that is good for so many micro-batches; memory is not looked at."""
-    weights = Weights((1, 0), (micro_batches, 0), (1, 0))
-    return BottleneckSearch(costs.several, weights, finals).run()
-
-
-def _limited(stop: Callable[[], bool], seconds: float) -> Callable[[], bool]:
-    """Stops as `stop` does, and after so many seconds."""
-    end_s = perf_counter() + seconds
-    return lambda: stop() or perf_counter() > end_s
-
-
-def start_in_memory(
-    costs: PlaceCosts, finals: Sequence[Counts], micro_batches: int, stop: Callable[[], bool]
-) -> Template | None:
-    """As `starts` for one key, among the templates of several stages that fit."""
-    weights = Weights((1, 0), (micro_batches, 0), (1, 0))
-    graph = TemplateGraph(costs.several, finals)
-    tables = partial(CountedTables, graph, weights, micro_batches)
-    search = BottleneckSearch(costs.several, weights, {0: [finals[0]]}, tables)
-    return search.run(_limited(stop, START_S)).get(0)
+_NONE: Template | None = None
 
 
 class StepTimeSearch:
-    """Templates of one size (or one mix of nodes) for `micro_batches`."""
+    """Templates for every key of `finals`: node counts, of equally many nodes for one key."""
 
     def __init__(
-        self, costs: PlaceCosts, finals: Sequence[Counts], micro_batches: int, gap: float = 0.0
+        self,
+        costs: PlaceCosts,
+        finals: Mapping[int, Sequence[Counts]],
+        micro_batches: int,
+        gap: float = 0.0,
     ) -> None:
         self.costs, self.finals = costs, finals
         self.micro_batches, self.gap = micro_batches, gap
-        self.best: Template | None = None
-        self.cutoff = int(INFINITY)
-        self.bound = int(INFINITY)
+        self.shared = SharedBounds(costs.several, finals, micro_batches)
+        #: Per key the best template so far, and the step time that others have to be below.
+        self.best = dict.fromkeys(finals, (_NONE, int(INFINITY)))
 
-    def _offer(self, template: Template | None) -> bool:
-        """Takes a template if it fits and is better than the best; whether it fits."""
-        if template is None or not fits(self.costs, template, self.micro_batches):
-            return False
-        time = step_time(self.costs, template, self.micro_batches)
-        if time < self.cutoff:
-            self.best, self.cutoff = template, time
-        return True
+    def prepare(self, stop: Stop) -> None:
+        """Bounds and a first template of every key; better ones while time allows."""
+        for key, own in self.finals.items():
+            for one in alone(self.costs.alone, own):
+                self._offer(key, one)
+            self._take(key, self.shared.balanced(key))
+        while not stop() and self.shared.open(self._targets):
+            for key, found in self.shared.close(self._targets).items():
+                self._take(key, found)
 
-    def run(
-        self, start: Template | None, cutoff: int | None, stop: Callable[[], bool]
-    ) -> TemplateOutcome:
-        """The best template; only below `cutoff`, if one is given.
+    @property
+    def _targets(self) -> dict[int, int]:
+        """Per key, the step time from which on no template is looked for."""
+        return {key: below(value, self.gap) for key, (_, value) in self.best.items()}
 
-        `start`: that of `starts`, if there is one.
-        """
-        if cutoff is not None:
-            self.cutoff = cutoff
-        if start is not None and not self._offer(start):
-            self._offer(start_in_memory(self.costs, self.finals, self.micro_batches, stop))
-        self.bound = self.cutoff
-        self._alone(stop)
-        complete = self._several(TemplateGraph(self.costs.several, self.finals), stop)
-        value = None if self.best is None else self.cutoff
-        return TemplateOutcome(self.best, value, min(self.bound, self.cutoff), complete)
+    def _take(self, key: int, found: Candidate | None) -> None:
+        if found is not None:
+            self._offer(key, self.shared.template(found))
 
-    def _several(self, graph: TemplateGraph, stop: Callable[[], bool]) -> bool:
-        """Closes two stages and more, least bound first; bounds rise as the cutoff falls.
+    def _offer(self, key: int, template: Template) -> None:
+        """Takes a template if it fits and is better than the best."""
+        if fits(self.costs, template, self.micro_batches):
+            time = step_time(self.costs, template, self.micro_batches)
+            if time < self.best[key][1]:
+                self.best[key] = template, time
 
-        One that is not closed within its seconds waits until all others have been looked at, which
-        may lower the cutoff, and then has more seconds.
-        """
-        proved, looks, closed = dict[int, int](), Counter[int](), {1}
-        known, bounds = self.cutoff, stage_bounds(graph, self.micro_batches, self.cutoff)
-        while True:
-            if known != self.cutoff:
-                known, bounds = self.cutoff, stage_bounds(graph, self.micro_batches, self.cutoff)
-            least = {p: max(n, proved.get(p, 0)) for p, n in bounds.least.items() if p != 1}
-            target = below(self.cutoff, self.gap)
-            left = [p for p, bound in least.items() if p not in closed and bound < target]
-            if not left or stop():
-                self.bound = min(self.bound, self.cutoff, *least.values())
-                return not left
-            p = min(left, key=lambda p: (looks[p], least[p], p))
-            problem = graph.problem(p, self.micro_batches, bounds.allowed)
-            found = self._solve(problem, _limited(stop, FIRST_LOOK_S * LONGER ** looks[p]))
-            proved[p] = found.bound_ns
-            looks[p] += 1
-            if found.complete:
-                closed.add(p)
+    def run(self, key: int, cutoff: int | None, stop: Stop) -> TemplateOutcome:
+        """The best template of a key; only below `cutoff`, if one is given. After `prepare`."""
+        if cutoff is not None and cutoff <= self.best[key][1]:
+            self.best[key] = _NONE, cutoff
+        target = self._targets[key]
+        bound = min(target, self.shared.bound(key, target))
+        if bound < target:
+            bound = max(bound, self._closed(key, stop))
+        template, value = self.best[key]
+        complete = bound >= self._targets[key]
+        return TemplateOutcome(
+            template, None if template is None else value, min(bound, value), complete
+        )
 
-    def _alone(self, stop: Callable[[], bool]) -> None:
-        """Closes the templates of one stage, of which there are few."""
-        graph = TemplateGraph(self.costs.alone, self.finals)
-        if 1 in graph.numbers:
-            problem = graph.problem(1, self.micro_batches)
-            self.bound = min(self.bound, self._solve(problem, stop).bound_ns)
+    def _closed(self, key: int, stop: Stop) -> int:
+        """Lower bound of all templates of several stages; finds better ones."""
+        shared, steps, bound = self.shared, self.micro_batches - 1, 0
+        target = self._targets[key]
+        low, high = shared.least_term(key), target - shared.least_latency(key)
+        builder = LevelBuilder(shared.suffixes, self.finals[key], shared.known(key, target), high)
+        levels, starts = builder.build(target)
+        for number, slow, width in LOOKS:
+            if stop():
+                return bound
+            chosen = classes(levels, steps, low, high, number, slow)
+            found = Completions(levels, shared.terms, chosen, target)
+            by_class = found.by_class(starts)
+            bound = max(bound, min(target, int(by_class.min())))
+            judge = partial(self._judged, builder, levels)
+            search = LevelSearch(found, starts, judge, self.best[key][1], self.gap)
+            search.look(width)
+            self._improve(key, builder, search)
+            target = self._targets[key]
+            left = np.flatnonzero(by_class < target)
+            if not len(left):
+                return target
+            levels = found.pruned(starts, target)
+            low, high = int(chosen.low[left[0]]), int(chosen.high[left[-1]])
+        bound = max(bound, search.run(stop))
+        self._improve(key, builder, search)
+        return bound
 
-    def _solve(self, problem: TemplateProblem, stop: Callable[[], bool]) -> SplitOutcome:
-        """Looks for a better template of one number of stages."""
-        found = solve_split(problem.split, self.cutoff, self.gap, stop)
-        if found.arcs is not None and found.split is not None and found.step_time_ns is not None:
-            self.best = problem.template(found.arcs, found.split)
-            self.cutoff = found.step_time_ns
-        return found
+    def _judged(self, builder: LevelBuilder, levels: Sequence[Level], paths: Array) -> Array:
+        """[N] simulated steps of complete paths [N, P], see `level_search`."""
+        counts = (paths >= 0).sum(axis=1)
+        times = np.zeros(len(paths), dtype=np.int64)
+        for p in np.unique(counts).tolist():
+            rows = np.flatnonzero(counts == p)
+            stages = builder.stages(levels[:p], paths[rows, :p])
+            times[rows] = simulated(self.costs.several, stages, self.micro_batches)
+        return times
+
+    def _improve(self, key: int, builder: LevelBuilder, search: LevelSearch) -> None:
+        """Takes what a search has found, if anything."""
+        if search.found is not None:
+            p = int((search.found >= 0).sum())
+            template = builder.template(search.levels[:p], search.found[:p])
+            self.best[key] = template, search.best

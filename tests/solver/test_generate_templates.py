@@ -10,8 +10,8 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.template import Template
 from solver.resilience.generate import TemplateGenerator
-from solver.resilience.graph import TemplateGraph
 from solver.resilience.oobleck import oobleck_value
+from solver.resilience.outcome import TemplateOutcome
 from solver.resilience.places import place_costs, strategies
 from solver.resilience.step_time import StepTimeSearch
 from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
@@ -113,7 +113,7 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C in the first search: templates all the same, none above its bound, all reported."""
-    monkeypatch.setattr("solver.resilience.step_time.StepTimeSearch._several", _interrupted_once())
+    monkeypatch.setattr("solver.resilience.step_time.StepTimeSearch.run", _interrupted_once())
     told = list[tuple[int, int]]()
     options = TemplateOptions(micro_batch=1)
     instance = random_instance(5)
@@ -130,13 +130,15 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
 
 
 def _interrupted_once() -> object:
-    several = StepTimeSearch._several
+    run = StepTimeSearch.run
     calls = count()
 
-    def replaced(self: StepTimeSearch, graph: TemplateGraph, stop: Callable[[], bool]) -> bool:
+    def replaced(
+        self: StepTimeSearch, key: int, cutoff: int | None, stop: Callable[[], bool]
+    ) -> TemplateOutcome:
         if not next(calls):
             raise KeyboardInterrupt
-        return several(self, graph, stop)
+        return run(self, key, cutoff, stop)
 
     return replaced
 

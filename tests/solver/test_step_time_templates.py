@@ -1,30 +1,51 @@
 """Templates of least simulated step time: against all templates, and bounds."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
-from solver.resilience.graph import TemplateGraph
 from solver.resilience.judge import fits, step_time
-from solver.resilience.places import PlaceCosts
-from solver.resilience.stage_bounds import stage_bounds
-from solver.resilience.step_time import StepTimeSearch, starts
+from solver.resilience.outcome import TemplateOutcome
+from solver.resilience.places import PlaceCosts, Places
+from solver.resilience.step_time import StepTimeSearch
 from solver.resilience.template_options import Split
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 
 
+def _never() -> bool:
+    return False
+
+
+def _found(
+    places: Places,
+    finals: list[tuple[int, ...]],
+    m: int,
+    cutoff: int | None = None,
+    gap: float = 0.0,
+    stop: Callable[[], bool] = _never,
+) -> TemplateOutcome:
+    """What a search for one key finds."""
+    search = StepTimeSearch(PlaceCosts(places, places), {0: finals}, m, gap)
+    search.prepare(stop)
+    return search.run(0, cutoff, stop)
+
+
 @pytest.mark.parametrize("split", list(Split))
 @pytest.mark.parametrize("seed", one_each(range(30), 7))
 def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
-    """Transfers, memory, tied embeddings, blocking sends, one and two node groups."""
+    """Transfers, memory, tied embeddings, blocking sends, GPipe, one and two node groups."""
     several = small_case(seed, split, None if seed % 2 else 3)
+    several = replace(several, schedule="gpipe" if seed % 7 == 3 else "1f1b")
     costs = PlaceCosts(several, several)
-    finals, micro_batches = finals_of(several), 1 + seed % 5
-    first = starts(costs, finals, micro_batches)
-    for n, own in finals.items():
+    finals, micro_batches = finals_of(several), 1 + seed % 9
+    search = StepTimeSearch(costs, finals, micro_batches)
+    search.prepare(_never)
+    for n in finals:
         templates = [t for t in all_templates(several, n) if fits(costs, t, micro_batches)]
         times = [step_time(costs, t, micro_batches) for t in templates]
-        search = StepTimeSearch(costs, own, micro_batches)
-        found = search.run(first.get(n), None, lambda: False)
+        found = search.run(n, None, _never)
         assert found.complete
         assert found.value == min(times, default=None)
         if found.template is not None:
@@ -32,50 +53,33 @@ def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
             assert step_time(costs, found.template, micro_batches) == found.value
 
 
-@pytest.mark.parametrize("seed", one_each(range(20), 7))
-def test_bounds_by_number_of_stages_hold(seed: int) -> None:
-    """No template is below the bound of its number of stages, with the best step as cutoff + 1."""
-    places = small_case(seed, Split.ALIGNED, None if seed % 2 else 3)
-    costs, micro_batches = PlaceCosts(places, places), 1 + seed % 6
-    for n, own in finals_of(places).items():
-        graph = TemplateGraph(places, own)
-        templates = [t for t in all_templates(places, n) if fits(costs, t, micro_batches)]
-        times = [(step_time(costs, t, micro_batches), t.num_stages) for t in templates]
-        if times:
-            cutoff = min(times)[0] + 1 + seed
-            bounds = stage_bounds(graph, micro_batches, cutoff).least
-            assert all(bounds[p] <= time for time, p in times if time < cutoff)
-
-
 def test_only_templates_below_the_cutoff() -> None:
     """The optimum as cutoff: nothing is found, and the bound says that nothing is below it."""
     places = small_case(5, Split.ALIGNED)
-    costs = PlaceCosts(places, places)
-    best = StepTimeSearch(costs, [(2,)], 4).run(None, None, lambda: False).value
+    best = _found(places, [(2,)], 4).value
     assert best is not None
-    found = StepTimeSearch(costs, [(2,)], 4).run(None, best, lambda: False)
+    found = _found(places, [(2,)], 4, best)
     assert (found.template, found.bound, found.complete) == (None, best, True)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_stopped_at_once_the_bound_holds(seed: int) -> None:
-    """Without any time the outcome is not complete, and its bound is below the optimum."""
+    """Without any time there is a template all the same, and the bound is below the optimum."""
     places = small_case(seed, Split.ALIGNED)
-    costs = PlaceCosts(places, places)
     own = finals_of(places)[2]
-    best = StepTimeSearch(costs, own, 4).run(None, None, lambda: False).value
-    stopped = StepTimeSearch(costs, own, 4).run(None, None, lambda: True)
+    best = _found(places, own, 4).value
+    stopped = _found(places, own, 4, stop=lambda: True)
     assert best is not None
-    assert stopped.bound <= best
+    assert stopped.value is not None
+    assert stopped.bound <= best <= stopped.value
 
 
 @pytest.mark.parametrize("gap", [0.05, 0.3])
 def test_bound_keeps_to_the_gap(gap: float) -> None:
     """The best found is within the gap of the bound, and the bound below the optimum."""
     places = small_case(7, Split.ANY)
-    costs = PlaceCosts(places, places)
-    best = StepTimeSearch(costs, [(1, 2), (2, 1)], 6).run(None, None, lambda: False).value
-    found = StepTimeSearch(costs, [(1, 2), (2, 1)], 6, gap).run(None, None, lambda: False)
+    best = _found(places, [(1, 2), (2, 1)], 6).value
+    found = _found(places, [(1, 2), (2, 1)], 6, gap=gap)
     assert best is not None
     assert found.value is not None
     assert found.complete
