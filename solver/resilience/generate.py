@@ -22,11 +22,7 @@ from solver.resilience.shared_bounds import least_latencies
 from solver.resilience.step_time import StepTimeSearch
 from solver.resilience.template_options import TemplateObjective, TemplateOptions
 from solver.result import Status
-from solver.search.shapes import micro_batches
 from solver.simulate import pipeline_step_ns
-
-#: Share of the time that one candidate for the micro-batch size may take.
-CHOICE_SHARE = 0.1
 
 
 class NoTemplateError(PlannerError):
@@ -115,32 +111,11 @@ class TemplateGenerator:
         """All ways to take so many of the cluster's nodes, by node group."""
         return list(_mixes(self.available, nodes))
 
-    @cached_property
+    @property
     def micro_batch(self) -> int:
-        """Sequences per micro-batch: as asked for, or the best of those that the instance allows.
-
-        That is, of those that need fewest nodes, the one whose template of that size trains a
-        sequence soonest. Raises NoTemplateError where no template fits.
-        """
-        if self.options.micro_batch is not None:
-            return self.options.micro_batch
-        needed = {b: self._least_nodes(b) for b in micro_batches(self.instance)}
-        fewest = min((n for n in needed.values() if n is not None), default=None)
-        if fewest is None:
-            raise NoTemplateError(self.too_small)
-        fitting = [b for b, n in needed.items() if n == fewest]
-        return min(fitting, key=lambda b: self._per_sequence(fewest, b))
-
-    def _per_sequence(self, nodes: int, b: int) -> float:
-        """Nanoseconds per sequence of the best template; only the comparison matters."""
-        if len(micro_batches(self.instance)) == 1:
-            return 0.0
-        end_s, limit_s = self._end_s, self.options.time_limit_s
-        if end_s is not None and limit_s is not None:
-            end_s = min(end_s, perf_counter() + limit_s * CHOICE_SHARE)
-        found = self._best({nodes: self.mixes(nodes)}, b, end_s)[nodes]
-        value = found.step_ns
-        return float("inf") if value is None else value / (found.micro_batches * b)
+        """Sequences per micro-batch, which the options have to name; see `generator_for`."""
+        assert self.options.micro_batch is not None
+        return self.options.micro_batch
 
     def micro_batches(self, nodes: int, micro_batch: int) -> int:
         """Micro-batches of a template: as asked for, or its nodes' share of a step, rounded up."""

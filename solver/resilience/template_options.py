@@ -29,7 +29,7 @@ class TemplateObjective(StrEnum):
 class TemplateOptions:
     """What may be asked.
 
-    micro_batch: sequences; None: see `TemplateGenerator.micro_batch`. micro_batches: of every
+    micro_batch: sequences; None: see `generator_for`. micro_batches: of every
     template; None: its share of the global batch by nodes. time_limit_s: for all sizes together.
     """
 
