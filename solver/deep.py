@@ -15,6 +15,7 @@ from solver.result import Reproof, ShapeRecord
 from solver.search.reprove import by_other_engine
 from solver.verify.bounds import Prover
 from solver.verify.exhaust import exhaust
+from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.records import claimed_ns
 from solver.verify.space import PlanSpace
 
@@ -91,10 +92,15 @@ def opinions(
 
 
 def _opinion(document: PlanDocument, prover: Prover, index: int, *clocks: _Clock) -> Opinion | None:
-    """By trying every plan until one of the clocks is over; None with too many node orders."""
+    """By trying every plan until one of the clocks is over; None if these are too many."""
     record = document.closed_shapes[index]
     below_ns = claimed_ns(document.instance, record)
-    reproof = exhaust(prover, record.shape, below_ns, lambda: any(c.over() for c in clocks))
+
+    def over() -> bool:
+        return any(clock.over() for clock in clocks)
+
+    reproof = exhaust(prover, record.shape, below_ns, over)
+    reproof = reproof or exhaust_lanes(prover, record.shape, below_ns, over)
     return None if reproof is None else Opinion(index, record, reproof)
 
 

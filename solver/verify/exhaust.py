@@ -7,8 +7,8 @@ micro-batches of every replica are found by simulation, and whether they suffice
 all this is worked out again by `recount`: it refutes the claim.
 
 Proof of completeness. Halves have all plans of the whole between them, thinning loses none that is
-faster than the claim, and the step time is the longest over replicas of what `_times` simulates,
-or more if zones or the wait of tied embeddings for each other lengthen it.
+faster than the claim, and the step time is the longest over replicas of what `Trial` simulates, or
+more if links between zones lengthen it.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ MOST_TIMES = 1 << 25
 
 
 @dataclass(frozen=True)
-class _Plans:
+class Plans:
     """N orders with splits: choices and steps of the graph [N, p], boundaries [N, p + 1]."""
 
     choices: Array
@@ -50,7 +50,7 @@ class _Plans:
 
 def exhaust(prover: Prover, shape: Shape, below_ns: int, stop: Stop) -> Reproof | None:
     """Whether any plan of the shape has a step time below this; None with too many node orders."""
-    trial = Trial(prover, shape, below_ns)
+    trial = Trial(Refutation(prover, shape), below_ns)
     if trial.refutation.graph.steps is None:
         return None
     stack = [trial.refutation.everything(below_ns)]
@@ -81,9 +81,9 @@ def _halves(left: Left) -> list[Left]:
 class Trial:
     """The plans of one shape against one claim."""
 
-    def __init__(self, prover: Prover, shape: Shape, below_ns: int) -> None:
-        self.instance, self.shape, self.below_ns = prover.instance, shape, below_ns
-        self.refutation = Refutation(prover, shape)
+    def __init__(self, refutation: Refutation, below_ns: int) -> None:
+        self.instance, self.shape = refutation.instance, refutation.shape
+        self.refutation, self.below_ns = refutation, below_ns
 
     def count(self, left: Left) -> float:
         """Number of complete plans, shares aside."""
@@ -98,7 +98,7 @@ class Trial:
 
     def faster(self, left: Left) -> tuple[Plan, int] | None:
         """A plan among these below the claim, and its step time; None if there is none."""
-        plans = self._plans(left)
+        plans = self.plans(left)
         shares = self._shares(plans, left)
         for i in np.flatnonzero(self._suffice(shares)).tolist():
             found = self._worked_out(plans, i, shares[:, i].tolist())
@@ -106,7 +106,7 @@ class Trial:
                 return found
         return None
 
-    def _plans(self, left: Left) -> _Plans:
+    def plans(self, left: Left) -> Plans:
         """All complete plans."""
         chosen = np.empty((1, 0), dtype=np.int64)
         ends = np.zeros((1, 1), dtype=np.int64)
@@ -118,13 +118,13 @@ class Trial:
             ends = np.column_stack([ends[parent], choices.last[edge]])
             state = step.target[choices.step[edge]]
         steps = [choices.step[x] for choices, x in zip(left, chosen.T, strict=True)]
-        return _Plans(chosen, np.column_stack(steps), ends)
+        return Plans(chosen, np.column_stack(steps), ends)
 
     def _suffice(self, shares: Array) -> Mask:
         """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
         return self.refutation.suffice(shares, np.array(list(self.refutation.lanes.values())))
 
-    def _shares(self, plans: _Plans, left: Left) -> Array:
+    def _shares(self, plans: Plans, left: Left) -> Array:
         """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
         shares = np.stack([self._first(plans, left, r) for r in self.refutation.lanes])
         settled = np.zeros(shares.shape, dtype=bool)
@@ -132,13 +132,13 @@ class Trial:
             for lane, r in enumerate(self.refutation.lanes):
                 for m in np.unique(shares[lane, todo[lane]]).tolist():
                     own = np.flatnonzero(todo[lane] & (shares[lane] == m))
-                    slow = self._times(plans, own, r, m) >= self.below_ns
+                    slow = self.times(plans, own, r, m) >= self.below_ns
                     settled[lane, own] = ~slow
                     shares[lane, own[slow]] -= 1
                     todo[lane, own] = False
         return shares
 
-    def _first(self, plans: _Plans, left: Left, r: int) -> Array:
+    def _first(self, plans: Plans, left: Left, r: int) -> Array:
         """[N] what the bounds leave to lane r; with even shares no more than these."""
         question = self.refutation
         total = question.needed * question.graph.width
@@ -148,7 +148,7 @@ class Trial:
             np.minimum(most, own[plans.choices[:, k]], out=most)
         return most
 
-    def _times(self, plans: _Plans, chosen: Array, r: int, m: int) -> Array:
+    def times(self, plans: Plans, chosen: Array, r: int, m: int) -> Array:
         """[chosen] step time if lane r, with m micro-batches, were alone; a lower bound."""
         operations = 2 * m * self.shape.pp
         size = max(1, MOST_TIMES // operations)
@@ -157,7 +157,7 @@ class Trial:
         ]
         return np.concatenate(parts)
 
-    def _simulated(self, plans: _Plans, chosen: Array, r: int, m: int) -> Array:
+    def _simulated(self, plans: Plans, chosen: Array, r: int, m: int) -> Array:
         question, ends = self.refutation, plans.ends[chosen].T
         steps = list(zip(question.steps, plans.steps[chosen].T, strict=True))
         groups = np.stack([step.group[index, r] for step, index in steps])
@@ -168,14 +168,28 @@ class Trial:
             send=np.array(send, dtype=np.int64).reshape(-1, len(chosen)),
             blocking=self.instance.search.blocking_sends,
         )
-        tails = np.stack(question.graph.tails)
         rows = np.stack([step.tail[index] for step, index in steps])
         graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
-        ready = simulate(graph, times)[graph.last_backward]
-        whole: Array = (ready + tails[rows, ends[:-1], ends[1:]]).max(axis=0)
-        return whole
+        return self._ended(simulate(graph, times)[graph.last_backward], rows, ends)
 
-    def _worked_out(self, plans: _Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
+    def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
+        """[chosen] end of the step after these last backwards [p, chosen]; rows of tails.
+
+        The outer stages wait for each other to reduce tied embeddings, each as fast as its nodes.
+        """
+        graph, layers = self.refutation.graph, (ends[:-1], ends[1:])
+        tail = self.refutation.tails[rows, *layers]
+        whole: Array = (ready + tail).max(axis=0)
+        if not graph.tied:
+            return whole
+        sync = np.stack(graph.syncs)[rows, *layers]
+        embedding = np.array(graph.embeddings)[rows]
+        synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
+        after = (tail - sync - embedding)[[0, -1]].max(axis=0)
+        latest: Array = np.maximum(whole, synced + after)
+        return latest
+
+    def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
         question = self.refutation
         steps = zip(question.steps, plans.steps[i].tolist(), strict=True)

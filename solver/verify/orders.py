@@ -85,11 +85,18 @@ class OrderGraph:
         self.tied = tied_bytes(instance, shape)
         self.parameters = layer_memory(instance, shape).parameters
         self.tails: list[Array] = []
+        self.syncs: list[Array] = []
+        self.embeddings: list[int] = []
         self._rows: dict[tuple[object, ...], int] = {}
         self._departures = lru_cache(maxsize=None)(self._flows_out)
         self._arrivals = lru_cache(maxsize=None)(self._flows_in)
         self._transfer_ns = lru_cache(maxsize=None)(self._send_ns)
         self._crossing = lru_cache(maxsize=None)(self._rings)
+
+    @property
+    def most_steps(self) -> int:
+        """Steps times lanes of one stage with which the graph is still built."""
+        return MOST_STEPS
 
     @cached_property
     def steps(self) -> tuple[Step, ...] | None:
@@ -111,7 +118,7 @@ class OrderGraph:
             for after, spots in self._placed(k, used, before):
                 target = targets.setdefault((after, spots), len(targets))
                 rows.append((index, target, before, spots))
-                if len(rows) * len(self.lanes) > MOST_STEPS:
+                if len(rows) * len(self.lanes) > self.most_steps:
                     return None
         owners = [[self._owner(spots, k, r) for r in self.lanes] for _, _, _, spots in rows]
         sends = [
@@ -192,6 +199,7 @@ class OrderGraph:
         """Row of [n, n] ns from the last backward of a stage on these nodes to its end.
 
         Gradient sync, tied embeddings as far as these nodes decide it, slowest optimizer, gather.
+        `syncs` and `embeddings` have the first two of each row.
         """
         stage = self._stage(k)
         members = sorted(
@@ -202,18 +210,25 @@ class OrderGraph:
         key = (*members, embedding)
         if key not in self._rows:
             self._rows[key] = len(self.tails)
-            self.tails.append(self._tail_ns(members) + embedding)
+            sync = self._sync_ns(members)
+            self.tails.append(sync + embedding + self._after_ns(members))
+            self.syncs.append(sync)
+            self.embeddings.append(embedding)
         return self._rows[key]
 
-    def _tail_ns(self, members: Sequence[Member]) -> Array:
-        workload, zero = self.instance.workload, self.shape.zero
-        factor = HALF if zero else ALL_REDUCE
-        tail = self._collective_ns(members, factor, workload.gradient_bytes * self.parameters)
-        if zero:
-            tail += self._collective_ns(members, HALF, workload.parameter_bytes * self.parameters)
-        optimizers = [self._optimizer_ns(j) for j, _, _ in members]
-        slowest: Array = np.max(optimizers, axis=0)
-        return tail + slowest
+    def _sync_ns(self, members: Sequence[Member]) -> Array:
+        """[n, n] gradient sync."""
+        factor = HALF if self.shape.zero else ALL_REDUCE
+        sizes = self.instance.workload.gradient_bytes * self.parameters
+        return self._collective_ns(members, factor, sizes)
+
+    def _after_ns(self, members: Sequence[Member]) -> Array:
+        """[n, n] slowest optimizer, gather."""
+        slowest: Array = np.max([self._optimizer_ns(j) for j, _, _ in members], axis=0)
+        if not self.shape.zero:
+            return slowest
+        sizes = self.instance.workload.parameter_bytes * self.parameters
+        return slowest + self._collective_ns(members, HALF, sizes)
 
     def _optimizer_ns(self, j: int) -> Array:
         """[n, n] on GPUs of group j."""

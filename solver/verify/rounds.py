@@ -25,6 +25,7 @@ no such plan.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -89,11 +90,11 @@ class Costs:
 
 
 class Refutation:
-    """The question for one shape; n = L + 1."""
+    """The question for one shape, by the graph of all orders or another one; n = L + 1."""
 
-    def __init__(self, prover: Prover, shape: Shape) -> None:
+    def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph | None = None) -> None:
         self.shape, self.instance = shape, prover.instance
-        self.graph = OrderGraph(prover.instance, shape)
+        self.graph = graph or OrderGraph(prover.instance, shape)
         times = prover.times(shape.tp, shape.micro_batch, shape.recompute)
         self.forward = np.stack([interval_sums(column) for column in times.forward_ns.T])
         self.backward = np.stack([interval_sums(column) for column in times.backward_ns.T])
@@ -105,6 +106,12 @@ class Refutation:
         even = prover.instance.search.micro_batches == "even"
         self.least = total // shape.dp if even else 1
         self.needed = ceil_div(total, self.graph.width)
+
+    def with_needed(self, micro_batches: int) -> "Refutation":
+        """The same question where one replica per lane has to do so much in all."""
+        other = copy(self)
+        other.needed = micro_batches
+        return other
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""

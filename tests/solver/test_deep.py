@@ -20,7 +20,7 @@ from solver.report.document import build_document
 from solver.result import Status
 from solver.search import closer, closing, driver
 from solver.search.driver import solve
-from solver.verify import orders, verify_document
+from solver.verify import lanes, orders, verify_document
 from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES
@@ -100,11 +100,15 @@ def test_claim_that_nothing_fits_is_refuted_with_a_plan() -> None:
 def test_with_too_many_orders_another_engine_is_asked(
     closed_by: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CP-SAT for what enumeration closed, enumeration for what a model closed."""
+    """CP-SAT for what enumeration closed, enumeration for what a model closed.
+
+    Unless all nodes are of one size, and lanes tell.
+    """
     document = several()
     proofs = {f"closed_shapes.{i}.proof": closed_by for i in searched(document)}
     false, index = false_claim(closed_by)
     monkeypatch.setattr(orders, "MOST_STEPS", 0)
+    monkeypatch.setattr(lanes, "MOST_STAGES", 0)
     assert set(verdicts(forged(document, proofs))) == {("proved", other)}
     [one] = opinions(false, [index])
     assert (one.reproof.verdict, one.reproof.by) == ("refuted", other)
@@ -211,3 +215,14 @@ def test_wrong_bound_in_the_search_is_caught(name: str, monkeypatch: pytest.Monk
         if verification.ok:
             second = opinions(document, verification.by_word)
             assert any(one.problem(document.instance) for one in second)
+
+
+def test_wrong_bound_is_caught_lane_by_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many orders to go through, the verifier finds the faster plan too."""
+    documents = list(islice(hidden("lanes", monkeypatch), 2))
+    assert documents
+    monkeypatch.setattr(deep, "exhaust", lambda *_: None)
+    monkeypatch.setattr(deep, "by_other_engine", lambda *_: pytest.fail("not asked"))
+    for document in documents:
+        second = opinions(document, searched(document))
+        assert any(one.problem(document.instance) for one in second)

@@ -1,0 +1,155 @@
+"""The verifier's opinion lane by lane, against brute force."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.load import load_instance
+from formulations.plan import Shape
+from solver.result import Reproof
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+from solver.verify import lane_exhaust, lanes
+from solver.verify.bounds import Prover
+from solver.verify.lane_exhaust import exhaust_lanes
+from solver.verify.lanes import Lanes, Nodes, deal, lane_nodes
+from solver.verify.records import refuted
+from solver.verify.recount import Recount
+from solver.verify.rounds import Refutation
+from solver.verify.space import PlanSpace
+from tests import brute_force
+from tests.random_shapes import random_optimum_ns, random_tables, unlike_replicas
+from tests.seeds import few_and_many
+
+ANY_TIME_NS = 1 << 56
+
+
+def unlike_tables(seed: int, even: bool = False) -> CostTables:
+    """Tables of a shape of a few replicas on nodes of one size; with even shares, of 12 at most."""
+    instance = unlike_replicas(seed)
+    if even:
+        search = instance.search.model_copy(update={"micro_batches": "even"})
+        workload = instance.workload.model_copy(update={"global_batch": 12})
+        instance = instance.model_copy(update={"search": search, "workload": workload})
+    (shape, *_) = (one for one in shapes(instance) if one.zero == seed % 2)
+    return build_tables(instance, shape)
+
+
+@cache
+def optimum_ns(seed: int, even: bool = False) -> int | None:
+    """Least step time of these, by trying every plan."""
+    return brute_force.optimum_ns(unlike_tables(seed, even))
+
+
+def question(tables: CostTables) -> Lanes:
+    """The question for the shape of these tables."""
+    return Lanes(Prover(PlanSpace(tables.instance)), tables.shape)
+
+
+def opinion(tables: CostTables, below_ns: int) -> Reproof | None:
+    """What is found out without a limit on time."""
+    prover = Prover(PlanSpace(tables.instance))
+    return exhaust_lanes(prover, tables.shape, below_ns, lambda: False)
+
+
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 8))
+def test_claims_up_to_the_optimum_are_proved(seeds: Sequence[int], even: bool) -> None:
+    """No plan is faster than the best of all orders, splits and shares, or there is none at all."""
+    for seed in seeds:
+        tables, best = unlike_tables(seed, even), optimum_ns(seed, even)
+        found = opinion(tables, ANY_TIME_NS if best is None else best)
+        assert found == Reproof("proved", "exhaustion"), seed
+
+
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 8))
+def test_claims_above_the_optimum_are_refuted(seeds: Sequence[int], even: bool) -> None:
+    """By a plan that fits, with its true step time, below the claim."""
+    for seed in seeds:
+        tables, best = unlike_tables(seed, even), optimum_ns(seed, even)
+        if best is None:
+            continue
+        assert not question(tables).refutes(best + 1), seed
+        for claim in (best + 1, best * 5 // 4):
+            found = opinion(tables, claim)
+            assert found is not None, seed
+            assert found.plan is not None, seed
+            costs = Recount(tables.instance, found.plan).costs()
+            assert (costs.memory_bytes <= costs.limit_bytes).all()
+            assert found.step_time_ns == step_time_ns(costs) < claim
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 2))
+def test_bounds_hold_for_any_shape(seeds: Sequence[int], zones: bool) -> None:
+    """Several GPUs per node, links between zones; unlike nodes are not looked at."""
+    for seed in seeds:
+        best = random_optimum_ns(seed, zones)
+        known = question(random_tables(seed, zones))
+        assert best is None or not known.refutes(best + 1), seed
+
+
+def test_a_wide_claim_is_refuted_with_bounds_alone() -> None:
+    """Half of the optimum is out of reach; the optimum is not."""
+    best = optimum_ns(4)
+    assert best is not None
+    assert question(unlike_tables(4)).refutes(best // 2)
+
+
+def test_more_orders_than_could_be_tried() -> None:
+    """Thirty nodes in 86 million orders: a claim above the best plan known is not called proved.
+
+    That plan has six replicas of five stages; five of six, without ZeRO, are slower.
+    """
+    instance = load_instance(Path("instances/oobleck_mixed.yaml"))
+    prover = Prover(PlanSpace(instance))
+    known = {"tp": 1, "micro_batch": 1, "schedule": "1f1b", "recompute": "none", "zero": 1}
+    wide = Shape.model_validate(known | {"dp": 6, "pp": 5, "nodes_used": (18, 12)})
+    deep = wide.model_copy(update={"dp": 5, "pp": 6, "zero": 0})
+    assert Refutation(prover, deep).graph.steps is None
+    assert refuted(prover, deep, 15_534_699_424)
+    assert not refuted(prover, wide, 15_534_699_425)
+    assert refuted(prover, wide, 15_300_000_000)
+
+
+def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too many ways of a lane, whether to choose its nodes or through a split."""
+    tables, best = unlike_tables(4), optimum_ns(4)
+    assert best is not None
+    with monkeypatch.context() as limited:
+        limited.setattr(lane_exhaust, "MOST_PATHS", 0)
+        assert opinion(tables, best + 1) is None
+    monkeypatch.setattr(lanes, "MOST_STAGES", 0)
+    assert opinion(tables, 1) is None
+
+
+def test_stopped_it_proves_nothing() -> None:
+    """Not even what is plain."""
+    tables = unlike_tables(4)
+    prover = Prover(PlanSpace(tables.instance))
+    stopped = exhaust_lanes(prover, tables.shape, 1, lambda: True)
+    assert stopped == Reproof("open", "exhaustion")
+
+
+def test_nodes_of_a_lane() -> None:
+    """Three nodes of two groups of two: 1 + 2 and 2 + 1."""
+    assert list(lane_nodes(3, (2, 2))) == [(1, 2), (2, 1)]
+    assert list(lane_nodes(0, ())) == [()]
+
+
+def test_best_deal() -> None:
+    """Two lanes that take four nodes of each group: the better of 1 + 3 and 2 + 2."""
+    most: dict[Nodes, int] = {(1, 3): 4, (2, 2): 6, (3, 1): 7}
+    every = {
+        (a, b): most[a] + most[b]
+        for a, b in product(most, repeat=2)
+        if (a[0] + b[0], a[1] + b[1]) == (4, 4)
+    }
+    assert max(every.values()) == 12
+    assert deal(most, 2)[-1][4, 4] == 12
+    assert deal({}, 1)[-1] == {}
