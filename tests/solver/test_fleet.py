@@ -309,6 +309,13 @@ def test_idle_nodes_are_explained(all_nodes_step: float | None, words: str) -> N
     assert words in shown(document, step_s)
 
 
+def test_idle_nodes_for_want_of_micro_batches() -> None:
+    """12 micro-batches for 12 pipelines: the thirteenth node has none."""
+    document = start_fleet(fleet_instance(13), even_designs(range(1, 2)), 1)
+    assert len(document.idle) == 1
+    assert "every pipeline has one micro-batch, and there are no more" in shown(document)
+
+
 def test_idle_nodes_have_a_reason() -> None:
     """Templates of three, seven nodes: 3 + 3, one is idle, and no fleet uses all nodes."""
     document = start_fleet(fleet_instance(7), even_designs(range(3, 4)), 1)
