@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import perf_counter
 
 from formulations.instance import Instance
 from solver.resilience.distribution import shortest
@@ -11,8 +12,8 @@ from solver.resilience.step_times import kinds_of
 from solver.resilience.template_options import TemplateOptions
 from solver.search.shapes import micro_batches
 
-#: Share of the time limit that one candidate may take.
-CHOICE_SHARE = 0.1
+#: Share of the time limit that all candidates together may take.
+CHOICE_SHARE = 0.3
 
 
 def generator_for(
@@ -30,19 +31,25 @@ def generator_for(
     if options.micro_batch is not None or len(sizes) == 1:
         size = sizes[0] if options.micro_batch is None else options.micro_batch
         return TemplateGenerator(instance, replace(options, micro_batch=size), report)
-    limit_s = None if options.time_limit_s is None else options.time_limit_s * CHOICE_SHARE
+    start_s, limit_s = perf_counter(), options.time_limit_s
+    share_s = None if limit_s is None else limit_s * CHOICE_SHARE / len(sizes)
     candidates = [
-        TemplateGenerator(instance, replace(options, micro_batch=b, time_limit_s=limit_s))
+        TemplateGenerator(instance, replace(options, micro_batch=b, time_limit_s=share_s))
         for b in sizes
     ]
     fewest = min((one.least_nodes for one in candidates if one.least_nodes), default=None)
     if fewest is None:
         raise NoTemplateError(candidates[0].too_small)
     fitting = [one for one in candidates if one.least_nodes == fewest]
-    best = min(fitting, key=lambda one: _step_ns(one, fewest, faults))
-    chosen = replace(best.options, time_limit_s=options.time_limit_s)
+    steps = dict[int, float]()
+    for one in fitting:
+        one.interrupted = any(other.interrupted for other in fitting)
+        steps[one.micro_batch] = _step_ns(one, fewest, faults)
+    best = min(fitting, key=lambda one: steps[one.micro_batch])
+    left_s = None if limit_s is None else max(0.0, limit_s - (perf_counter() - start_s))
+    chosen = replace(best.options, time_limit_s=left_s)
     found = TemplateGenerator(instance, chosen, report)
-    found.interrupted = any(one.interrupted for one in candidates)
+    found.interrupted = any(one.interrupted for one in fitting)
     return found
 
 

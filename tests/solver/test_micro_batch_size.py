@@ -1,11 +1,15 @@
 """The micro-batch size of a fleet: small enough for every pipeline to have one."""
 
+from collections.abc import Callable
+
 import pytest
 
 from formulations.instance import Instance
 from solver.resilience.fleet import start_fleet
 from solver.resilience.generate import NoTemplateError
 from solver.resilience.micro_batch_size import generator_for
+from solver.resilience.outcome import TemplateOutcome
+from solver.resilience.step_time import StepTimeSearch
 from solver.resilience.template_document import templates_document
 from solver.resilience.template_options import TemplateOptions
 from solver.search.shapes import micro_batches
@@ -47,3 +51,23 @@ def test_no_size_fits() -> None:
     """Not one template of instance 26 fits into memory."""
     with pytest.raises(NoTemplateError, match="no template fits into the memory"):
         generator_for(enlarged(26), TemplateOptions(), 1)
+
+
+def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while the first size is looked at: nothing after it is given any time."""
+    run, stopped = StepTimeSearch.run, list[bool]()
+
+    def interrupted_once(
+        self: StepTimeSearch, key: int, cutoff: int | None, stop: Callable[[], bool]
+    ) -> TemplateOutcome:
+        stopped.append(stop())
+        if len(stopped) == 1:
+            raise KeyboardInterrupt
+        return run(self, key, cutoff, stop)
+
+    monkeypatch.setattr(StepTimeSearch, "run", interrupted_once)
+    generator = generator_for(enlarged(9), TemplateOptions(), 1)
+    generator.by_mix([1])
+    assert generator.interrupted
+    assert len(stopped) > 3
+    assert all(stopped[1:])
