@@ -48,9 +48,9 @@ def choice_of(fleet: FleetDocument) -> Instantiation:
 def second_opinion(fleet: FleetDocument, time_limit_s: float) -> dict[str, Any]:
     """What HiGHS says of the fleet's step, ns and seconds."""
     kinds = kinds_of(fleet.instance, fleet.designs)
-    available = tuple(group.nodes for group in fleet.instance.cluster.groups)
-    total = fleet.instance.workload.global_batch // fleet.designs[0].strategy.micro_batch
-    problem = InstantiationProblem(kinds, available, fleet.faults, total, all_nodes=False)
+    problem = InstantiationProblem(
+        kinds, fleet.nodes_left, fleet.faults, fleet.micro_batches, all_nodes=False
+    )
     choice = choice_of(fleet)
     start_s = time.perf_counter()
     built = build(problem, latest_ns=choice.step_ns(problem))

@@ -4,6 +4,7 @@ One JSON object, sealed like the plan file of `solve`. It holds all designs, so 
 fleet can be formed from it alone. `verify` derives every figure again, except those of RECORDED.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -91,6 +92,17 @@ class FleetDocument(Record):
     recovery: RecoveryDocument | None
     instance: Instance
     digest: str
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a step, by the size of the designs."""
+        return self.instance.workload.global_batch // self.designs[0].strategy.micro_batch
+
+    @property
+    def nodes_left(self) -> tuple[int, ...]:
+        """Nodes of every group that are not away."""
+        gone = Counter(name.rpartition("-")[0] for name in self.away)
+        return tuple(group.nodes - gone[group.name] for group in self.instance.cluster.groups)
 
 
 def sealed_fleet(document: FleetDocument) -> FleetDocument:

@@ -175,8 +175,7 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
 def _idle_text(document: FleetDocument, all_nodes_step_s: float | None) -> str:
     """Why nodes are idle."""
     if all_nodes_step_s is None:
-        micro_batches = sum(one.micro_batches for one in document.pipelines)
-        one_each = len(document.pipelines) == micro_batches
+        one_each = len(document.pipelines) == document.micro_batches
         why = ": every pipeline has one micro-batch, and there are no more" if one_each else ""
         return f"no fleet uses all nodes{why}"
     longer = all_nodes_step_s / document.step_time_s - 1

@@ -176,7 +176,7 @@ def next_fleet(
     )
     kinds = kinds_of(instance, designs)
     templates = [design.template for design in designs]
-    total = instance.workload.global_batch // designs[0].strategy.micro_batch
+    total = document.micro_batches
     found = recover(situation, templates, kinds, document.faults, total, horizon)
     return _document(
         instance,
@@ -235,11 +235,8 @@ def _recovery(
 
 def step_of_all_nodes_ns(document: FleetDocument) -> int | None:
     """Shortest step of fleets that leave no ready node idle; None if there is no such fleet."""
-    instance = document.instance
-    kinds = kinds_of(instance, document.designs)
-    gone = [name.rpartition("-")[0] for name in document.away]
-    available = tuple(group.nodes - gone.count(group.name) for group in instance.cluster.groups)
-    total = instance.workload.global_batch // document.designs[0].strategy.micro_batch
-    problem = InstantiationProblem(kinds, available, min(document.faults, document.survives), total)
+    kinds = kinds_of(document.instance, document.designs)
+    faults = min(document.faults, document.survives)
+    problem = InstantiationProblem(kinds, document.nodes_left, faults, document.micro_batches)
     found = instantiate(problem)
     return None if found is None else found.step_ns(problem)

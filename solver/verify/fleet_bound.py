@@ -76,10 +76,7 @@ def least_step_ns(document: FleetDocument, step_ns: int) -> int | None:
     Fleets that survive as many failures as were asked for, or as this one does, if fewer. None
     where there are too many mixes of nodes to look at.
     """
-    instance = document.instance
-    gone = [name.rpartition("-")[0] for name in document.away]
-    available = tuple(g.nodes - gone.count(g.name) for g in instance.cluster.groups)
-    total = instance.workload.global_batch // document.designs[0].strategy.micro_batch
+    instance, available, total = document.instance, document.nodes_left, document.micro_batches
     fewest = min(document.faults, document.survives) + 1
     smallest = min(design.template.num_nodes for design in document.designs)
     most = min(total, sum(available) // smallest)
