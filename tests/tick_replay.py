@@ -23,6 +23,7 @@ class Ticks:
         self.mode, self.left, self.begun, self.size = "waiting", 0, 0, 0
         self.ready: set[str] = set()
         self.using: set[str] = set()
+        self.holders: set[str] | None = None  # of what was trained
         self.old: tuple[int, int] | None = None  # begin and length of the overtaken step
         self.slow = self.regroup = False
         appearing = dict.fromkeys(trace.nodes, recovery.node_ready_ns)
@@ -36,6 +37,8 @@ class Ticks:
                     lost.add(event.node)
             dead = (self.ready if self.mode == "reconfiguration" else self.using) & lost
             self.ready -= lost
+            if self.holders is not None:
+                self.holders -= lost
             if dead:
                 self._fail(now, len(dead))
             self._complete(now)
@@ -58,6 +61,9 @@ class Ticks:
 
     def _pause(self, now: int, length: int | None = None) -> None:
         self.regroup = False
+        if self.holders is not None and not self.holders:
+            self._overtaken(now, over=True)
+            self._forget(now, now)
         if self.step_ns(len(self.ready)) is None:
             self._overtaken(now, over=True)
             self._begin("waiting", now, 0)
@@ -68,6 +74,7 @@ class Ticks:
     def _step(self, now: int) -> None:
         if self.mode == "reconfiguration":
             self.using = set(self.ready)
+            self.holders = set(self.ready)
         length = self.step_ns(len(self.using))
         assert length is not None
         self._begin("step", now, length)
@@ -90,7 +97,7 @@ class Ticks:
         if self.mode == "waiting":
             return
         helps = self.recovery.in_flight == "slowed"
-        if self.mode == "step" and helps and not self.slow and count == 1:
+        if self.mode == "step" and helps and not self.slow and count == 1 and self.holders:
             self.left = self.recovery.slowed_ns(self.left)
             self.slow = True
             return
@@ -104,11 +111,15 @@ class Ticks:
             else:
                 self._relabel(self.begun, now, "lost")
         if self.recovery.checkpoints:
-            for i in range(self.saved_ticks, now):
-                if self.causes[i] == "training":
-                    self.causes[i] = "lost"
-            self.steps, self.saved_ticks = self.saved_steps, self.old[0] if self.old else now
+            self._forget(now, self.old[0] if self.old else now)
         self._pause(now, self.recovery.fatal_pause_ns if fatal else None)
+
+    def _forget(self, now: int, saved: int) -> None:
+        """All is lost since the last checkpoint; the next may keep what is trained from `saved`."""
+        for i in range(self.saved_ticks, now):
+            if self.causes[i] == "training":
+                self.causes[i] = "lost"
+        self.steps, self.saved_ticks = self.saved_steps, saved
 
     def _complete(self, now: int) -> None:
         while self.mode != "waiting" and self.left == 0:

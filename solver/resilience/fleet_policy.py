@@ -16,7 +16,7 @@ from solver.resilience.fleet import start_fleet
 from solver.resilience.fleet_templates import designs_of, fleet_templates
 from solver.resilience.generate import NoTemplateError
 from solver.resilience.micro_batch_size import generator_for
-from solver.resilience.policy import Configuration, InFlight, Policy
+from solver.resilience.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.resilience.published_costs import recovery_of_size
 from solver.resilience.recovery import Horizon, RecoveryError, recover
 from solver.resilience.seats import Situation
@@ -127,5 +127,6 @@ def fleet_policy(
         "after the last backward",
         f"costs: {source}" if pause_ns is None else "costs: the stated pause",
         "copies: over the links between nodes, on top",
+        NO_CHECKPOINTS,
     )
     return Policy(name, reconfigure, recovery, workload.global_batch, sources)

@@ -7,7 +7,7 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.units import ceil_div
 from solver.options import SolveOptions
-from solver.resilience.policy import Configuration, InFlight, Policy
+from solver.resilience.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.resilience.published_costs import recovery_of_size
 from solver.result import Result, Status, Termination
 from solver.search.driver import Report, solve
@@ -116,5 +116,7 @@ def planned_policy(
         step_ns = ceil_div(step_ns * numerator, denominator)
         return Configuration(nodes, step_ns, usual_ns if pause_ns is None else pause_ns)
 
-    sources = ("step times: best plan of every number of nodes, replicas alike", f"costs: {source}")
-    return Policy(name, reconfigure, recovery, workload.global_batch, sources)
+    sources = ["step times: best plan of every number of nodes, replicas alike", f"costs: {source}"]
+    if recovery.checkpoints is None:
+        sources.append(NO_CHECKPOINTS)
+    return Policy(name, reconfigure, recovery, workload.global_batch, tuple(sources))

@@ -16,6 +16,9 @@ from formulations.units import ceil_div
 
 InFlight = Literal["lost", "background", "slowed"]
 
+#: What reports say of policies without checkpoints.
+NO_CHECKPOINTS = "no checkpoints: where no node is left that holds some layer, training begins anew"
+
 
 @dataclass(frozen=True)
 class Configuration:

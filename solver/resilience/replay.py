@@ -1,7 +1,8 @@
 """A failure trace played through a recovery policy: samples trained, and where the time went.
 
 A failure at the very end of a step comes before it; a run that ends there includes it. Where no
-node is left that holds some layer, all is lost since the last checkpoint, or since the begin.
+node is left that holds some layer, or none at all that trained, all is lost since the last
+checkpoint, or since the begin.
 """
 
 from dataclasses import dataclass, replace
@@ -129,7 +130,8 @@ class _Run:
         if not used:
             return
         helps = self._recovery.in_flight == "slowed"
-        if helps and self._activity.kind == "step" and not self._slowed and len(used) == 1:
+        alone = not self._holders(self._current)
+        if helps and self._activity.kind == "step" and not (self._slowed or alone or len(used) > 1):
             self._slow_down()
             return
         fatal = helps and (self._slowed or len(used) > 1)
@@ -145,6 +147,11 @@ class _Run:
         used = self._current.nodes
         former = self._former if self._activity.kind == "pause" else None
         return used | former.nodes if former is not None and former.pipelines else used
+
+    @staticmethod
+    def _holders(trained: Configuration | None) -> frozenset[str]:
+        """Nodes that have not failed since they began to train."""
+        return frozenset() if trained is None else trained.nodes - trained.lost
 
     def close(self, time_ns: int, inclusive: bool = False) -> None:
         """Covers the time up to `time_ns` by what the current activity has come to.
@@ -232,6 +239,9 @@ class _Run:
         """Begins a reconfiguration for the nodes that are ready, or waits for more of them."""
         if self._activity.kind != "pause" and self._current is not None:
             self._former = self._current
+        if self._former is not None and not self._holders(self._former):
+            self._give_up_background(start_ns)
+            self._roll_back()
         self._current = self._reconfigure(self._former, self._ready)
         self._regroup = False
         if self._current is None:

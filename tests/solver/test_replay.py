@@ -284,6 +284,33 @@ def test_lost_state_discards_all_that_was_trained() -> None:
         assert (run.steps, times(run)) == (2, expected)
 
 
+def test_bug_nothing_is_left_of_training_once_all_nodes_have_failed() -> None:
+    """All fail at 32, and a is back: steps of 10 ns since 5 are lost, with no checkpoint to go to.
+
+    Pause from 40 to 45, steps to 75. A neighbour cannot help either, as there is none.
+    """
+    events = [(32, node, "fail") for node in FOUR] + [(40, "a", "join")]
+    for in_flight in ("lost", "background", "slowed"):
+        rule: InFlight = in_flight
+        run = played(events, 76, Recovery(rule), {4: 10, 1: 30})
+        expected = {
+            "reconfiguration": 10,
+            "lost": 27,
+            "waiting": 8,
+            "training": 30,
+            "unfinished": 1,
+        }
+        assert (run.steps, times(run)) == (1, expected)
+
+
+def test_bug_the_last_node_has_no_neighbour() -> None:
+    """One node trains alone and fails at 12, in its first step, which no one finishes."""
+    recovery = Recovery("slowed", slowdown_percent=150)
+    trace = Trace(("a",), (Event(12, "a", "fail"),), 30)
+    run = replay(trace, Policy("alone", by_count({1: 10}, 5), recovery, 1))
+    assert (run.steps, times(run)) == (0, {"reconfiguration": 5, "lost": 7, "waiting": 18})
+
+
 def test_nodes_that_failed_are_told_to_the_next_configuration() -> None:
     """Node a fails, b in the pause after it: the former configuration has lost both."""
     told = list[frozenset[str] | None]()
