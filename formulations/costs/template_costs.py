@@ -5,6 +5,7 @@ links of both nodes g times, as every GPU needs it whole; with scatter and gathe
 Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ import numpy as np
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.fleet import Strategy
-from formulations.instance import Instance
+from formulations.instance import Cluster, Instance
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
 from formulations.schedules import in_flight
@@ -147,12 +148,19 @@ def _embedding_ns(own: list[CostTables], template: Template) -> int:
 def _copy_ns(
     tables: CostTables, template: Template, stage: TemplateStage, other: TemplateStage
 ) -> int:
-    """The same, as the links of `stage`'s node and its GPUs decide it."""
-    cluster, groups = tables.instance.cluster, template.node_groups
-    own, far = groups[stage.node], groups[other.node]
+    """The same, as the links of `stage`'s node and its GPUs decide it.
+
+    In a template of several zones it is taken to cross between them, wherever its ends are.
+    """
+    cluster, group = tables.instance.cluster, template.node_groups[stage.node]
     if stage.node == other.node:
-        return embedding_ns(tables, 1, cluster.groups[own].intra_node)
-    links = [cluster.groups[own].inter_node]
-    if cluster.zone_link and cluster.zone_of_group[own] != cluster.zone_of_group[far]:
+        return embedding_ns(tables, 1, cluster.groups[group].intra_node)
+    links = [cluster.groups[group].inter_node]
+    if cluster.zone_link and in_several_zones(cluster, template.node_groups):
         links.append(cluster.zone_link)
     return max(embedding_ns(tables, tables.shape.tp, link) for link in links)
+
+
+def in_several_zones(cluster: Cluster, groups: Iterable[int]) -> bool:
+    """Whether nodes of these groups lie in several zones."""
+    return len({cluster.zone_of_group[j] for j in groups}) > 1

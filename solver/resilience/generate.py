@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from time import perf_counter
 from typing import Protocol, TypeVar
 
-from formulations.costs.template_costs import template_costs
+from formulations.costs.template_costs import in_several_zones, template_costs
 from formulations.errors import PlannerError
 from formulations.fleet import Strategy
 from formulations.instance import Instance
@@ -84,14 +84,8 @@ class TemplateGenerator:
     ) -> None:
         """`report` is told how many templates of how many are done.
 
-        Raises PlannerError: a micro-batch that divides no step; tied embeddings in zones.
+        Raises PlannerError: a micro-batch that divides no step.
         """
-        cluster = instance.cluster
-        if cluster.zone_link is not None and any(x.tied_copy for x in instance.workload.layers):
-            raise PlannerError(
-                "cluster.zone_link: templates with tied embeddings in several zones; allowed: "
-                "one zone, or a workload whose head has a matrix of its own"
-            )
         b, batch = options.micro_batch, instance.workload.global_batch
         if b is not None and batch % b:
             raise PlannerError(
@@ -100,7 +94,7 @@ class TemplateGenerator:
             )
         self.instance, self.options, self._report = instance, options, report
         self.interrupted = False
-        self._costs: dict[Strategy, PlaceCosts] = {}
+        self._costs: dict[tuple[Strategy, bool], PlaceCosts] = {}
 
     @cached_property
     def available(self) -> Counts:
@@ -155,15 +149,17 @@ class TemplateGenerator:
                 return True
         return False
 
-    def _places(self, strategy: Strategy) -> PlaceCosts:
-        if strategy not in self._costs:
-            self._costs[strategy] = place_costs(self.instance, strategy, self.options.split)
-        return self._costs[strategy]
+    def _places(self, strategy: Strategy, across: bool = False) -> PlaceCosts:
+        """across: for templates in several zones."""
+        key = strategy, across
+        if key not in self._costs:
+            self._costs[key] = place_costs(self.instance, strategy, self.options.split, across)
+        return self._costs[key]
 
-    def by_size(self, sizes: Iterable[int]) -> list[TemplateResult]:
-        """The best template of every size, of any mix of nodes."""
-        finals = {n: self.mixes(n) for n in sizes}
-        return list(self._best(finals, self.micro_batch, self._end_s).values())
+    def _across(self, mix: Counts) -> bool:
+        """Whether templates of a mix lie in several zones."""
+        groups = (j for j, count in enumerate(mix) if count)
+        return in_several_zones(self.instance.cluster, groups)
 
     def by_mix(self, sizes: Iterable[int]) -> list[TemplateResult]:
         """The best template of every mix of nodes of every size."""
@@ -195,11 +191,16 @@ class TemplateGenerator:
     def _together(
         self, finals: Mapping[int, Finals], numbers: Mapping[int, int]
     ) -> list[dict[int, Finals]]:
-        """Keys that one search can serve: for step times, those of equally many micro-batches."""
+        """Keys that one search can serve.
+
+        For step times, those of equally many micro-batches, in one zone or in several.
+        """
         if self.options.objective is TemplateObjective.OOBLECK:
             return [dict(finals)]
-        chosen = dict.fromkeys(numbers.values())
-        return [{key: own for key, own in finals.items() if numbers[key] == m} for m in chosen]
+        alike: dict[tuple[int, bool], dict[int, Finals]] = {}
+        for key, own in finals.items():
+            alike.setdefault((numbers[key], self._across(own[0])), {})[key] = own
+        return list(alike.values())
 
     def _prepared(
         self,
@@ -214,12 +215,12 @@ class TemplateGenerator:
         every = strategies(self.instance, micro_batch)
         share = 2 * len(every) * left / len(group)
         for one in every:
-            costs = self._places(one)
             if self.options.objective is TemplateObjective.OOBLECK:
-                searches[one] = OobleckSearch(costs, group, numbers)
+                searches[one] = OobleckSearch(self._places(one), group, numbers)
             else:
-                m = numbers[next(iter(group))]
-                searches[one] = StepTimeSearch(costs, group, m, self.options.gap)
+                key, own = next(iter(group.items()))
+                costs = self._places(one, self._across(own[0]))
+                searches[one] = StepTimeSearch(costs, group, numbers[key], self.options.gap)
             self._interruptible(searches[one].prepare, until(end_s, share))
         return searches
 

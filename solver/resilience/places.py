@@ -76,16 +76,19 @@ def strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
     ]
 
 
-def _embedding_ns(tables: CostTables, j: int) -> tuple[int, int]:
-    """All-reduce of the tied matrix inside a node of group j, and between two nodes."""
+def _embedding_ns(tables: CostTables, j: int, across: bool) -> tuple[int, int]:
+    """All-reduce of the tied matrix inside a node of group j, and between two nodes.
+
+    across: these are of a template in several zones.
+    """
     cluster = tables.instance.cluster
     group, lanes = cluster.groups[j], tables.shape.tp
-    links = [group.inter_node, *([cluster.zone_link] if cluster.zone_link else [])]
+    links = [group.inter_node, *([cluster.zone_link] if across and cluster.zone_link else [])]
     between = max(embedding_ns(tables, lanes, link) for link in links)
     return embedding_ns(tables, 1, group.intra_node), between
 
 
-def _places(instance: Instance, strategy: Strategy, split: Split, pp: int) -> Places:
+def _places(instance: Instance, strategy: Strategy, split: Split, pp: int, across: bool) -> Places:
     groups = instance.cluster.groups
     found = [(j, g) for j, group in enumerate(groups) for g in degrees_of(instance, group, split)]
     tables = {g: stage_tables(instance, strategy, g, pp) for _, g in found}
@@ -103,6 +106,7 @@ def _places(instance: Instance, strategy: Strategy, split: Split, pp: int) -> Pl
         ]
         return np.array([inside, between], dtype=np.int64)
 
+    embedding = [_embedding_ns(tables[g], j, across) for j, g in found]
     return Places(
         split=split,
         nodes=tuple(group.nodes for group in groups),
@@ -118,13 +122,18 @@ def _places(instance: Instance, strategy: Strategy, split: Split, pp: int) -> Pl
         room=stacked("room"),
         send=sends(1),
         send_back=sends(0),
-        embedding=np.array([_embedding_ns(tables[g], j) for j, g in found], dtype=np.int64).T,
+        embedding=np.array(embedding, dtype=np.int64).T,
         tied=any(own.embedding_bytes > 0 for own in tables.values()),
         blocking=instance.search.blocking_sends,
         schedule=strategy.schedule,
     )
 
 
-def place_costs(instance: Instance, strategy: Strategy, split: Split) -> PlaceCosts:
-    """Tables of one strategy. Memory of a stage alone holds no buffers and no second embedding."""
-    return PlaceCosts(*(_places(instance, strategy, split, pp) for pp in (1, 2)))
+def place_costs(
+    instance: Instance, strategy: Strategy, split: Split, across: bool = False
+) -> PlaceCosts:
+    """Tables of one strategy, for templates in one zone, or for those `across` several.
+
+    Memory of a stage alone holds no buffers and no second embedding.
+    """
+    return PlaceCosts(*(_places(instance, strategy, split, pp, across) for pp in (1, 2)))

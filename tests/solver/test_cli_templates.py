@@ -87,12 +87,15 @@ def test_no_template_in_time_writes_no_fleet(
     assert not fleet.exists()
 
 
-def test_tied_embeddings_in_several_zones_are_refused() -> None:
-    """BERT's head copies the embedding; its all-reduce would depend on both ends at once."""
-    code, out, err = run("templates", ROOT / "instances" / "two_zones.yaml")
-    assert (code, out) == (2, "")
-    assert "cluster.zone_link: templates with tied embeddings in several zones" in err
-    assert err.count("\n") == 1
+def test_zones_and_tied_embeddings(tmp_path: Path) -> None:
+    """BERT's head copies the embedding, and the cluster has two zones: a fleet that verifies."""
+    fleet = tmp_path / "fleet.json"
+    path = ROOT / "instances" / "two_zones.yaml"
+    assert run("templates", path, "--micro-batch", 8, "--out", fleet)[0] == 0
+    assert run("verify", fleet)[0] == 0
+    code, out, _ = run("recover", fleet, "--lost", "a100-0", "--json")
+    assert code == 0
+    assert len(json.loads(out)["pipelines"]) == 3
 
 
 def test_cluster_too_small_for_any_template(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
-from formulations.instance import Instance
+from formulations.instance import Instance, Link
 from formulations.template import Template
+from solver.resilience.chains import Counts
 from solver.resilience.generate import TemplateGenerator
 from solver.resilience.oobleck import oobleck_value
 from solver.resilience.outcome import TemplateOutcome
@@ -49,18 +50,49 @@ def _values(
 @pytest.mark.parametrize("objective", list(TemplateObjective))
 @pytest.mark.parametrize("seed", one_each(range(60), 6))
 def test_best_of_all_templates_and_strategies(seed: int, objective: TemplateObjective) -> None:
-    """Up to 3 nodes of two types; sizes that cannot hold the model are proved infeasible."""
-    instance = random_instance(seed)
+    """Up to 3 nodes of two types; mixes that cannot hold the model are proved infeasible."""
+    check_all_mixes(random_instance(seed), seed, objective)
+
+
+def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective) -> None:
+    """Every mix against every template of it."""
     split = Split.ANY if seed % 2 else Split.ALIGNED
     options = TemplateOptions(objective=objective, split=split, micro_batch=1)
     generator = TemplateGenerator(instance, options)
     every = range(1, sum(generator.available) + 1)
-    for nodes, found in zip(every, generator.by_size(every), strict=True):
+    values: dict[Counts, list[int]] = {}
+    for nodes in every:
         m = generator.micro_batches(nodes, 1)
-        values = [value for _, value in _values(instance, options, nodes, m, 1)]
-        assert found.outcome.value == min(values, default=None)
-        assert found.status is (Status.OPTIMAL if values else Status.INFEASIBLE)
-        assert found.gap == (0 if values else None)
+        for template, value in _values(instance, options, nodes, m, 1):
+            values.setdefault(template.counts(len(generator.available)), []).append(value)
+    mixes = [mix for nodes in every for mix in generator.mixes(nodes)]
+    for mix, found in zip(mixes, generator.by_mix(every), strict=True):
+        own = values.get(mix, [])
+        assert found.outcome.value == min(own, default=None)
+        assert found.status is (Status.OPTIMAL if own else Status.INFEASIBLE)
+        assert found.gap == (0 if own else None)
+
+
+def in_zones(instance: Instance) -> Instance:
+    """Every group in a zone of its own, with a link between them that is slower than all."""
+    cluster = instance.cluster
+    groups = tuple(
+        group.model_copy(update={"zone": f"zone-{j}"}) for j, group in enumerate(cluster.groups)
+    )
+    slowest = min(group.inter_node.bandwidth_bytes_per_s for group in groups)
+    link = Link(bandwidth_bytes_per_s=slowest / 4, latency_s=1e-3)
+    zoned = cluster.model_copy(update={"groups": groups, "zone_link": link})
+    return instance.model_copy(update={"cluster": zoned})
+
+
+# Instances of two node groups, with tied embeddings.
+@pytest.mark.parametrize("seed", one_each((9, 4, 10, 13, 14, 16, 20, 25, 26, 32, 35, 37), 4))
+def test_best_of_all_templates_across_zones(seed: int) -> None:
+    """Tied embeddings cross between the zones in templates of both, and in no other."""
+    instance = random_instance(seed)
+    assert len(instance.cluster.groups) == 2
+    assert any(one.tied_copy for one in instance.workload.layers)
+    check_all_mixes(in_zones(instance), seed, TemplateObjective.STEP_TIME)
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 10))
@@ -119,10 +151,10 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     instance = random_instance(5)
     generator = TemplateGenerator(instance, options, lambda *done: told.append(done))
     every = range(1, sum(generator.available) + 1)
-    results = generator.by_size(every)
+    results = generator.by_mix(every)
     assert generator.interrupted
-    assert told == [(i, len(every)) for i in range(len(every))]
-    best = TemplateGenerator(instance, options).by_size(every)
+    assert told == [(i, len(results)) for i in range(len(results))]
+    best = TemplateGenerator(instance, options).by_mix(every)
     for found, known in zip(results, best, strict=True):
         assert known.outcome.value is not None
         assert found.outcome.bound <= known.outcome.value
