@@ -13,20 +13,22 @@ unless it is decided on which kinds the stage stands.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import comb, prod
+from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
 from solver.enumeration.least_costs import cheapest, least_costs
 from solver.enumeration.placements import allowed_layers, finish_ns, lane_width
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
-#: Kinds are taken together until a lane has no more ways to divide its places among them.
-MOST_COUNTS = 200
+#: Kinds are taken together until the ways on all counts have no more edges, about.
+MOST_EDGES = 50_000_000
 #: More than float noise, relative.
 MARGIN = 1e-9
 
+Numbers = NDArray[np.float64]
 Counts = tuple[int, ...]  #: places of one lane by kind
 Kind = tuple[int, ...]  #: node groups
 Hosts = tuple[int, ...] | None  #: the kinds that a stage stands on; None while undecided
@@ -70,24 +72,26 @@ class Lane:
         self.number = shape.dp // self.width
         used = [j for j, count in enumerate(shape.nodes_used) if count]
         zones = self.tables.instance.cluster.zone_link is not None
-        self.kinds = self._kinds(used)
+        each = [n * size // self.width for n, size in zip(shape.nodes_used, sizes, strict=True)]
+        self._take(self._by_speed(used), each)
+        while len(self.kinds) > 2 and self.num_edges > MOST_EDGES:
+            *others, one, other = self.kinds
+            self._take([*others, one + other], each)
         whole = all(sizes[j] == self.width for j in used)
         self.exact = whole and not zones and len(self.kinds) == len(used)
-        places = [shape.nodes_used[j] * sizes[j] // self.width for j in range(len(sizes))]
-        self.places = tuple(sum(places[j] for j in kind) for kind in self.kinds)
         self.costs = [cheapest([least_costs(placer, j) for j in kind]) for kind in self.kinds]
         self._rows: dict[Counts, list[list[Row]]] = {}
         self._tails: dict[tuple[int, ...], _Tail] = {}
         self._fitting: dict[tuple[int, int, int], Mask] = {}
 
-    def _kinds(self, used: Sequence[int]) -> list[Kind]:
-        """The groups by speed; the slowest together if there are too many."""
+    def _by_speed(self, used: Sequence[int]) -> list[Kind]:
         work = (self.intervals.forward + self.intervals.backward)[:, 0, -1]
-        kinds: list[Kind] = [(j,) for j in sorted(used, key=lambda j: int(work[j]))]
-        pp = self.tables.shape.pp
-        while len(kinds) > 2 and comb(pp + len(kinds) - 1, pp) > MOST_COUNTS:
-            kinds[-2:] = [kinds[-2] + kinds[-1]]
-        return kinds
+        return [(j,) for j in sorted(used, key=lambda j: int(work[j]))]
+
+    def _take(self, kinds: list[Kind], each: Sequence[int]) -> None:
+        """These kinds; each: places by node group."""
+        self.kinds = kinds
+        self.places = tuple(sum(each[j] for j in kind) for kind in kinds)
 
     def _least(self, values: Array) -> Array:
         least: Array = np.stack([values[list(kind)].min(axis=0) for kind in self.kinds])
@@ -121,7 +125,7 @@ class Lane:
 
         yield from rest(self.tables.shape.pp, self.places)
 
-    @cached_property
+    @property
     def num_edges(self) -> int:
         """About how many edges the ways on all counts have.
 
@@ -132,6 +136,17 @@ class Lane:
         states = prod(min(p, n // self.number) + 1 for n in self.places[:-1]) * len(self.kinds)
         return sum(1 for _ in self.counts()) * p * states * size * min(size, 2 * size // p)
 
+    @cached_property
+    def _speeds(self) -> Numbers:
+        """[J] what one ns of a slot is worth in micro-batches of a replica: see `most`."""
+        work = self.forward + self.backward
+        layers = np.arange(work.shape[-1] - 1)
+        each = work[:, layers, layers + 1]
+        whole = np.maximum(each.sum(axis=1), 1)
+        least = float((each / whole[:, None]).min(axis=0).sum())
+        speeds: Numbers = 1 / (whole * max(least, MARGIN))
+        return speeds
+
     def most(self, counts: Counts, cutoff: int) -> int:
         """The most micro-batches of a lane with these counts below the cutoff, by its work.
 
@@ -139,13 +154,11 @@ class Lane:
         With W_j the time of all layers on kind j, add up m t / W_j over the slots of a replica:
         each layer x adds m times the least of t_xj / W_j at least.
         """
-        work = self.forward + self.backward
-        layers = np.arange(work.shape[-1] - 1)
-        each = work[:, layers, layers + 1]
-        whole = np.maximum(each.sum(axis=1), 1)
-        needed = float((each / whole[:, None]).min(axis=0).sum())
-        speed = float((np.array(counts) / whole).sum())
-        return int((cutoff - 1) * speed / max(needed, MARGIN) * (1 + MARGIN))
+        return int((cutoff - 1) * float(np.array(counts) @ self._speeds) * (1 + MARGIN))
+
+    def least_ns(self, total: int) -> int:
+        """A step time that no plan is below whose lanes have `total` micro-batches, by `most`."""
+        return int(total / float(np.array(self.places) @ self._speeds) * (1 - MARGIN))
 
     def everything(self) -> Stages:
         """All layers on all stages, hosts undecided."""

@@ -14,7 +14,7 @@ layers there, dealt best, are below M / q, the stage does not have these layers.
 Each step makes the others stronger, so they are repeated until nothing changes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -23,16 +23,16 @@ import numpy as np
 from formulations.costs.placement import Placer
 from formulations.units import ceil_div
 from solver.enumeration.dealing import needed, together
-from solver.enumeration.lane import Counts, Lane, Stages
+from solver.enumeration.lane import MOST_EDGES, Counts, Lane, Stages
 from solver.enumeration.problem import Array, Intervals, Mask
 from solver.enumeration.shares import SharedOut, shared_out
 
 #: Additions with which dealings of single runs of layers are looked at.
 MOST_ADDITIONS = 1 << 28
-#: With more edges of all lanes, about, nothing is found out.
-MOST_EDGES = 50_000_000
 #: Halvings of the interval in which a bound is searched.
-HALVINGS = 8
+HALVINGS = 7
+
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -53,26 +53,28 @@ class Uneven:
         self.total = ceil_div(self.tables.num_micro_batches, self.lane.width)
         self.most = min(self.total, self.tables.num_micro_batches - self.tables.shape.dp + 1)
         self.possible = self.lane.num_edges <= MOST_EDGES
-
-    @property
-    def exact(self) -> bool:
-        """Whether all that these bounds leave can be told apart, see `uneven_search`."""
-        return self.possible and self.lane.exact
+        #: Whether all that these bounds leave can be told apart, see `uneven_search`.
+        self.exact = self.possible and self.lane.exact
 
     def everything(self, cutoff: int) -> Left:
         """All plans below the cutoff, as far as the work of a lane tells."""
         largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.lane.counts()}
-        least = needed(largest, self.lane.number, self.lane.places, self.total)
+        least = self._needed(largest)
         return Left(self.lane.everything(), least, {c: largest[c] for c in least})
 
-    def thinned(self, left: Left, cutoff: int) -> Left | None:
-        """What plans below the cutoff may use of this; None if there is none."""
-        before = None
+    def thinned(self, left: Left, cutoff: int, stop: Stop = lambda: False) -> Left | None:
+        """What plans below the cutoff may use of this; None if there is none.
+
+        If stopped, or if there are too many ways, what was known until then.
+        """
+        before = None if self.possible else _size(left)
         while before != (size := _size(left)):
             before = size
-            runs = self._runs(left, cutoff)
+            runs = self._runs(left, cutoff, stop)
+            if runs is None:
+                return left
             largest = {c: max(int(run.max()) for run in own) for c, own in runs.items()}
-            least = needed(largest, self.lane.number, self.lane.places, self.total)
+            least = self._needed(largest)
             layers = tuple(
                 self._shared(mask, {c: own[k] for c, own in runs.items() if c in least})
                 for k, mask in enumerate(left.stages.layers)
@@ -83,19 +85,26 @@ class Uneven:
             left = Left(replace(left.stages, layers=layers), least, largest)
         return left
 
-    def _runs(self, left: Left, cutoff: int) -> dict[Counts, list[Array]]:
+    def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
+        """Least shares of lanes with these largest shares; none if these are too small."""
+        return needed(largest, self.lane.number, self.lane.places, self.total)
+
+    def _runs(self, left: Left, cutoff: int, stop: Stop) -> dict[Counts, list[Array]] | None:
         """By counts, per stage [n, n] largest share of a lane with these layers there.
 
-        None at all as soon as it is clear that the lanes cannot have all micro-batches.
+        Not of counts that have become too few on the way; None if stopped.
         """
         found: dict[Counts, list[Array]] = {}
-        largest = dict(left.largest)
+        largest, least = dict(left.largest), left.needed
         for counts in self._from_the_middle(left):
-            problem = self.lane.problem(counts, left.stages, left.needed[counts])
-            shared = shared_out(problem, self.lane.room, cutoff, left.needed[counts])
+            if stop():
+                return None
+            if counts not in least:
+                continue
+            problem = self.lane.problem(counts, left.stages, least[counts])
+            shared = shared_out(problem, self.lane.room, cutoff, least[counts])
             largest[counts] = min(self.most, shared.largest) if shared else 0
-            if self.together(largest) < self.total:
-                return {}
+            least = self._needed(largest)
             if shared:
                 found[counts] = self._by_run(shared)
         return found
@@ -136,18 +145,21 @@ class Uneven:
         left[start, end] = True
         return left
 
-    def bound_ns(self, low: int, cutoff: int) -> int:
-        """Lower bound of all plans, at least `low`, which is one; the cutoff if none is below."""
-        if not self.possible:
-            return low
-        left = self.thinned(self.everything(cutoff), cutoff)
-        high = cutoff
+    def bound_ns(self, low: int, cutoff: int, left: Left, stop: Stop = lambda: False) -> int:
+        """Lower bound of all plans, at least `low`, which is one.
+
+        left: what plans below the cutoff may use. If stopped, what is known until then.
+        """
+        low, high = min(cutoff, max(low, self.lane.least_ns(self.total))), cutoff
         for _ in range(HALVINGS):
-            if left is None:
-                return high
             middle = (low + high) // 2
-            less = self.thinned(left, middle)
-            low, high, left = (middle, high, left) if less is None else (low, middle, less)
+            less = self.thinned(left, middle, stop)
+            if less is None:
+                low = middle
+            elif stop():
+                break
+            else:
+                high, left = middle, less
         return low
 
 

@@ -9,7 +9,7 @@ decided for every stage, no tail is too short, so the plan is below the cutoff. 
 left are found or refuted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -20,10 +20,8 @@ from solver.enumeration.dealing import dealt
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.lane import Counts
-from solver.enumeration.uneven import Left, Uneven
+from solver.enumeration.uneven import Left, Stop, Uneven
 from solver.simulate import step_time_ns
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -45,16 +43,23 @@ class Answer:
 
 
 def best_dealing(
-    lanes: Uneven, cutoff: int, gap: float = 0.0, stop: Stop = lambda: False
+    lanes: Uneven,
+    cutoff: int,
+    gap: float = 0.0,
+    stop: Stop = lambda: False,
+    start: Left | None = None,
 ) -> Answer:
-    """The best plan below the cutoff of a shape with exact ways, proved to the relative gap."""
+    """The best plan below the cutoff of a shape with exact ways, proved to the relative gap.
+
+    start: what plans below the cutoff may use, if that is known.
+    """
     found: Dealing | None = None
     target = below(cutoff, gap)
-    stack = [lanes.everything(target)]
+    stack = [start or lanes.everything(target)]
     while stack:
         if stop():
             return Answer(found, False)
-        left = lanes.thinned(stack.pop(), target)
+        left = lanes.thinned(stack.pop(), target, stop)
         if left is None:
             continue
         parts = list(_parts(left))

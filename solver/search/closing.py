@@ -128,23 +128,23 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
 def _uneven(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """Lane by lane where that is exact; else by bounds, and then one order after the other."""
+    """By bounds; then lane by lane where that is exact, else one order after the other."""
     tables, target = intervals.tables, below(cutoff, gap)
     lanes = Uneven(intervals, placer)
-    if lanes.exact:
-        answer = best_dealing(lanes, cutoff, gap, stop)
-        bound_ns = target if answer.complete else lanes.bound_ns(0, target)
-        if answer.found is None:
-            return ShapeAnswer(None, None, answer.complete, bound_ns)
-        order, split, shares, step_time_ns = astuple(answer.found)
-        plan = uniform_plan(tables.instance, tables.shape, order, split, shares)
-        return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
-    bound_ns = shape_bound_ns(intervals, target)
-    if bound_ns < target:
-        bound_ns = lanes.bound_ns(bound_ns, target)
-    if bound_ns >= target:
+    bound_ns = 0 if lanes.exact else shape_bound_ns(intervals, target)
+    left = lanes.thinned(lanes.everything(target), target, stop) if bound_ns < target else None
+    if left is None:
         return ShapeAnswer(None, None, True, target)
-    return replace(_one_by_one(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
+    bound_ns = lanes.bound_ns(bound_ns, target, left, stop)
+    if not lanes.exact:
+        return replace(_one_by_one(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
+    answer = best_dealing(lanes, cutoff, gap, stop, left)
+    if answer.found is None:
+        bound_ns = target if answer.complete else bound_ns
+        return ShapeAnswer(None, None, answer.complete, bound_ns)
+    order, split, shares, step_time_ns = astuple(answer.found)
+    plan = uniform_plan(tables.instance, tables.shape, order, split, shares)
+    return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
 
 
 def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:

@@ -33,6 +33,12 @@ def lanes_of(tables: CostTables) -> Uneven:
     return Uneven(Intervals(tables), Placer(tables))
 
 
+def bound_ns(lanes: Uneven, cutoff: int) -> int:
+    """Lower bound of all plans; the cutoff if none is below it."""
+    left = lanes.thinned(lanes.everything(cutoff), cutoff)
+    return cutoff if left is None else lanes.bound_ns(0, cutoff, left)
+
+
 def unlike_tables(seed: int, single: bool = True) -> CostTables:
     """Tables of the shape of two replicas."""
     instance = unlike_replicas(seed, single)
@@ -81,7 +87,7 @@ def test_bound_never_above_the_optimum(seeds: Sequence[int]) -> None:
         assert not lanes.exact
         if best is not None:
             assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
-            assert lanes.bound_ns(0, 2 * best) <= best, seed
+            assert bound_ns(lanes, 2 * best) <= best, seed
 
 
 @pytest.mark.parametrize("zones", [False, True])
@@ -100,29 +106,33 @@ def test_kinds_taken_together_only_lower_the_bound(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
-    monkeypatch.setattr("solver.enumeration.lane.MOST_COUNTS", 1)
+    monkeypatch.setattr("solver.enumeration.lane.MOST_EDGES", 1)
     tables, best = unlike_tables(seed), optimum_ns(seed)
     lanes = lanes_of(tables)
     assert len(lanes.lane.kinds) == 2
     assert lanes.exact == (sum(n > 0 for n in tables.shape.nodes_used) == 2)
-    assert best is None or lanes.bound_ns(0, 2 * best) <= best
+    assert best is None or bound_ns(lanes, 2 * best) <= best
 
 
 def test_bound_at_the_optimum_where_ways_are_exact() -> None:
     """A cutoff just above the optimum leaves something, half of the bound leaves nothing."""
     lanes, best = lanes_of(unlike_tables(4)), optimum_ns(4)
     assert best is not None
-    bound = lanes.bound_ns(0, best + 1)
+    bound = bound_ns(lanes, best + 1)
     assert best * 3 // 4 < bound <= best
-    assert lanes.bound_ns(0, bound // 2) == bound // 2
+    assert bound_ns(lanes, bound // 2) == bound // 2
 
 
-def test_too_many_ways_have_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond its limit nothing is exact, and the bound is what was known before."""
+def test_too_many_ways_are_not_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond its limit nothing is exact, and the bound is that of the work or what was known."""
     monkeypatch.setattr(uneven, "MOST_EDGES", 0)
-    lanes = lanes_of(unlike_tables(4))
+    lanes, best = lanes_of(unlike_tables(4)), optimum_ns(4)
     assert not lanes.exact
-    assert lanes.bound_ns(7, NO_CUTOFF) == 7
+    assert best is not None
+    everything = lanes.everything(best)
+    assert lanes.thinned(everything, best) == everything
+    assert 0 < lanes.bound_ns(0, best, everything) < best
+    assert lanes.bound_ns(best - 1, best, everything) == best - 1
 
 
 def test_stopped_search_is_not_complete() -> None:
