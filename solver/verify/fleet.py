@@ -32,12 +32,13 @@ def verify_fleet(document: FleetDocument, *, bounds: bool = True) -> Verificatio
 
 
 def _check_content(document: FleetDocument, findings: Findings) -> None:
+    before = findings.num_problems
     _check_places(document, document.pipelines, "pipelines", findings)
     _check_nodes(document, findings)
     for n, design in enumerate(document.designs):
         _check_template(document, design.template, f"designs[{n}].template", findings)
     _check_designs(document.designs, findings)
-    if findings.num_problems:
+    if findings.num_problems > before:
         return
     findings.note(f"nodes and templates of {len(document.pipelines)} pipelines")
     fleet = pipelines_of(document, document.pipelines)
@@ -174,8 +175,9 @@ def _check_recovery(
     findings: Findings,
 ) -> None:
     """What is copied is what was missing, from nodes that are left and hold it."""
+    problems = findings.num_problems
     _check_places(document, recovery.before, "recovery.before", findings)
-    if findings.num_problems:
+    if findings.num_problems > problems:
         return
     names = document.instance.cluster.node_names
     before = pipelines_of(document, recovery.before)

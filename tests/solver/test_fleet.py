@@ -193,6 +193,15 @@ def test_a_change_without_digest_is_noticed(recovered: dict[str, Any]) -> None:
     assert [line[:6] for line in verify_fleet(document).problems] == ["digest"]
 
 
+def test_bug_a_change_is_named_beside_the_digest(recovered: dict[str, Any]) -> None:
+    """What was changed by hand is looked for although the digest tells that something was."""
+    fields = json.loads(json.dumps(recovered))
+    change(fields, "step_time_s", 1.0)
+    document = FleetDocument.model_validate_json(json.dumps(fields))
+    problems = verify_fleet(document).problems
+    assert [line.split(":")[0] for line in problems][:2] == ["digest", "step_time_s"]
+
+
 def test_recover_writes_a_fleet_that_verify_accepts(fleet_file: Path, tmp_path: Path) -> None:
     """One command after the other, from file to file."""
     out = tmp_path / "next.json"
