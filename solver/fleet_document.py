@@ -53,8 +53,8 @@ class CopyDocument(Record):
 class RecoveryDocument(Record):
     """How the fleet came from another one.
 
-    steps: trained within the horizon, after restart and transfer; steps_bound: no fleet that
-    survives as many faults trains more.
+    steps: trained within the horizon, after restart and transfer, or all the time where the fleet
+    goes on as it was; steps_bound: no fleet that survives as many faults trains more.
     """
 
     before_digest: str
@@ -103,6 +103,25 @@ class FleetDocument(Record):
         """Nodes of every group that are not away."""
         gone = Counter(name.rpartition("-")[0] for name in self.away)
         return tuple(group.nodes - gone[group.name] for group in self.instance.cluster.groups)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the pipelines are those before a recovery, so that nothing starts again."""
+        before = () if self.recovery is None else self.recovery.before
+        return set(map(_key, before)) == set(map(_key, self.pipelines))
+
+    @property
+    def training_s(self) -> float:
+        """Seconds of a recovery's horizon in which the fleet trains; 0 without a recovery."""
+        recovery = self.recovery
+        if recovery is None:
+            return 0.0
+        pause_s = 0.0 if self.goes_on else recovery.restart_s + recovery.transfer_s
+        return max(0.0, recovery.horizon_s - pause_s)
+
+
+def _key(pipeline: PipelineDocument) -> tuple[int, tuple[str, ...], int]:
+    return pipeline.design, pipeline.nodes, pipeline.micro_batches
 
 
 def sealed_fleet(document: FleetDocument) -> FleetDocument:

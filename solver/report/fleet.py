@@ -136,7 +136,7 @@ def _recovery_lines(document: FleetDocument) -> Lines:
             if recovery.copies
             else "nothing has to be copied",
         ),
-        ("horizon", _horizon_text(recovery)),
+        ("horizon", _horizon_text(recovery, document.goes_on)),
     ]
     unsaved = sorted({copy.layer for copy in recovery.copies if copy.source is None})
     if unsaved:
@@ -144,13 +144,14 @@ def _recovery_lines(document: FleetDocument) -> Lines:
     return lines
 
 
-def _horizon_text(recovery: RecoveryDocument) -> str:
+def _horizon_text(recovery: RecoveryDocument, goes_on: bool) -> str:
     included = "copies"
     if recovery.restart_s:
         included += f" and a restart of {time_text(recovery.restart_s)}"
+    how = "going on without a pause" if goes_on else f"{included} included"
     text = (
-        f"{significant(recovery.steps)} steps within {time_text(recovery.horizon_s)}, {included} "
-        "included; no fleet of these templates trains more"
+        f"{significant(recovery.steps)} steps within {time_text(recovery.horizon_s)}, {how}; no "
+        "fleet of these templates trains more"
     )
     if recovery.steps_bound <= recovery.steps * (1 + 1e-12):
         return text

@@ -1,12 +1,11 @@
 """Policies whose pipelines come from templates: every failure leads to the next fleet.
 
 `oobleck` takes the fleet with the shortest step, as its paper does; `ours` the one that trains most
-until the next failure is expected, given what has to be copied for it (`recovery`), and uses nodes
-that join only if that pays by then. Both have the same templates.
+until the next failure is expected, given what has to be copied for it (`recovery`), and so uses
+nodes that join only if that pays by then. Both have the same templates.
 """
 
 from dataclasses import replace
-from fractions import Fraction
 
 from formulations.coverage import least_for_merging
 from formulations.fleet import Design, Pipeline
@@ -83,10 +82,11 @@ class FleetPlanner:
             return None
         names = self.instance.cluster.node_names
         copies = found.seating.copies if old else ()
+        copying_ns = found.seating.transfer_ns if old else 0
         return Configuration(
             nodes=frozenset(names[i] for pipeline in found.pipelines for i in pipeline.nodes),
             step_ns=found.step_ns,
-            pause_ns=horizon.restart_ns + (found.seating.transfer_ns if old else 0),
+            pause_ns=0 if found.goes_on else horizon.restart_ns + copying_ns,
             pipelines=found.pipelines,
             loses_state=any(copy.source is None for copy in copies),
         )
@@ -114,12 +114,7 @@ def fleet_policy(
     horizon = Horizon(expected_ns if name == "ours" else ENDLESS_NS, restart_ns)
 
     def reconfigure(former: Configuration | None, ready: frozenset[str]) -> Configuration | None:
-        found = planner.next(former, ready, horizon)
-        if name == "ours" and found is not None and former is not None and not former.lost:
-            stays = Fraction(horizon.time_ns, former.step_ns)
-            moves = Fraction(max(0, horizon.time_ns - found.pause_ns), found.step_ns)
-            return former if stays >= moves else found
-        return found
+        return planner.next(former, ready, horizon)
 
     sources = (
         "step times: fleets of templates, sequences per micro-batch: "

@@ -3,7 +3,8 @@
 Whatever the fleet, training stands still while layers are copied, and then every step takes as
 long as its slowest pipeline. With a horizon H, a fixed restart time and a transfer of R, a fleet
 with step T trains (H - restart - R) / T steps. A fast fleet that moves much may lose against a
-slower one close to what is left.
+slower one close to what is left. Where all pipelines are whole, they can also go on as they are:
+that is H / T steps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +50,8 @@ class Recovery:
     """The next fleet. faults: failures that it survives for certain.
 
     step_ns: of its slowest pipeline, and the exchange of gradients. steps: trained within the
-    horizon; bound: no fleet that survives as many faults trains more.
+    horizon; bound: no fleet that survives as many faults trains more. goes_on: the pipelines are
+    those before, with their micro-batches, so that nothing starts again.
     """
 
     pipelines: tuple[Pipeline, ...]
@@ -58,6 +60,7 @@ class Recovery:
     step_ns: int
     steps: Fraction
     bound: Fraction
+    goes_on: bool = False
 
     @property
     def gap(self) -> float:
@@ -131,8 +134,8 @@ class _Search:
         starts = dict.fromkeys((first.counts, *self._survivors()))
         known = [self._fleet(counts, self._problem.latest_ns) for counts in starts]
         best = max(
-            (self._recovery(fleet, self._seats(fleet)) for fleet in known),
-            key=lambda one: (one.steps, -one.seating.transfer_ns),
+            (*self._as_it_is(), *(self._recovery(fleet, self._seats(fleet)) for fleet in known)),
+            key=lambda one: (one.steps, one.goes_on, -one.seating.transfer_ns),
         )
         fleets, bound = self._worth_a_look(best, least_ns)
         most_seated = max(LEAST_SEATED, SEATING_WORK // len(self._situation.ready) ** 2)
@@ -151,6 +154,21 @@ class _Search:
             if found.steps > best.steps:
                 best = found
         return replace(best, bound=max(best.steps, bound))
+
+    def _as_it_is(self) -> Iterator[Recovery]:
+        """The fleet that goes on, if all its pipelines are whole and enough."""
+        old, ready, problem = self._situation.old, set(self._situation.ready), self._problem
+        counts = tuple(sum(one.template == own for one in old) for own in self._templates)
+        whole = all(ready.issuperset(one.nodes) for one in old) and sum(counts) == len(old)
+        total = sum(one.micro_batches for one in old)
+        if not whole or total != problem.micro_batches or len(old) <= problem.faults:
+            return
+        times = {t: kind.times_ns for t, kind in zip(self._templates, problem.kinds, strict=True)}
+        slowest = max(times[one.template][one.micro_batches - 1] for one in old)
+        step_ns = slowest + problem.slowest_exchange_ns(counts)
+        steps = Fraction(self._horizon.time_ns, max(step_ns, 1))
+        seating = Seating(tuple(one.nodes for one in old), (), 0)
+        yield Recovery(old, seating, problem.faults, step_ns, steps, bound=steps, goes_on=True)
 
     def _survivors(self) -> Iterator[tuple[int, ...]]:
         """Fleets that will do with all pipelines that are whole, and of one kind beside them."""

@@ -157,7 +157,9 @@ def _check_bound(document: FleetDocument, findings: Findings) -> None:
     findings.note(f"no fleet of these templates has a step more than {shorter} shorter")
     if recovery is None:
         return
-    most = max(0.0, recovery.horizon_s - recovery.restart_s) / seconds(least_ns)
+    whole = set(document.away).isdisjoint(name for one in recovery.before for name in one.nodes)
+    pause_s = 0.0 if whole else recovery.restart_s  # they could go on as they were
+    most = max(0.0, recovery.horizon_s - pause_s) / seconds(least_ns)
     if recovery.steps_bound < most * (1 - 1e-12):
         more = "" if not recovery.steps else _rounded_up(most / recovery.steps - 1)
         findings.reserve(f"{claim} (proved again: none trains over {more} more)" if more else claim)
@@ -199,8 +201,7 @@ def _check_recovery(
     sizes = layer_state_bytes(document.instance.workload)
     time_ns = Links(document.instance.cluster).transfer_ns(copies, sizes)
     findings.close("recovery.transfer_s", recovery.transfer_s, seconds(time_ns))
-    left_s = max(0.0, recovery.horizon_s - recovery.restart_s - seconds(time_ns))
-    findings.close("recovery.steps", recovery.steps, left_s / document.step_time_s)
+    findings.close("recovery.steps", recovery.steps, document.training_s / document.step_time_s)
     findings.require(
         recovery.steps_bound >= recovery.steps * (1 - 1e-12),
         "recovery.steps_bound",

@@ -126,6 +126,20 @@ def test_how_pipelines_came_to_be(fleet: FleetDocument) -> None:
     assert all(change.endswith("kept") for change in pipeline_changes(again))
 
 
+def test_a_fleet_that_goes_on_is_verified(fleet: FleetDocument) -> None:
+    """An idle node is lost: nothing starts again, so all of the horizon is trained in."""
+    spare = start_fleet(fleet_instance(7), even_designs(range(3, 4)), 1)
+    after = next_fleet(spare, spare.idle, [], Horizon(3600 * 10**9, 3000 * 10**9))
+    assert after.goes_on
+    assert after.recovery is not None
+    assert after.recovery.steps == pytest.approx(3600 / after.step_time_s)
+    assert "steps within 3,600 s, going on without a pause" in shown(after)
+    assert verify_fleet(after).problems == ()
+    pair = next(one for one in fleet.pipelines if len(one.nodes) == 2)
+    assert not next_fleet(fleet, [pair.nodes[0]], [], HOUR).goes_on
+    assert not fleet.goes_on
+
+
 def change(fields: dict[str, Any], path: str, value: object) -> None:
     """Set the field at a dotted path."""
     *before, last = path.split(".")

@@ -113,16 +113,21 @@ def test_node_that_is_back_holds_nothing() -> None:
 
 def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
     """With a long pause and a short horizon it stays with what it has; with an endless one not."""
-    instance = INSTANCES[0]
+    instance = INSTANCES[4]
     planner = FleetPlanner(instance, 1)
     names = frozenset(instance.cluster.node_names)
-    fewer = names - {instance.cluster.node_names[0]}
-    start = planner.next(None, fewer, FAST)
+    start = planner.next(None, names - {"slow-0"}, FAST)
+    best = planner.next(None, names, FAST)
     assert start is not None
+    assert best is not None
+    assert best.step_ns < start.step_ns
     ours = fleet_policy(planner, "ours", "lost", 10**12, 10**12)
     assert ours.reconfigure(start, names) == start
     eager = fleet_policy(planner, "oobleck", "lost", 10**12, 1)
-    assert eager.reconfigure(start, names) != start
+    found = eager.reconfigure(start, names)
+    assert found is not None
+    assert found.step_ns == best.step_ns
+    assert found.pause_ns >= 10**12
 
 
 def test_mean_interval_counts_the_end() -> None:

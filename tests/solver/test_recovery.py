@@ -246,6 +246,36 @@ def test_nodes_that_join_are_used() -> None:
     assert found.faults == 1
 
 
+def test_bug_a_fleet_that_is_whole_may_go_on_without_a_restart() -> None:
+    """Two nodes join a pair: two pairs step in half the time, but 500 of 600 s go to the restart.
+
+    12 micro-batches on a pair take 1.2 s: 500 steps in 600 s without a pause, against 166.7 in the
+    100 s left. With a restart of 200 s it is 666.7 steps with two pairs, and they are formed.
+    """
+    case = Case(5, [(2,)], cluster(4))
+    case.kinds = [PipelineKind((2,), [10**8 * m for m in range(1, 13)])]
+    case.layer_bytes = (1,) * LAYERS
+    old = [replace(one, micro_batches=12) for one in fleet_of(case.templates)]
+    stays, moves = (
+        case.recover(old, [0, 1, 2, 3], 0, Horizon(600 * 10**9, s * 10**9)) for s in (500, 200)
+    )
+    assert stays.goes_on
+    assert stays.steps == stays.bound == 500
+    assert (stays.pipelines, stays.seating.copies) == (tuple(old), ())
+    assert not moves.goes_on
+    assert len(moves.pipelines) == 2
+    assert float(moves.steps) == pytest.approx(400 / 0.6)
+
+
+def test_a_fleet_of_too_few_pipelines_does_not_go_on() -> None:
+    """The same pair, where one failure is to be survived: two pairs, whatever the restart."""
+    case = Case(5, [(2,)], cluster(4))
+    old = [replace(one, micro_batches=12) for one in fleet_of(case.templates)]
+    found = case.recover(old, [0, 1, 2, 3], 1, Horizon(600 * 10**9, 500 * 10**9))
+    assert not found.goes_on
+    assert len(found.pipelines) == 2
+
+
 def test_nothing_moves_without_a_failure() -> None:
     """The same nodes and templates: all stay where they are."""
     case = Case(7, [(2,), (3,)], cluster(7))
