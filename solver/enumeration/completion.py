@@ -83,18 +83,25 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
     return masks
 
 
+def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Array) -> Array:
+    """[..] what rounds add to the latency, of stages with this `work`.
+
+    whole: [..] latency of the stage and all after it, without the transfers into it.
+    """
+    steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
+    if problem.schedule == "gpipe" or length > steps:
+        return np.zeros_like(whole)
+    most, rest = divmod(steps, length)
+    added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)
+    return added
+
+
 def added_by_rounds(
     problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array
 ) -> Array:
     """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after."""
-    steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
-    if problem.schedule == "gpipe" or length > steps:
-        return np.zeros_like(onward)
     whole = edges.forward[lane] + edges.backward[lane] + np.minimum(onward, INFINITY >> 20)
-    most, rest = divmod(steps, length)
-    work = edges.work[lane]
-    added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)
-    return added
+    return rounds(problem, stage, lane, whole, edges.work[lane])
 
 
 def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None:

@@ -5,7 +5,7 @@ speed, 0 the fastest. `common` and `light` are masks, per stage [J, n, n]: the l
 replica, and the light one, may run on each of the J kinds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +18,13 @@ from solver.enumeration.layered import build_layers
 from solver.enumeration.least_costs import cheapest, least_costs
 from solver.enumeration.placements import allowed_layers
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.enumeration.windows import by_windows
 
 #: Weight of the dearest kind.
 FINEST_WEIGHT = 24
 
 Numbers = NDArray[np.float64]
+Stop = Callable[[], bool]
 Kind = tuple[int, ...]  #: node groups
 Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
 
@@ -143,8 +145,11 @@ class LightReplica:
         """With the most that the light replica weighs."""
         return Weighed(weights, int(weights @ self.slots) // self.tables.shape.dp)
 
-    def thinned(self, graph: Graph, cutoff: int) -> Thinned | None:
-        """What the light replica may use below the cutoff; None if there is nothing."""
+    def thinned(self, graph: Graph, cutoff: int, stop: Stop | None = None) -> Thinned | None:
+        """What the light replica may use below the cutoff; None if there is nothing.
+
+        Windows are looked at until `stop` says so, if it is given.
+        """
         problem, charged = graph.problem, cutoff + graph.mean_ns
         if not problem.stages:
             return None
@@ -152,6 +157,9 @@ class LightReplica:
         if layers is None:
             return None
         bounds = by_class(problem, layers, charged)
+        if bounds.arcs is not None and stop is not None and not stop():
+            layers = [edges.take(mask) for edges, mask in zip(layers, bounds.useful, strict=True)]
+            bounds = by_windows(problem, layers, charged, stop)
         if bounds.arcs is None:
             return None
         masks = []

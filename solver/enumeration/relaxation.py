@@ -18,7 +18,7 @@ rounded down; states that add up the weights leave out what is heavier. Weights 
 of the groups close most shapes before any charges are looked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +29,7 @@ from solver.enumeration.light_replica import (
     Charges,
     Graph,
     LightReplica,
+    Stop,
     Thinned,
     Weighed,
     kinds_of,
@@ -42,13 +43,10 @@ PATIENCE = 8
 AIM = 1.002
 #: How often a step asks whether to stop: it takes as long as so many of an enumeration.
 ASKS = 20
-#: The units that weights are rounded down to, one after the other: whoever keeps to the weight
-#: keeps to that. What is left out then makes room for the next.
-UNITS = (8, 4, 2, 1)
+#: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
+UNITS = (1, 2, 4, 8)
 #: With more edges than these a unit is not made finer, stages are charged rather than counted.
 MOST_EDGES = 1_000_000
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -72,17 +70,28 @@ class Relaxation:
         self.bound_ns = 0
         self.groups: tuple[int, ...] = ()
 
-    def problem(self, cutoff: int, stop: Stop = lambda: False) -> Relaxed | None:
-        """What may be faster than `cutoff`; None if nothing is. Raises `bound_ns` on the way."""
+    def by_speed(self, cutoff: int, stop: Stop = lambda: False) -> list[Mask] | None:
+        """What any replica may run below the cutoff; None if nothing. Raises `bound_ns`."""
         replica = self.replica
         found = replica.thinned(replica.graph(replica.allowed, replica.allowed), cutoff)
         if found is None:
             return None
         speeds = replica.weighed(replica.speeds)
-        by_speed = self._by_weight(found.masks, found.masks, speeds, cutoff, stop)
-        if by_speed is None:
+        left = self._by_weight(found.masks, found.masks, speeds, cutoff, stop)
+        return None if left is None else _shared(found.masks, left[1])
+
+    def problem(
+        self, common: list[Mask], cutoff: int, stop: Stop = lambda: False
+    ) -> Relaxed | None:
+        """Of what any replica may run, what may be faster than `cutoff`; None if nothing is.
+
+        Raises `bound_ns` on the way.
+        """
+        speeds = self.replica.weighed(self.replica.speeds)
+        left = self._by_weight(common, common, speeds, cutoff, stop, counted=True)
+        if left is None:
             return None
-        charged = self._charged(_shared(found.masks, by_speed[1]), cutoff, stop)
+        charged = self._charged(_shared(common, left[1]), cutoff, stop)
         return None if charged is None else self._counted(*charged, cutoff, stop)
 
     def _learn(self, graph: Graph, found: Thinned) -> None:
@@ -100,19 +109,26 @@ class Relaxation:
         *,
         counted: bool = False,
     ) -> tuple[Graph | None, list[Mask]] | None:
-        """The finest graph of these weights with few edges, and what it leaves; None if nothing."""
-        finest = None
-        for unit in UNITS:
-            graph = self.replica.graph(
-                common, light, weighed=weighed.coarser(unit), counted=counted
-            )
-            if stop() or graph.num_edges > MOST_EDGES:
+        """The finest graph of these weights with few edges, and what it leaves; None if nothing.
+
+        What a coarse one leaves out makes room for a finer one.
+        """
+        finest, units = None, list(UNITS)
+        while units and not stop():
+            for unit in units:
+                graph = self.replica.graph(
+                    common, light, weighed=weighed.coarser(unit), counted=counted
+                )
+                if graph.num_edges <= MOST_EDGES:
+                    break
+            else:
                 break
-            found = self.replica.thinned(graph, cutoff)
+            found = self.replica.thinned(graph, cutoff, stop)
             if found is None:
                 return None
             self._learn(graph, found)
             finest, light, common = graph, found.masks, _shared(common, found.masks)
+            units = units[: units.index(unit)]
         return finest, light
 
     def _charged(
@@ -140,7 +156,7 @@ class Relaxation:
             missing_ns = (AIM * cutoff - found.bound_ns) / (2 if step < STEPS // 2 else 4)
             charges = self._stepped(charges, graph, found.arcs, missing_ns)
         of_stages = replace(best, kind=np.zeros(kinds))
-        left = self.replica.thinned(self.replica.graph(common, common, of_stages), cutoff)
+        left = self.replica.thinned(self.replica.graph(common, common, of_stages), cutoff, stop)
         return None if left is None else (left.masks, best)
 
     def _counted(
@@ -150,7 +166,7 @@ class Relaxation:
         graph = self.replica.graph(common, common, charges, counted=True)
         if graph.num_edges > MOST_EDGES:
             graph = self.replica.graph(common, common, charges)
-        found = self.replica.thinned(graph, cutoff)
+        found = self.replica.thinned(graph, cutoff, stop)
         if found is None:
             return None
         self._learn(graph, found)
@@ -195,8 +211,8 @@ def _masked(problem: SplitProblem, masks: list[Mask]) -> SplitProblem:
 def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:
     """A node order in which stage k stands on `groups[k]` as far as there are nodes.
 
-    Where these run out, nodes of the group with the most slots to spare take their place, of at
-    least equal speed if there are such.
+    Where these run out, nodes of the group with slots to spare take their place that is nearest in
+    speed.
     """
     shape, sizes = tables.shape, tables.slots_per_node
     times = (tables.forward_ns + tables.backward_ns).sum(axis=0)
@@ -208,9 +224,11 @@ def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:
         needed[wanted] -= shape.dp
         while filled < (k + 1) * shape.dp:
             spare = {j: left[j] * sizes[j] - needed[j] for j, n in enumerate(left) if n}
-            fast = {j: n for j, n in spare.items() if times[j] <= times[wanted]}
-            others = fast or spare
-            group = wanted if left[wanted] else max(others, key=lambda j: others[j])
+            most = max(spare.values())
+            others = [j for j, slots in spare.items() if slots > 0 or slots == most]
+            group = (
+                wanted if left[wanted] else min(others, key=lambda j: abs(times[j] - times[wanted]))
+            )
             order.append(group)
             left[group] -= 1
             filled += sizes[group]

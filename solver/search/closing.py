@@ -1,5 +1,6 @@
 """Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Protocol
@@ -20,7 +21,7 @@ from solver.enumeration.placements import (
     lane_width,
     replica_classes,
 )
-from solver.enumeration.problem import Array, Intervals
+from solver.enumeration.problem import Array, Intervals, Mask
 from solver.enumeration.relaxation import Relaxation, order_along
 from solver.enumeration.shape_bound import shape_bound_ns
 from solver.enumeration.shares import largest_share
@@ -152,13 +153,13 @@ def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
 
 
 def _deepened(
-    relaxation: Relaxation, cutoff: int, gap: float, stop: Stop
+    relaxation: Relaxation, left: list[Mask], cutoff: int, gap: float, stop: Stop
 ) -> tuple[SplitOutcome, tuple[int, ...]]:
     """As `solve_split`, by cutoffs that grow; and the groups of the stages of what may be faster.
 
     A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
     """
-    relaxed = relaxation.problem(cutoff, stop)
+    relaxed = relaxation.problem(left, cutoff, stop)
     if relaxed is None:
         return SplitOutcome(None, None, None, cutoff, True), ()
     trial, mean_ns = min(relaxation.bound_ns, cutoff), relaxed.mean_ns
@@ -166,7 +167,7 @@ def _deepened(
         if stop():
             return SplitOutcome(None, None, None, trial, False), relaxation.groups
         trial = min(cutoff, int(trial * DEEPER) + 1)
-        found = solve_split(relaxed.problem, trial + mean_ns, gap, stop)
+        found = solve_split(relaxed.problem, _above(trial + mean_ns, gap), gap, stop)
         bound_ns = max(found.bound_ns - mean_ns, relaxation.bound_ns)
         if found.arcs is not None:
             groups = relaxed.problem.order(found.arcs.tolist())
@@ -176,39 +177,83 @@ def _deepened(
             return replace(found, bound_ns=bound_ns), groups
 
 
+def _above(time_ns: int, gap: float) -> int:
+    """What `time_ns` is below by the gap, see `below`."""
+    return math.ceil(time_ns / (1 - gap))
+
+
+@dataclass
+class _ByRelaxation:
+    """A shape with too many node orders: the bound of one replica, and plans that follow it."""
+
+    intervals: Intervals
+    placer: Placer
+    gap: float
+    stop: Stop
+    best: int  #: step times below this are of interest
+    bound_ns: int = 0
+    plan: Plan | None = None
+    followed: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> int:
+        """Bounds of at least this close the shape."""
+        return below(self.best, self.gap)
+
+    def follow(self, groups: tuple[int, ...]) -> None:
+        """Keeps the best plan of a node order that follows these groups, if it is better."""
+        tables, shape = self.intervals.tables, self.intervals.tables.shape
+        if not groups or groups == self.followed:
+            return
+        self.followed = groups
+        order = order_along(tables, groups)
+        placement = self.placer.costs(order)
+        classes = replica_classes(placement, shape.dp)
+        even = [tables.num_micro_batches // shape.dp] * len(classes)
+        problem = fixed_order(self.intervals, placement, classes, even)
+        found = solve_split(problem, self.best, self.gap / 2, self.stop)
+        if found.split is not None and found.step_time_ns is not None:
+            self.plan, self.best = _even_plan(tables, order, found.split), found.step_time_ns
+
+    def close(self, apart: float) -> bool:
+        """Whether the relaxation with groups that are `apart` closes the shape.
+
+        Half of the gap is for the relaxation, which then need not be solved to its end.
+        """
+        relaxation = Relaxation(self.intervals, self.placer, apart)
+        left = relaxation.by_speed(self.target, self.stop)
+        if left is None:
+            self.bound_ns = self.target
+            return True
+        self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
+        self.follow(relaxation.groups)
+        if self.bound_ns >= self.target:
+            return True
+        relaxed, groups = _deepened(relaxation, left, self.target, self.gap / 2, self.stop)
+        self.bound_ns = max(self.bound_ns, relaxed.bound_ns)
+        self.follow(groups)
+        return self.bound_ns >= self.target
+
+    def answer(self, complete: bool) -> ShapeAnswer:
+        """What is known."""
+        time_ns = None if self.plan is None else self.best
+        return ShapeAnswer(self.plan, time_ns, complete, self.bound_ns)
+
+
 def _relaxed(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """The bound of one replica, the plan that follows its groups, and if that is not enough more.
-
-    Half of the gap is for the relaxation, which then need not be solved to its end.
-    """
-    tables, shape = intervals.tables, intervals.tables.shape
-    alike = Relaxation(intervals, placer, ALIKE)
-    relaxed, groups = _deepened(alike, below(cutoff, gap), gap / 2, stop)
-    if groups and len(alike.replica.kinds) < np.count_nonzero(shape.nodes_used):
-        least_ns = relaxed.bound_ns
-        relaxation = Relaxation(intervals, placer)
-        relaxed, groups = _deepened(relaxation, below(cutoff, gap), gap / 2, stop)
-        relaxed = replace(relaxed, bound_ns=max(least_ns, relaxed.bound_ns))
-    if not groups:
-        return ShapeAnswer(None, None, relaxed.complete, relaxed.bound_ns)
-    order = order_along(tables, groups)
-    placement = placer.costs(order)
-    classes = replica_classes(placement, shape.dp)
-    even = [tables.num_micro_batches // shape.dp] * len(classes)
-    found = solve_split(fixed_order(intervals, placement, classes, even), cutoff, gap / 2, stop)
-    plan = None if found.split is None else _even_plan(tables, order, found.split)
-    best = found.step_time_ns or cutoff
-    if relaxed.bound_ns >= below(best, gap):
-        return ShapeAnswer(plan, found.step_time_ns, True, relaxed.bound_ns)
-    if count_orders(shape.nodes_used) > ORDER_LIMIT:
-        return ShapeAnswer(plan, found.step_time_ns, False, relaxed.bound_ns)
-    rest = _one_by_one(intervals, placer, best, gap, stop)
-    bound_ns = max(rest.bound_ns, relaxed.bound_ns)
+    """By one replica on groups of unlike speed, then on all, and if that is not enough more."""
+    search = _ByRelaxation(intervals, placer, gap, stop, cutoff)
+    if search.close(ALIKE) or (not stop() and search.close(0.0)):
+        return search.answer(complete=True)
+    if count_orders(intervals.tables.shape.nodes_used) > ORDER_LIMIT:
+        return search.answer(complete=False)
+    rest = _one_by_one(intervals, placer, search.best, gap, stop)
+    bound_ns = max(rest.bound_ns, search.bound_ns)
     if rest.plan is not None:
         return replace(rest, bound_ns=bound_ns)
-    return ShapeAnswer(plan, found.step_time_ns, rest.complete, bound_ns)
+    return replace(search.answer(rest.complete), bound_ns=bound_ns)
 
 
 def _one_by_one(

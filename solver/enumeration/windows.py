@@ -1,0 +1,293 @@
+"""Bounds by what windows of stages add to the latency of one lane, as `classes` by single stages.
+
+Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
+S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 1. Then
+
+    end of the last backward of stage 0 >= latency + (C of i..p-1) + (N C - S) / n.
+
+Proof. Stage i runs F_i(x + q) right after B_i(x), and stage j B_j(x + n) right after F_j(x + q). So
+from B_i(x), as long as there is a F_i(x + q), a path leads down to stage j and back to B_i(x + n):
+a turn, of length C. It begins with micro-batch 0 down to the last stage and back to B_i(0). Of the
+N = a n + r micro-batches until B_i(N), a n take a turns. If r > 0, look at the n cyclic runs of r
+of the stages i..j: a run that does not wrap is a window of r stages, one that does is two, r stages
+together. On the first way back up to i the path takes a turn of each as it reaches its upper stage:
+r micro-batches further. Of all the runs together every stage has r, every transfer inside i..j has
+r - 1 or more, so the longest adds (r C - S) / n or more. After B_i(N) a last turn, down to the last
+stage, ends with B_i(m - 1), which goes up.
+
+Classes are those of `classes`: M, the largest of what terms, rounds and windows add, is at most
+`high`. Labels, from the last stage on, are what is known of ways to run the rest of the stages. Of
+the windows that begin with the first of these a label keeps one, n, C and S. It is refuted if
+N C - S > n (high - latency). One label stands for another if its cost and latency are no larger
+and its window is no longer: C - S / N - n P for all N and P = (high - latency) / N of the stages
+before. That is linear in P and in 1 / N, so the ends of their ranges are enough. Whatever window a
+label keeps, and whatever label stands for it, a way that is possible leads from label to label;
+every edge of it stays useful.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+
+import numpy as np
+
+from solver.enumeration.classes import ByClass
+from solver.enumeration.completion import latencies, least_term, rounds
+from solver.enumeration.layered import Layers, so_far, to_go
+from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
+
+#: Classes at first, and how often the one of least bound is halved.
+CLASSES = 8
+HALVINGS = 8
+#: Classes are not made narrower than this part of the cutoff.
+RESOLUTION = 4000
+#: Labels kept of a node: what they do not stand for is merged to one label without a window.
+MOST_LABELS = 24
+#: The length of a window that is none.
+NONE = -(1 << 44)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """L ways to run the stages from one on, sorted by node, ns.
+
+    node: [L] where they start. cost: latency, charges and tail. latency: with the transfers into
+    the first stage. embedding: all-reduce of tied embeddings, as far as the last stage decides it.
+    length, sends, count: C, S and n of a window that begins with the first stage; C and S with the
+    transfers into it. edge, onward: the first edge and the label after it.
+    """
+
+    node: Array
+    cost: Array
+    latency: Array
+    embedding: Array
+    length: Array
+    sends: Array
+    count: Array
+    edge: Array
+    onward: Array
+
+    def take(self, keep: Array) -> "Labels":
+        """The labels with these indices."""
+        return Labels(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True, order=True)
+class _Class:
+    """Paths with M from `low` to `high` that take at least `bound_ns`, and the best one's arcs."""
+
+    bound_ns: int
+    low: int
+    high: int
+    arcs: Array | None = field(compare=False, default=None)
+    useful: list[Mask] = field(compare=False, default_factory=list)
+
+
+def _end(node: Array) -> Labels:
+    """No stage is left."""
+    none = np.zeros(len(node), dtype=np.int64)
+    return Labels(node, none, none, none, none + NONE, none, none, none, none)
+
+
+def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
+    """The labels of a node that are beyond its number as one, at most as dear as any."""
+    keep = np.flatnonzero(~beyond)
+    rest = np.flatnonzero(beyond)
+    if not len(rest):
+        return labels
+    starts = np.flatnonzero(np.diff(first[rest], prepend=-1))
+    least = {
+        name: np.minimum.reduceat(getattr(labels, name)[rest], starts)
+        for name in ("cost", "latency", "embedding")
+    }
+    window = np.full(len(starts), NONE)
+    merged = replace(
+        labels.take(rest[starts]),
+        **least,
+        length=window,
+        sends=np.zeros_like(window),
+        count=np.zeros_like(window),
+    )
+    names = Labels.__dataclass_fields__
+    both = Labels(
+        *(np.concatenate([getattr(labels, name)[keep], getattr(merged, name)]) for name in names)
+    )
+    return both.take(np.argsort(both.node, kind="stable"))
+
+
+def _undominated(labels: Labels, keys: list[Array]) -> Labels:
+    """The labels that no other of their node stands for, as far as its number allows."""
+    order = np.lexsort((*reversed(keys), labels.node))
+    labels, key = labels.take(order), np.stack(keys)[:, order]
+    for rank in range(MOST_LABELS):
+        starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
+        sizes = np.diff(starts, append=len(labels.node))
+        if sizes.max(initial=0) <= rank:
+            return labels
+        first = np.repeat(starts, sizes)
+        pivot = np.minimum(first + rank, len(labels.node) - 1)
+        later = np.arange(len(first)) > first + rank
+        dominated = later & (key[:, pivot] <= key).all(axis=0)
+        if dominated.any():
+            left = np.flatnonzero(~dominated)
+            labels, key = labels.take(left), key[:, left]
+    starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
+    first = np.repeat(starts, np.diff(starts, append=len(labels.node)))
+    return _merged(labels, first, np.arange(len(first)) >= first + MOST_LABELS)
+
+
+class _Lane:
+    """One lane of tightened layers. least, most: M of the paths that matter below the cutoff."""
+
+    def __init__(self, problem: SplitProblem, layers: Layers, cutoff: int, lane: int) -> None:
+        self.problem, self.layers, self.cutoff, self.lane = problem, layers, cutoff, lane
+        self.costs = latencies(layers, lane)
+        self.least = least_term(layers, lane)
+        self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
+
+    def turns_left(self, stage: int) -> int:
+        """N of windows that begin with a stage; below 1 there are none."""
+        if self.problem.schedule == "gpipe":
+            return 0
+        return self.problem.micro_batches[self.lane] - 1 - (self.problem.num_stages - stage)
+
+    def bounded(self, low: int, high: int) -> _Class | None:
+        """The class of M from `low` to `high`; None if it has no path below the cutoff."""
+        one_pass = _Pass(self, low, high)
+        labels = _end(np.unique(self.layers[-1].target))
+        passed, useful = [], []
+        for k in reversed(range(len(self.layers))):
+            labels = one_pass.extended(k, labels)
+            if not len(labels.node):
+                return None
+            mask = np.zeros(len(self.layers[k]), dtype=np.bool_)
+            mask[labels.edge] = True
+            useful.append(mask)
+            labels = _undominated(labels, one_pass.keys(k, labels))
+            passed.append(labels)
+        at = int(labels.cost.argmin())
+        bound_ns, arcs = low + int(labels.cost[at]), []
+        for edges, labels in zip(self.layers, reversed(passed), strict=True):
+            arcs.append(edges.arc[labels.edge[at]])
+            at = int(labels.onward[at])
+        return _Class(bound_ns, low, high, np.array(arcs), useful[::-1])
+
+
+class _Pass:
+    """The labels of one class, from the last stage to the first."""
+
+    def __init__(self, lane: _Lane, low: int, high: int) -> None:
+        self.lane, self.low, self.high = lane, low, high
+        layers, r = lane.layers, lane.lane
+        costs = [
+            np.where(edges.term[r] > high, INFINITY, cost)
+            for edges, cost in zip(layers, lane.costs, strict=True)
+        ]
+        self.before, after = so_far(layers, costs), to_go(layers, costs)
+        self.usable = [
+            np.flatnonzero(
+                self.before[k][edges.source] + cost + after[k + 1][edges.target] + low < lane.cutoff
+            )
+            for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
+        ]
+
+    def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
+        """Every usable edge of stage k with every label of its target."""
+        edges, usable = self.lane.layers[k], self.usable[k]
+        count = np.bincount(labels.node, minlength=edges.num_targets)
+        number = count[edges.target[usable]]
+        first = (np.cumsum(count) - count)[edges.target[usable]]
+        edge = np.repeat(usable, number)
+        onward = np.arange(len(edge)) + np.repeat(first - (np.cumsum(number) - number), number)
+        return edge, onward
+
+    def _ends(self, k: int, arc: Array, onward: Array) -> tuple[Array, Array | int]:
+        """All-reduce of tied embeddings as the last stage decides, what it adds on the first."""
+        problem = self.lane.problem
+        if not problem.tied:
+            return np.zeros_like(onward), 0
+        if k == problem.num_stages - 1:
+            onward = problem.stages[k].embedding[arc]
+        return onward, 0 if k else np.maximum(onward - problem.stages[0].embedding[arc], 0)
+
+    def extended(self, k: int, labels: Labels) -> Labels:
+        """All labels of stage k that are not refuted."""
+        problem, edges, lane = self.lane.problem, self.lane.layers[k], self.lane.lane
+        edge, own = self._pairs(k, labels)
+        times = (edges.forward[lane] + edges.backward[lane])[edge]
+        sends = (edges.send[lane] + edges.send_back[lane])[edge]
+        latency = times + labels.latency[own]
+        embedding, extra = self._ends(k, edges.arc[edge], labels.embedding[own])
+        cost = labels.cost[own] + self.lane.costs[k][edge] + extra
+        good = self.before[k][edges.source[edge]] + cost + self.low < self.lane.cutoff
+        good &= rounds(problem, k, lane, latency, edges.work[lane][edge]) <= self.high
+        length, inside, count = times + labels.length[own], labels.sends[own], labels.count[own] + 1
+        room, left = self.high - latency, self.lane.turns_left(k)
+        excess = left * length - inside - count * room
+        if left >= 1:
+            good &= excess <= 0
+        longer = excess > left * times - room
+        return Labels(
+            node=edges.source[edge],
+            cost=cost,
+            latency=latency + sends,
+            embedding=embedding,
+            length=np.where(longer, length, times) + sends,
+            sends=np.where(longer, inside, 0) + sends,
+            count=np.where(longer, count, 1),
+            edge=edge,
+            onward=own,
+        ).take(np.flatnonzero(good))
+
+    def _least_work(self, k: int) -> int:
+        """Of usable edges before stage k; a P less than that refutes them."""
+        lane = self.lane.lane
+        return min(
+            int((edges.forward[lane] + edges.backward[lane])[usable].min(initial=INFINITY))
+            for edges, usable in zip(self.lane.layers[:k], self.usable[:k], strict=True)
+        )
+
+    def keys(self, k: int, labels: Labels) -> list[Array]:
+        """What must be no larger for a label of stage k to stand for another."""
+        keys = [labels.cost, labels.embedding]
+        most = self.lane.turns_left(k - 1)
+        if most < 1 or not k:
+            return keys
+        fewest = max(1, self.lane.turns_left(0))
+        rates = self._least_work(k), (self.high - int(labels.latency.min())) // fewest + 1
+        windows = [
+            left * (labels.length - labels.count * rate) - labels.sends
+            for left in {most, fewest}
+            for rate in rates
+        ]
+        return [*keys, labels.latency, *windows]
+
+
+def by_windows(
+    problem: SplitProblem,
+    layers: Layers,
+    cutoff: int,
+    stop: Callable[[], bool] = lambda: False,
+    lane: int = 0,
+) -> ByClass:
+    """The bounds of tightened layers, as far as one lane shows."""
+    search = _Lane(problem, layers, cutoff, lane)
+    ends = np.linspace(search.least - 1, search.most, CLASSES + 1).astype(np.int64).tolist()
+    open_ = [
+        one for low, high in pairwise(ends) if (one := search.bounded(low + 1, high)) is not None
+    ]
+    heapify(open_)
+    for _ in range(HALVINGS):
+        if not open_ or stop() or open_[0].high - open_[0].low < cutoff // RESOLUTION:
+            break
+        widest = heappop(open_)
+        middle = (widest.low + widest.high) // 2
+        for low, high in ((widest.low, middle), (middle + 1, widest.high)):
+            half = search.bounded(low, high)
+            if half is not None:
+                heappush(open_, replace(half, bound_ns=max(half.bound_ns, widest.bound_ns)))
+    if not open_:
+        return ByClass(cutoff, None, [np.zeros(len(edges), dtype=np.bool_) for edges in layers])
+    useful = [np.any(masks, axis=0) for masks in zip(*(one.useful for one in open_), strict=True)]
+    return ByClass(open_[0].bound_ns, open_[0].arcs, useful)
