@@ -23,12 +23,12 @@ CLASSES = 16
 class ByClass:
     """Bounds of all paths below a cutoff.
 
-    bound_ns: least step time + charges. arcs: [p] of the path with that bound, None if there is no
-    path. useful: per stage [M] edges that paths may use.
+    bound_ns: least step time + charges. path: [p] edges of the path with that bound, None if there
+    is none. useful: per stage [M] edges that paths may use.
     """
 
     bound_ns: int
-    arcs: Array | None
+    path: Array | None
     useful: list[Mask]
 
 
@@ -65,12 +65,7 @@ def by_class(problem: SplitProblem, layers: Layers, cutoff: int) -> ByClass:
         before = edges.into_targets(np.where(edges.term[0] > high, INFINITY, through + own))
     bounds = after[-1][:, :1] + low
     best = int(bounds.argmin())
-    arcs = None
+    path = None
     if bounds[best, 0] < cutoff:
         path = walk(layers, [cost[best] for cost in costs])
-        arcs = np.array([edges.arc[x] for edges, x in zip(layers, path, strict=True)])
-    return ByClass(
-        bound_ns=int(min(bounds[best, 0], cutoff)),
-        arcs=arcs,
-        useful=useful,
-    )
+    return ByClass(int(min(bounds[best, 0], cutoff)), path, useful)

@@ -3,11 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver.enumeration.completion import Frontier, frontier, tighten
-from solver.enumeration.descent import best_start
+from solver.enumeration.completion import Frontier, frontier, path_of, tighten
+from solver.enumeration.cuts import Cuts
+from solver.enumeration.descent import best_start, descend
 from solver.enumeration.enumerate import Enumerator, below
 from solver.enumeration.layered import Layers, build_layers
 from solver.enumeration.problem import Array, SplitProblem
+from solver.enumeration.windows import by_windows
+
+#: Extensions of prefixes after which windows are worth their time.
+FIRST_EXTENSIONS = 40
+
+Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -30,32 +37,85 @@ def _fronts(problem: SplitProblem, layers: Layers, cutoff: int) -> list[Frontier
     return [frontier(layers, lane, cutoff) for lane in range(problem.num_lanes)]
 
 
+class _Search:
+    """The best split so far, and the edges that a better one may use; None if there is none."""
+
+    def __init__(self, problem: SplitProblem, cutoff: int, gap: float) -> None:
+        self.problem, self.gap = problem, gap
+        self.best: tuple[Array, Array] | None = None
+        self.best_time = cutoff
+        self.bound = 0
+        self.cuts: Cuts | None = None
+        self.layers = tighten(problem, build_layers(problem, self.target), self.target)
+
+    @property
+    def target(self) -> int:
+        """Splits of at least this are not looked for."""
+        return below(self.best_time, self.gap)
+
+    def _keep(self, arcs: Array, split: Array, time: int) -> None:
+        if time < self.best_time and self.layers is not None:
+            self.best, self.best_time = (arcs, split), time
+            self.layers = tighten(self.problem, self.layers, self.target)
+
+    def descend(self) -> None:
+        """A first split, and cuts."""
+        if self.layers is not None:
+            fronts = _fronts(self.problem, self.layers, self.target)
+            arcs, split, time, self.cuts = best_start(self.problem, self.layers, fronts)
+            self._keep(arcs, split, time)
+
+    def window(self, stop: Stop) -> None:
+        """Leaves out what windows of some lane refute; descends from their best splits."""
+        for lane in range(self.problem.num_lanes):
+            if self.layers is None or stop():
+                return
+            layers = self.layers
+            found = by_windows(self.problem, layers, self.target, stop, lane)
+            self.bound = max(self.bound, found.bound_ns)
+            if found.path is None:
+                self.layers = None
+                return
+            arcs, splits = path_of(layers, found.path[None])
+            kept = [edges.take(mask) for edges, mask in zip(layers, found.useful, strict=True)]
+            self.layers = tighten(self.problem, kept, self.target)
+            split, time, _ = descend(self.problem, arcs[0], splits[0])
+            self._keep(arcs[0], split, time)
+
+    def enumerate(self, stop: Stop) -> bool:
+        """Whether nothing better is left."""
+        if self.layers is None or self.cuts is None:
+            self.bound = self.target
+            return True
+        fronts = _fronts(self.problem, self.layers, self.target)
+        search = Enumerator(self.problem, self.layers, fronts, self.target, self.cuts, self.gap)
+        bound = search.run(stop)
+        self.bound = max(self.bound, bound)
+        if search.best is not None and search.best_time is not None:
+            self.best, self.best_time = search.best, search.best_time
+        return bound >= self.target
+
+
+def _first(stop: Stop) -> Stop:
+    """Stops after the first extensions at the latest."""
+    left = iter(range(FIRST_EXTENSIONS))
+    return lambda: next(left, None) is None or stop()
+
+
 def solve_split(
     problem: SplitProblem,
     cutoff: int,
     gap: float = 0.0,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
 ) -> SplitOutcome:
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
-    target = below(cutoff, gap)
-    layers = tighten(problem, build_layers(problem, target), target)
-    if layers is None:
-        return SplitOutcome(None, None, None, target, True)
-    fronts = _fronts(problem, layers, target)
-    arcs, split, time, cuts = best_start(problem, layers, fronts)
-    best = (arcs, split) if time < cutoff else None
-    best_time = min(time, cutoff)
-    if below(best_time, gap) < target:
-        target = below(best_time, gap)
-        layers = tighten(problem, layers, target)
-        fronts = _fronts(problem, layers, target) if layers else []
-    bound = target
-    if layers is not None:
-        search = Enumerator(problem, layers, fronts, target, cuts, gap)
-        bound = search.run(stop)
-        if search.best is not None and search.best_time is not None:
-            best, best_time = search.best, search.best_time
-    complete = bound >= min(target, below(best_time, gap))
-    if best is None:
-        return SplitOutcome(None, None, None, bound, complete)
-    return SplitOutcome(*best, best_time, min(bound, best_time), complete)
+    search = _Search(problem, cutoff, gap)
+    search.descend()
+    complete = search.enumerate(_first(stop))
+    if not complete and not stop():
+        search.window(stop)
+        complete = search.enumerate(stop)
+    if search.best is None:
+        return SplitOutcome(None, None, None, search.bound, complete)
+    bound = min(search.bound, search.best_time)
+    return SplitOutcome(*search.best, search.best_time, bound, complete)

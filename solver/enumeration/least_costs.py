@@ -26,6 +26,11 @@ class LeastCosts:
     gather: tuple[Array, int]
     embedding: tuple[int, int]
 
+    @property
+    def sync_ns(self) -> int:
+        """Of all layers."""
+        return int(self.sync[0].sum()) + self.sync[1]
+
 
 def cheapest(parts: Sequence[LeastCosts]) -> LeastCosts:
     """What the nodes of several groups cost at least."""

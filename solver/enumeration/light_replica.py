@@ -117,10 +117,11 @@ class LightReplica:
             found: Array = np.stack([values[list(kind)].min(axis=0) for kind in kinds])
             return found
 
-        self.kinds = kinds
         self.tables = intervals.tables
         shape = self.tables.shape
-        self.least = [cheapest([least_costs(placer, j) for j in kind]) for kind in kinds]
+        costs = {j: least_costs(placer, j) for kind in kinds for j in kind}
+        self.kinds = [tuple(sorted(kind, key=lambda j: costs[j].sync_ns)) for kind in kinds]
+        self.least = [cheapest([costs[j] for j in kind]) for kind in kinds]
         self.forward, self.backward = least(intervals.forward), least(intervals.backward)
         self.optimizer = least(intervals.optimizer)
         self.micro_batches = self.tables.num_micro_batches // shape.dp
@@ -157,10 +158,10 @@ class LightReplica:
         if layers is None:
             return None
         bounds = by_class(problem, layers, charged)
-        if bounds.arcs is not None and stop is not None and not stop():
+        if bounds.path is not None and stop is not None and not stop():
             layers = [edges.take(mask) for edges, mask in zip(layers, bounds.useful, strict=True)]
             bounds = by_windows(problem, layers, charged, stop)
-        if bounds.arcs is None:
+        if bounds.path is None:
             return None
         masks = []
         for stage, edges, useful in zip(problem.stages, layers, bounds.useful, strict=True):
@@ -168,7 +169,8 @@ class LightReplica:
             left = edges.take(useful)
             mask[stage.tail[left.arc], left.start, left.end] = True
             masks.append(mask)
-        return Thinned(masks, bounds.bound_ns - graph.mean_ns, bounds.arcs)
+        arcs = np.array([edges.arc[x] for edges, x in zip(layers, bounds.path, strict=True)])
+        return Thinned(masks, bounds.bound_ns - graph.mean_ns, arcs)
 
     def _ranks(self, common: list[Mask]) -> list[Array]:
         """Per stage [n, n] rank of the slowest kind that some replica may run these layers on."""

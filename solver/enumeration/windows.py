@@ -75,12 +75,12 @@ class Labels:
 
 @dataclass(frozen=True, order=True)
 class _Class:
-    """Paths with M from `low` to `high` that take at least `bound_ns`, and the best one's arcs."""
+    """Paths with M from `low` to `high` take `bound_ns` or more; the edges of the best one."""
 
     bound_ns: int
     low: int
     high: int
-    arcs: Array | None = field(compare=False, default=None)
+    path: Array | None = field(compare=False, default=None)
     useful: list[Mask] = field(compare=False, default_factory=list)
 
 
@@ -167,11 +167,11 @@ class _Lane:
             labels = _undominated(labels, one_pass.keys(k, labels))
             passed.append(labels)
         at = int(labels.cost.argmin())
-        bound_ns, arcs = low + int(labels.cost[at]), []
-        for edges, labels in zip(self.layers, reversed(passed), strict=True):
-            arcs.append(edges.arc[labels.edge[at]])
+        bound_ns, path = low + int(labels.cost[at]), []
+        for labels in reversed(passed):
+            path.append(labels.edge[at])
             at = int(labels.onward[at])
-        return _Class(bound_ns, low, high, np.array(arcs), useful[::-1])
+        return _Class(bound_ns, low, high, np.array(path), useful[::-1])
 
 
 class _Pass:
@@ -290,4 +290,4 @@ def by_windows(
     if not open_:
         return ByClass(cutoff, None, [np.zeros(len(edges), dtype=np.bool_) for edges in layers])
     useful = [np.any(masks, axis=0) for masks in zip(*(one.useful for one in open_), strict=True)]
-    return ByClass(open_[0].bound_ns, open_[0].arcs, useful)
+    return ByClass(open_[0].bound_ns, open_[0].path, useful)
