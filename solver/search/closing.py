@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from random import Random
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +29,8 @@ from solver.enumeration.shares import largest_share
 from solver.enumeration.uneven import Uneven
 from solver.enumeration.uneven_search import best_dealing
 from solver.heuristics.orders import count_orders, node_orders
+from solver.heuristics.pool import PathPool
+from solver.heuristics.shape_search import ShapeSearch, State
 from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
@@ -35,6 +38,8 @@ ORDER_LIMIT = 20_000
 
 #: Growth of the cutoff with which a relaxation is solved.
 DEEPER = 1.04
+#: Node orders tried in a row without success near one that follows a relaxation.
+PATIENCE = 100
 #: Groups with less difference in speed are first taken for one kind.
 ALIKE = 0.02
 
@@ -212,8 +217,15 @@ class _ByRelaxation:
         even = [tables.num_micro_batches // shape.dp] * len(classes)
         problem = fixed_order(self.intervals, placement, classes, even)
         found = solve_split(problem, self.best, self.gap / 2, self.stop)
-        if found.split is not None and found.step_time_ns is not None:
-            self.plan, self.best = _even_plan(tables, order, found.split), found.step_time_ns
+        if found.split is None or found.step_time_ns is None:
+            return
+        shares, split = (even[0],) * shape.dp, tuple(found.split.tolist())
+        state = State(order, shares, split, found.step_time_ns)
+        search = ShapeSearch(tables, PathPool())
+        for better in search.improvements(state, Random(0), PATIENCE, self.stop):
+            state = better
+        self.best = state.step_time_ns
+        self.plan = _even_plan(tables, state.order, np.array(state.split))
 
     def close(self, apart: float) -> bool:
         """Whether the relaxation with groups that are `apart` closes the shape.
