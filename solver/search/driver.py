@@ -130,7 +130,7 @@ class _Search:
         workers = self.options.workers if exact else 1
         for effort in EFFORTS if exact else EFFORTS[-1:]:
             tasks = self._tasks(effort)
-            if tasks and exact and effort != EFFORTS[0]:
+            if tasks and exact and effort not in EFFORTS[:2]:
                 self.seed(effort or EFFORTS[-2])
                 tasks = self._tasks(effort)
             tasks = self._unpacked(tasks)
