@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
 from solver.enumeration.classes import by_class
@@ -20,59 +19,17 @@ from solver.enumeration.placements import allowed_layers
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 from solver.enumeration.windows import by_windows
 
-#: Weight of the dearest kind.
+#: Weight of the fastest kind by speed.
 FINEST_WEIGHT = 24
+#: What the fastest kind weighs where the others weigh ..., 2, 1, 0 by speed.
+FASTEST = (8, 16)
+#: Graphs are not made with more edges.
+MOST_EDGES = 1_000_000
 
-Numbers = NDArray[np.float64]
 Stop = Callable[[], bool]
 Kind = tuple[int, ...]  #: node groups
+Way = tuple[int, int]  #: kind, rank
 Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
-
-
-@dataclass(frozen=True)
-class Charges:
-    """What is charged, ns.
-
-    kind: [J] per slot. rank: [J - 1] per stage that none but kinds up to this rank can run.
-    """
-
-    kind: Numbers
-    rank: Numbers
-
-    @property
-    def weights(self) -> Array:
-        """[J] whole numbers like the charges of kinds, the least 0, the largest the finest."""
-        above = self.kind - self.kind.min()
-        weights: Array = np.round(above * (FINEST_WEIGHT / max(above.max(), 1e-9))).astype(np.int64)
-        return weights
-
-    @property
-    def of_kind(self) -> Array:
-        """[J] in whole ns, multiples of the weights."""
-        most = float(self.kind.max() - self.kind.min())
-        charges: Array = self.weights * int(most / FINEST_WEIGHT)
-        return charges
-
-    @property
-    def of_rank(self) -> Array:
-        """[J] in whole ns, of a stage whose slowest possible kind has this rank."""
-        single = np.floor(self.rank).astype(np.int64)
-        charges: Array = np.append(np.cumsum(single[::-1])[::-1], 0)
-        return charges
-
-
-@dataclass(frozen=True)
-class Graph:
-    """A problem of the light replica. rank: per stage [A] of its arcs. mean_ns: of the charges."""
-
-    problem: SplitProblem
-    rank: list[Array]
-    mean_ns: int
-
-    @property
-    def num_edges(self) -> int:
-        """Layers of all arcs."""
-        return sum(int(mask.sum()) for stage in self.problem.stages for mask in stage.allowed)
 
 
 @dataclass(frozen=True)
@@ -89,11 +46,11 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Thinned:
-    """Per stage [J, n, n] what is left, a bound of the step time, and the arcs of its path."""
+    """Per stage [J, n, n] what is left, a bound of the step time, and the groups of its path."""
 
     masks: list[Mask]
     bound_ns: int
-    arcs: Array
+    groups: tuple[int, ...]
 
 
 def kinds_of(intervals: Intervals, apart: float) -> list[Kind]:
@@ -129,8 +86,10 @@ class LightReplica:
         self.slots = np.array([slots[list(kind)].sum() for kind in kinds])
         work = (self.forward + self.backward)[:, 0, -1]
         order = np.argsort(work, kind="stable")
-        self.speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
         self.rank = np.argsort(order)
+        self.weightings = [self._weighed(weights) for weights in self._weights(work)]
+        kinds_ = range(len(kinds))
+        self._send_ns = [[self._least_send_ns(i, j) for j in kinds_] for i in kinds_]
         self.most = np.cumsum(self.slots[order])[:-1] // shape.dp
         self.allowed = [
             np.stack([self._allowed(intervals, k, kind) for kind in kinds]) for k in range(shape.pp)
@@ -142,25 +101,40 @@ class LightReplica:
         allowed: Mask = np.any(masks, axis=0)
         return allowed
 
-    def weighed(self, weights: Array) -> Weighed:
+    def _weights(self, work: Array) -> list[Array]:
+        """[J] weights to try: like the speeds, of the fastest kind alone, mainly that."""
+        speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
+        slower = len(work) - 1 - self.rank
+        fastest = self.rank == 0
+        mainly = [np.where(fastest, heavy, slower) for heavy in FASTEST]
+        few = len(work) < 3
+        return [speeds, fastest.astype(np.int64), *([] if few else mainly)]
+
+    def _weighed(self, weights: Array) -> Weighed:
         """With the most that the light replica weighs."""
         return Weighed(weights, int(weights @ self.slots) // self.tables.shape.dp)
 
-    def thinned(self, graph: Graph, cutoff: int, stop: Stop | None = None) -> Thinned | None:
+    @property
+    def unweighed(self) -> Weighed:
+        """Any replica."""
+        return self._weighed(np.zeros_like(self.rank))
+
+    def thinned(
+        self, problem: SplitProblem, cutoff: int, stop: Stop | None = None
+    ) -> Thinned | None:
         """What the light replica may use below the cutoff; None if there is nothing.
 
         Windows are looked at until `stop` says so, if it is given.
         """
-        problem, charged = graph.problem, cutoff + graph.mean_ns
         if not problem.stages:
             return None
-        layers = tighten(problem, build_layers(problem, charged), charged)
+        layers = tighten(problem, build_layers(problem, cutoff), cutoff)
         if layers is None:
             return None
-        bounds = by_class(problem, layers, charged)
+        bounds = by_class(problem, layers, cutoff)
         if bounds.path is not None and stop is not None and not stop():
             layers = [edges.take(mask) for edges, mask in zip(layers, bounds.useful, strict=True)]
-            bounds = by_windows(problem, layers, charged, stop)
+            bounds = by_windows(problem, layers, cutoff, stop)
         if bounds.path is None:
             return None
         masks = []
@@ -169,92 +143,84 @@ class LightReplica:
             left = edges.take(useful)
             mask[stage.tail[left.arc], left.start, left.end] = True
             masks.append(mask)
-        arcs = np.array([edges.arc[x] for edges, x in zip(layers, bounds.path, strict=True)])
-        return Thinned(masks, bounds.bound_ns - graph.mean_ns, arcs)
-
-    def _ranks(self, common: list[Mask]) -> list[Array]:
-        """Per stage [n, n] rank of the slowest kind that some replica may run these layers on."""
-        ranks = self.rank[:, None, None]
-        return [np.where(own, ranks, 0).max(axis=0) for own in common]
-
-    def _rows(
-        self, arcs: list[list[tuple[int, int]]], weighed: Weighed, counted: bool
-    ) -> list[list[Row]]:
-        """Rows of every stage from what may run there: (kind, rank) pairs."""
-        weights, least = weighed.weights.tolist(), int(weighed.weights.min())
-        states: dict[tuple[int, ...], int] = {(0, 0, *(0 for _ in self.most)): 0}
-        stages = []
-        for k, pairs in enumerate(arcs):
-            heaviest = weighed.most - least * (len(arcs) - 1 - k)
-            found: dict[tuple[int, ...], int] = {}
-            rows = []
-            for (before, weight, *counts), index in states.items():
-                for now, rank in pairs:
-                    whole = weight + weights[now]
-                    more = [n + (counted and rank <= r) for r, n in enumerate(counts)]
-                    fits = all(n <= most for n, most in zip(more, self.most, strict=True))
-                    if fits and whole <= heaviest:
-                        target = found.setdefault((now, whole, *more), len(found))
-                        rows.append((index, target, before, now, rank))
-            stages.append(rows)
-            states = found
-        return stages
+        arcs = [edges.arc[x] for edges, x in zip(layers, bounds.path, strict=True)]
+        return Thinned(masks, bounds.bound_ns, problem.order(arcs))
 
     def graph(
         self,
         common: list[Mask],
         light: list[Mask],
-        charges: Charges | None = None,
+        weighed: Weighed,
         *,
-        weighed: Weighed | None = None,
         counted: bool = False,
-    ) -> Graph:
-        """All ways of the light replica; without stages if there is none.
+        most: int = MOST_EDGES,
+    ) -> SplitProblem | None:
+        """All ways of the light replica; without stages if there is none, None if there are `most`.
 
         common, light: per stage [J, n, n] what any replica, and that one, may run there.
         """
-        nothing = np.zeros(len(self.kinds), dtype=np.int64)
-        of_kind = nothing if charges is None else charges.of_kind
-        of_rank = nothing if charges is None or counted else charges.of_rank
         masks = self._masks(common, light)
-        rows = self._rows([list(own) for own in masks], weighed or Weighed(nothing, 0), counted)
+        rows = self._rows(masks, weighed, counted, most)
+        if rows is None:
+            return None
         stages: list[Arcs] = []
         if all(rows):
             stages = [
-                self._arcs(k, own, mask, of_kind, of_rank)
+                self._arcs(k, own, mask)
                 for k, (own, mask) in enumerate(zip(rows, masks, strict=True))
             ]
-        mean = int(of_kind @ self.slots) // self.tables.shape.dp
-        single = of_rank[:-1] - of_rank[1:]
-        return Graph(
-            problem=self._problem(stages),
-            rank=[np.array([rank for *_, rank in own]) for own in rows],
-            mean_ns=mean + int(single @ self.most),
-        )
+        return self._problem(stages)
 
-    def _masks(self, common: list[Mask], light: list[Mask]) -> list[dict[tuple[int, int], Mask]]:
-        """Per stage, kind and rank [n, n] what the light replica may run."""
+    def _masks(self, common: list[Mask], light: list[Mask]) -> list[dict[Way, Mask]]:
+        """Per stage, kind and rank [n, n] what the light replica may run.
+
+        Rank: that of the slowest kind on which some replica may run these layers.
+        """
         indices = range(len(self.kinds))
+        ranks = [np.where(own, self.rank[:, None, None], 0).max(axis=0) for own in common]
         return [
             {
                 (i, rank): mask
                 for i in indices
                 for rank in indices
-                if (mask := own[i] & (ranks == rank)).any()
+                if (mask := own[i] & (slowest == rank)).any()
             }
-            for own, ranks in zip(light, self._ranks(common), strict=True)
+            for own, slowest in zip(light, ranks, strict=True)
         ]
 
-    def _arcs(
-        self,
-        k: int,
-        rows: list[Row],
-        masks: dict[tuple[int, int], Mask],
-        of_kind: Array,
-        of_rank: Array,
-    ) -> Arcs:
-        source, target, _, now, rank = (np.array(column) for column in zip(*rows, strict=True))
-        sends = [self._send_ns(i, j) if k else 0 for _, _, i, j, _ in rows]
+    def _rows(
+        self, masks: list[dict[Way, Mask]], weighed: Weighed, counted: bool, most: int
+    ) -> list[list[Row]] | None:
+        """Rows of every stage from what may run there; None if they have `most` edges or more."""
+        weights, least = weighed.weights.tolist(), int(weighed.weights.min())
+        states: dict[tuple[int, ...], int] = {(0, 0, *(0 for _ in self.most)): 0}
+        stages = []
+        for k, ways in enumerate(masks):
+            sizes = {way: int(mask.sum()) for way, mask in ways.items()}
+            heaviest = weighed.most - least * (len(masks) - 1 - k)
+            found: dict[tuple[int, ...], int] = {}
+            rows = []
+            for (before, weight, *counts), index in states.items():
+                for way, size in sizes.items():
+                    now, rank = way
+                    whole = weight + weights[now]
+                    if whole > heaviest:
+                        continue
+                    more = [n + (counted and rank <= r) for r, n in enumerate(counts)]
+                    if counted and any(n > m for n, m in zip(more, self.most, strict=True)):
+                        continue
+                    target = found.setdefault((now, whole, *more), len(found))
+                    rows.append((index, target, before, now, rank))
+                    most -= size
+                if most <= 0:
+                    return None
+            stages.append(rows)
+            states = found
+        return stages
+
+    def _arcs(self, k: int, rows: list[Row], masks: dict[Way, Mask]) -> Arcs:
+        source, target, _, now, _ = (np.array(column) for column in zip(*rows, strict=True))
+        sends = [self._send_ns[i][j] if k else 0 for _, _, i, j, _ in rows]
         send = np.array(sends, dtype=np.int64)[:, None]
         return Arcs(
             source=source,
@@ -264,7 +230,7 @@ class LightReplica:
             send_back=send,
             tail=now,
             embedding=self._embedding_ns(k)[now],
-            charge=of_kind[now] + of_rank[rank],
+            charge=np.zeros(len(now), dtype=np.int64),
             allowed=tuple(masks[i, h] for _, _, _, i, h in rows),
             begins=tuple(self.kinds[i][:1] for i in now),
         )
@@ -289,7 +255,7 @@ class LightReplica:
         times = [one.embedding[1 if last else 0] for one in self.least]
         return np.array(times, dtype=np.int64)
 
-    def _send_ns(self, before: int, now: int) -> int:
+    def _least_send_ns(self, before: int, now: int) -> int:
         """Least transfer between stages on two kinds: the slower side counts."""
         outside = max(self.least[before].outside, self.least[now].outside)
         inside = self.least[now].inside

@@ -22,7 +22,7 @@ from solver.enumeration.placements import (
     lane_width,
     replica_classes,
 )
-from solver.enumeration.problem import Array, Intervals, Mask
+from solver.enumeration.problem import Array, Intervals, SplitProblem
 from solver.enumeration.relaxation import Relaxation, order_along
 from solver.enumeration.shape_bound import shape_bound_ns
 from solver.enumeration.shares import largest_share
@@ -158,28 +158,20 @@ def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
 
 
 def _deepened(
-    relaxation: Relaxation, left: list[Mask], cutoff: int, gap: float, stop: Stop
-) -> tuple[SplitOutcome, tuple[int, ...]]:
-    """As `solve_split`, by cutoffs that grow; and the groups of the stages of what may be faster.
+    problem: SplitProblem, bound_ns: int, cutoff: int, gap: float, stop: Stop
+) -> SplitOutcome:
+    """As `solve_split`, by cutoffs that grow from a bound.
 
     A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
     """
-    relaxed = relaxation.problem(left, cutoff, stop)
-    if relaxed is None:
-        return SplitOutcome(None, None, None, cutoff, True), ()
-    trial, mean_ns = min(relaxation.bound_ns, cutoff), relaxed.mean_ns
-    while True:
-        if stop():
-            return SplitOutcome(None, None, None, trial, False), relaxation.groups
+    trial = min(bound_ns, cutoff)
+    found = SplitOutcome(None, None, None, trial, trial == cutoff)
+    while found.arcs is None and trial < cutoff and not stop():
         trial = min(cutoff, int(trial * DEEPER) + 1)
-        found = solve_split(relaxed.problem, _above(trial + mean_ns, gap), gap, stop)
-        bound_ns = max(found.bound_ns - mean_ns, relaxation.bound_ns)
-        if found.arcs is not None:
-            groups = relaxed.problem.order(found.arcs.tolist())
-            return replace(found, bound_ns=bound_ns), groups
-        if trial == cutoff or not found.complete:
-            groups = () if found.complete else relaxation.groups
-            return replace(found, bound_ns=bound_ns), groups
+        found = solve_split(problem, _above(trial, gap), gap, stop)
+        if not found.complete:
+            break
+    return replace(found, bound_ns=max(found.bound_ns, bound_ns))
 
 
 def _above(time_ns: int, gap: float) -> int:
@@ -228,22 +220,35 @@ class _ByRelaxation:
         self.plan = _even_plan(tables, state.order, np.array(state.split))
 
     def close(self, apart: float) -> bool:
-        """Whether the relaxation with groups that are `apart` closes the shape.
+        """Whether the light replicas close the shape, if groups that are `apart` are told apart."""
+        relaxation = Relaxation(self.intervals, self.placer, apart)
+        if relaxation.thin(self.target):
+            self.bound_ns = self.target
+            return True
+        for counted in (False, True):
+            for weighed in relaxation.weightings:
+                if self.stop():
+                    return False
+                relaxation.closes(weighed, self.target, self.stop, counted=counted)
+                self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
+                if self.bound_ns < self.target:
+                    self.follow(relaxation.groups)
+                if self.bound_ns >= self.target:
+                    return True
+        return self._solved(relaxation)
+
+    def _solved(self, relaxation: Relaxation) -> bool:
+        """Whether the best splits of the light replica with the highest bound close the shape.
 
         Half of the gap is for the relaxation, which then need not be solved to its end.
         """
-        relaxation = Relaxation(self.intervals, self.placer, apart)
-        left = relaxation.by_speed(self.target, self.stop)
-        if left is None:
-            self.bound_ns = self.target
-            return True
-        self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
-        self.follow(relaxation.groups)
-        if self.bound_ns >= self.target:
-            return True
-        relaxed, groups = _deepened(relaxation, left, self.target, self.gap / 2, self.stop)
-        self.bound_ns = max(self.bound_ns, relaxed.bound_ns)
-        self.follow(groups)
+        problem = relaxation.problem
+        if problem is None:
+            return False
+        found = _deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
+        self.bound_ns = max(self.bound_ns, found.bound_ns)
+        if found.arcs is not None:
+            self.follow(problem.order(found.arcs.tolist()))
         return self.bound_ns >= self.target
 
     def answer(self, complete: bool) -> ShapeAnswer:

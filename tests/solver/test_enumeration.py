@@ -165,14 +165,15 @@ def test_one_replica_is_never_slower_than_the_best_plan(seed: int) -> None:
         pytest.skip("no such shape")
     relaxation = Relaxation(Intervals(tables), Placer(tables))
     best = brute_force.optimum_ns(tables)
-    cutoff = NO_CUTOFF if best is None else best + 1
-    left = relaxation.by_speed(cutoff)
-    relaxed = left and relaxation.problem(left, cutoff)
-    if best is not None:
-        assert relaxed
-        assert relaxation.bound_ns <= best
-        found = solve_split(relaxed.problem, best + 1 + relaxed.mean_ns)
-        assert found.bound_ns - relaxed.mean_ns <= best
+    if best is None:
+        return
+    assert not relaxation.thin(best + 1)
+    for counted in (False, True):
+        for weighed in relaxation.weightings:
+            assert not relaxation.closes(weighed, best + 1, counted=counted)
+    assert relaxation.problem is not None
+    assert relaxation.bound_ns <= best
+    assert solve_split(relaxation.problem, best + 1).bound_ns <= best
 
 
 @pytest.mark.parametrize("gap", [0.01, 0.1])
