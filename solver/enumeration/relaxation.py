@@ -23,6 +23,8 @@ from solver.enumeration.problem import Intervals, Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)
+#: Edges at most before anything is left out.
+MOST = 10_000_000
 
 
 class Relaxation:
@@ -48,7 +50,7 @@ class Relaxation:
 
     def thin(self, cutoff: int) -> bool:
         """Leaves out what no replica can run; whether nothing is below the cutoff."""
-        graph = self.replica.graph(self.common, self.common, self.replica.unweighed)
+        graph = self.replica.graph(self.common, self.common, self.replica.unweighed, most=MOST)
         found = graph and self.replica.thinned(graph, cutoff)
         if found:
             self.common = found.masks

@@ -1,0 +1,107 @@
+"""Bounds by windows: below every path, no path below the cutoff loses an edge, and tight."""
+
+import numpy as np
+import pytest
+
+from formulations.costs.placement import Placer
+from solver.enumeration import windows
+from solver.enumeration.classes import by_class
+from solver.enumeration.completion import tighten
+from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.enumeration.layered import Layers, build_layers
+from solver.enumeration.placements import free_order
+from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
+from solver.enumeration.windows import by_windows
+from tests.seeds import one_each
+from tests.solver.test_classes import charged_chain
+from tests.solver.test_enumeration import NO_CUTOFF, even_tables
+
+
+def tightened(problem: SplitProblem, cutoff: int) -> Layers:
+    """Edges of a problem that has a split below the cutoff."""
+    layers = tighten(problem, build_layers(problem, cutoff), cutoff)
+    assert layers is not None
+    return layers
+
+
+def keeps(problem: SplitProblem, best: SplitOutcome, lane: int = 0) -> bool:
+    """Whether the bound is no higher than the optimum just allowed, and keeps its edges."""
+    assert best.step_time_ns is not None
+    assert best.split is not None
+    assert best.arcs is not None
+    layers = tightened(problem, best.step_time_ns + 1)
+    bounds = by_windows(problem, layers, best.step_time_ns + 1, lane=lane)
+    return bounds.bound_ns <= best.step_time_ns and all(
+        ((edges.arc == arc) & (edges.start == a) & (edges.end == b) & useful).any()
+        for edges, useful, arc, a, b in zip(
+            layers, bounds.useful, best.arcs, best.split, best.split[1:], strict=False
+        )
+    )
+
+
+def long_chain(seed: int) -> SplitProblem:
+    """12 like layers on 4 stages with long transfers, and many micro-batches: windows matter."""
+    rng = np.random.default_rng(seed)
+    forward = np.outer(rng.integers(1, 4, 4), rng.integers(8, 12, 12))
+    send = rng.integers(0, 30, 3).tolist()
+    return chain_problem("1f1b", int(rng.integers(8, 30)), forward, 2 * forward, send, send)
+
+
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
+def test_the_best_split_of_a_chain_stays_below_the_cutoff(seed: int) -> None:
+    """Both schedules, blocking or not, charged: a bound never above the optimum."""
+    problem, _ = charged_chain(seed)
+    assert keeps(problem, solve_split(problem, NO_CUTOFF))
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 3))
+@pytest.mark.parametrize("labels", [1, 24])
+def test_long_windows_stay_below_the_optimum(
+    monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
+) -> None:
+    """Also if labels have to be merged to one."""
+    monkeypatch.setattr(windows, "MOST_LABELS", labels)
+    problem = long_chain(seed)
+    assert keeps(problem, solve_split(problem, NO_CUTOFF))
+
+
+@pytest.mark.parametrize("seed", one_each(range(120), 3))
+def test_every_lane_of_all_orders_stays_below_the_optimum(seed: int) -> None:
+    """Replicas on unlike GPUs, any node order, tied embeddings: each lane alone is a bound."""
+    tables = even_tables(seed)
+    if tables is None:
+        pytest.skip("no such shape")
+    problem = free_order(Intervals(tables), Placer(tables))
+    assert problem is not None
+    best = solve_split(problem, NO_CUTOFF)
+    if best.step_time_ns is None:
+        pytest.skip("no split fits")
+    assert all(keeps(problem, best, lane) for lane in range(problem.num_lanes))
+
+
+def test_two_like_stages_turn_through_their_transfers() -> None:
+    """Three stages of 3 ns each, 1 ns apart, 9 micro-batches.
+
+    Latency 9 + 4; the last turn from stage 0 takes 13 for 3 micro-batches; N = 5, all three stages
+    take C = 13, S = 4, n = 3: (5 * 13 - 4) / 3 = 20.3. Together 46.3, of stages alone 13 + 8 * 3.
+    """
+    times = np.ones((3, 3), dtype=np.int64)
+    problem = chain_problem("1f1b", 9, times, 2 * times, [1, 1], [1, 1])
+    best = solve_split(problem, NO_CUTOFF).step_time_ns
+    assert best is not None
+    bounds = by_windows(problem, tightened(problem, best + 1), best + 1)
+    assert 46 <= bounds.bound_ns <= best
+
+
+def test_windows_are_tighter_than_classes() -> None:
+    """On long chains the bound is nearer to the optimum than that of single stages."""
+    distances = []
+    for seed in range(10):
+        problem = long_chain(seed)
+        best = solve_split(problem, NO_CUTOFF).step_time_ns
+        assert best is not None
+        layers = tightened(problem, best + 1)
+        found = [bound(problem, layers, best + 1).bound_ns for bound in (by_class, by_windows)]
+        distances.append([1 - ns / best for ns in found])
+    by_stages, by_turns = np.mean(distances, axis=0)
+    assert by_turns < by_stages / 2
