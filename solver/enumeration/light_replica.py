@@ -21,10 +21,10 @@ from solver.enumeration.windows import by_windows
 
 #: Weight of the fastest kind by speed.
 FINEST_WEIGHT = 24
-#: What the fastest kind weighs where the others weigh ..., 2, 1, 0 by speed.
+#: What the fastest kind weighs where the others weigh 0, 1, 2, .. by speed.
 FASTEST = (8, 16)
 #: Graphs are not made with more edges.
-MOST_EDGES = 1_000_000
+MOST_EDGES = 2_000_000
 
 Stop = Callable[[], bool]
 Kind = tuple[int, ...]  #: node groups
@@ -102,13 +102,15 @@ class LightReplica:
         return allowed
 
     def _weights(self, work: Array) -> list[Array]:
-        """[J] weights to try: like the speeds, of the fastest kind alone, mainly that."""
+        """[J] weights to try: like the speeds, and of the faster kinds more and more alone."""
         speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
         slower = len(work) - 1 - self.rank
         fastest = self.rank == 0
-        mainly = [np.where(fastest, heavy, slower) for heavy in FASTEST]
-        few = len(work) < 3
-        return [speeds, fastest.astype(np.int64), *([] if few else mainly)]
+        alone = [speeds, fastest.astype(np.int64)]
+        if len(work) < 3:
+            return alone
+        alike = np.where(slower > 0, slower + 1, 0)
+        return [*alone, alike, *(np.where(fastest, heavy, slower) for heavy in FASTEST)]
 
     def _weighed(self, weights: Array) -> Weighed:
         """With the most that the light replica weighs."""

@@ -38,8 +38,10 @@ ORDER_LIMIT = 20_000
 
 #: Growth of the cutoff with which a relaxation is solved.
 DEEPER = 1.04
-#: Node orders tried in a row without success near one that follows a relaxation.
+#: Node orders tried in a row without success near one that follows a relaxation, if that is not
+#: slower than this, relative to the best plan.
 PATIENCE = 100
+NEAR = 1.01
 #: Groups with less difference in speed are first taken for one kind.
 ALIKE = 0.02
 
@@ -208,7 +210,7 @@ class _ByRelaxation:
         classes = replica_classes(placement, shape.dp)
         even = [tables.num_micro_batches // shape.dp] * len(classes)
         problem = fixed_order(self.intervals, placement, classes, even)
-        found = solve_split(problem, self.best, self.gap / 2, self.stop)
+        found = solve_split(problem, int(NEAR * self.best), self.gap / 2, self.stop)
         if found.split is None or found.step_time_ns is None:
             return
         shares, split = (even[0],) * shape.dp, tuple(found.split.tolist())
@@ -216,8 +218,9 @@ class _ByRelaxation:
         search = ShapeSearch(tables, PathPool())
         for better in search.improvements(state, Random(0), PATIENCE, self.stop):
             state = better
-        self.best = state.step_time_ns
-        self.plan = _even_plan(tables, state.order, np.array(state.split))
+        if state.step_time_ns < self.best:
+            self.best = state.step_time_ns
+            self.plan = _even_plan(tables, state.order, np.array(state.split))
 
     def close(self, apart: float) -> bool:
         """Whether the light replicas close the shape, if groups that are `apart` are told apart."""
