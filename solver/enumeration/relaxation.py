@@ -44,6 +44,11 @@ class Relaxation:
         self.problem: SplitProblem | None = None
 
     @property
+    def merged(self) -> bool:
+        """Whether some groups are taken for one."""
+        return any(len(kind) > 1 for kind in self.replica.kinds)
+
+    @property
     def weightings(self) -> list[Weighed]:
         """Weights to try."""
         return self.replica.weightings

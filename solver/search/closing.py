@@ -1,19 +1,15 @@
 """Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
-from random import Random
 from typing import Protocol
 
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
-from formulations.costs.tables import CostTables
-from formulations.decisions import even_shares
 from formulations.plan import Plan, uniform_plan
 from formulations.schedules import in_flight
-from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.placements import (
     ReplicaClass,
@@ -22,28 +18,17 @@ from solver.enumeration.placements import (
     lane_width,
     replica_classes,
 )
-from solver.enumeration.problem import Array, Intervals, SplitProblem
-from solver.enumeration.relaxation import Relaxation, order_along
+from solver.enumeration.problem import Intervals
 from solver.enumeration.shape_bound import shape_bound_ns
 from solver.enumeration.shares import largest_share
 from solver.enumeration.uneven import Uneven
 from solver.enumeration.uneven_search import best_dealing
 from solver.heuristics.orders import count_orders, node_orders
-from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch, State
+from solver.search.by_relaxation import ByRelaxation, even_plan
 from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
-
-#: Growth of the cutoff with which a relaxation is solved.
-DEEPER = 1.04
-#: Node orders tried in a row without success near one that follows a relaxation, if that is not
-#: slower than this, relative to the best plan.
-PATIENCE = 100
-NEAR = 1.01
-#: Groups with less difference in speed are first taken for one kind.
-ALIKE = 0.02
 
 Stop = Callable[[], bool]
 
@@ -129,7 +114,7 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     if found.arcs is None or found.split is None:
         return ShapeAnswer(None, None, found.complete, found.bound_ns)
     order = problem.order(found.arcs.tolist())
-    plan = _even_plan(tables, order, found.split)
+    plan = even_plan(tables, order, found.split)
     return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
 
 
@@ -155,125 +140,20 @@ def _uneven(
     return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
 
 
-def _even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
-    return uniform_plan(tables.instance, tables.shape, order, split.tolist(), even_shares(tables))
-
-
-def _deepened(
-    problem: SplitProblem, bound_ns: int, cutoff: int, gap: float, stop: Stop
-) -> SplitOutcome:
-    """As `solve_split`, by cutoffs that grow from a bound.
-
-    A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
-    """
-    trial = min(bound_ns, cutoff)
-    found = SplitOutcome(None, None, None, trial, trial == cutoff)
-    while found.arcs is None and trial < cutoff and not stop():
-        trial = min(cutoff, int(trial * DEEPER) + 1)
-        found = solve_split(problem, _above(trial, gap), gap, stop)
-        if not found.complete:
-            break
-    return replace(found, bound_ns=max(found.bound_ns, bound_ns))
-
-
-def _above(time_ns: int, gap: float) -> int:
-    """What `time_ns` is below by the gap, see `below`."""
-    return math.ceil(time_ns / (1 - gap))
-
-
-@dataclass
-class _ByRelaxation:
-    """A shape with too many node orders: the bound of one replica, and plans that follow it."""
-
-    intervals: Intervals
-    placer: Placer
-    gap: float
-    stop: Stop
-    best: int  #: step times below this are of interest
-    bound_ns: int = 0
-    plan: Plan | None = None
-    followed: tuple[int, ...] = ()
-
-    @property
-    def target(self) -> int:
-        """Bounds of at least this close the shape."""
-        return below(self.best, self.gap)
-
-    def follow(self, groups: tuple[int, ...]) -> None:
-        """Keeps the best plan of a node order that follows these groups, if it is better."""
-        tables, shape = self.intervals.tables, self.intervals.tables.shape
-        if not groups or groups == self.followed:
-            return
-        self.followed = groups
-        order = order_along(tables, groups)
-        placement = self.placer.costs(order)
-        classes = replica_classes(placement, shape.dp)
-        even = [tables.num_micro_batches // shape.dp] * len(classes)
-        problem = fixed_order(self.intervals, placement, classes, even)
-        found = solve_split(problem, int(NEAR * self.best), self.gap / 2, self.stop)
-        if found.split is None or found.step_time_ns is None:
-            return
-        shares, split = (even[0],) * shape.dp, tuple(found.split.tolist())
-        state = State(order, shares, split, found.step_time_ns)
-        search = ShapeSearch(tables, PathPool())
-        for better in search.improvements(state, Random(0), PATIENCE, self.stop):
-            state = better
-        if state.step_time_ns < self.best:
-            self.best = state.step_time_ns
-            self.plan = _even_plan(tables, state.order, np.array(state.split))
-
-    def close(self, apart: float) -> bool:
-        """Whether the light replicas close the shape, if groups that are `apart` are told apart."""
-        relaxation = Relaxation(self.intervals, self.placer, apart)
-        if relaxation.thin(self.target):
-            self.bound_ns = self.target
-            return True
-        for counted in (False, True):
-            for weighed in relaxation.weightings:
-                if self.stop():
-                    return False
-                relaxation.closes(weighed, self.target, self.stop, counted=counted)
-                self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
-                if self.bound_ns < self.target:
-                    self.follow(relaxation.groups)
-                if self.bound_ns >= self.target:
-                    return True
-        return self._solved(relaxation)
-
-    def _solved(self, relaxation: Relaxation) -> bool:
-        """Whether the best splits of the light replica with the highest bound close the shape.
-
-        Half of the gap is for the relaxation, which then need not be solved to its end.
-        """
-        problem = relaxation.problem
-        if problem is None:
-            return False
-        found = _deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
-        self.bound_ns = max(self.bound_ns, found.bound_ns)
-        if found.arcs is not None:
-            self.follow(problem.order(found.arcs.tolist()))
-        return self.bound_ns >= self.target
-
-    def answer(self, complete: bool) -> ShapeAnswer:
-        """What is known."""
-        time_ns = None if self.plan is None else self.best
-        return ShapeAnswer(self.plan, time_ns, complete, self.bound_ns)
-
-
 def _relaxed(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """By one replica on groups of unlike speed, then on all, and if that is not enough more."""
-    search = _ByRelaxation(intervals, placer, gap, stop, cutoff)
-    if search.close(ALIKE) or (not stop() and search.close(0.0)):
-        return search.answer(complete=True)
-    if count_orders(intervals.tables.shape.nodes_used) > ORDER_LIMIT:
-        return search.answer(complete=False)
+    """By relaxations, and if that is not enough one order after the other, unless they are many."""
+    search = ByRelaxation(intervals, placer, gap, stop, cutoff)
+    complete = search.run()
+    time_ns = None if search.plan is None else search.best
+    answer = ShapeAnswer(search.plan, time_ns, complete, search.bound_ns)
+    if complete or count_orders(intervals.tables.shape.nodes_used) > ORDER_LIMIT:
+        return answer
     rest = _one_by_one(intervals, placer, search.best, gap, stop)
-    bound_ns = max(rest.bound_ns, search.bound_ns)
-    if rest.plan is not None:
-        return replace(rest, bound_ns=bound_ns)
-    return replace(search.answer(rest.complete), bound_ns=bound_ns)
+    if rest.plan is None:
+        rest = replace(answer, complete=rest.complete)
+    return replace(rest, bound_ns=max(rest.bound_ns, search.bound_ns))
 
 
 def _one_by_one(

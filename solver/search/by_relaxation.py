@@ -1,0 +1,144 @@
+"""Closing a shape with too many node orders: relaxations to one replica, plans that follow them."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import numpy as np
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables
+from formulations.decisions import even_shares
+from formulations.plan import Plan, uniform_plan
+from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.enumeration.enumerate import below
+from solver.enumeration.placements import fixed_order, replica_classes
+from solver.enumeration.problem import Array, Intervals, SplitProblem
+from solver.enumeration.relaxation import Relaxation, order_along
+from solver.heuristics.pool import PathPool
+from solver.heuristics.shape_search import ShapeSearch, State
+
+#: Growth of the cutoff with which a relaxation is solved.
+DEEPER = 1.04
+#: Node orders tried in a row without success near one that follows a relaxation, if that is not
+#: slower than this, relative to the best plan.
+PATIENCE = 100
+NEAR = 1.01
+#: Groups with less difference in speed are first taken for one kind.
+ALIKE = 0.02
+
+Stop = Callable[[], bool]
+
+
+def even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
+    """All replicas with the same split and share."""
+    return uniform_plan(tables.instance, tables.shape, order, split.tolist(), even_shares(tables))
+
+
+def _deepened(
+    problem: SplitProblem, bound_ns: int, cutoff: int, gap: float, stop: Stop
+) -> SplitOutcome:
+    """As `solve_split`, by cutoffs that grow from a bound.
+
+    A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
+    """
+    trial = min(bound_ns, cutoff)
+    found = SplitOutcome(None, None, None, trial, trial == cutoff)
+    while found.arcs is None and trial < cutoff and not stop():
+        trial = min(cutoff, int(trial * DEEPER) + 1)
+        found = solve_split(problem, _above(trial, gap), gap, stop)
+        if not found.complete:
+            break
+    return replace(found, bound_ns=max(found.bound_ns, bound_ns))
+
+
+def _above(time_ns: int, gap: float) -> int:
+    """What `time_ns` is below by the gap, see `below`."""
+    return math.ceil(time_ns / (1 - gap))
+
+
+@dataclass
+class ByRelaxation:
+    """A shape with too many node orders: bounds of one replica, and the best plan after them.
+
+    best: step times below this are of interest, that of the plan if there is one. bound_ns: no
+    plan is faster.
+    """
+
+    intervals: Intervals
+    placer: Placer
+    gap: float
+    stop: Stop
+    best: int
+    bound_ns: int = 0
+    plan: Plan | None = None
+    followed: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> int:
+        """Bounds of at least this close the shape."""
+        return below(self.best, self.gap)
+
+    def follow(self, groups: tuple[int, ...]) -> None:
+        """Keeps the best plan of a node order that follows these groups, if it is better."""
+        tables, shape = self.intervals.tables, self.intervals.tables.shape
+        if not groups or groups == self.followed:
+            return
+        self.followed = groups
+        order = order_along(tables, groups)
+        placement = self.placer.costs(order)
+        classes = replica_classes(placement, shape.dp)
+        even = [tables.num_micro_batches // shape.dp] * len(classes)
+        problem = fixed_order(self.intervals, placement, classes, even)
+        found = solve_split(problem, int(NEAR * self.best), self.gap / 2, self.stop)
+        if found.split is None or found.step_time_ns is None:
+            return
+        shares, split = (even[0],) * shape.dp, tuple(found.split.tolist())
+        state = State(order, shares, split, found.step_time_ns)
+        search = ShapeSearch(tables, PathPool())
+        for better in search.improvements(state, Random(0), PATIENCE, self.stop):
+            state = better
+        if state.step_time_ns < self.best:
+            self.best = state.step_time_ns
+            self.plan = even_plan(tables, state.order, np.array(state.split))
+
+    def run(self) -> bool:
+        """Whether relaxations close the shape: of groups of unlike speed, then of all."""
+        relaxation = Relaxation(self.intervals, self.placer, ALIKE)
+        if self._closes(relaxation):
+            return True
+        if not relaxation.merged or self.stop():
+            return False
+        return self._closes(Relaxation(self.intervals, self.placer))
+
+    def _closes(self, relaxation: Relaxation) -> bool:
+        """Whether the light replicas do."""
+        if relaxation.thin(self.target):
+            self.bound_ns = self.target
+            return True
+        for counted in (False, True):
+            for weighed in relaxation.weightings:
+                if self.stop():
+                    return False
+                relaxation.closes(weighed, self.target, self.stop, counted=counted)
+                self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
+                if self.bound_ns < self.target:
+                    self.follow(relaxation.groups)
+                if self.bound_ns >= self.target:
+                    return True
+        return self._solved(relaxation)
+
+    def _solved(self, relaxation: Relaxation) -> bool:
+        """Whether the best splits of the light replica with the highest bound close the shape.
+
+        Half of the gap is for the relaxation, which then need not be solved to its end.
+        """
+        problem = relaxation.problem
+        if problem is None:
+            return False
+        found = _deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
+        self.bound_ns = max(self.bound_ns, found.bound_ns)
+        if found.arcs is not None:
+            self.follow(problem.order(found.arcs.tolist()))
+        return self.bound_ns >= self.target
