@@ -1,10 +1,10 @@
 """Bounds over all paths of one lane, by how much its worst stage adds to the latency.
 
 M of a path is the largest of what the bottleneck and the rounds of any stage add, see `completion`.
-The step time is at least latency + charges + M. Paths are told apart by M, in classes
-(low - 1, high]. To those of a class only edges count whose term is at most `high`, and whose rounds
-are with the least latency of all stages after them that this leaves; the least latency + charges
-among these, plus `low`, bounds the class.
+The step time is at least latency + M. Paths are told apart by M, in classes (low - 1, high]. To
+those of a class only edges count whose term is at most `high`, and whose rounds are with the least
+latency of all stages after them that this leaves; the least latency among these, plus `low`, bounds
+the class.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ CLASSES = 16
 class ByClass:
     """Bounds of all paths below a cutoff.
 
-    bound_ns: least step time + charges. path: [p] edges of the path with that bound, None if there
+    bound_ns: least step time. path: [p] edges of the path with that bound, None if there
     is none. useful: per stage [M] edges that paths may use.
     """
 
@@ -43,7 +43,7 @@ def _limits(layers: Layers, cutoff: int) -> tuple[Array, Array]:
 def by_class(problem: SplitProblem, layers: Layers, cutoff: int) -> ByClass:
     """The bounds of a problem with one lane, and tightened layers."""
     low, high = _limits(layers, cutoff)
-    charged = latencies(layers, 0)
+    latency = latencies(layers, 0)
     after = [np.zeros((len(low), layers[-1].num_targets), dtype=np.int64)]
     ahead, costs = after[0], []
     for k in reversed(range(len(layers))):
@@ -51,14 +51,14 @@ def by_class(problem: SplitProblem, layers: Layers, cutoff: int) -> ByClass:
         onward = ahead[:, edges.target]
         added = np.maximum(edges.term[0], added_by_rounds(problem, edges, k, 0, onward))
         out = added > high
-        costs.append(np.where(out, INFINITY, charged[k] + after[-1][:, edges.target]))
+        costs.append(np.where(out, INFINITY, latency[k] + after[-1][:, edges.target]))
         after.append(edges.from_sources(costs[-1]))
         ahead = edges.from_sources(np.where(out, INFINITY, edges.latency[0] + onward))
     costs.reverse()
     before = np.full((len(low), layers[0].num_sources), INFINITY)
     before[:, 0] = 0
     useful = []
-    for edges, cost, own in zip(layers, costs, charged, strict=True):
+    for edges, cost, own in zip(layers, costs, latency, strict=True):
         through = before[:, edges.source]
         below: Mask = through + cost + low < cutoff
         useful.append(np.any(below, axis=0))

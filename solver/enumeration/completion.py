@@ -30,7 +30,7 @@ to B_i(0), m - 1 - a q times the first, a times the second, which ends with B_i(
 micro-batch up. It is longest for the least or the largest a. A stage that works as long as the
 others waits for transfers in its rounds; a faster one has a slow stage after it.
 
-Charges are added to all of this. Costs of an edge hold for every plan that uses it: of transfers
+Costs of an edge hold for every plan that uses it: of transfers
 that the edge does not decide (with blocking sends, that to the next stage) the least possible
 counts.
 """
@@ -48,8 +48,8 @@ MOST_TERMS = 64
 
 
 def latencies(layers: Layers, lane: int) -> list[Array]:
-    """Per stage [M] latency of one lane and charge, with the tail of stage 0."""
-    costs = [edges.latency[lane] + edges.charge for edges in layers]
+    """Per stage [M] latency of one lane, with the tail of stage 0."""
+    costs = [edges.latency[lane] for edges in layers]
     costs[0] = costs[0] + layers[0].tail
     return costs
 
@@ -63,16 +63,13 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
     """
     costs = latencies(layers, lane)
     before, after = so_far(layers, costs), to_go(layers, costs)
-    ahead = after
-    if any(edges.charge.any() for edges in layers):
-        ahead = to_go(layers, [edges.latency[lane] for edges in layers])
     down = so_far(layers, [edges.forward[lane] + edges.send[lane] for edges in layers])
     m = problem.micro_batches[lane]
     masks = []
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
         onward = after[k + 1][edges.target]
         through = before[k][edges.source] + cost + onward
-        rounds = added_by_rounds(problem, edges, k, lane, ahead[k + 1][edges.target])
+        rounds = added_by_rounds(problem, edges, k, lane, after[k + 1][edges.target])
         added = np.maximum(edges.term[lane], rounds)
         busy = down[k][edges.source] + edges.send[lane] + m * edges.work[lane] + edges.tail
         if k:

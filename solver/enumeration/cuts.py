@@ -37,7 +37,6 @@ class Cuts:
         for index, part in enumerate(parts):
             values += self.rows[:, index * p + k, None] * part[self.lane]
         values[self.stage == k] += edges.tail
-        values += edges.charge
         return values
 
     def take(self, keep: Array) -> "Cuts":
@@ -113,7 +112,7 @@ def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) 
     done, source = _ends(problem, arcs, splits, stacked.max(axis=0))
     columns = np.arange(len(splits))
     last = done.argmax(axis=0)
-    step_time = done[last, columns] + _gather(problem, "charge", arcs, None).sum(axis=0)
+    step_time = done[last, columns]
     if not harvest:
         return Evaluation(step_time, None)
     stage = source[last, columns]

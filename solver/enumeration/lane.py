@@ -229,7 +229,6 @@ class Lane:
             send_back=send,
             tail=np.array([known.index(hosts or (j,)) for j in kinds])[now],
             embedding=np.array([tail.embedding[last] for tail in tails])[now],
-            charge=np.zeros_like(now),
             allowed=tuple(masks[j] for j in now.tolist()),
             begins=tuple((j,) for j in now.tolist()),
         )

@@ -22,7 +22,7 @@ class Edges:
     backward, send, send_back: [R, M] as in `Arcs`. work, least: [R, M] device time per micro-batch,
     and of its shorter operation, with blocking sends. term: [R, M] what the stage adds to the
     latency at least, see `completion`.
-    tail: [M] from the last backward to the end of the step, at least. charge: [M] as in `Arcs`.
+    tail: [M] from the last backward to the end of the step, at least.
     """
 
     arc: Array
@@ -38,7 +38,6 @@ class Edges:
     least: Array
     term: Array
     tail: Array
-    charge: Array
     num_sources: int
     num_targets: int
 
@@ -66,7 +65,6 @@ class Edges:
             self.least[:, keep],
             self.term[:, keep],
             self.tail[keep],
-            self.charge[keep],
             self.num_sources,
             self.num_targets,
         )
@@ -191,7 +189,6 @@ def _edges(problem: SplitProblem, stage: int, cutoff: int) -> Edges:
         least=least,
         term=bottlenecks(problem, stage, work, least),
         tail=tail + (embedding[arc] if isinstance(embedding, np.ndarray) else embedding),
-        charge=arcs.charge[arc],
         num_sources=size * (problem.stages[stage - 1].num_states if stage else 1),
         num_targets=size * arcs.num_states,
     )

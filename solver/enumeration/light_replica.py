@@ -232,7 +232,6 @@ class LightReplica:
             send_back=send,
             tail=now,
             embedding=self._embedding_ns(k)[now],
-            charge=np.zeros(len(now), dtype=np.int64),
             allowed=tuple(masks[i, h] for _, _, _, i, h in rows),
             begins=tuple(self.kinds[i][:1] for i in now),
         )

@@ -89,7 +89,6 @@ def fixed_order(
                 send_back=send,
                 tail=np.array([k]),
                 embedding=np.array([placement.embedding_ns]),
-                charge=zero,
                 allowed=(allowed_layers(intervals, k, groups, shares),),
                 begins=((),),
             )
@@ -282,7 +281,6 @@ class _FreeOrder:
             send_back=send,
             tail=np.array([self.tails.row(k, step.nodes) for step in steps]),
             embedding=np.array(embedding, dtype=np.int64),
-            charge=np.zeros(len(steps), dtype=np.int64),
             allowed=tuple(self._mask(k, groups) for groups in columns),
             begins=tuple(step.begins for step in steps),
         )

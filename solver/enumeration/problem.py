@@ -79,9 +79,8 @@ class Arcs:
     source, target: [A] states before and after the stage. column: [A, R] column of times. send,
     send_back: [A, R] transfers from and to the stage before, 0 on the first stage. tail: [A] row
     of sync and finish. embedding: [A] all-reduce of tied embeddings, as far as this stage's nodes
-    decide it. charge: [A] added to the step time of whatever takes the arc, >= 0. allowed: per arc
-    [n, n] memory and blocks. begins: per arc the groups of the nodes that begin in this stage, if
-    the order is free.
+    decide it. allowed: per arc [n, n] memory and blocks. begins: per arc the groups of the nodes
+    that begin in this stage, if the order is free.
     """
 
     source: Array
@@ -91,7 +90,6 @@ class Arcs:
     send_back: Array
     tail: Array
     embedding: Array
-    charge: Array
     allowed: tuple[Mask, ...]
     begins: tuple[tuple[int, ...], ...]
 
@@ -172,7 +170,6 @@ def chain_problem(
             send_back=np.array([[send_back[k - 1] if k else 0]]),
             tail=zero,
             embedding=zero,
-            charge=zero,
             allowed=(allowed,),
             begins=((),),
         )

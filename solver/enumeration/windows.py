@@ -52,7 +52,7 @@ NONE = -(1 << 44)
 class Labels:
     """L ways to run the stages from one on, sorted by node, ns.
 
-    node: [L] where they start. cost: latency, charges and tail. latency: with the transfers into
+    node: [L] where they start. cost: latency and tail. latency: with the transfers into
     the first stage. embedding: all-reduce of tied embeddings, as far as the last stage decides it.
     length, sends, count: C, S and n of a window that begins with the first stage; C and S with the
     transfers into it. edge, onward: the first edge and the label after it.
