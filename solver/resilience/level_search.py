@@ -86,8 +86,7 @@ class LevelSearch:
         """No stages yet, of templates of so many."""
         completions, nodes = self.completions, self.starts[num_stages]
         none = np.zeros(len(nodes), dtype=np.int64)
-        low = completions.classes.low[:, None]
-        bound = (completions.table[num_stages][:, 0, nodes] + low).min(axis=0)
+        bound = completions.roots(num_stages, nodes).min(axis=1)
         path = np.full((len(nodes), len(self.levels)), -1)
         return Prefixes(nodes, none, none, none, none, bound, path)
 
@@ -137,9 +136,16 @@ class LevelSearch:
             if level.after + 1 in self.starts:
                 parts.append(self._roots(level.after + 1))
             if parts:
-                prefixes = self._extended(level, joined(parts)).take(slice(0, width))
+                found = self._extended(level, joined(parts))
+                prefixes = found.take(self._unlike(found)[:width])
         if prefixes is not None:
             self._finish(prefixes)
+
+    def _unlike(self, prefixes: Prefixes) -> Array:
+        """The best prefix, by index, of every node and class of slowest operations."""
+        classes = self.completions.classes
+        kind = prefixes.node * len(classes.slow) + classes.slow_class(prefixes.slow)
+        return np.sort(np.unique(kind, return_index=True)[1])
 
     def run(self, stop: Callable[[], bool]) -> int:
         """Lower bound of every template not looked at; at least the cutoff when complete."""

@@ -8,8 +8,10 @@ what they have in common.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.template import Template
 from solver.enumeration.problem import INFINITY, Array, Mask
@@ -18,6 +20,8 @@ from solver.resilience.graph import Step
 from solver.resilience.judge import Stages
 from solver.resilience.shared_bounds import Known
 from solver.resilience.suffixes import Suffixes
+
+Number = TypeVar("Number", np.int32, np.int64)
 
 
 @dataclass(frozen=True)
@@ -61,23 +65,30 @@ class Level:
         count = np.bincount(self.source, minlength=self.num_sources)
         return np.cumsum(count) - count, count
 
-    def from_sources(self, cost: Array) -> Array:
-        """[.., N] least of `cost` [.., M] over the stages of every source."""
-        best = np.full((*cost.shape[:-1], self.num_sources), INFINITY)
-        if len(self):
-            first = np.flatnonzero(np.diff(self.source, prepend=-1))
-            best[..., self.source[first]] = np.minimum.reduceat(cost, first, axis=-1)
-        return np.minimum(best, INFINITY)
+    def least(self, cost: NDArray[Number], most: Number) -> NDArray[Number]:
+        """[N, ..] least of `cost` [M, ..] over the stages of every source; `most` without any."""
+        first, count = self.range_of
+        return _least_of_runs(cost, first, count, most)
 
     def into_targets(self, cost: Array, number: int) -> Array:
-        """[.., number] least of `cost` [.., M] over the stages into every target."""
-        best = np.full((*cost.shape[:-1], number), INFINITY)
-        if len(self):
-            order = np.argsort(self.target, kind="stable")
-            target = self.target[order]
-            first = np.flatnonzero(np.diff(target, prepend=-1))
-            best[..., target[first]] = np.minimum.reduceat(cost[..., order], first, axis=-1)
-        return np.minimum(best, INFINITY)
+        """[number, ..] least of `cost` [M, ..] over the stages into every target."""
+        order = np.argsort(self.target, kind="stable")
+        count = np.bincount(self.target, minlength=number)
+        return _least_of_runs(cost[order], np.cumsum(count) - count, count, INFINITY)
+
+
+def _least_of_runs(
+    cost: NDArray[Number], first: Array, count: Array, most: Number
+) -> NDArray[Number]:
+    """[N, ..] least of the `count` rows of `cost` from `first` on; `most` where there are none.
+
+    Runs are short: row by row of all of them is faster than `ufunc.reduceat`.
+    """
+    least = np.full((len(count), *cost.shape[1:]), most)
+    for i in range(int(count.max(initial=0))):
+        some = np.flatnonzero(count > i)
+        least[some] = np.minimum(least[some], cost[first[some] + i])
+    return least
 
 
 class StepTable:
@@ -108,8 +119,8 @@ class LevelBuilder:
         self.table = StepTable(suffixes, finals)
         self.size = self.places.num_layers + 1
 
-    def build(self, cutoff: int) -> tuple[list[Level], dict[int, Array]]:
-        """Levels of templates below `cutoff`, and by number of stages the start nodes.
+    def build(self, cutoff: int, numbers: Sequence[int]) -> tuple[list[Level], dict[int, Array]]:
+        """Levels of templates of so many stages below `cutoff`, and by number the start nodes.
 
         `levels[r]` are the stages that r others follow.
         """
@@ -117,8 +128,8 @@ class LevelBuilder:
         keys, lead = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         table = self.table
         fresh = (table.num_states + np.arange(table.num_starts)) * self.size
-        for after in reversed(range(self.suffixes.most)):
-            if after:
+        for after in reversed(range(max(numbers))):
+            if after + 1 in numbers:
                 starts[after + 1] = len(keys) + np.arange(table.num_starts)
                 keys = np.concatenate([keys, fresh])
                 lead = np.concatenate([lead, np.zeros_like(fresh)])

@@ -125,11 +125,12 @@ class SharedBounds:
         steps, ends = self.suffixes.walk(found.table, found.final, found.num_stages, found.limit)
         return self.suffixes.graph.template(steps, ends)
 
-    def bound(self, key: int, target: int) -> int:
-        """Lower bound of the templates of a key below `target`."""
+    def bounds(self, key: int, target: int) -> Array:
+        """[P + 1] lower bounds of the templates of a key below `target`, by number of stages."""
         table = self.known(key, target).bound
         rows = [self.suffixes.whole(table, v, NO_LIMIT) for v in self.finals[key]]
-        return int(min(one.min() for one in rows))
+        found: Array = np.min(rows, axis=0)
+        return found
 
     def known(self, key: int, target: int) -> Known:
         """Bounds for the templates of a key below `target`."""

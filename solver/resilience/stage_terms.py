@@ -115,3 +115,13 @@ class StageTerms:
         few, many = onward + (self.steps - length) * work, most * onward + rest * work
         found: Array = np.maximum(few, many)
         return found
+
+    def onward_by_rounds(self, work: Array, most: Array, after: int) -> Array | None:
+        """The largest C of which rounds add at most `most`; None where there are no rounds."""
+        length = after + 1
+        if not self.rounds or length > self.steps:
+            return None
+        number, rest = divmod(self.steps, length)
+        few, many = most - (self.steps - length) * work, (most - rest * work) // number
+        found: Array = np.minimum(few, many)
+        return found

@@ -25,7 +25,7 @@ from solver.resilience.places import PlaceCosts
 from solver.resilience.shared_bounds import Candidate, SharedBounds
 
 #: Classes of what is added, and of the slowest operation, and width of ever closer looks.
-LOOKS = ((32, 2, 500), (16, 12, 4000), (16, 32, 4000))
+LOOKS = ((32, 4, 1000), (16, 16, 1000), (16, 32, 1000))
 
 Stop = Callable[[], bool]
 
@@ -79,22 +79,23 @@ class StepTimeSearch:
         if cutoff is not None and cutoff <= self.best[key][1]:
             self.best[key] = _NONE, cutoff
         target = self._targets[key]
-        bound = min(target, self.shared.bound(key, target))
+        bounds = self.shared.bounds(key, target)
+        bound = min(target, int(bounds.min()))
         if bound < target:
-            bound = max(bound, self._closed(key, stop))
+            bound = max(bound, self._closed(key, np.flatnonzero(bounds < target), stop))
         template, value = self.best[key]
         complete = bound >= self._targets[key]
         return TemplateOutcome(
             template, None if template is None else value, min(bound, value), complete
         )
 
-    def _closed(self, key: int, stop: Stop) -> int:
-        """Lower bound of all templates of several stages; finds better ones."""
+    def _closed(self, key: int, numbers: Array, stop: Stop) -> int:
+        """Lower bound of all templates of so many stages, from two on; finds better ones."""
         shared, steps, bound = self.shared, self.micro_batches - 1, 0
         target = self._targets[key]
         low, high = shared.least_term(key), target - shared.least_latency(key)
         builder = LevelBuilder(shared.suffixes, self.finals[key], shared.known(key, target), high)
-        levels, starts = builder.build(target)
+        levels, starts = builder.build(target, numbers.tolist())
         for number, slow, width in LOOKS:
             if stop():
                 return bound
