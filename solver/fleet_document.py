@@ -146,14 +146,15 @@ def pipelines_of(
 
 def is_fleet(path: Path) -> bool:
     """Whether a file is a fleet rather than a plan; either may still be unreadable."""
-    fields = parse_json(read_text(path, f"a plan file, or {ALLOWED}"), str(path))
+    allowed = f"a plan file, or {ALLOWED}"
+    fields = parse_json(read_text(path, allowed), str(path), f"valid JSON: {allowed}")
     return isinstance(fields, dict) and fields.get("kind") == "fleet"
 
 
 def read_fleet(path: Path) -> FleetDocument:
     """The fleet file at `path`. Raises InstanceError, one line with file:line:column."""
     name, text = str(path), read_text(path, ALLOWED)
-    fields = parse_json(text, name)
+    fields = parse_json(text, name, f"valid JSON: {ALLOWED}")
     if not isinstance(fields, dict):
         raise PlanError(f"{name}:1:1", shown(fields), ALLOWED)
     if fields.get("kind") != "fleet":

@@ -11,13 +11,16 @@ _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def parse_json(text: str, name: str) -> object:
-    """Plain values of JSON text; `name` stands for the file. Raises InstanceError."""
+def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
+    """Plain values of JSON text; `name` stands for the file. Raises InstanceError.
+
+    allowed: what errors say of text that is no JSON.
+    """
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{name}:{error.lineno}:{error.colno}"
-        raise InstanceError(where, error.msg, "valid JSON") from None
+        raise InstanceError(where, error.msg, allowed) from None
     except RecursionError:
         raise InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100") from None
     except ValueError as error:  # a number of thousands of digits

@@ -285,6 +285,13 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         read_fleet(path)
 
 
+def test_an_instance_is_no_fleet() -> None:
+    """A YAML file in place of the fleet: where it stops to be JSON, and what is asked for."""
+    code, _, text = run("recover", "instances/oobleck_gpt2.yaml", "--lost", "a40-0")
+    assert code == 2
+    assert "oobleck_gpt2.yaml:1:1: Expecting value; allowed: valid JSON: a fleet file" in text
+
+
 def test_a_changed_fleet_is_not_recovered(fleet: FleetDocument, tmp_path: Path) -> None:
     """What was changed by hand has no right figures to start from."""
     path = tmp_path / "fleet.json"
