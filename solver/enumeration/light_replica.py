@@ -21,8 +21,6 @@ from solver.enumeration.windows import by_windows
 
 #: Weight of the fastest kind by speed.
 FINEST_WEIGHT = 24
-#: What the fastest kind weighs where the others weigh 0, 1, 2, .. by speed.
-FASTEST = (8, 16)
 #: Graphs are not made with more edges.
 MOST_EDGES = 2_000_000
 
@@ -110,7 +108,16 @@ class LightReplica:
         if len(work) < 3:
             return alone
         alike = np.where(slower > 0, slower + 1, 0)
-        return [*alone, alike, *(np.where(fastest, heavy, slower) for heavy in FASTEST)]
+        return [*alone, alike, np.where(fastest, self._heavy(slower, fastest), slower)]
+
+    def _heavy(self, slower: Array, fastest: Mask) -> int:
+        """The least weight of the fastest kind with which one more than its mean is too heavy.
+
+        Mean: of the slots per replica, rounded down. The lighter it is, the more the others weigh.
+        """
+        dp = self.tables.shape.dp
+        more = dp - int(self.slots[fastest].sum()) % dp
+        return int(slower[~fastest] @ self.slots[~fastest]) // more + 1
 
     def _weighed(self, weights: Array) -> Weighed:
         """With the most that the light replica weighs."""
