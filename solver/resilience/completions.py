@@ -120,13 +120,14 @@ class Completions:
 
     @cached_property
     def _above(self) -> list[Units]:
-        """Per table [N, C + 1, K]: least of table and low over a class and all higher ones."""
+        """Per table [C + 1, N, K]: least of table and low over a class and all higher ones."""
         found, low = [], (self.classes.low >> self.shift).astype(np.int32)
         for table in self.table:
             nodes, number, slow = table.shape
-            above = np.full((nodes, number + 1, slow), NEVER)
+            above = np.full((number + 1, nodes, slow), NEVER)
+            np.add(table.transpose(1, 0, 2), low[:, None, None], out=above[:-1])
             for c in reversed(range(number)):
-                np.minimum(above[:, c + 1], table[:, c] + low[c], out=above[:, c])
+                np.minimum(above[c], above[c + 1], out=above[c])
             found.append(above)
         return found
 
@@ -148,7 +149,7 @@ class Completions:
         higher = np.searchsorted(self.classes.low, added, side="right")
         within = self._time(table[node, np.maximum(higher - 1, 0), own])
         within += np.maximum(added, self.classes.low[0])
-        found: Array = np.minimum(within, self._time(above[node, higher, own]))
+        found: Array = np.minimum(within, self._time(above[higher, node, own]))
         return found
 
     def roots(self, num_stages: int, nodes: Array) -> Array:

@@ -153,7 +153,8 @@ class LevelSearch:
         stack = sorted(roots, key=lambda one: -int(one[1].bound.min(initial=0)))
         while stack:
             left, prefixes = stack.pop()
-            prefixes = prefixes.take(prefixes.bound < self.cutoff)
+            if not (keep := prefixes.bound < self.cutoff).all():
+                prefixes = prefixes.take(keep)
             if not len(prefixes.node):
                 continue
             if stop():
