@@ -29,8 +29,8 @@ from solver.enumeration.shares import SharedOut, shared_out
 
 #: Additions with which dealings of single runs of layers are looked at.
 MOST_ADDITIONS = 1 << 28
-#: Halvings of the interval in which a bound is searched.
-HALVINGS = 7
+#: Trial times for a bound: they grow by half, or halve the interval in which it is.
+TRIALS = 8
 
 Stop = Callable[[], bool]
 
@@ -151,8 +151,8 @@ class Uneven:
         left: what plans below the cutoff may use. If stopped, what is known until then.
         """
         low, high = min(cutoff, max(low, self.lane.least_ns(self.total))), cutoff
-        for _ in range(HALVINGS):
-            middle = (low + high) // 2
+        for _ in range(TRIALS):
+            middle = (low + min(high, 2 * low)) // 2
             less = self.thinned(left, middle, stop)
             if less is None:
                 low = middle

@@ -21,14 +21,17 @@ from solver.enumeration.placements import (
 from solver.enumeration.problem import Intervals
 from solver.enumeration.shape_bound import shape_bound_ns
 from solver.enumeration.shares import largest_share
-from solver.enumeration.uneven import Uneven
-from solver.enumeration.uneven_search import best_dealing
+from solver.enumeration.uneven import Left, Uneven
+from solver.enumeration.uneven_search import Answer, best_dealing
 from solver.heuristics.orders import count_orders, node_orders
 from solver.search.by_relaxation import ByRelaxation, even_plan
 from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
+
+#: Growth of the cutoff with which lanes are dealt.
+FURTHER = 1.01
 
 Stop = Callable[[], bool]
 
@@ -131,13 +134,30 @@ def _uneven(
     bound_ns = lanes.bound_ns(bound_ns, target, left, stop)
     if not lanes.exact:
         return replace(_one_by_one(intervals, placer, cutoff, gap, stop), bound_ns=bound_ns)
-    answer = best_dealing(lanes, cutoff, gap, stop, left)
+    answer, bound_ns = _dealt(lanes, bound_ns, cutoff, gap, stop, left)
     if answer.found is None:
-        bound_ns = target if answer.complete else bound_ns
         return ShapeAnswer(None, None, answer.complete, bound_ns)
     order, split, shares, step_time_ns = astuple(answer.found)
     plan = uniform_plan(tables.instance, tables.shape, order, split, shares)
     return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
+
+
+def _dealt(
+    lanes: Uneven, low: int, cutoff: int, gap: float, stop: Stop, left: Left
+) -> tuple[Answer, int]:
+    """As `best_dealing`, by cutoffs that grow from `low`; and a bound of what it has not found.
+
+    What is found below a low cutoff is as good as any, and far fewer ways lead there.
+    """
+    bound_ns = trial = low
+    while True:
+        trial = min(cutoff, int(trial * FURTHER) + 1)
+        answer = best_dealing(lanes, trial, gap, stop, left)
+        if answer.found is not None or not answer.complete:
+            return answer, bound_ns
+        bound_ns = max(bound_ns, below(trial, gap))
+        if trial == cutoff:
+            return answer, bound_ns
 
 
 def _relaxed(

@@ -18,6 +18,7 @@ from solver.enumeration.lane import Counts
 from solver.enumeration.problem import Array, Intervals
 from solver.enumeration.uneven import Uneven
 from solver.enumeration.uneven_search import best_dealing
+from solver.search.closing import enumerate_shape
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from solver.verify.recount import Recount
@@ -65,6 +66,20 @@ def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
         answer = best_dealing(lanes, NO_CUTOFF)
         assert answer.complete
         assert (answer.found and answer.found.step_time_ns) == best, seed
+
+
+@pytest.mark.parametrize("cutoff_per_optimum", [1.0, 1.3, 1e6])
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 11))
+def test_engine_equals_brute_force_below_any_cutoff(
+    seeds: Sequence[int], cutoff_per_optimum: float
+) -> None:
+    """Cutoffs that grow from the bound end with the best plan, or with none at the optimum."""
+    for seed in seeds:
+        best = optimum_ns(seed)
+        cutoff = NO_CUTOFF if best is None else int(best * cutoff_per_optimum)
+        answer = enumerate_shape(Intervals(unlike_tables(seed)), cutoff, 0.0, lambda: False)
+        assert answer.complete, seed
+        assert answer.step_time_ns == (None if cutoff == best else best), seed
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 3))
