@@ -125,6 +125,13 @@ class SharedBounds:
         steps, ends = self.suffixes.walk(found.table, found.final, found.num_stages, found.limit)
         return self.suffixes.graph.template(steps, ends)
 
+    def bound(self, key: int) -> int:
+        """Lower bound of the templates of a key, if one is better than the best known.
+
+        Of the classes gone through, those without better ones of the key are left out.
+        """
+        return min(self._least[key], self._rest(key))
+
     def bounds(self, key: int, target: int) -> Array:
         """[P + 1] lower bounds of the templates of a key below `target`, by number of stages."""
         table = self.known(key, target).bound

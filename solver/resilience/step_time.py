@@ -80,8 +80,8 @@ class StepTimeSearch:
             self.best[key] = _NONE, cutoff
         target = self._targets[key]
         bounds = self.shared.bounds(key, target)
-        bound = min(target, int(bounds.min()))
-        if bound < target:
+        bound = min(target, max(int(bounds.min()), self.shared.bound(key)))
+        if bound < target and not stop():
             bound = max(bound, self._closed(key, np.flatnonzero(bounds < target), stop))
         template, value = self.best[key]
         complete = bound >= self._targets[key]

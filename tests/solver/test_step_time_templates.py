@@ -74,6 +74,19 @@ def test_stopped_at_once_the_bound_holds(seed: int) -> None:
     assert stopped.bound <= best <= stopped.value
 
 
+@pytest.mark.parametrize("seed", one_each(range(30), 7))
+def test_bounds_of_what_sizes_share_hold(seed: int) -> None:
+    """All sizes prepared together, no time for any: no optimum is below the bound."""
+    places = small_case(seed, Split.ALIGNED, None if seed % 2 else 3)
+    costs, finals, m = PlaceCosts(places, places), finals_of(places), 1 + seed % 6
+    shared = StepTimeSearch(costs, finals, m)
+    shared.prepare(_never)
+    for n, own in finals.items():
+        best, stopped = _found(places, own, m), shared.run(n, None, lambda: True)
+        assert (best.value is None) == (stopped.value is None)
+        assert best.value is None or stopped.bound <= best.value
+
+
 @pytest.mark.parametrize("gap", [0.05, 0.3])
 def test_bound_keeps_to_the_gap(gap: float) -> None:
     """The best found is within the gap of the bound, and the bound below the optimum."""
