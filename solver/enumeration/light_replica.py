@@ -21,8 +21,6 @@ from solver.enumeration.windows import by_windows
 
 #: Weight of the fastest kind by speed.
 FINEST_WEIGHT = 24
-#: Graphs are not made with more edges.
-MOST_EDGES = 2_000_000
 
 Stop = Callable[[], bool]
 Kind = tuple[int, ...]  #: node groups
@@ -30,7 +28,7 @@ Way = tuple[int, int]  #: kind, rank
 Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Weighed:
     """Weights of the kinds [J], and the most that the light replica weighs."""
 
@@ -100,15 +98,16 @@ class LightReplica:
         return allowed
 
     def _weights(self, work: Array) -> list[Array]:
-        """[J] weights to try: like the speeds, and of the faster kinds more and more alone."""
+        """[J] weights to try: of the faster kinds alone, more and more, and like the speeds."""
         speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
         slower = len(work) - 1 - self.rank
         fastest = self.rank == 0
-        alone = [speeds, fastest.astype(np.int64)]
+        alone = fastest.astype(np.int64)
         if len(work) < 3:
-            return alone
+            return [alone, speeds]
         alike = np.where(slower > 0, slower + 1, 0)
-        return [*alone, alike, np.where(fastest, self._heavy(slower, fastest), slower)]
+        mainly = np.where(fastest, self._heavy(slower, fastest), slower)
+        return [alone, alike, mainly, speeds]
 
     def _heavy(self, slower: Array, fastest: Mask) -> int:
         """The least weight of the fastest kind with which one more than its mean is too heavy.
@@ -161,8 +160,8 @@ class LightReplica:
         light: list[Mask],
         weighed: Weighed,
         *,
+        most: int,
         counted: bool = False,
-        most: int = MOST_EDGES,
     ) -> SplitProblem | None:
         """All ways of the light replica; without stages if there is none, None if there are `most`.
 

@@ -23,8 +23,9 @@ from solver.enumeration.problem import Intervals, Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)
-#: Edges at most before anything is left out.
-MOST = 10_000_000
+#: Edges of a graph at first, and if that is not enough; and before anything is left out.
+MOST_EDGES = (250_000, 2_000_000)
+MOST_OF_ALL = 10_000_000
 
 
 class Relaxation:
@@ -42,6 +43,7 @@ class Relaxation:
         self.bound_ns = 0
         self.groups: tuple[int, ...] = ()
         self.problem: SplitProblem | None = None
+        self.units: dict[tuple[Weighed, bool], Sequence[int]] = {}
 
     @property
     def merged(self) -> bool:
@@ -55,38 +57,56 @@ class Relaxation:
 
     def thin(self, cutoff: int) -> bool:
         """Leaves out what no replica can run; whether nothing is below the cutoff."""
-        graph = self.replica.graph(self.common, self.common, self.replica.unweighed, most=MOST)
+        graph = self.replica.graph(
+            self.common, self.common, self.replica.unweighed, most=MOST_OF_ALL
+        )
         found = graph and self.replica.thinned(graph, cutoff)
         if found:
             self.common = found.masks
         return graph is not None and found is None
 
     def closes(
-        self, weighed: Weighed, cutoff: int, stop: Stop = lambda: False, *, counted: bool = False
+        self,
+        cutoff: int,
+        weighed: Weighed,
+        stop: Stop = lambda: False,
+        *,
+        counted: bool = False,
+        most: int = MOST_EDGES[-1],
     ) -> bool:
         """Whether the light replica shows that nothing is below the cutoff.
 
-        With the finest units that leave few edges. What coarse ones leave out makes room for finer.
+        With the finest units that leave fewer than `most` edges, unless they were looked at before.
+        What these leave out makes room for finer ones.
         """
-        light, units = self.common, list(UNITS)
-        while units and not stop():
-            for unit in units:
-                coarse = weighed.coarser(unit)
-                graph = self.replica.graph(self.common, light, coarse, counted=counted)
-                if graph is not None:
-                    break
-            else:
-                break
+        light, key = self.common, (weighed, counted)
+        while not stop():
+            finest = self._finest(weighed, self.units.get(key, UNITS), light, counted, most)
+            if finest is None:
+                return False
+            unit, graph = finest
             found = self.replica.thinned(graph, cutoff, stop)
             if found is None:
                 self.bound_ns = max(self.bound_ns, cutoff)
                 return True
             light, self.common = found.masks, _shared(self.common, found.masks)
-            units = units[: units.index(unit)]
+            self.units[key] = UNITS[: UNITS.index(unit)]
             if found.bound_ns > self.bound_ns:
                 self.bound_ns, self.groups = found.bound_ns, found.groups
                 self.problem = _masked(graph, light)
         return False
+
+    def _finest(
+        self, weighed: Weighed, units: Sequence[int], light: list[Mask], counted: bool, most: int
+    ) -> tuple[int, SplitProblem] | None:
+        """The first of the units whose graph has fewer edges than `most`, with that graph."""
+        for unit in units:
+            graph = self.replica.graph(
+                self.common, light, weighed.coarser(unit), counted=counted, most=most
+            )
+            if graph is not None:
+                return unit, graph
+        return None
 
 
 def _shared(common: list[Mask], light: list[Mask]) -> list[Mask]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -15,7 +16,7 @@ from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.placements import fixed_order, replica_classes
 from solver.enumeration.problem import Array, Intervals, SplitProblem
-from solver.enumeration.relaxation import Relaxation, order_along
+from solver.enumeration.relaxation import MOST_EDGES, Relaxation, order_along
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 
@@ -117,16 +118,16 @@ class ByRelaxation:
         if relaxation.thin(self.target):
             self.bound_ns = self.target
             return True
-        for counted in (False, True):
-            for weighed in relaxation.weightings:
-                if self.stop():
-                    return False
-                relaxation.closes(weighed, self.target, self.stop, counted=counted)
-                self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
-                if self.bound_ns < self.target:
-                    self.follow(relaxation.groups)
-                if self.bound_ns >= self.target:
-                    return True
+        tries = product(MOST_EDGES, (False, True), relaxation.weightings)
+        for most, counted, weighed in tries:
+            if self.stop():
+                return False
+            relaxation.closes(self.target, weighed, self.stop, counted=counted, most=most)
+            self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
+            if self.bound_ns < self.target:
+                self.follow(relaxation.groups)
+            if self.bound_ns >= self.target:
+                return True
         return self._solved(relaxation)
 
     def _solved(self, relaxation: Relaxation) -> bool:

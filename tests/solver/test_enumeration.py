@@ -170,7 +170,7 @@ def test_one_replica_is_never_slower_than_the_best_plan(seed: int) -> None:
     assert not relaxation.thin(best + 1)
     for counted in (False, True):
         for weighed in relaxation.weightings:
-            assert not relaxation.closes(weighed, best + 1, counted=counted)
+            assert not relaxation.closes(best + 1, weighed, counted=counted)
     assert relaxation.problem is not None
     assert relaxation.bound_ns <= best
     assert solve_split(relaxation.problem, best + 1).bound_ns <= best
