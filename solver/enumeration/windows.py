@@ -18,11 +18,11 @@ stage, ends with B_i(m - 1), which goes up.
 Classes are those of `classes`: M, the largest of what terms, rounds and windows add, is at most
 `high`. Labels, from the last stage on, are what is known of ways to run the rest of the stages. Of
 the windows that begin with the first of these a label keeps one, n, C and S. It is refuted if
-N C - S > n (high - latency). One label stands for another if its cost and latency are no larger
-and its window is no longer: C - S / N - n P for all N and P = (high - latency) / N of the stages
-before. That is linear in P and in 1 / N, so the ends of their ranges are enough. Whatever window a
-label keeps, and whatever label stands for it, a way that is possible leads from label to label;
-every edge of it stays useful.
+N C - S > n (high - latency). One label stands for another if its latency is no larger and its
+window is no longer: C - S / N - n P for all N and P = (high - latency) / N of the stages before.
+That is linear in P and in 1 / N, so the ends of their ranges are enough. Whatever window a label
+keeps, and whatever label stands for it, a way that is possible leads from label to label; every
+edge of it stays useful.
 """
 
 from collections.abc import Callable
@@ -52,14 +52,13 @@ NONE = -(1 << 44)
 class Labels:
     """L ways to run the stages from one on, sorted by node, ns.
 
-    node: [L] where they start. cost: latency and tail. latency: with the transfers into
-    the first stage. embedding: all-reduce of tied embeddings, as far as the last stage decides it.
-    length, sends, count: C, S and n of a window that begins with the first stage; C and S with the
+    node: [L] where they start. latency: with the transfers into the first stage, and the tail of
+    stage 0. embedding: all-reduce of tied embeddings, as far as the last stage decides it. length,
+    sends, count: C, S and n of a window that begins with the first stage; C and S with the
     transfers into it. edge, onward: the first edge and the label after it.
     """
 
     node: Array
-    cost: Array
     latency: Array
     embedding: Array
     length: Array
@@ -87,11 +86,11 @@ class _Class:
 def _end(node: Array) -> Labels:
     """No stage is left."""
     none = np.zeros(len(node), dtype=np.int64)
-    return Labels(node, none, none, none, none + NONE, none, none, none, none)
+    return Labels(node, none, none, none + NONE, none, none, none, none)
 
 
 def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
-    """The labels of a node that are beyond its number as one, at most as dear as any."""
+    """The labels of a node that are beyond its number as one, no longer than any."""
     keep = np.flatnonzero(~beyond)
     rest = np.flatnonzero(beyond)
     if not len(rest):
@@ -99,7 +98,7 @@ def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
     starts = np.flatnonzero(np.diff(first[rest], prepend=-1))
     least = {
         name: np.minimum.reduceat(getattr(labels, name)[rest], starts)
-        for name in ("cost", "latency", "embedding")
+        for name in ("latency", "embedding")
     }
     window = np.full(len(starts), NONE)
     merged = replace(
@@ -166,8 +165,8 @@ class _Lane:
             useful.append(mask)
             labels = _undominated(labels, one_pass.keys(k, labels))
             passed.append(labels)
-        at = int(labels.cost.argmin())
-        bound_ns, path = low + int(labels.cost[at]), []
+        at = int(labels.latency.argmin())
+        bound_ns, path = low + int(labels.latency[at]), []
         for labels in reversed(passed):
             path.append(labels.edge[at])
             at = int(labels.onward[at])
@@ -217,10 +216,10 @@ class _Pass:
         edge, own = self._pairs(k, labels)
         times = (edges.forward[lane] + edges.backward[lane])[edge]
         sends = (edges.send[lane] + edges.send_back[lane])[edge]
-        latency = times + labels.latency[own]
         embedding, extra = self._ends(k, edges.arc[edge], labels.embedding[own])
-        cost = labels.cost[own] + self.lane.costs[k][edge] + extra
-        good = self.before[k][edges.source[edge]] + cost + self.low < self.lane.cutoff
+        latency = labels.latency[own] + times
+        whole = labels.latency[own] + self.lane.costs[k][edge] + extra
+        good = self.before[k][edges.source[edge]] + whole + self.low < self.lane.cutoff
         good &= rounds(problem, k, lane, latency, edges.work[lane][edge]) <= self.high
         length, inside, count = times + labels.length[own], labels.sends[own], labels.count[own] + 1
         room, left = self.high - latency, self.lane.turns_left(k)
@@ -230,8 +229,7 @@ class _Pass:
         longer = excess > left * times - room
         return Labels(
             node=edges.source[edge],
-            cost=cost,
-            latency=latency + sends,
+            latency=whole,
             embedding=embedding,
             length=np.where(longer, length, times) + sends,
             sends=np.where(longer, inside, 0) + sends,
@@ -250,7 +248,7 @@ class _Pass:
 
     def keys(self, k: int, labels: Labels) -> list[Array]:
         """What must be no larger for a label of stage k to stand for another."""
-        keys = [labels.cost, labels.embedding]
+        keys = [labels.latency, labels.embedding]
         most = self.lane.turns_left(k - 1)
         if most < 1 or not k:
             return keys
@@ -261,7 +259,7 @@ class _Pass:
             for left in {most, fewest}
             for rate in rates
         ]
-        return [*keys, labels.latency, *windows]
+        return [*keys, *windows]
 
 
 def by_windows(
