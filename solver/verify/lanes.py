@@ -41,7 +41,8 @@ Nodes = tuple[int, ...]  #: nodes by group
 Hosts = tuple[tuple[int, ...] | None, ...]  #: per stage the groups it stands on; None: undecided
 
 #: With more stages of all ways to choose the nodes of a lane, or ways to have dealt some of the
-#: nodes, nothing is found out.
+#: nodes, nothing is found out; with more than the few, it takes seconds.
+FEW_STAGES = 500
 MOST_STAGES = 5000
 MOST_DEALT = 2000
 
@@ -135,12 +136,17 @@ class Lanes:
         self._refutations: dict[tuple[Nodes, Hosts], Refutation] = {}
 
     @property
+    def num_stages(self) -> int:
+        """Of all ways to choose the nodes of a lane."""
+        return comb(self.shape.pp + len(self.shape.nodes_used) - 1, self.shape.pp) * self.shape.pp
+
+    @property
     def possible(self) -> bool:
         """Whether the argument holds for the shape, with few enough ways."""
         used = self.shape.nodes_used
         return (
             self.alike
-            and comb(self.shape.pp + len(used) - 1, self.shape.pp) * self.shape.pp <= MOST_STAGES
+            and self.num_stages <= MOST_STAGES
             and prod(n + 1 for n in used) // (max(used) + 1) <= MOST_DEALT
         )
 

@@ -17,7 +17,7 @@ from solver.verify.chain import Chain
 from solver.verify.figures import shortest_refused_ns
 from solver.verify.filling import FillingBound
 from solver.verify.findings import Findings
-from solver.verify.lanes import Lanes
+from solver.verify.lanes import FEW_STAGES, Lanes
 from solver.verify.packing import PackingBound
 from solver.verify.pipeline import PipelineBound
 from solver.verify.rounds import Refutation
@@ -67,14 +67,16 @@ def check_record(prover: Prover, field: str, record: ShapeRecord, findings: Find
 def refuted(prover: Prover, shape: Shape, below_ns: int) -> bool:
     """Whether a pipeline argument shows that no plan of the shape is faster than this.
 
-    All node orders at once where they are not too many, else lanes on nodes of one size, else
-    latency plus bottleneck alone.
+    All node orders at once where they are not too many, else lanes on nodes of one size where that
+    takes no seconds, else latency plus bottleneck alone.
     """
     trial_ns = min(below_ns, ANY_TIME_NS)
     question = Refutation(prover, shape)
     if question.refutes(trial_ns):
         return True
-    if question.graph.steps is None and Lanes(prover, shape).refutes(trial_ns):
+    lanes = Lanes(prover, shape)
+    few = question.graph.steps is None and lanes.num_stages <= FEW_STAGES
+    if few and lanes.refutes(trial_ns):
         return True
     return PipelineBound(prover, shape).bound_ns(trial_ns) >= below_ns
 
