@@ -84,8 +84,9 @@ class LightReplica:
         order = np.argsort(work, kind="stable")
         self.rank = np.argsort(order)
         self.weightings = [self._weighed(weights) for weights in self._weights(work)]
-        kinds_ = range(len(kinds))
-        self._send_ns = [[self._least_send_ns(i, j) for j in kinds_] for i in kinds_]
+        self._send_ns = [
+            [self._least_send_ns(i, j) for j in range(len(kinds))] for i in range(len(kinds))
+        ]
         self.most = np.cumsum(self.slots[order])[:-1] // shape.dp
         self.allowed = [
             np.stack([self._allowed(intervals, k, kind) for kind in kinds]) for k in range(shape.pp)
