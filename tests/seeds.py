@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 
-def one_each(known: Sequence[int], every: int) -> list[object]:
-    """A parameter per seed, slow but for the first of every `every`."""
+def one_each(known: Sequence[int | str], every: int) -> list[object]:
+    """A parameter per seed or case, slow but for the first of every `every`."""
     return [
         pytest.param(seed, marks=pytest.mark.slow) if n % every else seed
         for n, seed in enumerate(known)

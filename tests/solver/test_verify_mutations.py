@@ -14,6 +14,7 @@ from solver.verify import verify_document
 from tests import brute_force
 from tests.certified_cases import CASES
 from tests.mutations import Mutation, mutations
+from tests.seeds import one_each
 
 LOG = ("closed_shapes", "closed_nodes")
 EXHAUSTIVE = ("enumeration", "cpsat", "milp")
@@ -110,7 +111,7 @@ def test_unchanged_file_is_verified(case: str) -> None:
     assert verify_document(CASES[case]()).problems == ()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", one_each(list(CASES), 3))
 def test_change_under_the_old_digest_is_refused(case: str) -> None:
     """Whatever field is changed, the digest tells."""
     passed = [str(mutation) for mutation, found in problems(case) if not found]

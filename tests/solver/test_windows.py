@@ -46,14 +46,14 @@ def long_chain(seed: int) -> SplitProblem:
     return chain_problem("1f1b", int(rng.integers(8, 30)), forward, 2 * forward, send, send)
 
 
-@pytest.mark.parametrize("seed", one_each(range(120), 3))
+@pytest.mark.parametrize("seed", one_each(range(120), 12))
 def test_the_best_split_of_a_chain_stays_below_the_cutoff(seed: int) -> None:
     """Both schedules, blocking or not: a bound never above the optimum."""
     problem = random_chain(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 3))
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
 @pytest.mark.parametrize("labels", [1, 24])
 def test_long_windows_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
@@ -64,7 +64,7 @@ def test_long_windows_stay_below_the_optimum(
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
 
-@pytest.mark.parametrize("seed", one_each(range(120), 3))
+@pytest.mark.parametrize("seed", one_each(range(120), 12))
 def test_every_lane_of_all_orders_stays_below_the_optimum(seed: int) -> None:
     """Replicas on unlike GPUs, any node order, tied embeddings: each lane alone is a bound."""
     tables = even_tables(seed)
