@@ -33,10 +33,6 @@ class SplitOutcome:
     complete: bool
 
 
-def _fronts(problem: SplitProblem, layers: Layers, cutoff: int) -> list[Frontier]:
-    return [frontier(layers, lane, cutoff) for lane in range(problem.num_lanes)]
-
-
 class _Search:
     """The best split so far, and the edges that a better one may use; None if there is none."""
 
@@ -46,23 +42,37 @@ class _Search:
         self.best_time = cutoff
         self.bound = 0
         self.cuts: Cuts | None = None
-        self.layers = tighten(problem, build_layers(problem, self.target), self.target)
+        self._use(build_layers(problem, self.target))
 
     @property
     def target(self) -> int:
         """Splits of at least this are not looked for."""
         return below(self.best_time, self.gap)
 
+    def _use(self, layers: Layers) -> None:
+        """Of these edges those that a better split may use."""
+        self.layers = tighten(self.problem, layers, self.target)
+        self._known: list[Frontier] | None = None
+
+    def _fronts(self, layers: Layers) -> list[Frontier]:
+        """Frontiers of the edges in use, worked out when they are first asked for."""
+        if self._known is None:
+            lanes = range(self.problem.num_lanes)
+            self._known = [frontier(layers, lane, self.target) for lane in lanes]
+        return self._known
+
     def _keep(self, arcs: Array, split: Array, time: int) -> None:
-        if time < self.best_time and self.layers is not None:
+        if time < self.best_time:
             self.best, self.best_time = (arcs, split), time
-            self.layers = tighten(self.problem, self.layers, self.target)
+            if self.layers is not None:
+                self._use(self.layers)
 
     def descend(self) -> None:
         """A first split, and cuts."""
         if self.layers is not None:
-            fronts = _fronts(self.problem, self.layers, self.target)
-            arcs, split, time, self.cuts = best_start(self.problem, self.layers, fronts)
+            arcs, split, time, self.cuts = best_start(
+                self.problem, self.layers, self._fronts(self.layers)
+            )
             self._keep(arcs, split, time)
 
     def window(self, stop: Stop) -> None:
@@ -78,7 +88,7 @@ class _Search:
                 return
             arcs, splits = path_of(layers, found.path[None])
             kept = [edges.take(mask) for edges, mask in zip(layers, found.useful, strict=True)]
-            self.layers = tighten(self.problem, kept, self.target)
+            self._use(kept)
             split, time, _ = descend(self.problem, arcs[0], splits[0])
             self._keep(arcs[0], split, time)
 
@@ -87,8 +97,9 @@ class _Search:
         if self.layers is None or self.cuts is None:
             self.bound = self.target
             return True
-        fronts = _fronts(self.problem, self.layers, self.target)
-        search = Enumerator(self.problem, self.layers, fronts, self.target, self.cuts, self.gap)
+        problem, target = self.problem, self.target
+        fronts = self._fronts(self.layers)
+        search = Enumerator(problem, self.layers, fronts, target, self.cuts, self.gap)
         bound = search.run(stop)
         self.bound = max(self.bound, bound)
         if search.best is not None and search.best_time is not None:
