@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
+from solver.enumeration.kinds import Kind, allowed_on, kinds_of, least_of, least_sends
 from solver.enumeration.least_costs import cheapest, least_costs
-from solver.enumeration.placements import allowed_layers, finish_ns, lane_width
+from solver.enumeration.placements import finish_ns, lane_width
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
 #: Kinds are taken together until the ways on all counts have no more edges, about.
@@ -30,7 +31,6 @@ MARGIN = 1e-9
 
 Numbers = NDArray[np.float64]
 Counts = tuple[int, ...]  #: places of one lane by kind
-Kind = tuple[int, ...]  #: node groups
 Hosts = tuple[int, ...] | None  #: the kinds that a stage stands on; None while undecided
 Row = tuple[int, int, int, int]  #: state before, state after, kind before, kind
 
@@ -73,44 +73,37 @@ class Lane:
         used = [j for j, count in enumerate(shape.nodes_used) if count]
         zones = self.tables.instance.cluster.zone_link is not None
         each = [n * size // self.width for n, size in zip(shape.nodes_used, sizes, strict=True)]
-        self._take(self._by_speed(used), each)
+        self._take(kinds_of(intervals, 0.0), each)
         while len(self.kinds) > 2 and self.num_edges > MOST_EDGES:
             *others, one, other = self.kinds
             self._take([*others, one + other], each)
         whole = all(sizes[j] == self.width for j in used)
         self.exact = whole and not zones and len(self.kinds) == len(used)
         self.costs = [cheapest([least_costs(placer, j) for j in kind]) for kind in self.kinds]
+        self._send_ns = least_sends(self.costs)
         self._rows: dict[Counts, list[list[Row]]] = {}
         self._tails: dict[tuple[int, ...], _Tail] = {}
         self._fitting: dict[tuple[int, int, int], Mask] = {}
-
-    def _by_speed(self, used: Sequence[int]) -> list[Kind]:
-        work = (self.intervals.forward + self.intervals.backward)[:, 0, -1]
-        return [(j,) for j in sorted(used, key=lambda j: int(work[j]))]
 
     def _take(self, kinds: list[Kind], each: Sequence[int]) -> None:
         """These kinds; each: places by node group."""
         self.kinds = kinds
         self.places = tuple(sum(each[j] for j in kind) for kind in kinds)
 
-    def _least(self, values: Array) -> Array:
-        least: Array = np.stack([values[list(kind)].min(axis=0) for kind in self.kinds])
-        return least
-
     @cached_property
     def forward(self) -> Array:
         """[J, n, n] ns."""
-        return self._least(self.intervals.forward)
+        return least_of(self.intervals.forward, self.kinds)
 
     @cached_property
     def backward(self) -> Array:
         """[J, n, n] ns."""
-        return self._least(self.intervals.backward)
+        return least_of(self.intervals.backward, self.kinds)
 
     @cached_property
     def room(self) -> Array:
         """[J, n, n] micro-batches in flight that have room."""
-        return -self._least(-self.intervals.room)
+        return -least_of(-self.intervals.room, self.kinds)
 
     def counts(self) -> Iterator[Counts]:
         """All ways to divide the places of one lane among the kinds."""
@@ -169,8 +162,7 @@ class Lane:
         """[n, n] layers that some node of the kind may have on stage k."""
         key = k, kind, share
         if key not in self._fitting:
-            masks = [allowed_layers(self.intervals, k, [j], [share]) for j in self.kinds[kind]]
-            self._fitting[key] = np.any(masks, axis=0)
+            self._fitting[key] = allowed_on(self.intervals, k, self.kinds[kind], share)
         return self._fitting[key]
 
     def _steps(self, counts: Counts) -> list[list[Row]]:
@@ -233,16 +225,6 @@ class Lane:
             begins=tuple((j,) for j in now.tolist()),
         )
 
-    @cached_property
-    def _send_ns(self) -> Array:
-        """[J, J] least transfer between stages on two kinds: the slower side counts."""
-        outside = np.array([one.outside for one in self.costs])
-        send: Array = np.maximum(outside[:, None], outside)
-        for j, one in enumerate(self.costs):
-            if one.inside is not None:
-                send[j, j] = min(one.inside, one.outside)
-        return send
-
     def _tail(self, hosts: tuple[int, ...]) -> _Tail:
         if hosts not in self._tails:
             self._tails[hosts] = self._exact_tail(hosts) if self.exact else self._least_tail(*hosts)
@@ -253,8 +235,8 @@ class Lane:
         one = self.costs[kind]
         optimizer = self.intervals.optimizer[list(self.kinds[kind])].min(axis=0)
         return _Tail(
-            interval_sums(one.sync[0]) + one.sync[1],
-            optimizer + interval_sums(one.gather[0]) + one.gather[1],
+            one.sync_matrix,
+            optimizer + one.gather_matrix,
             one.embedding,
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.units import ceil_div
-from solver.enumeration.problem import Array
+from solver.enumeration.problem import Array, interval_sums
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,16 @@ class LeastCosts:
     sync: tuple[Array, int]
     gather: tuple[Array, int]
     embedding: tuple[int, int]
+
+    @property
+    def sync_matrix(self) -> Array:
+        """[n, n] of the layers of a stage."""
+        return interval_sums(self.sync[0]) + self.sync[1]
+
+    @property
+    def gather_matrix(self) -> Array:
+        """[n, n] of the layers of a stage."""
+        return interval_sums(self.gather[0]) + self.gather[1]
 
     @property
     def sync_ns(self) -> int:

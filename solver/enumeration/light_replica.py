@@ -13,17 +13,16 @@ import numpy as np
 from formulations.costs.placement import Placer
 from solver.enumeration.classes import by_class
 from solver.enumeration.completion import tighten
+from solver.enumeration.kinds import Kind, allowed_on, least_of, least_sends
 from solver.enumeration.layered import build_layers
 from solver.enumeration.least_costs import cheapest, least_costs
-from solver.enumeration.placements import allowed_layers
-from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem
 from solver.enumeration.windows import by_windows
 
 #: Weight of the fastest kind by speed.
 FINEST_WEIGHT = 24
 
 Stop = Callable[[], bool]
-Kind = tuple[int, ...]  #: node groups
 Way = tuple[int, int]  #: kind, rank
 Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
 
@@ -49,34 +48,18 @@ class Thinned:
     groups: tuple[int, ...]
 
 
-def kinds_of(intervals: Intervals, apart: float) -> list[Kind]:
-    """The groups used, those together whose speeds are less than this relative difference apart."""
-    work = (intervals.forward + intervals.backward)[:, 0, -1]
-    used = np.flatnonzero(intervals.tables.shape.nodes_used)
-    kinds: list[list[int]] = []
-    for j in used[np.argsort(work[used], kind="stable")].tolist():
-        if kinds and work[j] < work[kinds[-1][0]] * (1 + apart):
-            kinds[-1].append(j)
-        else:
-            kinds.append([j])
-    return [tuple(kind) for kind in kinds]
-
-
 class LightReplica:
     """The one replica of a shape; J kinds, ranked by speed, rank 0 the fastest."""
 
     def __init__(self, intervals: Intervals, placer: Placer, kinds: Sequence[Kind]) -> None:
-        def least(values: Array) -> Array:
-            found: Array = np.stack([values[list(kind)].min(axis=0) for kind in kinds])
-            return found
-
         self.tables = intervals.tables
         shape = self.tables.shape
         costs = {j: least_costs(placer, j) for kind in kinds for j in kind}
         self.kinds = [tuple(sorted(kind, key=lambda j: costs[j].sync_ns)) for kind in kinds]
         self.least = [cheapest([costs[j] for j in kind]) for kind in kinds]
-        self.forward, self.backward = least(intervals.forward), least(intervals.backward)
-        self.optimizer = least(intervals.optimizer)
+        self.forward = least_of(intervals.forward, kinds)
+        self.backward = least_of(intervals.backward, kinds)
+        self.optimizer = least_of(intervals.optimizer, kinds)
         self.micro_batches = self.tables.num_micro_batches // shape.dp
         slots = np.array(shape.nodes_used) * self.tables.slots_per_node
         self.slots = np.array([slots[list(kind)].sum() for kind in kinds])
@@ -84,19 +67,12 @@ class LightReplica:
         order = np.argsort(work, kind="stable")
         self.rank = np.argsort(order)
         self.weightings = [self._weighed(weights) for weights in self._weights(work)]
-        self._send_ns = [
-            [self._least_send_ns(i, j) for j in range(len(kinds))] for i in range(len(kinds))
-        ]
+        self._send_ns = least_sends(self.least)
         self.most = np.cumsum(self.slots[order])[:-1] // shape.dp
         self.allowed = [
-            np.stack([self._allowed(intervals, k, kind) for kind in kinds]) for k in range(shape.pp)
+            np.stack([allowed_on(intervals, k, kind, self.micro_batches) for kind in kinds])
+            for k in range(shape.pp)
         ]
-
-    def _allowed(self, intervals: Intervals, k: int, kind: Kind) -> Mask:
-        """[n, n] layers that some group of the kind may run as stage k."""
-        masks = [allowed_layers(intervals, k, [j], [self.micro_batches]) for j in kind]
-        allowed: Mask = np.any(masks, axis=0)
-        return allowed
 
     def _weights(self, work: Array) -> list[Array]:
         """[J] weights to try: of the faster kinds alone, more and more, and like the speeds."""
@@ -228,9 +204,8 @@ class LightReplica:
         return stages
 
     def _arcs(self, k: int, rows: list[Row], masks: dict[Way, Mask]) -> Arcs:
-        source, target, _, now, _ = (np.array(column) for column in zip(*rows, strict=True))
-        sends = [self._send_ns[i][j] if k else 0 for _, _, i, j, _ in rows]
-        send = np.array(sends, dtype=np.int64)[:, None]
+        source, target, before, now, _ = np.array(rows).T
+        send = self._send_ns[before, now][:, None] * (k > 0)
         return Arcs(
             source=source,
             target=target,
@@ -244,7 +219,6 @@ class LightReplica:
         )
 
     def _problem(self, stages: list[Arcs]) -> SplitProblem:
-        gathers = [interval_sums(one.gather[0]) + one.gather[1] for one in self.least]
         return SplitProblem(
             schedule=self.tables.shape.schedule,
             blocking=self.tables.instance.search.blocking_sends,
@@ -253,8 +227,8 @@ class LightReplica:
             micro_batches=(self.micro_batches,),
             forward=self.forward,
             backward=self.backward,
-            sync=np.stack([interval_sums(one.sync[0]) + one.sync[1] for one in self.least]),
-            finish=self.optimizer + np.stack(gathers),
+            sync=np.stack([one.sync_matrix for one in self.least]),
+            finish=self.optimizer + np.stack([one.gather_matrix for one in self.least]),
         )
 
     def _embedding_ns(self, k: int) -> Array:
@@ -262,9 +236,3 @@ class LightReplica:
         last = k == self.tables.shape.pp - 1
         times = [one.embedding[1 if last else 0] for one in self.least]
         return np.array(times, dtype=np.int64)
-
-    def _least_send_ns(self, before: int, now: int) -> int:
-        """Least transfer between stages on two kinds: the slower side counts."""
-        outside = max(self.least[before].outside, self.least[now].outside)
-        inside = self.least[now].inside
-        return min(inside, outside) if before == now and inside is not None else outside

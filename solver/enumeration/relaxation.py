@@ -18,7 +18,8 @@ from dataclasses import replace
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from solver.enumeration.light_replica import LightReplica, Stop, Weighed, kinds_of
+from solver.enumeration.kinds import kinds_of
+from solver.enumeration.light_replica import LightReplica, Stop, Weighed
 from solver.enumeration.problem import Intervals, Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
