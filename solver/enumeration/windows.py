@@ -1,7 +1,7 @@
 """Bounds by what windows of stages add to the latency of one lane, as `classes` by single stages.
 
 Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
-S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 1. Then
+S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 0. Then
 
     end of the last backward of stage 0 >= latency + (C of i..p-1) + (N C - S) / n.
 
@@ -15,14 +15,29 @@ r micro-batches further. Of all the runs together every stage has r, every trans
 r - 1 or more, so the longest adds (r C - S) / n or more. After B_i(N) a last turn, down to the last
 stage, ends with B_i(m - 1), which goes up.
 
+Drain. With A = N + n, for every stage k <= i
+
+    end of the last backward of stage 0 >= latency + (A C - S) / n + (m - 1 - A) b_k.
+
+Proof. The last turn after B_i(N) is one of the window: it ends with B_i(A). From there up to stage
+k, which has m - 1 - A backwards left, and with the last of them up to stage 0. Early stages have no
+window of their own if m <= p, and are then slowest when they drain.
+
 Classes are those of `classes`: M, the largest of what terms, rounds and windows add, is at most
 `high`. Labels, from the last stage on, are what is known of ways to run the rest of the stages. Of
 the windows that begin with the first of these a label keeps one, n, C and S. It is refuted if
-N C - S > n (high - latency). One label stands for another if its latency is no larger and its
-window is no longer: C - S / N - n P for all N and P = (high - latency) / N of the stages before.
-That is linear in P and in 1 / N, so the ends of their ranges are enough. Whatever window a label
-keeps, and whatever label stands for it, a way that is possible leads from label to label; every
-edge of it stays useful.
+N C - S > n (high - latency), and so are edges before it whose b_k is beyond what its drains leave.
+One label stands for another if its latency is no larger, its limit of b_k no smaller and its window
+no longer, however both go on: with t more stages, P more work and transfers,
+
+    C - S / N - n R  for R = (high - latency) / N of the stages before, which is linear in R, 1 / N;
+    C - S / A - (n + t) (high - (q - n) b_k) / A  for drains, where A is the same for all t and P,
+                                                  which is linear in t and in b_k:
+
+the ends of their ranges are enough. The second is compared in whole ns, which may make a window
+longer by less than 1 ns per stage: drains may be longer by p A. Whatever window a label keeps, and
+whatever label stands for it, a way that is possible leads from label to label; every edge of it
+stays useful.
 """
 
 from collections.abc import Callable
@@ -55,7 +70,8 @@ class Labels:
     node: [L] where they start. latency: with the transfers into the first stage, and the tail of
     stage 0. embedding: all-reduce of tied embeddings, as far as the last stage decides it. length,
     sends, count: C, S and n of a window that begins with the first stage; C and S with the
-    transfers into it. edge, onward: the first edge and the label after it.
+    transfers into it. limit: b_k of no earlier stage may be longer. edge, onward: the first edge
+    and the label after it.
     """
 
     node: Array
@@ -64,6 +80,7 @@ class Labels:
     length: Array
     sends: Array
     count: Array
+    limit: Array
     edge: Array
     onward: Array
 
@@ -86,7 +103,7 @@ class _Class:
 def _end(node: Array) -> Labels:
     """No stage is left."""
     none = np.zeros(len(node), dtype=np.int64)
-    return Labels(node, none, none, none + NONE, none, none, none, none)
+    return Labels(node, none, none, none + NONE, none, none, none + INFINITY, none, none)
 
 
 def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
@@ -104,6 +121,7 @@ def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
     merged = replace(
         labels.take(rest[starts]),
         **least,
+        limit=np.maximum.reduceat(labels.limit[rest], starts),
         length=window,
         sends=np.zeros_like(window),
         count=np.zeros_like(window),
@@ -146,9 +164,9 @@ class _Lane:
         self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
 
     def turns_left(self, stage: int) -> int:
-        """N of windows that begin with a stage; below 1 there are none."""
+        """N of windows that begin with a stage; below 0 there are none."""
         if self.problem.schedule == "gpipe":
-            return 0
+            return -1
         return self.problem.micro_batches[self.lane] - 1 - (self.problem.num_stages - stage)
 
     def bounded(self, low: int, high: int) -> _Class | None:
@@ -224,8 +242,13 @@ class _Pass:
         length, inside, count = times + labels.length[own], labels.sends[own], labels.count[own] + 1
         room, left = self.high - latency, self.lane.turns_left(k)
         excess = left * length - inside - count * room
-        if left >= 1:
+        limit = labels.limit[own]
+        good &= edges.backward[lane][edge] <= limit
+        if left >= 0:
             good &= excess <= 0
+            limit = np.minimum(limit, self._limit(k, length, inside, count))
+            limit = np.minimum(limit, self._limit(k, times, 0, 1))
+            good &= limit >= 0
         longer = excess > left * times - room
         return Labels(
             node=edges.source[edge],
@@ -234,9 +257,31 @@ class _Pass:
             length=np.where(longer, length, times) + sends,
             sends=np.where(longer, inside, 0) + sends,
             count=np.where(longer, count, 1),
+            limit=limit,
             edge=edge,
             onward=own,
         ).take(np.flatnonzero(good))
+
+    def _limit(self, k: int, length: Array, sends: Array | int, count: Array | int) -> Array:
+        """[L] the longest b_k that drains after these windows from stage k on leave room for."""
+        steps = self.lane.problem.micro_batches[self.lane.lane] - 1
+        turned = self.lane.turns_left(k) + count
+        room = self.high + len(self.lane.layers) * turned - (turned * length - sends) // count
+        left = steps - turned
+        limit: Array = np.where(left > 0, room // np.maximum(left, 1), INFINITY)
+        return np.where(room < 0, -1, limit)
+
+    def _drain_ns(self, k: int) -> set[int]:
+        """The least and the largest b of usable edges before stage k."""
+        lane = self.lane.lane
+        times = [
+            edges.backward[lane][usable]
+            for edges, usable in zip(self.lane.layers[:k], self.usable[:k], strict=True)
+        ]
+        return {
+            min(int(one.min(initial=self.high)) for one in times),
+            max(int(one.max(initial=0)) for one in times),
+        }
 
     def _least_work(self, k: int) -> int:
         """Of usable edges before stage k; a P less than that refutes them."""
@@ -248,9 +293,12 @@ class _Pass:
 
     def keys(self, k: int, labels: Labels) -> list[Array]:
         """What must be no larger for a label of stage k to stand for another."""
-        keys = [labels.latency, labels.embedding]
+        keys = [labels.latency, labels.embedding, -labels.limit]
+        if not k:
+            return keys
+        keys += self._drains(k, labels)
         most = self.lane.turns_left(k - 1)
-        if most < 1 or not k:
+        if most < 1:
             return keys
         fewest = max(1, self.lane.turns_left(0))
         rates = self._least_work(k), (self.high - int(labels.latency.min())) // fewest + 1
@@ -260,6 +308,18 @@ class _Pass:
             for rate in rates
         ]
         return [*keys, *windows]
+
+    def _drains(self, k: int, labels: Labels) -> list[Array]:
+        """How long drains after the windows of labels of stage k can be, in whole ns."""
+        left, warm = self.lane.turns_left(k), len(self.lane.layers) - k - labels.count
+        if left < 0:
+            return []
+        turned, whole = np.maximum(left + labels.count, 1), labels.length * (left + labels.count)
+        return [
+            (whole - labels.sends - (labels.count + more) * (self.high - warm * drain)) // turned
+            for more in {0, min(left, k)}
+            for drain in self._drain_ns(k)
+        ]
 
 
 def by_windows(

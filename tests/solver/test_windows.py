@@ -92,6 +92,46 @@ def test_two_like_stages_turn_through_their_transfers() -> None:
     assert 46 <= bounds.bound_ns <= best
 
 
+def test_an_early_stage_drains_after_a_turn_of_a_later_one() -> None:
+    """Three stages with one layer each, as many micro-batches, no transfers: f 1 2 1, b 3 2 1 us.
+
+    Latency 10. Stage 1 turns once before F_1(2), 4 us; then stage 0 drains one micro-batch, 3 us.
+    Of stages alone 10 + 2 * 3, on the first, or 10 + 2 * 4 - 2, on the second. Rounding: 6 ns.
+    """
+    forward, backward = np.array([1, 2, 1]) * 1000, np.array([3, 2, 1]) * 1000
+    columns = np.ones((1, 3), dtype=np.int64)
+    problem = chain_problem(
+        "1f1b", 3, forward[:, None] * columns, backward[:, None] * columns, [0, 0], [0, 0]
+    )
+    layers = tightened(problem, 18_000)
+    assert by_class(problem, layers, 18_000).bound_ns == 16_000
+    assert solve_split(problem, NO_CUTOFF).step_time_ns == 17_000
+    assert 16_990 <= by_windows(problem, layers, 18_000).bound_ns <= 17_000
+
+
+def few_micro_batches(seed: int) -> SplitProblem:
+    """Up to 7 stages and about as many micro-batches: early stages only fill and drain."""
+    rng = np.random.default_rng(seed)
+    p = int(rng.integers(3, 8))
+    forward = np.outer(rng.integers(1, 5, p), rng.integers(3, 12, p + 4))
+    backward = forward * rng.choice([1, 2, 3], forward.shape)
+    send = rng.integers(0, 20, p - 1).tolist()
+    return chain_problem(
+        "1f1b", int(rng.integers(max(2, p - 3), p + 6)), forward, backward, send, send
+    )
+
+
+@pytest.mark.parametrize("seed", one_each(range(120), 10))
+@pytest.mark.parametrize("labels", [1, 24])
+def test_drains_stay_below_the_optimum(
+    monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
+) -> None:
+    """As long windows do."""
+    monkeypatch.setattr(windows, "MOST_LABELS", labels)
+    problem = few_micro_batches(seed)
+    assert keeps(problem, solve_split(problem, NO_CUTOFF))
+
+
 def test_windows_are_tighter_than_classes() -> None:
     """On long chains the bound is nearer to the optimum than that of single stages."""
     distances = []
