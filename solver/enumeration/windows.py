@@ -54,11 +54,11 @@ from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
 
 #: Classes at first, and how often the one of least bound is halved.
 CLASSES = 8
-HALVINGS = 8
+HALVINGS = 16
 #: Classes are not made narrower than this part of the cutoff.
 RESOLUTION = 4000
 #: Labels kept of a node: what they do not stand for is merged to one label without a window.
-MOST_LABELS = 24
+MOST_LABELS = 64
 #: The length of a window that is none.
 NONE = -(1 << 44)
 
