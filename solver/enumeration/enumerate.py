@@ -14,7 +14,7 @@ import numpy as np
 from solver.enumeration.completion import Frontier, latencies, path_of
 from solver.enumeration.cuts import Cuts, evaluate, join_cuts
 from solver.enumeration.layered import Layers, to_go
-from solver.enumeration.problem import Array, Mask, SplitProblem
+from solver.enumeration.problem import Array, Mask, SplitProblem, runs
 
 #: Prefixes extended at once, cuts kept, and entries of the tables of cuts.
 CHUNK = 4096
@@ -121,9 +121,8 @@ class Enumerator:
     def _extend(self, k: int, prefixes: Prefixes) -> Prefixes:
         """All prefixes with one stage more that may still be below the cutoff, best bound first."""
         edges = self.layers[k]
-        first, count = (ids[prefixes.node] for ids in edges.range_of)
-        parent = np.repeat(np.arange(len(count)), count)
-        edge = np.arange(len(parent)) + np.repeat(first - (np.cumsum(count) - count), count)
+        first, count = edges.range_of
+        parent, edge = runs(first[prefixes.node], count[prefixes.node])
         node = edges.target[edge]
         latency, term = prefixes.latency[:, parent], prefixes.term[:, parent]
         bound = prefixes.bound[parent]

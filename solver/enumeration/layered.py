@@ -159,9 +159,9 @@ def bottlenecks(problem: SplitProblem, stage: int, work: Array, least: Array) ->
     return terms
 
 
-def _edges(problem: SplitProblem, stage: int, cutoff: int) -> Edges:
+def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: Array) -> Edges:
+    """The edges of a stage on these arcs with layers [start, end), [M] each, sorted by source."""
     arcs, size = problem.stages[stage], problem.num_layers + 1
-    arc, start, end = _candidates(problem, stage, cutoff)
     columns = arcs.column[arc].T
     forward = problem.forward[columns, start, end]
     backward = problem.backward[columns, start, end]
@@ -196,7 +196,9 @@ def _edges(problem: SplitProblem, stage: int, cutoff: int) -> Edges:
 
 def build_layers(problem: SplitProblem, cutoff: int) -> Layers:
     """Edges of every stage; without those that alone take a split to the cutoff."""
-    return [_edges(problem, k, cutoff) for k in range(problem.num_stages)]
+    return [
+        edges_of(problem, k, *_candidates(problem, k, cutoff)) for k in range(problem.num_stages)
+    ]
 
 
 def to_go(layers: Layers, costs: Sequence[Array]) -> list[Array]:

@@ -24,6 +24,12 @@ Mask = NDArray[np.bool_]
 INFINITY = np.int64(1) << 60
 
 
+def runs(first: Array, count: Array) -> tuple[Array, Array]:
+    """Of runs of numbers, `count` from `first` on each: the run of every number, and the number."""
+    owner = np.repeat(np.arange(len(count)), count)
+    return owner, np.arange(len(owner)) + np.repeat(first - (np.cumsum(count) - count), count)
+
+
 def interval_sums(values: Array) -> Array:
     """[.., n, n] sum of `values` [.., L] over [a, b); negative where b < a."""
     before = np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)

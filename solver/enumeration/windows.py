@@ -50,7 +50,7 @@ import numpy as np
 from solver.enumeration.classes import ByClass
 from solver.enumeration.completion import latencies, least_term, rounds
 from solver.enumeration.layered import Layers, so_far, to_go
-from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
+from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved.
 CLASSES = 8
@@ -90,7 +90,7 @@ class Labels:
 
 
 @dataclass(frozen=True, order=True)
-class _Class:
+class Class:
     """Paths with M from `low` to `high` take `bound_ns` or more; the edges of the best one."""
 
     bound_ns: int
@@ -169,7 +169,7 @@ class _Lane:
             return -1
         return self.problem.micro_batches[self.lane] - 1 - (self.problem.num_stages - stage)
 
-    def bounded(self, low: int, high: int) -> _Class | None:
+    def bounded(self, low: int, high: int) -> Class | None:
         """The class of M from `low` to `high`; None if it has no path below the cutoff."""
         one_pass = _Pass(self, low, high)
         labels = _end(np.unique(self.layers[-1].target))
@@ -188,7 +188,13 @@ class _Lane:
         for labels in reversed(passed):
             path.append(labels.edge[at])
             at = int(labels.onward[at])
-        return _Class(bound_ns, low, high, np.array(path), useful[::-1])
+        return Class(bound_ns, low, high, np.array(path), useful[::-1])
+
+    def classes(self, number: int) -> list[Class]:
+        """Those of so many that have a path below the cutoff."""
+        ends = np.linspace(self.least - 1, self.most, number + 1).astype(np.int64).tolist()
+        found = (self.bounded(low + 1, high) for low, high in pairwise(ends))
+        return [one for one in found if one is not None]
 
 
 class _Pass:
@@ -213,11 +219,9 @@ class _Pass:
         """Every usable edge of stage k with every label of its target."""
         edges, usable = self.lane.layers[k], self.usable[k]
         count = np.bincount(labels.node, minlength=edges.num_targets)
-        number = count[edges.target[usable]]
-        first = (np.cumsum(count) - count)[edges.target[usable]]
-        edge = np.repeat(usable, number)
-        onward = np.arange(len(edge)) + np.repeat(first - (np.cumsum(number) - number), number)
-        return edge, onward
+        target = edges.target[usable]
+        own, onward = runs((np.cumsum(count) - count)[target], count[target])
+        return usable[own], onward
 
     def _ends(self, k: int, arc: Array, onward: Array) -> tuple[Array, Array | int]:
         """All-reduce of tied embeddings as the last stage decides, what it adds on the first."""
@@ -322,6 +326,13 @@ class _Pass:
         ]
 
 
+def classes_by_windows(
+    problem: SplitProblem, layers: Layers, cutoff: int, lane: int, number: int
+) -> list[Class]:
+    """The classes of tightened layers, of so many, in which one lane may be below the cutoff."""
+    return _Lane(problem, layers, cutoff, lane).classes(number)
+
+
 def by_windows(
     problem: SplitProblem,
     layers: Layers,
@@ -331,10 +342,7 @@ def by_windows(
 ) -> ByClass:
     """The bounds of tightened layers, as far as one lane shows."""
     search = _Lane(problem, layers, cutoff, lane)
-    ends = np.linspace(search.least - 1, search.most, CLASSES + 1).astype(np.int64).tolist()
-    open_ = [
-        one for low, high in pairwise(ends) if (one := search.bounded(low + 1, high)) is not None
-    ]
+    open_ = search.classes(CLASSES)
     heapify(open_)
     for _ in range(HALVINGS):
         if not open_ or stop() or open_[0].high - open_[0].low < cutoff // RESOLUTION:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.enumeration.enumerate import below
-from solver.enumeration.problem import Array, Mask
+from solver.enumeration.problem import Array, Mask, runs
 from solver.resilience.completions import Completions
 from solver.resilience.levels import Level
 
@@ -92,9 +92,8 @@ class LevelSearch:
 
     def _extended(self, level: Level, prefixes: Prefixes) -> Prefixes:
         """All prefixes with a stage of the level more that may be below the cutoff, best first."""
-        first, count = (ids[prefixes.node] for ids in level.range_of)
-        parent = np.repeat(np.arange(len(count)), count)
-        edge = np.arange(len(parent)) + np.repeat(first - (np.cumsum(count) - count), count)
+        first, count = level.range_of
+        parent, edge = runs(first[prefixes.node], count[prefixes.node])
         latency = prefixes.latency[parent] + level.latency[edge]
         times = level.work[edge], level.longer[edge], level.again[edge]
         steady, slow, added = self.terms.extended(

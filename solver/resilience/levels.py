@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.template import Template
-from solver.enumeration.problem import INFINITY, Array, Mask
+from solver.enumeration.problem import INFINITY, Array, Mask, runs
 from solver.resilience.chains import Counts
 from solver.resilience.graph import Step
 from solver.resilience.judge import Stages
@@ -198,13 +198,11 @@ class LevelBuilder:
         state, layer = np.divmod(keys, size)
         layer = np.where(state >= table.num_states, 0, layer)
         count = table.count[state]
-        source = np.repeat(np.arange(len(keys)), count)
-        step = _runs(table.offset[state], count)
+        source, step = runs(table.offset[state], count)
         place, start = table.place[step], layer[source]
         ends = self._ends(after)[place, start]
         number = np.maximum(0, ends - start)
-        pick = np.repeat(np.arange(len(step)), number)
-        end = _runs(start + 1, number)
+        pick, end = runs(start + 1, number)
         source, step, start, place = source[pick], step[pick], start[pick], place[pick]
         fits = self.suffixes.fits[place, after, start, end]
         return source[fits], step[fits], start[fits], end[fits]
@@ -218,10 +216,3 @@ class LevelBuilder:
         last = np.where(may, ends, 0).max(axis=-1)
         found: Array = np.minimum(last, self.size - 1 - after)
         return found
-
-
-def _runs(first: Array, count: Array) -> Array:
-    """first, first + 1, .. for so many each, one run behind the other."""
-    before = np.cumsum(count) - count
-    found: Array = np.arange(int(count.sum())) + np.repeat(first - before, count)
-    return found
