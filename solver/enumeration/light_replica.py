@@ -14,38 +14,37 @@ from formulations.costs.placement import Placer
 from solver.enumeration.classes import by_class
 from solver.enumeration.completion import tighten
 from solver.enumeration.kinds import Kind, allowed_on, least_of, least_sends
-from solver.enumeration.layered import build_layers
+from solver.enumeration.layered import Layers, build_layers
 from solver.enumeration.least_costs import cheapest, least_costs
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.enumeration.tallies import Tally, Tallying, Way, Weighed
 from solver.enumeration.windows import by_windows
 
 #: Weight of the fastest kind by speed.
 FINEST_WEIGHT = 24
 
 Stop = Callable[[], bool]
-Way = tuple[int, int]  #: kind, rank
 Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
-
-
-@dataclass(frozen=True, eq=False)
-class Weighed:
-    """Weights of the kinds [J], and the most that the light replica weighs."""
-
-    weights: Array
-    most: int
-
-    def coarser(self, unit: int) -> "Weighed":
-        """In larger units."""
-        return Weighed(self.weights // unit, self.most // unit)
 
 
 @dataclass(frozen=True)
 class Thinned:
-    """Per stage [J, n, n] what is left, a bound of the step time, and the groups of its path."""
+    """What is left of a graph, a bound of the step time, and the groups of its path."""
 
-    masks: list[Mask]
+    problem: SplitProblem
+    layers: Layers
     bound_ns: int
     groups: tuple[int, ...]
+
+    @property
+    def masks(self) -> list[Mask]:
+        """Per stage [J, n, n] what is left."""
+        masks = []
+        for stage, edges in zip(self.problem.stages, self.layers, strict=True):
+            mask = np.zeros(self.problem.forward.shape, dtype=np.bool_)
+            mask[stage.tail[edges.arc], edges.start, edges.end] = True
+            masks.append(mask)
+        return masks
 
 
 class LightReplica:
@@ -68,7 +67,7 @@ class LightReplica:
         self.rank = np.argsort(order)
         self.weightings = [self._weighed(weights) for weights in self._weights(work)]
         self._send_ns = least_sends(self.least)
-        self.most = np.cumsum(self.slots[order])[:-1] // shape.dp
+        self.most: list[int] = (np.cumsum(self.slots[order])[:-1] // shape.dp).tolist()
         self.allowed = [
             np.stack([allowed_on(intervals, k, kind, self.micro_batches) for kind in kinds])
             for k in range(shape.pp)
@@ -97,7 +96,8 @@ class LightReplica:
 
     def _weighed(self, weights: Array) -> Weighed:
         """With the most that the light replica weighs."""
-        return Weighed(weights, int(weights @ self.slots) // self.tables.shape.dp)
+        most = int(weights @ self.slots) // self.tables.shape.dp
+        return Weighed(tuple(weights.tolist()), most)
 
     @property
     def unweighed(self) -> Weighed:
@@ -122,30 +122,23 @@ class LightReplica:
             bounds = by_windows(problem, layers, cutoff, stop)
         if bounds.path is None:
             return None
-        masks = []
-        for stage, edges, useful in zip(problem.stages, layers, bounds.useful, strict=True):
-            mask = np.zeros(self.forward.shape, dtype=np.bool_)
-            left = edges.take(useful)
-            mask[stage.tail[left.arc], left.start, left.end] = True
-            masks.append(mask)
+        left = [edges.take(mask) for edges, mask in zip(layers, bounds.useful, strict=True)]
         arcs = [edges.arc[x] for edges, x in zip(layers, bounds.path, strict=True)]
-        return Thinned(masks, bounds.bound_ns, problem.order(arcs))
+        return Thinned(problem, left, bounds.bound_ns, problem.order(arcs))
 
     def graph(
         self,
         common: list[Mask],
         light: list[Mask],
-        weighed: Weighed,
-        *,
+        tallying: Tallying,
         most: int,
-        counted: bool = False,
     ) -> SplitProblem | None:
         """All ways of the light replica; without stages if there is none, None if there are `most`.
 
         common, light: per stage [J, n, n] what any replica, and that one, may run there.
         """
         masks = self._masks(common, light)
-        rows = self._rows(masks, weighed, counted, most)
+        rows = self._rows(masks, tallying, most)
         if rows is None:
             return None
         stages: list[Arcs] = []
@@ -174,29 +167,22 @@ class LightReplica:
         ]
 
     def _rows(
-        self, masks: list[dict[Way, Mask]], weighed: Weighed, counted: bool, most: int
+        self, masks: list[dict[Way, Mask]], tallying: Tallying, most: int
     ) -> list[list[Row]] | None:
         """Rows of every stage from what may run there; None if they have `most` edges or more."""
-        weights, least = weighed.weights.tolist(), int(weighed.weights.min())
-        states: dict[tuple[int, ...], int] = {(0, 0, *(0 for _ in self.most)): 0}
+        states: dict[tuple[int, Tally], int] = {(0, tallying.start): 0}
         stages = []
         for k, ways in enumerate(masks):
             sizes = {way: int(mask.sum()) for way, mask in ways.items()}
-            heaviest = weighed.most - least * (len(masks) - 1 - k)
-            found: dict[tuple[int, ...], int] = {}
+            found: dict[tuple[int, Tally], int] = {}
             rows = []
-            for (before, weight, *counts), index in states.items():
+            for (before, tally), index in states.items():
                 for way, size in sizes.items():
-                    now, rank = way
-                    whole = weight + weights[now]
-                    if whole > heaviest:
-                        continue
-                    more = [n + (counted and rank <= r) for r, n in enumerate(counts)]
-                    if counted and any(n > m for n, m in zip(more, self.most, strict=True)):
-                        continue
-                    target = found.setdefault((now, whole, *more), len(found))
-                    rows.append((index, target, before, now, rank))
-                    most -= size
+                    whole = tallying.after(tally, way, len(masks) - 1 - k)
+                    if whole is not None:
+                        target = found.setdefault((way[0], whole), len(found))
+                        rows.append((index, target, before, *way))
+                        most -= size
                 if most <= 0:
                     return None
             stages.append(rows)

@@ -19,8 +19,9 @@ from dataclasses import replace
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.enumeration.kinds import kinds_of
-from solver.enumeration.light_replica import LightReplica, Stop, Weighed
+from solver.enumeration.light_replica import LightReplica, Stop
 from solver.enumeration.problem import Intervals, Mask, SplitProblem
+from solver.enumeration.tallies import Weighed
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)
@@ -58,9 +59,8 @@ class Relaxation:
 
     def thin(self, cutoff: int) -> bool:
         """Leaves out what no replica can run; whether nothing is below the cutoff."""
-        graph = self.replica.graph(
-            self.common, self.common, self.replica.unweighed, most=MOST_OF_ALL
-        )
+        unweighed = self.replica.unweighed
+        graph = self.replica.graph(self.common, self.common, unweighed, MOST_OF_ALL)
         found = graph and self.replica.thinned(graph, cutoff)
         if found:
             self.common = found.masks
@@ -81,8 +81,9 @@ class Relaxation:
         What these leave out makes room for finer ones.
         """
         light, key = self.common, (weighed, counted)
+        tallying = weighed.counted(self.replica.most) if counted else weighed
         while not stop():
-            finest = self._finest(weighed, self.units.get(key, UNITS), light, counted, most)
+            finest = self._finest(tallying, self.units.get(key, UNITS), light, most)
             if finest is None:
                 return False
             unit, graph = finest
@@ -90,7 +91,8 @@ class Relaxation:
             if found is None:
                 self.bound_ns = max(self.bound_ns, cutoff)
                 return True
-            light, self.common = found.masks, _shared(self.common, found.masks)
+            light = found.masks
+            self.common = shared(self.common, light)
             self.units[key] = UNITS[: UNITS.index(unit)]
             if found.bound_ns > self.bound_ns:
                 self.bound_ns, self.groups = found.bound_ns, found.groups
@@ -98,19 +100,17 @@ class Relaxation:
         return False
 
     def _finest(
-        self, weighed: Weighed, units: Sequence[int], light: list[Mask], counted: bool, most: int
+        self, weighed: Weighed, units: Sequence[int], light: list[Mask], most: int
     ) -> tuple[int, SplitProblem] | None:
         """The first of the units whose graph has fewer edges than `most`, with that graph."""
         for unit in units:
-            graph = self.replica.graph(
-                self.common, light, weighed.coarser(unit), counted=counted, most=most
-            )
+            graph = self.replica.graph(self.common, light, weighed.coarser(unit), most)
             if graph is not None:
                 return unit, graph
         return None
 
 
-def _shared(common: list[Mask], light: list[Mask]) -> list[Mask]:
+def shared(common: list[Mask], light: list[Mask]) -> list[Mask]:
     """Layers that the light replica cannot have on a stage are nobody's."""
     return [own & mask.any(axis=0) for own, mask in zip(common, light, strict=True)]
 
