@@ -5,6 +5,7 @@ from functools import cache
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, SearchSpace, ZoneLink
+from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
@@ -103,6 +104,70 @@ def unlike_replicas(seed: int, single: bool = True) -> Instance:
             schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
         ),
         limits=Limits(framework_reserve_bytes=GIB // 8),
+    )
+
+
+def three_types(seed: int) -> CostTables:
+    """Tables of two or three replicas on nodes of one GPU of three types, even shares.
+
+    No type has nodes for whole stages. Memory is short in every fourth.
+    """
+    rng = random.Random(seed)
+    counts, dp = rng.choice(
+        [((3, 2, 3), 2), ((3, 3, 2), 2), ((1, 3, 2), 2), ((2, 2, 5), 3), ((2, 4, 3), 3)]
+    )
+    pp = sum(counts) // dp
+    kinds = ["embedding", *["block"] * (pp + rng.randint(2, 5)), "head"]
+    chain = [
+        layer(k, rng.randint(5, 20), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
+        for k in kinds
+    ]
+    speeds = [rng.choice([130, 100]), rng.choice([50, 60, 70]), rng.choice([40, 45])]
+    rng.shuffle(speeds)
+    groups = tuple(
+        NodeGroup(
+            name=f"g{j}",
+            gpu=gpu(f"g{j}", speeds[j], rng.choice([1.2, 8]) if seed % 4 == 0 else 8),
+            gpus_per_node=1,
+            nodes=count,
+            price_usd_per_hour=1,
+            intra_node=Link(bandwidth_bytes_per_s=4e10, latency_s=1e-6),
+            inter_node=Link(
+                bandwidth_bytes_per_s=rng.choice([1e9, 5e9, 5e10]),
+                latency_s=rng.choice([1e-5, 1e-4]),
+            ),
+        )
+        for j, count in enumerate(counts)
+    )
+    schedule: ScheduleName = rng.choice(["1f1b", "1f1b", "1f1b", "gpipe"])
+    instance = Instance(
+        name=f"three_types_{seed}",
+        source="test",
+        workload=workload(chain, dp * rng.randint(2, 8), rng.randint(1, 20) * 10**6, seed % 2 == 0),
+        cluster=Cluster(groups=groups, network_efficiency=((1, 1.0), (2, 0.9), (4, 0.7))),
+        search=SearchSpace(
+            tensor_parallel=(1,),
+            micro_batch=(1,),
+            idle_nodes=False,
+            data_parallel=(dp,),
+            blocking_sends=rng.random() < 0.2,
+            embedding_only_stages=rng.random() < 0.5,
+            schedule=(schedule,),
+        ),
+        limits=Limits(framework_reserve_bytes=GIB // 8),
+    )
+    return build_tables(
+        instance,
+        Shape(
+            tp=1,
+            dp=dp,
+            pp=pp,
+            micro_batch=1,
+            schedule=schedule,
+            recompute="none",
+            zero=0,
+            nodes_used=counts,
+        ),
     )
 
 

@@ -8,7 +8,7 @@ Layers [a, b) of a stage cost what the matrices below say at [a, b]; n = L + 1.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -98,6 +98,12 @@ class Arcs:
     embedding: Array
     allowed: tuple[Mask, ...]
     begins: tuple[tuple[int, ...], ...]
+
+    def take(self, arcs: Array) -> "Arcs":
+        """These arcs, without their layers and the groups that begin."""
+        names = ("source", "target", "column", "send", "send_back", "tail", "embedding")
+        taken = {name: getattr(self, name)[arcs] for name in names}
+        return replace(self, **taken, allowed=(), begins=())
 
     @property
     def num_states(self) -> int:

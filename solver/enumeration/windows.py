@@ -52,11 +52,14 @@ from solver.enumeration.completion import latencies, least_term, rounds
 from solver.enumeration.layered import Layers, so_far, to_go
 from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem, runs
 
-#: Classes at first, and how often the one of least bound is halved.
+#: Classes at first, and how often the one of least bound is halved: more if that is as near as this
+#: to the cutoff.
 CLASSES = 8
-HALVINGS = 16
+HALVINGS = 8
+MORE_HALVINGS = 24
+NEAR = 0.02
 #: Classes are not made narrower than this part of the cutoff.
-RESOLUTION = 4000
+RESOLUTION = 20_000
 #: Labels kept of a node: what they do not stand for is merged to one label without a window.
 MOST_LABELS = 64
 #: The length of a window that is none.
@@ -190,10 +193,10 @@ class _Lane:
             at = int(labels.onward[at])
         return Class(bound_ns, low, high, np.array(path), useful[::-1])
 
-    def classes(self, number: int) -> list[Class]:
-        """Those of so many that have a path below the cutoff."""
-        ends = np.linspace(self.least - 1, self.most, number + 1).astype(np.int64).tolist()
-        found = (self.bounded(low + 1, high) for low, high in pairwise(ends))
+    def classes(self, low: int, high: int, number: int) -> list[Class]:
+        """Those of so many, of M from `low` to `high`, that have a path below the cutoff."""
+        ends = np.linspace(low - 1, high, number + 1).astype(np.int64).tolist()
+        found = (self.bounded(one + 1, other) for one, other in pairwise(ends))
         return [one for one in found if one is not None]
 
 
@@ -327,10 +330,14 @@ class _Pass:
 
 
 def classes_by_windows(
-    problem: SplitProblem, layers: Layers, cutoff: int, lane: int, number: int
+    problem: SplitProblem, layers: Layers, cutoff: int, lane: int, within: Class | None, number: int
 ) -> list[Class]:
-    """The classes of tightened layers, of so many, in which one lane may be below the cutoff."""
-    return _Lane(problem, layers, cutoff, lane).classes(number)
+    """The classes of one lane of tightened layers, of so many in another or in all, below it."""
+    search = _Lane(problem, layers, cutoff, lane)
+    if within is None:
+        return search.classes(search.least, search.most, number)
+    low, high = max(within.low, search.least), min(within.high, search.most)
+    return search.classes(low, high, number) if low <= high else []
 
 
 def by_windows(
@@ -342,10 +349,12 @@ def by_windows(
 ) -> ByClass:
     """The bounds of tightened layers, as far as one lane shows."""
     search = _Lane(problem, layers, cutoff, lane)
-    open_ = search.classes(CLASSES)
+    open_ = search.classes(search.least, search.most, CLASSES)
     heapify(open_)
-    for _ in range(HALVINGS):
+    for halved in range(MORE_HALVINGS):
         if not open_ or stop() or open_[0].high - open_[0].low < cutoff // RESOLUTION:
+            break
+        if halved >= HALVINGS and open_[0].bound_ns < (1 - NEAR) * cutoff:
             break
         widest = heappop(open_)
         middle = (widest.low + widest.high) // 2

@@ -14,13 +14,15 @@ from formulations.decisions import even_shares
 from formulations.plan import Plan, uniform_plan
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
+from solver.enumeration.pairs import Pairs
 from solver.enumeration.placements import fixed_order, replica_classes
 from solver.enumeration.problem import Array, Intervals, SplitProblem
 from solver.enumeration.relaxation import MOST_EDGES, Relaxation, order_along
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 
-#: Growth of the cutoff with which a relaxation is solved.
+#: Growth of the cutoffs with which pairs of replicas are looked at, and a relaxation is solved.
+FURTHER = 1.003
 DEEPER = 1.04
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
@@ -128,7 +130,17 @@ class ByRelaxation:
                 self.follow(relaxation.groups)
             if self.bound_ns >= self.target:
                 return True
-        return self._solved(relaxation)
+        return self._paired(relaxation) or self._solved(relaxation)
+
+    def _paired(self, relaxation: Relaxation) -> bool:
+        """Whether pairs of replicas close the shape, by cutoffs that grow from the bound."""
+        if not Pairs.suit(relaxation.replica):
+            return False
+        pairs, trial = Pairs(relaxation.replica, relaxation.common), 0
+        while trial <= self.bound_ns < self.target and not self.stop():
+            trial = min(self.target, int(self.bound_ns * FURTHER) + 1)
+            self.bound_ns = max(self.bound_ns, pairs.bound_ns(trial, self.stop))
+        return self.bound_ns >= self.target
 
     def _solved(self, relaxation: Relaxation) -> bool:
         """Whether the best splits of the light replica with the highest bound close the shape.
