@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
-from solver.heuristics.trial import OrderTrial, Paths
+from solver.heuristics.trial import Paths, Trial
 
 Bounds = NDArray[np.float64]
 
@@ -36,17 +36,16 @@ class PathPool:
                 paths.micro_batches, rows[:, 1 : 2 * p + 1], rows[:, 2 * p + 1 :], rows[:, 0]
             )
 
-    def bound_ns(self, trial: OrderTrial, splits: Array) -> Bounds:
+    def bound_ns(self, trial: Trial, splits: Array) -> Bounds:
         """[N] step time of every split at least; exact in floating point below 2^53 ns."""
         tail = trial.tail_ns(splits).T.astype(np.float64)
         bound: Bounds = np.max(tail, axis=1)
-        for lanes in trial.lanes:
-            known = self._known.get(lanes.micro_batches)
+        for micro_batches, times in trial.runs(splits):
+            known = self._known.get(micro_batches)
             if known is None:
                 continue
-            times = trial.lane_times(lanes, splits)
-            work = np.concatenate([times.forward, times.backward]).T.astype(np.float64)
-            value = (work @ known.weights.T).reshape(len(lanes.groups), len(splits), -1)
-            value += (lanes.send_ns @ known.transfers.T)[:, None]
+            terms = np.concatenate([times.forward, times.backward, times.send]).astype(np.float64)
+            counts = np.concatenate([known.weights, known.transfers], axis=1)
+            value = (terms.T @ counts.T).reshape(-1, len(splits), len(known.stage))
             np.maximum(bound, (value.max(axis=0) + tail[:, known.stage]).max(axis=1), out=bound)
         return bound

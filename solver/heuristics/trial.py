@@ -1,5 +1,7 @@
 """One node order on trial: simulated step times of many splits at once, and their paths."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,6 +9,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
+from formulations.instance.instance import ScheduleName
 from formulations.schedules import schedule_graph
 from solver.heuristics.balance import Balance, Mask
 from solver.heuristics.distinct import distinct, distinct_rows
@@ -43,7 +46,50 @@ def _before(values: Array) -> Array:
     return np.concatenate([np.zeros_like(values[:, :1]), np.cumsum(values, axis=1)], axis=1)
 
 
-class OrderTrial:
+class Trial(ABC):
+    """Plans of one shape whose step times splits [N, p + 1] decide."""
+
+    schedule: ScheduleName
+
+    @abstractmethod
+    def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
+        """Micro-batches, and times [p, C * N] of the C kinds of replicas with them, kind by kind.
+
+        Every kind under every split; those that may finish last are there.
+        """
+
+    @abstractmethod
+    def tail_ns(self, splits: Array) -> Array:
+        """[p, N] from the last backward of a stage to the end of the step, at least.
+
+        The step ends when the last of them does.
+        """
+
+    def simulated(self, splits: Array, paths: bool) -> tuple[Array, list[Paths]]:
+        """Step time of every split [N], and if asked for one critical path each."""
+        tail = self.tail_ns(splits)
+        count = len(splits)
+        step, found = np.zeros(count, dtype=np.int64), []
+        for micro_batches, times in self.runs(splits):
+            graph = schedule_graph(self.schedule, len(tail), micro_batches)
+            end = simulate(graph, times)
+            whole = end[graph.last_backward].reshape(len(tail), -1, count) + tail[:, None]
+            np.maximum(step, whole.max(axis=(0, 1)), out=step)
+            if not paths:
+                continue
+            flat = whole.reshape(-1, count).argmax(axis=0)
+            stage, lane = np.divmod(flat, whole.shape[1])
+            columns = lane * count + np.arange(count)
+            path = trace(graph, times, end, columns, graph.last_backward[stage])
+            p = len(tail)
+            sends = path.transfers[: p - 1] + path.transfers[p - 1 : 2 * p - 2]
+            if times.blocking:
+                sends = path.weights[: p - 1] + path.weights[p + 1 :]
+            found.append(Paths(micro_batches, path.weights.T, sends.T, stage))
+        return step, found
+
+
+class OrderTrial(Trial):
     """Judges splits [N, p + 1] of one node order; `placement`: its costs."""
 
     def __init__(self, balance: Balance, placement: PlacementCosts) -> None:
@@ -76,17 +122,19 @@ class OrderTrial:
             for own in [kept[kept[:, 0] == m]]
         ]
 
-    def lane_times(self, lanes: Lanes, splits: Array) -> Times:
-        """Times [p, C * N] of every kind of replica under every split, kind by kind."""
+    def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
+        """Of every lane."""
         start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
-        groups = lanes.groups.T[:, :, None]
-        columns = groups.shape[1] * len(splits)
-        forward, backward = (
-            (table[end, groups] - table[start, groups]).reshape(-1, columns)
-            for table in (self.space.forward, self.space.backward)
-        )
-        send = np.repeat(lanes.send_ns.T, len(splits), axis=1)
-        return Times(forward, backward, send, self.tables.instance.search.blocking_sends)
+        for lanes in self.lanes:
+            groups = lanes.groups.T[:, :, None]
+            columns = groups.shape[1] * len(splits)
+            forward, backward = (
+                (table[end, groups] - table[start, groups]).reshape(-1, columns)
+                for table in (self.space.forward, self.space.backward)
+            )
+            send = np.repeat(lanes.send_ns.T, len(splits), axis=1)
+            blocking = self.tables.instance.search.blocking_sends
+            yield lanes.micro_batches, Times(forward, backward, send, blocking)
 
     def finish_ns(self, splits: Array) -> Array:
         """[p, N] optimizer and parameter gather of every stage."""
@@ -109,7 +157,7 @@ class OrderTrial:
         return whole
 
     def tail_ns(self, splits: Array) -> Array:
-        """[p, N] from the last backward of a stage to the end of the step, at least."""
+        """[p, N] of this order."""
         finish = self.finish_ns(splits)
         if self.tables.embedding_bytes:
             finish[[0, -1]] = finish[[0, -1]].max(axis=0) + self.placement.embedding_ns
@@ -119,28 +167,5 @@ class OrderTrial:
         """Simulated step time of every split [N], and if asked for one critical path each."""
         operations = max(2 * lane.micro_batches * len(lane.groups) for lane in self.lanes)
         chunk = max(1, BATCH_ENTRIES // (operations * (splits.shape[1] - 1)))
-        parts = [self._judge(splits[i : i + chunk], paths) for i in range(0, len(splits), chunk)]
+        parts = [self.simulated(splits[i : i + chunk], paths) for i in range(0, len(splits), chunk)]
         return np.concatenate([part[0] for part in parts]), [p for part in parts for p in part[1]]
-
-    def _judge(self, splits: Array, paths: bool) -> tuple[Array, list[Paths]]:
-        tail = self.tail_ns(splits)
-        count = len(splits)
-        step, found = np.zeros(count, dtype=np.int64), []
-        for lanes in self.lanes:
-            graph = schedule_graph(self.schedule, len(tail), lanes.micro_batches)
-            times = self.lane_times(lanes, splits)
-            end = simulate(graph, times)
-            whole = end[graph.last_backward].reshape(len(tail), -1, count) + tail[:, None]
-            np.maximum(step, whole.max(axis=(0, 1)), out=step)
-            if not paths:
-                continue
-            flat = whole.reshape(-1, count).argmax(axis=0)
-            stage, lane = np.divmod(flat, whole.shape[1])
-            columns = lane * count + np.arange(count)
-            path = trace(graph, times, end, columns, graph.last_backward[stage])
-            p = len(tail)
-            sends = path.transfers[: p - 1] + path.transfers[p - 1 : 2 * p - 2]
-            if times.blocking:
-                sends = path.weights[: p - 1] + path.weights[p + 1 :]
-            found.append(Paths(lanes.micro_batches, path.weights.T, sends.T, stage))
-        return step, found
