@@ -18,6 +18,7 @@ from solver.enumeration.pairs import Pairs
 from solver.enumeration.placements import fixed_order, replica_classes
 from solver.enumeration.problem import Array, Intervals, SplitProblem
 from solver.enumeration.relaxation import MOST_EDGES, Relaxation, order_along
+from solver.heuristics.blocks import with_blocks
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 
@@ -102,6 +103,7 @@ class ByRelaxation:
         search = ShapeSearch(tables, PathPool())
         for better in search.improvements(state, Random(0), PATIENCE, self.stop):
             state = better
+        state = with_blocks(search, state, Random(0), self.stop)
         if state.step_time_ns < self.best:
             self.best = state.step_time_ns
             self.plan = even_plan(tables, state.order, np.array(state.split))
