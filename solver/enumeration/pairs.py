@@ -30,6 +30,8 @@ from solver.enumeration.windows import Class, classes_by_windows
 
 #: Pairs of edges that are looked at; beyond that only what the replicas show alone.
 MOST_PAIRS = 500_000
+#: How many of them are worth asking whether to stop.
+EDGES_PER_STOP = 3_000
 #: Classes that those of a lane are split to, and how often that is done.
 CLASSES = 4
 DEPTH = 16
@@ -166,11 +168,16 @@ class _Descent:
             tight = tighten(self.problem, part.left, self.cutoff)
             if tight is None:
                 continue
-            parts = None if self.stop() or part.depth == DEPTH else self._parts(part, tight)
+            ended = part.depth == DEPTH or self._stopped(tight)
+            parts = None if ended else self._parts(part, tight)
             if parts is None:
                 return min(part.bound_ns, *(one.bound_ns for one in stack), self.cutoff)
             stack += sorted(parts, key=lambda one: -one.bound_ns)
         return self.cutoff
+
+    def _stopped(self, layers: Layers) -> bool:
+        """Asked as often as it takes long to look at these."""
+        return any(self.stop() for _ in range(1 + sum(map(len, layers)) // EDGES_PER_STOP))
 
     def _parts(self, part: _Part, layers: Layers) -> list[_Part] | None:
         """By classes of the lane that leaves fewer edges; None if some pair is below the cutoff."""

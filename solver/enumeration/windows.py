@@ -60,8 +60,13 @@ MORE_HALVINGS = 24
 NEAR = 0.02
 #: Classes are not made narrower than this part of the cutoff.
 RESOLUTION = 20_000
-#: Labels kept of a node: what they do not stand for is merged to one label without a window.
+#: Labels kept of a node: what they do not stand for is merged to one label without a window. Of
+#: graphs with many edges fewer: as many as keep all of their labels to this number.
 MOST_LABELS = 64
+LEAST_LABELS = 8
+LABELS_OF_ALL = 1_000_000
+#: With more micro-batches per stage than this drains are too short to be worth their keys.
+DRAINED = 4
 #: The length of a window that is none.
 NONE = -(1 << 44)
 
@@ -136,11 +141,11 @@ def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
     return both.take(np.argsort(both.node, kind="stable"))
 
 
-def _undominated(labels: Labels, keys: list[Array]) -> Labels:
-    """The labels that no other of their node stands for, as far as its number allows."""
+def _undominated(labels: Labels, keys: list[Array], most: int) -> Labels:
+    """The labels that no other of their node stands for, `most` of them and one for the rest."""
     order = np.lexsort((*reversed(keys), labels.node))
     labels, key = labels.take(order), np.stack(keys)[:, order]
-    for rank in range(MOST_LABELS):
+    for rank in range(most):
         starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
         sizes = np.diff(starts, append=len(labels.node))
         if sizes.max(initial=0) <= rank:
@@ -154,7 +159,7 @@ def _undominated(labels: Labels, keys: list[Array]) -> Labels:
             labels, key = labels.take(left), key[:, left]
     starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
     first = np.repeat(starts, np.diff(starts, append=len(labels.node)))
-    return _merged(labels, first, np.arange(len(first)) >= first + MOST_LABELS)
+    return _merged(labels, first, np.arange(len(first)) >= first + most)
 
 
 class _Lane:
@@ -165,6 +170,7 @@ class _Lane:
         self.costs = latencies(layers, lane)
         self.least = least_term(layers, lane)
         self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
+        self.drains = problem.micro_batches[lane] <= DRAINED * problem.num_stages
 
     def turns_left(self, stage: int) -> int:
         """N of windows that begin with a stage; below 0 there are none."""
@@ -184,7 +190,7 @@ class _Lane:
             mask = np.zeros(len(self.layers[k]), dtype=np.bool_)
             mask[labels.edge] = True
             useful.append(mask)
-            labels = _undominated(labels, one_pass.keys(k, labels))
+            labels = _undominated(labels, one_pass.keys(k, labels), one_pass.most_labels)
             passed.append(labels)
         at = int(labels.latency.argmin())
         bound_ns, path = low + int(labels.latency[at]), []
@@ -217,6 +223,8 @@ class _Pass:
             )
             for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
         ]
+        affordable = LABELS_OF_ALL // max(1, sum(map(len, self.usable)))
+        self.most_labels = min(MOST_LABELS, max(LEAST_LABELS, affordable))
 
     def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
         """Every usable edge of stage k with every label of its target."""
@@ -253,6 +261,7 @@ class _Pass:
         good &= edges.backward[lane][edge] <= limit
         if left >= 0:
             good &= excess <= 0
+        if left >= 0 and self.lane.drains:
             limit = np.minimum(limit, self._limit(k, length, inside, count))
             limit = np.minimum(limit, self._limit(k, times, 0, 1))
             good &= limit >= 0
@@ -300,10 +309,11 @@ class _Pass:
 
     def keys(self, k: int, labels: Labels) -> list[Array]:
         """What must be no larger for a label of stage k to stand for another."""
-        keys = [labels.latency, labels.embedding, -labels.limit]
+        keys = [labels.latency, labels.embedding]
         if not k:
             return keys
-        keys += self._drains(k, labels)
+        if self.lane.drains:
+            keys += [-labels.limit, *self._drains(k, labels)]
         most = self.lane.turns_left(k - 1)
         if most < 1:
             return keys

@@ -22,6 +22,8 @@ from solver.heuristics.blocks import with_blocks
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 
+#: Pairs of replicas are looked at if the bound is as near as this to the target.
+NEARLY = 0.985
 #: Growth of the cutoffs with which pairs of replicas are looked at, and a relaxation is solved.
 FURTHER = 1.003
 DEEPER = 1.04
@@ -118,25 +120,28 @@ class ByRelaxation:
         return self._closes(Relaxation(self.intervals, self.placer))
 
     def _closes(self, relaxation: Relaxation) -> bool:
-        """Whether the light replicas do."""
+        """Whether light replicas, pairs or the best splits of a light replica do."""
         if relaxation.thin(self.target):
             self.bound_ns = self.target
             return True
+        return self._lit(relaxation) or self._paired(relaxation) or self._solved(relaxation)
+
+    def _lit(self, relaxation: Relaxation) -> bool:
+        """Whether light replicas close the shape."""
         tries = product(MOST_EDGES, (False, True), relaxation.weightings)
         for most, counted, weighed in tries:
             if self.stop():
                 return False
             relaxation.closes(self.target, weighed, self.stop, counted=counted, most=most)
             self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
-            if self.bound_ns < self.target:
-                self.follow(relaxation.groups)
             if self.bound_ns >= self.target:
                 return True
-        return self._paired(relaxation) or self._solved(relaxation)
+            self.follow(relaxation.groups)
+        return False
 
     def _paired(self, relaxation: Relaxation) -> bool:
-        """Whether pairs of replicas close the shape, by cutoffs that grow from the bound."""
-        if not Pairs.suit(relaxation.replica):
+        """Whether pairs of replicas close the shape, by cutoffs that grow from a bound near it."""
+        if not Pairs.suit(relaxation.replica) or self.bound_ns < NEARLY * self.target:
             return False
         pairs, trial = Pairs(relaxation.replica, relaxation.common), 0
         while trial <= self.bound_ns < self.target and not self.stop():
