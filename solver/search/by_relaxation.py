@@ -25,7 +25,7 @@ from solver.heuristics.shape_search import ShapeSearch, State
 #: Pairs of replicas are looked at if the bound is as near as this to the target.
 NEARLY = 0.985
 #: Growth of the cutoffs with which pairs of replicas are looked at, and a relaxation is solved.
-FURTHER = 1.003
+FURTHER = 1.004
 DEEPER = 1.04
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
