@@ -31,7 +31,7 @@ from solver.enumeration.windows import Class, classes_by_windows
 #: Pairs of edges that are looked at; beyond that only what the replicas show alone.
 MOST_PAIRS = 500_000
 #: How many of them are worth asking whether to stop.
-EDGES_PER_STOP = 3_000
+EDGES_PER_STOP = 10_000
 #: Classes that those of a lane are split to, and how often that is done.
 CLASSES = 4
 DEPTH = 16

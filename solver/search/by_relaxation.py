@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import count, product
 from random import Random
 
 import numpy as np
@@ -31,6 +31,8 @@ DEEPER = 1.04
 #: slower than this, relative to the best plan.
 PATIENCE = 100
 NEAR = 1.01
+#: Moves that are worth asking whether to stop.
+MOVES_PER_STOP = 100
 #: Groups with less difference in speed are first taken for one kind.
 ALIKE = 0.02
 
@@ -62,6 +64,12 @@ def _deepened(
 def _above(time_ns: int, gap: float) -> int:
     """What `time_ns` is below by the gap, see `below`."""
     return math.ceil(time_ns / (1 - gap))
+
+
+def _seldom(stop: Stop) -> Stop:
+    """Asks once for many times: moves are tried much faster than relaxations."""
+    asked = count()
+    return lambda: next(asked) % MOVES_PER_STOP == 0 and stop()
 
 
 @dataclass
@@ -102,10 +110,10 @@ class ByRelaxation:
             return
         shares, split = (even[0],) * shape.dp, tuple(found.split.tolist())
         state = State(order, shares, split, found.step_time_ns)
-        search = ShapeSearch(tables, PathPool())
-        for better in search.improvements(state, Random(0), PATIENCE, self.stop):
+        search, stop = ShapeSearch(tables, PathPool()), _seldom(self.stop)
+        for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
-        state = with_blocks(search, state, Random(0), self.stop)
+        state = with_blocks(search, state, Random(0), stop)
         if state.step_time_ns < self.best:
             self.best = state.step_time_ns
             self.plan = even_plan(tables, state.order, np.array(state.split))
