@@ -34,7 +34,10 @@ MOST_PAIRS = 500_000
 EDGES_PER_STOP = 10_000
 #: Classes that those of a lane are split to, and how often that is done.
 CLASSES = 4
-DEPTH = 16
+DEPTH = 40
+LABELS = 3_000_000
+#: Classes of less than this part of the cutoff are not split.
+NARROW = 1000
 #: Larger than any number of nodes of a graph.
 MANY = 1 << 31
 
@@ -129,6 +132,14 @@ def _larger(one: Array, two: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Two replicas below a cutoff. kinds: [2, p], first those of the first. split: [p + 1]."""
+
+    kinds: Array
+    split: Array
+
+
+@dataclass(frozen=True)
 class _Part:
     """Pairs whose lanes are in these classes, in all if None; layers, useful: their edges."""
 
@@ -155,6 +166,7 @@ class _Descent:
 
     def __init__(self, problem: SplitProblem, cutoff: int, stop: Stop) -> None:
         self.problem, self.cutoff, self.stop = problem, cutoff, stop
+        self.found: Pair | None = None
 
     def bound_ns(self, layers: Layers) -> int:
         """No pair is faster; at least the cutoff if none is below it.
@@ -180,32 +192,71 @@ class _Descent:
         return any(self.stop() for _ in range(1 + sum(map(len, layers)) // EDGES_PER_STOP))
 
     def _parts(self, part: _Part, layers: Layers) -> list[_Part] | None:
-        """By classes of the lane that leaves fewer edges; None if some pair is below the cutoff."""
+        """By classes of the lane that leaves fewer edges; None if some pair is below the cutoff.
+
+        If both are in narrow classes, by where a stage ends.
+        """
         found = []
         for lane, within in enumerate(part.classes):
-            classes = classes_by_windows(self.problem, layers, self.cutoff, lane, within, CLASSES)
-            if any(self._below(layers, one) for one in classes):
-                return None
-            found.append([part.within(layers, lane, one) for one in classes])
+            if within is None or within.high - within.low > self.cutoff // NARROW:
+                classes = self._classes(part, layers, lane, CLASSES)
+                if classes is None:
+                    return None
+                found.append([part.within(layers, lane, one) for one in classes])
+        if not found:
+            return self._halves(part, layers)
         return min(found, key=lambda parts: sum(int(m.sum()) for one in parts for m in one.useful))
 
+    def _classes(self, part: _Part, layers: Layers, lane: int, number: int) -> list[Class] | None:
+        """So many classes in that of a lane; None if the best path of one is below the cutoff."""
+        within = part.classes[lane]
+        classes = classes_by_windows(
+            self.problem, layers, self.cutoff, lane, within, number, LABELS
+        )
+        return None if any(self._below(layers, one) for one in classes) else classes
+
+    def _halves(self, part: _Part, layers: Layers) -> list[_Part] | None:
+        """The pairs whose split has one boundary further to the left, and to the right."""
+        for lane in range(len(part.classes)):
+            classes = self._classes(part, layers, lane, 1)
+            if classes is None:
+                return None
+            if not classes:
+                return []
+            part = replace(part, bound_ns=max(part.bound_ns, classes[0].bound_ns))
+            useful = classes[0].useful
+            layers = [edges.take(mask) for edges, mask in zip(layers, useful, strict=True)]
+        stage = max(range(len(layers) - 1), key=lambda k: len(np.unique(layers[k].end)))
+        ends = np.unique(layers[stage].end)
+        parts = []
+        for chosen in np.array_split(ends, 2):
+            useful = [np.ones(len(edges), dtype=np.bool_) for edges in layers]
+            useful[stage] = np.isin(layers[stage].end, chosen)
+            parts.append(replace(part, depth=part.depth + 1, layers=layers, useful=useful))
+        return parts if len(ends) > 1 else None
+
     def _below(self, layers: Layers, found: Class) -> bool:
-        """Whether the best path of a class is below the cutoff in both lanes."""
+        """Whether the best path of a class is below the cutoff in both lanes; then it is kept."""
         if found.path is None:
             return False
         arcs, splits = path_of(layers, found.path[None])
-        return int(evaluate(self.problem, arcs, splits).step_time[0]) < self.cutoff
+        below = int(evaluate(self.problem, arcs, splits).step_time[0]) < self.cutoff
+        if below:
+            stages = zip(self.problem.stages, arcs[0], strict=True)
+            self.found = Pair(np.array([one.column[arc] for one, arc in stages]).T, splits[0])
+        return below
 
 
 class Pairs:
     """Pairs of replicas of a shape whose nodes are of three kinds.
 
-    common: per stage [J, n, n] what any replica may run below the cutoffs to come. light: the
-    weights of the first two kinds by speed.
+    common: per stage [J, n, n] what any replica may run below the cutoffs to come. found: the last
+    pair that no more can be said of than that it is below the cutoff.
     """
 
     def __init__(self, replica: LightReplica, common: list[Mask]) -> None:
         self.replica, self.common = replica, common
+        self.found: Pair | None = None
         rank = replica.rank.tolist()
         self.rank = tuple(rank)
         self.dp, stages = replica.tables.shape.dp, replica.tables.shape.pp
@@ -281,4 +332,7 @@ class Pairs:
         bound, problem, layers = max(known, other), *pairs
         if sum(map(len, layers)) > MOST_PAIRS:
             return bound
-        return max(bound, _Descent(problem, cutoff, stop).bound_ns(layers))
+        descent = _Descent(problem, cutoff, stop)
+        bound = max(bound, descent.bound_ns(layers))
+        self.found = descent.found or self.found
+        return bound

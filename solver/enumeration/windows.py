@@ -165,8 +165,16 @@ def _undominated(labels: Labels, keys: list[Array], most: int) -> Labels:
 class _Lane:
     """One lane of tightened layers. least, most: M of the paths that matter below the cutoff."""
 
-    def __init__(self, problem: SplitProblem, layers: Layers, cutoff: int, lane: int) -> None:
+    def __init__(
+        self,
+        problem: SplitProblem,
+        layers: Layers,
+        cutoff: int,
+        lane: int,
+        labels: int = LABELS_OF_ALL,
+    ) -> None:
         self.problem, self.layers, self.cutoff, self.lane = problem, layers, cutoff, lane
+        self.labels = labels
         self.costs = latencies(layers, lane)
         self.least = least_term(layers, lane)
         self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
@@ -223,7 +231,7 @@ class _Pass:
             )
             for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
         ]
-        affordable = LABELS_OF_ALL // max(1, sum(map(len, self.usable)))
+        affordable = lane.labels // max(1, sum(map(len, self.usable)))
         self.most_labels = min(MOST_LABELS, max(LEAST_LABELS, affordable))
 
     def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
@@ -340,10 +348,19 @@ class _Pass:
 
 
 def classes_by_windows(
-    problem: SplitProblem, layers: Layers, cutoff: int, lane: int, within: Class | None, number: int
+    problem: SplitProblem,
+    layers: Layers,
+    cutoff: int,
+    lane: int,
+    within: Class | None,
+    number: int,
+    labels: int,
 ) -> list[Class]:
-    """The classes of one lane of tightened layers, of so many in another or in all, below it."""
-    search = _Lane(problem, layers, cutoff, lane)
+    """The classes of one lane of tightened layers, so many of another or of all, below the cutoff.
+
+    labels: in place of `LABELS_OF_ALL`.
+    """
+    search = _Lane(problem, layers, cutoff, lane, labels)
     if within is None:
         return search.classes(search.least, search.most, number)
     low, high = max(within.low, search.least), min(within.high, search.most)

@@ -44,20 +44,25 @@ def block_sizes(tables: CostTables) -> list[int]:
 
 def with_blocks(search: ShapeSearch, state: State, random: Random, stop: Stop) -> State:
     """The state, or a faster one of two blocks with the same nodes and equal shares."""
+    for blocks in _searches(search):
+        state = blocks.better(blocks.best(state, random, stop), state)
+    return state
+
+
+def like_blocks(search: ShapeSearch, state: State, pattern: Patterns, stop: Stop) -> State:
+    """The state, or a faster one near a pattern, N = 1, whichever of its blocks is the smaller."""
+    for blocks in _searches(search):
+        for groups in (pattern.groups, pattern.groups[:, ::-1]):
+            state = blocks.better(blocks.descend(Patterns(groups, pattern.splits), stop), state)
+    return state
+
+
+def _searches(search: ShapeSearch) -> "list[BlockSearch]":
     sizes = block_sizes(search.tables)
     if not sizes:
-        return state
-    costs = BlockCosts(search.space, search.placer)
-    for size in sizes:
-        blocks = BlockSearch(search, costs, (size, search.nodes_per_stage - size))
-        found = blocks.best(state, random, stop)
-        order = blocks.order(found.pattern) if found.step_time_ns < state.step_time_ns else None
-        if order is not None:
-            split = tuple(found.pattern.splits[0].tolist())
-            better = search.judged(order, state.shares, split)
-            if better is not None and better.step_time_ns < state.step_time_ns:
-                state = better
-    return state
+        return []
+    costs, nodes = BlockCosts(search.space, search.placer), search.nodes_per_stage
+    return [BlockSearch(search, costs, (size, nodes - size)) for size in sizes]
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,15 @@ class BlockSearch:
                 count = min(count, len(stage))
                 spare[[j, faster]] += [count, -count]
         return None if spare.any() else tuple(grid.T.ravel().tolist())
+
+    def better(self, found: Found, state: State) -> State:
+        """The plan of a pattern if there is one and it is faster, else the state."""
+        order = self.order(found.pattern) if found.step_time_ns < state.step_time_ns else None
+        if order is None:
+            return state
+        split = tuple(found.pattern.splits[0].tolist())
+        plan = self.search.judged(order, state.shares, split)
+        return plan if plan is not None and plan.step_time_ns < state.step_time_ns else state
 
     def _faster(self, near: Patterns, than_ns: int, stop: Stop) -> Found | None:
         """One of the patterns that takes less time than this; None if there is none."""

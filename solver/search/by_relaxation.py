@@ -14,11 +14,12 @@ from formulations.decisions import even_shares
 from formulations.plan import Plan, uniform_plan
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.pairs import Pairs
+from solver.enumeration.pairs import Pair, Pairs
 from solver.enumeration.placements import fixed_order, replica_classes
 from solver.enumeration.problem import Array, Intervals, SplitProblem
 from solver.enumeration.relaxation import MOST_EDGES, Relaxation, order_along
-from solver.heuristics.blocks import with_blocks
+from solver.heuristics.block_trial import Patterns
+from solver.heuristics.blocks import like_blocks, with_blocks
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 
@@ -113,10 +114,7 @@ class ByRelaxation:
         search, stop = ShapeSearch(tables, PathPool()), _seldom(self.stop)
         for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
-        state = with_blocks(search, state, Random(0), stop)
-        if state.step_time_ns < self.best:
-            self.best = state.step_time_ns
-            self.plan = even_plan(tables, state.order, np.array(state.split))
+        self._keep(with_blocks(search, state, Random(0), stop))
 
     def run(self) -> bool:
         """Whether relaxations close the shape: of groups of unlike speed, then of all."""
@@ -151,11 +149,32 @@ class ByRelaxation:
         """Whether pairs of replicas close the shape, by cutoffs that grow from a bound near it."""
         if not Pairs.suit(relaxation.replica) or self.bound_ns < NEARLY * self.target:
             return False
-        pairs, trial = Pairs(relaxation.replica, relaxation.common), 0
-        while trial <= self.bound_ns < self.target and not self.stop():
-            trial = min(self.target, int(self.bound_ns * FURTHER) + 1)
+        pairs = Pairs(relaxation.replica, relaxation.common)
+        while self.bound_ns < self.target and not self.stop():
+            trial, best = min(self.target, int(self.bound_ns * FURTHER) + 1), self.best
             self.bound_ns = max(self.bound_ns, pairs.bound_ns(trial, self.stop))
+            if pairs.found is not None:
+                self._follow_pair(relaxation, pairs.found)
+            if self.bound_ns < trial and self.best == best:
+                return False
         return self.bound_ns >= self.target
+
+    def _follow_pair(self, relaxation: Relaxation, pair: Pair) -> None:
+        """Keeps the best plan near one whose replicas are those of the pair, if it is better."""
+        shape = self.intervals.tables.shape
+        kinds = relaxation.replica.kinds
+        groups = np.array([[kinds[i][0] for i in own] for own in pair.kinds])
+        share = self.intervals.tables.num_micro_batches // shape.dp
+        state = State((), (share,) * shape.dp, (), self.best)
+        search = ShapeSearch(self.intervals.tables, PathPool())
+        pattern = Patterns(groups[None], pair.split[None])
+        self._keep(like_blocks(search, state, pattern, _seldom(self.stop)))
+
+    def _keep(self, state: State) -> None:
+        """The plan of a state if it is the best so far."""
+        if state.step_time_ns < self.best:
+            self.best = state.step_time_ns
+            self.plan = even_plan(self.intervals.tables, state.order, np.array(state.split))
 
     def _solved(self, relaxation: Relaxation) -> bool:
         """Whether the best splits of the light replica with the highest bound close the shape.

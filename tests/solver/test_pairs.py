@@ -76,3 +76,21 @@ def test_a_stopped_pair_says_no_more_than_it_knows(
     """Stopped at once, the bound stays below what the whole search reaches."""
     relaxation, cutoff = shown_by_pairs
     assert Pairs(relaxation.replica, relaxation.common).bound_ns(cutoff, lambda: True) < cutoff
+
+
+def test_a_pair_that_is_not_refuted_is_kept() -> None:
+    """Where two replicas can be below the cutoff on one split, they are shown, and run all layers.
+
+    Of the six nodes of this shape one is of the fastest type, so the first has none of it.
+    """
+    tables = three_types(13)
+    best = optimum_ns(tables)
+    assert best is not None
+    relaxation = relaxed(tables, best)
+    pairs = Pairs(relaxation.replica, relaxation.common)
+    assert pairs.bound_ns(best, lambda: False) < best
+    assert pairs.found is not None
+    assert pairs.found.split[0] == 0
+    assert pairs.found.split[-1] == tables.num_layers
+    assert (pairs.found.kinds[0] != relaxation.replica.rank.argmin()).all()
+    assert (pairs.found.kinds[1] == relaxation.replica.rank.argmin()).any()
