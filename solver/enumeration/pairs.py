@@ -267,8 +267,8 @@ class Pairs:
 
     @staticmethod
     def suit(replica: LightReplica) -> bool:
-        """Whether there are three kinds, as a replica with more of two then has less of a third."""
-        return len(replica.kinds) == 3
+        """Whether there are three kinds: a replica with more of two then has less of a third."""
+        return len(replica.kinds) == 3 and replica.tables.shape.pp > 1
 
     def _weighing(self, least: int, most: int) -> Counted:
         """Replicas of these weights."""
@@ -303,6 +303,7 @@ class Pairs:
 
     def bound_ns(self, cutoff: int, stop: Stop) -> int:
         """No plan of the shape is faster, as far as pairs show below the cutoff."""
+        self.found = None
         most, bound, least = (self.weight * self.fast + self.near) // self.dp, cutoff, 0
         while True:
             known, light = self._thinned(self.common, self._weighing(0, most), cutoff, stop)

@@ -31,8 +31,8 @@ One label stands for another if its latency is no larger, its limit of b_k no sm
 no longer, however both go on: with t more stages, P more work and transfers,
 
     C - S / N - n R  for R = (high - latency) / N of the stages before, which is linear in R, 1 / N;
-    C - S / A - (n + t) (high - (q - n) b_k) / A  for drains, where A is the same for all t and P,
-                                                  which is linear in t and in b_k:
+    C - (S + s) / A - (n + t) (high - (q - n) b_k) / A  for drains, where A is the same for all t
+        and P, and s are the transfers between the t stages; linear in each of t, s and b_k:
 
 the ends of their ranges are enough. The second is compared in whole ns, which may make a window
 longer by less than 1 ns per stage: drains may be longer by p A. Whatever window a label keeps, and
@@ -40,7 +40,7 @@ whatever label stands for it, a way that is possible leads from label to label; 
 stays useful.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -295,17 +295,12 @@ class _Pass:
         limit: Array = np.where(left > 0, room // np.maximum(left, 1), INFINITY)
         return np.where(room < 0, -1, limit)
 
-    def _drain_ns(self, k: int) -> set[int]:
-        """The least and the largest b of usable edges before stage k."""
+    def _times_before(self, k: int) -> Iterator[tuple[Array, Array]]:
+        """Backwards and transfers, both ways, of the usable edges of every stage before k."""
         lane = self.lane.lane
-        times = [
-            edges.backward[lane][usable]
-            for edges, usable in zip(self.lane.layers[:k], self.usable[:k], strict=True)
-        ]
-        return {
-            min(int(one.min(initial=self.high)) for one in times),
-            max(int(one.max(initial=0)) for one in times),
-        }
+        for edges, usable in zip(self.lane.layers[:k], self.usable[:k], strict=True):
+            sends = edges.send[lane] + edges.send_back[lane]
+            yield edges.backward[lane][usable], sends[usable]
 
     def _least_work(self, k: int) -> int:
         """Of usable edges before stage k; a P less than that refutes them."""
@@ -340,10 +335,16 @@ class _Pass:
         if left < 0:
             return []
         turned, whole = np.maximum(left + labels.count, 1), labels.length * (left + labels.count)
+        backward, sends = zip(*self._times_before(k), strict=True)
+        drains = min(b.min(initial=self.high) for b in backward), max(b.max() for b in backward)
+        most = min(left, k)
+        inside = sum(int(s.max()) for s in sends[k - most + 1 :])
         return [
-            (whole - labels.sends - (labels.count + more) * (self.high - warm * drain)) // turned
-            for more in {0, min(left, k)}
-            for drain in self._drain_ns(k)
+            (whole - labels.sends - send - (labels.count + more) * (self.high - warm * drain))
+            // turned
+            for more in {0, most}
+            for send in {0, inside}
+            for drain in {int(b) for b in drains}
         ]
 
 

@@ -185,7 +185,7 @@ class ByRelaxation:
         if problem is None:
             return False
         found = _deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
-        self.bound_ns = max(self.bound_ns, found.bound_ns)
+        self.bound_ns = max(self.bound_ns, min(found.bound_ns, self.target))
         if found.arcs is not None:
             self.follow(problem.order(found.arcs.tolist()))
         return self.bound_ns >= self.target

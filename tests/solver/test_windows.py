@@ -113,9 +113,9 @@ def few_micro_batches(seed: int) -> SplitProblem:
     """Up to 7 stages and about as many micro-batches: early stages only fill and drain."""
     rng = np.random.default_rng(seed)
     p = int(rng.integers(3, 8))
-    forward = np.outer(rng.integers(1, 5, p), rng.integers(3, 12, p + 4))
+    forward = np.outer(rng.integers(1, 5, p), rng.integers(30_000, 120_000, p + 4))
     backward = forward * rng.choice([1, 2, 3], forward.shape)
-    send = rng.integers(0, 20, p - 1).tolist()
+    send = rng.integers(0, rng.choice([20_000, 400_000]), p - 1).tolist()
     return chain_problem(
         "1f1b", int(rng.integers(max(2, p - 3), p + 6)), forward, backward, send, send
     )
