@@ -171,7 +171,9 @@ class _Descent:
     def bound_ns(self, layers: Layers) -> int:
         """No pair is faster; at least the cutoff if none is below it.
 
-        Ends at the first pair that is, or that so many classes do not refute.
+        A pair has an M of each lane, whichever edges are left, and one split: it is in one class of
+        every lane, and on one side of every boundary. Ends at the first pair below the cutoff, or
+        that so many classes do not refute.
         """
         everything = [np.ones(len(edges), dtype=np.bool_) for edges in layers]
         stack = [_Part(0, 0, (None, None), layers, everything)]
@@ -291,7 +293,7 @@ class Pairs:
         return (cutoff, None) if left is None else (left.bound_ns, left)
 
     def _second(self, most: int) -> Counted | None:
-        """Replicas of which there is one if the lightest weighs `most`; None if it may be that."""
+        """Those of which the second is one if the first weighs `most`; None if both may be it."""
         weight, whole = self.weight, self.whole
         more = (most - weight * whole) * self.dp - self.near
         room = self.fast - whole * self.dp

@@ -25,8 +25,9 @@ window of their own if m <= p, and are then slowest when they drain.
 
 Classes are those of `classes`: M, the largest of what terms, rounds and windows add, is at most
 `high`. Labels, from the last stage on, are what is known of ways to run the rest of the stages. Of
-the windows that begin with the first of these a label keeps one, n, C and S. It is refuted if
-N C - S > n (high - latency), and so are edges before it whose b_k is beyond what its drains leave.
+the windows that begin with the first of these a label keeps one: n, C, S, and q and N of its
+first stage. It is refuted if N C - S > n (high - latency), as by rounds if N = 0, and so are edges
+before it whose b_k is beyond what its drains leave.
 One label stands for another if its latency is no larger, its limit of b_k no smaller and its window
 no longer, however both go on: with t more stages, P more work and transfers,
 
@@ -49,6 +50,7 @@ import numpy as np
 
 from solver.enumeration.classes import ByClass
 from solver.enumeration.completion import latencies, least_term, rounds
+from solver.enumeration.labels import Labels, no_stages, undominated
 from solver.enumeration.layered import Layers, so_far, to_go
 from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem, runs
 
@@ -67,34 +69,6 @@ LEAST_LABELS = 8
 LABELS_OF_ALL = 1_000_000
 #: With more micro-batches per stage than this drains are too short to be worth their keys.
 DRAINED = 4
-#: The length of a window that is none.
-NONE = -(1 << 44)
-
-
-@dataclass(frozen=True)
-class Labels:
-    """L ways to run the stages from one on, sorted by node, ns.
-
-    node: [L] where they start. latency: with the transfers into the first stage, and the tail of
-    stage 0. embedding: all-reduce of tied embeddings, as far as the last stage decides it. length,
-    sends, count: C, S and n of a window that begins with the first stage; C and S with the
-    transfers into it. limit: b_k of no earlier stage may be longer. edge, onward: the first edge
-    and the label after it.
-    """
-
-    node: Array
-    latency: Array
-    embedding: Array
-    length: Array
-    sends: Array
-    count: Array
-    limit: Array
-    edge: Array
-    onward: Array
-
-    def take(self, keep: Array) -> "Labels":
-        """The labels with these indices."""
-        return Labels(*(getattr(self, name)[keep] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, order=True)
@@ -106,60 +80,6 @@ class Class:
     high: int
     path: Array | None = field(compare=False, default=None)
     useful: list[Mask] = field(compare=False, default_factory=list)
-
-
-def _end(node: Array) -> Labels:
-    """No stage is left."""
-    none = np.zeros(len(node), dtype=np.int64)
-    return Labels(node, none, none, none + NONE, none, none, none + INFINITY, none, none)
-
-
-def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
-    """The labels of a node that are beyond its number as one, no longer than any."""
-    keep = np.flatnonzero(~beyond)
-    rest = np.flatnonzero(beyond)
-    if not len(rest):
-        return labels
-    starts = np.flatnonzero(np.diff(first[rest], prepend=-1))
-    least = {
-        name: np.minimum.reduceat(getattr(labels, name)[rest], starts)
-        for name in ("latency", "embedding")
-    }
-    window = np.full(len(starts), NONE)
-    merged = replace(
-        labels.take(rest[starts]),
-        **least,
-        limit=np.maximum.reduceat(labels.limit[rest], starts),
-        length=window,
-        sends=np.zeros_like(window),
-        count=np.zeros_like(window),
-    )
-    names = Labels.__dataclass_fields__
-    both = Labels(
-        *(np.concatenate([getattr(labels, name)[keep], getattr(merged, name)]) for name in names)
-    )
-    return both.take(np.argsort(both.node, kind="stable"))
-
-
-def _undominated(labels: Labels, keys: list[Array], most: int) -> Labels:
-    """The labels that no other of their node stands for, `most` of them and one for the rest."""
-    order = np.lexsort((*reversed(keys), labels.node))
-    labels, key = labels.take(order), np.stack(keys)[:, order]
-    for rank in range(most):
-        starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
-        sizes = np.diff(starts, append=len(labels.node))
-        if sizes.max(initial=0) <= rank:
-            return labels
-        first = np.repeat(starts, sizes)
-        pivot = np.minimum(first + rank, len(labels.node) - 1)
-        later = np.arange(len(first)) > first + rank
-        dominated = later & (key[:, pivot] <= key).all(axis=0)
-        if dominated.any():
-            left = np.flatnonzero(~dominated)
-            labels, key = labels.take(left), key[:, left]
-    starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
-    first = np.repeat(starts, np.diff(starts, append=len(labels.node)))
-    return _merged(labels, first, np.arange(len(first)) >= first + most)
 
 
 class _Lane:
@@ -189,7 +109,7 @@ class _Lane:
     def bounded(self, low: int, high: int) -> Class | None:
         """The class of M from `low` to `high`; None if it has no path below the cutoff."""
         one_pass = _Pass(self, low, high)
-        labels = _end(np.unique(self.layers[-1].target))
+        labels = no_stages(np.unique(self.layers[-1].target))
         passed, useful = [], []
         for k in reversed(range(len(self.layers))):
             labels = one_pass.extended(k, labels)
@@ -198,7 +118,7 @@ class _Lane:
             mask = np.zeros(len(self.layers[k]), dtype=np.bool_)
             mask[labels.edge] = True
             useful.append(mask)
-            labels = _undominated(labels, one_pass.keys(k, labels), one_pass.most_labels)
+            labels = undominated(labels, one_pass.keys(k, labels), one_pass.most_labels)
             passed.append(labels)
         at = int(labels.latency.argmin())
         bound_ns, path = low + int(labels.latency[at]), []
