@@ -39,7 +39,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from solver.enumeration.layered import Edges, Layers, so_far, to_go
+from solver.enumeration.layered import Edges, Layers, so_far, taken, to_go
 from solver.enumeration.problem import INFINITY, Array, Mask, SplitProblem
 from solver.heuristics.distinct import distinct
 
@@ -113,10 +113,7 @@ def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None
             if not all(map(len, layers)):
                 return None
             masks = _useful(problem, layers, lane, cutoff)
-            layers = [
-                edges if mask.all() else edges.take(mask)
-                for edges, mask in zip(layers, masks, strict=True)
-            ]
+            layers = taken(layers, masks)
     return layers if all(map(len, layers)) else None
 
 

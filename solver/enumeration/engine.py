@@ -7,7 +7,7 @@ from solver.enumeration.completion import Frontier, frontier, path_of, tighten
 from solver.enumeration.cuts import Cuts
 from solver.enumeration.descent import best_start, descend
 from solver.enumeration.enumerate import Enumerator, below
-from solver.enumeration.layered import Layers, build_layers
+from solver.enumeration.layered import Layers, build_layers, taken
 from solver.enumeration.problem import Array, SplitProblem
 from solver.enumeration.windows import by_windows
 
@@ -87,8 +87,7 @@ class _Search:
                 self.layers = None
                 return
             arcs, splits = path_of(layers, found.path[None])
-            kept = [edges.take(mask) for edges, mask in zip(layers, found.useful, strict=True)]
-            self._use(kept)
+            self._use(taken(layers, found.useful))
             split, time, _ = descend(self.problem, arcs[0], splits[0])
             self._keep(arcs[0], split, time)
 

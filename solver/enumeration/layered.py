@@ -102,6 +102,13 @@ class Edges:
 Layers = list[Edges]
 
 
+def taken(layers: Layers, masks: Sequence[Mask]) -> Layers:
+    """The edges of a mask per stage."""
+    return [
+        edges if mask.all() else edges.take(mask) for edges, mask in zip(layers, masks, strict=True)
+    ]
+
+
 def _embedding(problem: SplitProblem, stage: int) -> Array | int:
     """[A] what tied embeddings add to the tail of a stage, at least."""
     if not problem.tied or stage not in (0, problem.num_stages - 1):

@@ -14,7 +14,7 @@ from formulations.costs.placement import Placer
 from solver.enumeration.classes import by_class
 from solver.enumeration.completion import tighten
 from solver.enumeration.kinds import Kind, allowed_on, least_of, least_sends
-from solver.enumeration.layered import Layers, build_layers
+from solver.enumeration.layered import Layers, build_layers, taken
 from solver.enumeration.least_costs import cheapest, least_costs
 from solver.enumeration.problem import Arcs, Array, Intervals, Mask, SplitProblem
 from solver.enumeration.tallies import Tally, Tallying, Way, Weighed
@@ -118,11 +118,11 @@ class LightReplica:
             return None
         bounds = by_class(problem, layers, cutoff)
         if bounds.path is not None and stop is not None and not stop():
-            layers = [edges.take(mask) for edges, mask in zip(layers, bounds.useful, strict=True)]
+            layers = taken(layers, bounds.useful)
             bounds = by_windows(problem, layers, cutoff, stop)
         if bounds.path is None:
             return None
-        left = [edges.take(mask) for edges, mask in zip(layers, bounds.useful, strict=True)]
+        left = taken(layers, bounds.useful)
         arcs = [edges.arc[x] for edges, x in zip(layers, bounds.path, strict=True)]
         return Thinned(problem, left, bounds.bound_ns, problem.order(arcs))
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from solver.enumeration.completion import path_of, tighten
 from solver.enumeration.cuts import evaluate
-from solver.enumeration.layered import Edges, Layers, edges_of
+from solver.enumeration.layered import Edges, Layers, edges_of, taken
 from solver.enumeration.light_replica import LightReplica, Thinned
 from solver.enumeration.problem import Arcs, Array, Mask, SplitProblem, runs
 from solver.enumeration.relaxation import MOST_OF_ALL, shared
@@ -32,7 +32,7 @@ from solver.enumeration.windows import Class, classes_by_windows
 MOST_PAIRS = 500_000
 #: How many of them are worth asking whether to stop.
 EDGES_PER_STOP = 10_000
-#: Classes that those of a lane are split to, and how often that is done.
+#: Classes that those of a lane are split to, how often that is done, and labels of all edges.
 CLASSES = 4
 DEPTH = 40
 LABELS = 3_000_000
@@ -152,7 +152,7 @@ class _Part:
     @property
     def left(self) -> Layers:
         """Edges of these pairs."""
-        return [edges.take(mask) for edges, mask in zip(self.layers, self.useful, strict=True)]
+        return taken(self.layers, self.useful)
 
     def within(self, layers: Layers, lane: int, one: Class) -> "_Part":
         """Those with one lane in this class; layers: the edges of all of them."""
@@ -226,8 +226,7 @@ class _Descent:
             if not classes:
                 return []
             part = replace(part, bound_ns=max(part.bound_ns, classes[0].bound_ns))
-            useful = classes[0].useful
-            layers = [edges.take(mask) for edges, mask in zip(layers, useful, strict=True)]
+            layers = taken(layers, classes[0].useful)
         stage = max(range(len(layers) - 1), key=lambda k: len(np.unique(layers[k].end)))
         ends = np.unique(layers[stage].end)
         parts = []

@@ -15,7 +15,15 @@ import numpy as np
 
 from formulations.schedules import warm_up
 from solver.enumeration.completion import tighten
-from solver.enumeration.layered import Edges, Layers, bottlenecks, build_layers, so_far, to_go
+from solver.enumeration.layered import (
+    Edges,
+    Layers,
+    bottlenecks,
+    build_layers,
+    so_far,
+    taken,
+    to_go,
+)
 from solver.enumeration.problem import INFINITY, Array, SplitProblem
 
 #: Shares below the first bound that are tried before it is taken as it is.
@@ -115,7 +123,7 @@ def shared_out(problem: SplitProblem, room: Array, cutoff: int, least: int = 1) 
         enough = [own >= least for own in shares]
         if all(mask.all() for mask in enough):
             return SharedOut(layers, shares)
-        layers = [edges.take(mask) for edges, mask in zip(layers, enough, strict=True)]
+        layers = taken(layers, enough)
     return None
 
 
