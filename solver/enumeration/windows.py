@@ -41,10 +41,12 @@ whatever label stands for it, a way that is possible leads from label to label; 
 stays useful.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -134,6 +136,15 @@ class _Lane:
         return [one for one in found if one is not None]
 
 
+class _Range(NamedTuple):
+    """Of some edges the least f + b, the least and the longest b, the longest transfers, ns."""
+
+    work: int
+    least_backward: int
+    backward: int
+    sends: int
+
+
 class _Pass:
     """The labels of one class, from the last stage to the first."""
 
@@ -215,20 +226,23 @@ class _Pass:
         limit: Array = np.where(left > 0, room // np.maximum(left, 1), INFINITY)
         return np.where(room < 0, -1, limit)
 
-    def _times_before(self, k: int) -> Iterator[tuple[Array, Array]]:
-        """Backwards and transfers, both ways, of the usable edges of every stage before k."""
-        lane = self.lane.lane
-        for edges, usable in zip(self.lane.layers[:k], self.usable[:k], strict=True):
-            sends = edges.send[lane] + edges.send_back[lane]
-            yield edges.backward[lane][usable], sends[usable]
-
-    def _least_work(self, k: int) -> int:
-        """Of usable edges before stage k; a P less than that refutes them."""
-        lane = self.lane.lane
-        return min(
-            int((edges.forward[lane] + edges.backward[lane])[usable].min(initial=INFINITY))
-            for edges, usable in zip(self.lane.layers[:k], self.usable[:k], strict=True)
-        )
+    @cached_property
+    def _ranges(self) -> list[_Range]:
+        """Of the usable edges of every stage."""
+        lane, found = self.lane.lane, []
+        for edges, usable in zip(self.lane.layers, self.usable, strict=True):
+            backward = edges.backward[lane][usable]
+            work = edges.forward[lane][usable] + backward
+            sends = (edges.send[lane] + edges.send_back[lane])[usable]
+            found.append(
+                _Range(
+                    work=int(work.min(initial=INFINITY)),
+                    least_backward=int(backward.min(initial=self.high)),
+                    backward=int(backward.max(initial=0)),
+                    sends=int(sends.max(initial=0)),
+                )
+            )
+        return found
 
     def keys(self, k: int, labels: Labels) -> list[Array]:
         """What must be no larger for a label of stage k to stand for another."""
@@ -241,7 +255,8 @@ class _Pass:
         if most < 1:
             return keys
         fewest = max(1, self.lane.turns_left(0))
-        rates = self._least_work(k), (self.high - int(labels.latency.min())) // fewest + 1
+        work = min(one.work for one in self._ranges[:k])
+        rates = work, (self.high - int(labels.latency.min())) // fewest + 1
         windows = [
             left * (labels.length - labels.count * rate) - labels.sends
             for left in {most, fewest}
@@ -255,16 +270,15 @@ class _Pass:
         if left < 0:
             return []
         turned, whole = np.maximum(left + labels.count, 1), labels.length * (left + labels.count)
-        backward, sends = zip(*self._times_before(k), strict=True)
-        drains = min(b.min(initial=self.high) for b in backward), max(b.max() for b in backward)
-        most = min(left, k)
-        inside = sum(int(s.max()) for s in sends[k - most + 1 :])
+        before, most = self._ranges[:k], min(left, k)
+        drains = min(one.least_backward for one in before), max(one.backward for one in before)
+        inside = sum(one.sends for one in before[k - most + 1 :])
         return [
             (whole - labels.sends - send - (labels.count + more) * (self.high - warm * drain))
             // turned
             for more in {0, most}
             for send in {0, inside}
-            for drain in {int(b) for b in drains}
+            for drain in set(drains)
         ]
 
 
