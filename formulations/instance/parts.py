@@ -22,6 +22,7 @@ from dataclasses import astuple, dataclass
 from typing import Self
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.workload import Layer
 
 ROTARY_KERNELS = 2  # queries, keys
 
@@ -42,6 +43,33 @@ class Part:
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
         return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def layer(
+        self,
+        kind: str,
+        *,
+        is_block: bool,
+        input_bytes: int,
+        vocabulary: tuple[int, int] = (0, 0),
+        tied_copy: bool = False,
+    ) -> Layer:
+        """A layer of these costs and a vocabulary matrix of so many rows and columns."""
+        return Layer(
+            kind=kind,
+            is_block=is_block,
+            sharded_parameters=self.sharded_parameters,
+            replicated_parameters=self.replicated_parameters,
+            vocabulary_rows=vocabulary[0],
+            vocabulary_columns=vocabulary[1],
+            tied_copy=tied_copy,
+            forward_flops=self.flops,
+            kernels=self.kernels,
+            forward_all_reduces=self.forward_all_reduces,
+            backward_all_reduces=self.backward_all_reduces,
+            replicated_activation_bytes=self.replicated_bytes,
+            sharded_activation_bytes=self.sharded_bytes,
+            input_bytes=input_bytes,
+        )
 
 
 def norm(sizes: TransformerSizes, s: int) -> Part:

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from formulations.errors import InstanceError
-from formulations.instance.layers import block_layer, embedding_layer, head_layer, training_only
+from formulations.instance.chain_ends import embedding_layer, head_layer, training_only
+from formulations.instance.counted import CountedModel
 from formulations.instance.parts import (
     Part,
     block_norms,
@@ -39,11 +40,21 @@ from formulations.instance.sizes import (
 )
 from formulations.instance.workload import Layer, LayerRun, Precision, Workload
 
-__all__ = ["LatentAttentionSizes", "MoeSizes", "TransformerSizes", "WindowSizes", "build_workload"]
+__all__ = [
+    "Architecture",
+    "LatentAttentionSizes",
+    "MoeSizes",
+    "TransformerSizes",
+    "WindowSizes",
+    "build_workload",
+]
+
+#: By its sizes, or counted where it has none of ours.
+Architecture = TransformerSizes | CountedModel
 
 
 def build_workload(
-    sizes: TransformerSizes,
+    architecture: Architecture,
     *,
     name: str,
     source: str,
@@ -53,30 +64,34 @@ def build_workload(
     gradient_bytes: int = 4,
     flash_attention: bool = False,
 ) -> Workload:
-    """Workload of a transformer of the given sizes.
+    """Workload of a transformer of the given sizes or counts.
 
     Raises InstanceError where `sequence_length` is longer than the learned position table.
     """
-    most = sizes.learned_positions
+    most = architecture.learned_positions
     if most is not None and sequence_length > most:
         raise InstanceError(
             "workload.sequence_length",
             f"{sequence_length} on {name} with {most} learned positions",
             f"1 to {most}, or sizes with more learned_positions",
         )
-    runs = _layer_runs(sizes, sequence_length, flash_attention)
+    if isinstance(architecture, CountedModel):
+        runs, unpublished = architecture.layer_runs(sequence_length, flash_attention), 0
+    else:
+        runs = _layer_runs(architecture, sequence_length, flash_attention)
+        block = _block(architecture, sequence_length, flash_attention)
+        unpublished = training_only(architecture, block)
     return Workload(
         name=name,
         source=source,
         layer_runs=runs,
-        parameters=sum(run.layer.parameters * run.count for run in runs)
-        - training_only(sizes, _block(sizes, sequence_length, flash_attention)),
+        parameters=sum(run.layer.parameters * run.count for run in runs) - unpublished,
         sequence_length=sequence_length,
         global_batch=global_batch,
-        hidden_size=sizes.hidden_size,
-        kv_heads=sizes.num_kv_heads,
-        boundary_bytes=2 * sequence_length * sizes.hidden_size * sizes.num_streams,
-        tied_embeddings=sizes.tied_embeddings,
+        hidden_size=architecture.hidden_size,
+        kv_heads=architecture.num_kv_heads,
+        boundary_bytes=2 * sequence_length * architecture.hidden_size * architecture.num_streams,
+        tied_embeddings=architecture.tied_embeddings,
         precision=precision,
         gradient_bytes=gradient_bytes,
     )
@@ -98,8 +113,8 @@ def _blocks(sizes: TransformerSizes, s: int, flash: bool) -> Iterator[tuple[Laye
     if sizes.decoder_layers is not None:
         encoder = _block(sizes, s, flash)
         decoder = encoder + cross_attention(sizes, s, flash) + norm(sizes, s)
-        yield block_layer("encoder", encoder, width), sizes.layers
-        yield block_layer("decoder", decoder, 2 * width), sizes.decoder_layers
+        yield _as_layer("encoder", encoder, width), sizes.layers
+        yield _as_layer("decoder", decoder, 2 * width), sizes.decoder_layers
         return
     dense = sizes.moe.dense_first_layers if sizes.moe else 0
     sliding = [_slides(sizes, s, flash, block) for block in range(sizes.layers)]
@@ -107,7 +122,11 @@ def _blocks(sizes: TransformerSizes, s: int, flash: bool) -> Iterator[tuple[Laye
         kind = "dense_block" if form[0] else "block"
         prefix = "sliding_" if form[1] and not all(sliding) else ""
         part = _block(sizes, s, flash, *form)
-        yield block_layer(prefix + kind, part, width), len(list(blocks))
+        yield _as_layer(prefix + kind, part, width), len(list(blocks))
+
+
+def _as_layer(kind: str, part: Part, input_bytes: int) -> Layer:
+    return part.layer(kind, is_block=True, input_bytes=input_bytes)
 
 
 def _slides(sizes: TransformerSizes, s: int, flash: bool, block: int) -> bool:
@@ -120,10 +139,8 @@ def _block(
     sizes: TransformerSizes, s: int, flash: bool, dense: bool = False, sliding: bool = False
 ) -> Part:
     """A block; `dense`: without the model's experts, `sliding`: with its window."""
-    if sizes.moe is None or dense:
-        network = dense_ffn(sizes, s)
-    else:
-        network = moe_ffn(sizes, sizes.moe, s)
+    moe = None if dense else sizes.moe
+    network = moe_ffn(sizes, moe, s) if moe else dense_ffn(sizes, s)
     attention = _attention(sizes, s, flash, sliding)
     return attention + block_norms(sizes, s) + network + block_norms(sizes, s)
 

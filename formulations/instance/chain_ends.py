@@ -1,4 +1,4 @@
-"""The layers of the chain, each from its parts: embedding, blocks, head.
+"""The ends of the chain of layers, each from its parts: embedding and head.
 
 The head of a model that is trained with multi-token prediction (DeepSeek-AI 2024, arXiv
 2412.19437, section 2.2) holds those modules too, as Megatron-LM puts them on the last stage. They
@@ -15,11 +15,6 @@ LOSS_KERNELS = 7
 #: Kernels of BERT's masked-token transform: matrix product with bias, activation, norm.
 TRANSFORM_KERNELS = 3
 TOKEN_ID_BYTES = 8
-
-
-def block_layer(kind: str, part: Part, input_bytes: int) -> Layer:
-    """A block of which full recomputation keeps `input_bytes`."""
-    return _layer(kind, part, is_block=True, input_bytes=input_bytes)
 
 
 def embedding_layer(sizes: TransformerSizes, s: int) -> Layer:
@@ -41,7 +36,8 @@ def embedding_layer(sizes: TransformerSizes, s: int) -> Layer:
     if sizes.embedding_norm:
         part += norm(sizes, s)
     ids_bytes = streams * TOKEN_ID_BYTES * s
-    return _layer("embedding", part, is_block=False, input_bytes=ids_bytes, vocabulary=sizes)
+    matrix = (sizes.vocabulary_size, h)
+    return part.layer("embedding", is_block=False, input_bytes=ids_bytes, vocabulary=matrix)
 
 
 def head_layer(sizes: TransformerSizes, s: int, block: Part) -> Layer:
@@ -65,7 +61,10 @@ def head_layer(sizes: TransformerSizes, s: int, block: Part) -> Layer:
         part += _prediction_module(sizes, s, block)
     if sizes.mtp_layers and not sizes.tied_embeddings:
         part += Part(sharded_parameters=v * h)  # the layer's vocabulary matrix is the copy
-    return _layer("head", part, is_block=False, input_bytes=2 * s * h, vocabulary=sizes)
+    has_copy = sizes.tied_embeddings or sizes.mtp_layers > 0
+    return part.layer(
+        "head", is_block=False, input_bytes=2 * s * h, vocabulary=(v, h), tied_copy=has_copy
+    )
 
 
 def training_only(sizes: TransformerSizes, block: Part) -> int:
@@ -121,30 +120,3 @@ def _pretraining_parameters(sizes: TransformerSizes) -> int:
     norm_parameters = norm(sizes, 1).replicated_parameters
     next_sentence = (2 * h + 2) * sizes.pooler
     return h * h + h + norm_parameters + sizes.vocabulary_size + next_sentence
-
-
-def _layer(
-    kind: str,
-    part: Part,
-    *,
-    is_block: bool,
-    input_bytes: int,
-    vocabulary: TransformerSizes | None = None,
-) -> Layer:
-    has_copy = vocabulary is not None and (vocabulary.tied_embeddings or vocabulary.mtp_layers > 0)
-    return Layer(
-        kind=kind,
-        is_block=is_block,
-        sharded_parameters=part.sharded_parameters,
-        replicated_parameters=part.replicated_parameters,
-        vocabulary_rows=vocabulary.vocabulary_size if vocabulary else 0,
-        vocabulary_columns=vocabulary.hidden_size if vocabulary else 0,
-        tied_copy=kind == "head" and has_copy,
-        forward_flops=part.flops,
-        kernels=part.kernels,
-        forward_all_reduces=part.forward_all_reduces,
-        backward_all_reduces=part.backward_all_reduces,
-        replicated_activation_bytes=part.replicated_bytes,
-        sharded_activation_bytes=part.sharded_bytes,
-        input_bytes=input_bytes,
-    )
