@@ -75,8 +75,11 @@ class CountedModel:
 
     def layer_runs(self, s: int, flash: bool) -> tuple[LayerRun, ...]:
         """The chain for sequences of s tokens."""
-        ids = Part(kernels=1, forward_all_reduces=1) + self.before.of_tokens(s, flash, self.dropout)
         h, v = self.hidden_size, self.vocabulary_rows
+        lookup = Part(
+            kernels=1 + self.dropout, forward_all_reduces=1, replicated_bytes=s * h * self.dropout
+        )
+        ids = lookup + self.before.of_tokens(s, flash, self.dropout)
         projection = Part(
             flops=2 * s * v * self.vocabulary_columns,
             kernels=1 + LOSS_KERNELS,

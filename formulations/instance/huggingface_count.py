@@ -5,7 +5,6 @@ token, unless it is a table that is looked up; experts (a parameter with one ent
 list of modules) are products by the share of them that a token visits.
 """
 
-import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,11 +61,15 @@ class _Leaf:
 
     @property
     def is_table(self) -> bool:
-        return isinstance(self.module, importlib.import_module("torch").nn.Embedding)
+        from torch.nn import Embedding
+
+        return isinstance(self.module, Embedding)
 
     @property
     def is_convolution(self) -> bool:
-        return isinstance(self.module, importlib.import_module("torch").nn.Conv1d)
+        from torch.nn import Conv1d
+
+        return isinstance(self.module, Conv1d)
 
     @property
     def is_norm(self) -> bool:
@@ -96,11 +99,12 @@ def _vocabulary(network: Any, where: str) -> tuple[Any, Any]:
 
 def _stack(network: Any, reading: "_Reading") -> tuple[str, Any]:
     """The list of blocks: the only one outermost in the model, each with its own parameters."""
-    lists = importlib.import_module("torch").nn.ModuleList
+    from torch.nn import ModuleList
+
     found: dict[str, Any] = {}
     for path, module in network.named_modules():
         inside = any(path.startswith(f"{outer}.") for outer in found)
-        if isinstance(module, lists) and not inside and any(True for _ in module.parameters()):
+        if isinstance(module, ModuleList) and not inside and any(True for _ in module.parameters()):
             found[path] = module
     sizes = [sum(p.numel() for p in block.parameters()) for s in found.values() for block in s]
     distinct = {id(p): p.numel() for s in found.values() for p in s.parameters()}
@@ -180,7 +184,7 @@ class _Reading:
     def _of_parameter(self, leaf: _Leaf) -> CountedPart:
         size, shape = int(leaf.parameter.numel()), tuple(leaf.parameter.shape)
         if leaf.is_table:
-            return CountedPart(whole_parameters=size)
+            return CountedPart(whole_parameters=size, kernels=2)  # lookup, add
         if len(shape) < 2:
             kept = CountedPart(whole_parameters=size)
             return kept if not leaf.is_norm else kept + self._norm(size)

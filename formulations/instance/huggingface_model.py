@@ -4,7 +4,6 @@ The library builds the model of a `config.json` without memory for its weights. 
 optional extra `transformers`; nothing is downloaded, and no code but the library's is run.
 """
 
-import importlib
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import fields
@@ -29,8 +28,9 @@ def library_knows(model_type: object) -> bool:
     """Whether the library is installed and has this model type."""
     if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
         return False
-    known = importlib.import_module("transformers").CONFIG_MAPPING
-    return isinstance(model_type, str) and model_type in known
+    from transformers import CONFIG_MAPPING
+
+    return isinstance(model_type, str) and model_type in CONFIG_MAPPING
 
 
 def counted_from_config(config: Mapping[str, object], where: str) -> CountedModel:
@@ -71,26 +71,32 @@ def _changed(config: Mapping[str, object], key: str) -> dict[str, object]:
 
 
 def _check_sizes(config: Mapping[str, object], where: str) -> None:
-    """Bounds on what the library is asked to build: each module takes time."""
+    """Bounds, in nested objects too, on what the library builds: each module takes time."""
     for key, value in config.items():
+        if isinstance(value, dict):
+            _check_sizes(value, where)
         most = _MOST_MODULES if any(word in key for word in _MODULE_WORDS) else _MOST
         if isinstance(value, int) and abs(value) > most:
             raise InstanceError(f"{where} {key}", shown(value), f"at most {most}")
 
 
 def _library_config(config: Mapping[str, object], where: str) -> Any:
-    transformers = importlib.import_module("transformers")
+    import transformers
+    from huggingface_hub.errors import StrictDataclassError
+
     transformers.logging.set_verbosity_error()
     values = {key: value for key, value in config.items() if key != "model_type"}
     try:
         return transformers.AutoConfig.for_model(config["model_type"], **values)
-    except (*_REFUSALS, *_BAD_VALUES) as error:
+    except (*_REFUSALS, *_BAD_VALUES, StrictDataclassError) as error:
         raise _refused(where, error) from error
 
 
 def _meta_model(config: Mapping[str, object], built: Any, where: str) -> Any:
     """The model on the meta device: of the architecture named, else the causal language model."""
-    torch, transformers = map(importlib.import_module, ("torch", "transformers"))
+    import torch
+    import transformers
+
     named = config.get("architectures")
     own: Any = isinstance(named, list) and named and getattr(transformers, str(named[0]), None)
     is_own = getattr(own, "config_class", None) is type(built)
