@@ -119,6 +119,22 @@ class Arcs:
         return replace(self, **taken, allowed=(), begins=())
 
     @property
+    def alike(self) -> bool:
+        """Whether all lanes have equal columns and transfers on every arc."""
+        per_lane = (self.column, self.send, self.send_back)
+        return all(bool((one == one[:, :1]).all()) for one in per_lane)
+
+    @property
+    def first_lane(self) -> "Arcs":
+        """The arcs of the first lane alone."""
+        return replace(
+            self,
+            column=self.column[:, :1],
+            send=self.send[:, :1],
+            send_back=self.send_back[:, :1],
+        )
+
+    @property
     def num_states(self) -> int:
         """Number of states after the stage."""
         return int(self.target.max()) + 1

@@ -111,10 +111,13 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     placer = Placer(tables)
     even = tables.instance.search.micro_batches == "even"
     alike = even or lane_width(tables) == tables.shape.dp
-    problem = free_order(intervals, placer) if alike else None
-    if problem is None:
+    zoned = tables.instance.cluster.zone_link is not None
+    problem = free_order(intervals, placer, cutoff) if alike or zoned else None
+    if problem is None or not (alike or problem.num_lanes == 1):
         close = _relaxed if even else _uneven
         return close(intervals, placer, cutoff, gap, stop)
+    if not problem.stages:
+        return ShapeAnswer(None, None, True, cutoff)
     found = solve_split(problem, cutoff, gap, stop)
     if found.arcs is None or found.split is None:
         return ShapeAnswer(None, None, found.complete, found.bound_ns)
@@ -165,8 +168,16 @@ def _dealt(
 def _relaxed(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """By relaxations, and if that is not enough one order after the other, unless they are many."""
-    search = ByRelaxation(intervals, placer, gap, stop, cutoff)
+    """By relaxations, and if that is not enough one order after the other, unless they are many.
+
+    What crosses between zones is in the graph of all orders alone.
+    """
+    target, low = below(cutoff, gap), 0
+    if intervals.tables.instance.cluster.zone_link is not None:
+        low = shape_bound_ns(intervals, target)
+    if low >= target:
+        return ShapeAnswer(None, None, True, target)
+    search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
     complete = search.run()
     time_ns = None if search.plan is None else search.best
     answer = ShapeAnswer(search.plan, time_ns, complete, search.bound_ns)

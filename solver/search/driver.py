@@ -14,7 +14,7 @@ from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
-from solver.heuristics.local import local_plans
+from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.orders import count_orders
 from solver.options import SolveOptions
 from solver.result import (
@@ -39,6 +39,8 @@ Report = Callable[[Progress], None]
 #: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
 #: and more.
 PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
+#: Part of the time limit that a survey may take.
+SURVEY = 0.3
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 
@@ -113,6 +115,17 @@ class _Search:
         for found in local_plans(self.instance, space, self.options.seed, stop, times):
             self.offer(found)
             left = iter(range(patience))
+
+    def survey(self) -> None:
+        """Incumbents from all shapes, if bounds leave room for much better plans."""
+        limit = self.options.time_limit_s
+        until_s = None if limit is None else self.elapsed_s + SURVEY * limit
+
+        def stop() -> bool:
+            return until_s is not None and self.elapsed_s >= until_s
+
+        space = [task.shape for task in self.open]
+        self.offer(surveyed_plan(self.instance, space, self.objective, stop, self.closer.times))
 
     def baselines(self) -> None:
         """Incumbents of the rules that others use, on all shapes."""
@@ -249,6 +262,7 @@ def solve(
             search.baselines()
         else:
             search.seed(search.patience)
+            search.survey()
             search.run()
         if options.method == "minmax" and not search.out_of_time():
             termination = Termination.HEURISTIC
