@@ -19,12 +19,10 @@ from solver.result import (
     max_step_time_ns,
     objective_weight,
 )
-from solver.search.closing import ShapeAnswer, ShapeEngine, Stop, lacks_memory
+from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, lacks_memory
 
-#: Above any step time in ns: twice what `formulations.costs.magnitude` lets through.
+#: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
 ANY_TIME = 1 << 56
-#: Larger gaps are not taken off a cutoff, which would no longer be above any step time.
-MOST_GAP = 0.5
 
 
 @dataclass(frozen=True)

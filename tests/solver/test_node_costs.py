@@ -33,7 +33,8 @@ def check(sizes: tuple[int, int], counts: tuple[int, int], dp: int) -> None:
     tables = build_tables(two_groups(sizes, counts), plain_shape(counts, dp=dp, pp=slots // dp))
     placer = Placer(tables)
     for j, size in enumerate(sizes):
-        inside, outside = [], []
+        inside: list[int] = []
+        outside: list[int] = []
         before = [count - (i == j) for i, count in enumerate(counts)]
         for start in {
             a * sizes[0] + b * sizes[1] for a, b in product(*(range(n + 1) for n in before))
@@ -59,8 +60,9 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
 @pytest.mark.parametrize("dp", range(1, 13))
 def test_no_place_is_cheaper(dp: int) -> None:
     """Nodes of 1 to 8 slots, as many as fill whole stages."""
-    for sizes in product((1, 2, 4, 6, 8), repeat=2):
-        for counts in product(range(1, 6), repeat=2):
+    known = (1, 2, 4, 6, 8)
+    for sizes in product(known, known):
+        for counts in product(range(1, 6), range(1, 6)):
             slots = sum(size * count for size, count in zip(sizes, counts, strict=True))
             if slots % dp == 0 and 2 <= slots // dp <= 9:
                 check(sizes, counts, dp)
