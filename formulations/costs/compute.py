@@ -89,7 +89,7 @@ def _layer_ns(
 def layer_times(instance: Instance, tp: int, micro_batch: int, recompute: Recompute) -> LayerTimes:
     """Times of all layers on all node groups; KeyError where a profile lacks a curve.
 
-    Raises InstanceError where a node group needs more than a year for one step.
+    Raises InstanceError where a node group needs more than weeks for one step.
     """
     columns = []
     num_micro_batches = instance.workload.global_batch / micro_batch

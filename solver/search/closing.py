@@ -30,6 +30,9 @@ from solver.search.distribute import least_vectors, shares
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
 
+#: Larger gaps are not taken off a cutoff.
+MOST_GAP = 0.5
+
 #: Growth of the cutoff with which lanes are dealt.
 FURTHER = 1.01
 
@@ -105,9 +108,11 @@ def _share_vectors(
 def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
-    Unlike shares bring nothing if all replicas stand on the same nodes at every stage.
+    Unlike shares bring nothing if all replicas stand on the same nodes at every stage. A cutoff is
+    lowered to what is above any step time, also when the gap is off it.
     """
     tables = intervals.tables
+    cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
     placer = Placer(tables)
     even = tables.instance.search.micro_batches == "even"
     alike = even or lane_width(tables) == tables.shape.dp
