@@ -30,6 +30,7 @@ _TERMINATION = {
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
 }
+_MOST_RUNS = 8  # of equal layers, that are listed one by one
 _TABLE_NOTE = "stages; times per micro-batch, memory per GPU"
 _SOURCES = {
     "measured": "measured",
@@ -40,7 +41,10 @@ _SOURCES = {
 
 
 def chain_text(workload: Workload) -> str:
-    """The layers by number: "0 embedding, 1-24 block, 25 head"."""
+    """The layers by number: "0 embedding, 1-24 block, 25 head"; of many runs the numbers."""
+    if len(workload.layer_runs) > _MOST_RUNS:
+        kinds = Counter(layer.kind for layer in workload.layers)
+        return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     parts, start = [], 0
     for run in workload.layer_runs:
         parts.append(f"{ranges(range(start, start + run.count))} {run.layer.kind}")
