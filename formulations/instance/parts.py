@@ -13,6 +13,10 @@ Tensor parallelism is Megatron-LM's: q, k, v and the first feed-forward matrix b
 others by rows; norms, biases after a row-parallel product, the router and the down-projections of
 latent attention are held whole by every rank.
 
+Weight gradients (Qi et al., ICLR 2024, table 1) are for products with parameters alone: scores are
+`unweighted_flops`. Of what is kept they need the inputs of these products, and as many bytes of
+gradients as their outputs have; dropout masks and scores are released by the input gradients.
+
 Kernels: launches of one forward pass on one GPU with the fusions of Megatron-LM: q, k, v in one
 product, biases inside the products, scale + mask + softmax, activation with its gate, and
 dropout + residual add are one launch each. Communication kernels are not counted.
@@ -39,6 +43,9 @@ class Part:
     backward_all_reduces: int = 0
     sharded_bytes: int = 0
     replicated_bytes: int = 0
+    unweighted_flops: int = 0
+    released_sharded_bytes: int = 0
+    released_replicated_bytes: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
@@ -63,6 +70,9 @@ class Part:
             vocabulary_columns=vocabulary[1],
             tied_copy=tied_copy,
             forward_flops=self.flops,
+            unweighted_flops=self.unweighted_flops,
+            released_replicated_bytes=self.released_replicated_bytes,
+            released_sharded_bytes=self.released_sharded_bytes,
             kernels=self.kernels,
             forward_all_reduces=self.forward_all_reduces,
             backward_all_reduces=self.backward_all_reduces,
@@ -243,7 +253,13 @@ def _scores(
     kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
     kernels = 1 if flash else 3 + sizes.dropout
     flops = 2 * s * keys * a * (qk_dim + value_dim)
-    return Part(flops=flops, kernels=kernels, sharded_bytes=a * kept)
+    return Part(
+        flops=flops,
+        kernels=kernels,
+        sharded_bytes=a * kept,
+        unweighted_flops=flops,
+        released_sharded_bytes=a * kept,
+    )
 
 
 def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
@@ -260,7 +276,8 @@ def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
 
 
 def _dropout_mask(sizes: TransformerSizes, s: int) -> Part:
-    return Part(replicated_bytes=s * sizes.hidden_size * sizes.dropout)
+    size = s * sizes.hidden_size * sizes.dropout
+    return Part(replicated_bytes=size, released_replicated_bytes=size)
 
 
 def _column_product(rows: int, columns: int, kept_columns: int, s: int) -> Part:
