@@ -13,12 +13,12 @@ from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.enumeration.engine import solve_split
-from solver.enumeration.placements import fixed_order, replica_classes
-from solver.enumeration.problem import Intervals, SplitProblem
 from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import minmax_of
 from solver.heuristics.orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
+from solver.layered.placements import fixed_order, replica_classes
+from solver.layered.problem import Intervals, SplitProblem
 from solver.search.closing import lacks_memory
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from formulations.template import Template, TemplateStage
-from solver.enumeration.problem import Array, interval_sums
-from solver.resilience.arrangement import filled
-from solver.resilience.places import Places
-from solver.resilience.template_options import Split
+from solver.layered.problem import Array, interval_sums
+from solver.templates.arrangement import filled
+from solver.templates.options import Split
+from solver.templates.places import Places
 
 PS_PER_MS = 10**9
 #: Memory is never checked by that planner; so many micro-batches always fit.

@@ -16,10 +16,10 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.units import parse_quantity
 from solver.options import SolveOptions
-from solver.resilience.instance_policies import InstancePolicies, PolicyOptions
-from solver.resilience.replay import replay
-from solver.resilience.trace import regular_trace
-from solver.resilience.trace_file import length_ns
+from solver.replay.instance_policies import InstancePolicies, PolicyOptions
+from solver.replay.player import replay
+from solver.replay.trace import regular_trace
+from solver.replay.trace_file import length_ns
 
 SEED = 0  # of the nodes that fail
 POLICIES = ("oobleck", "ours", "varuna", "bamboo")

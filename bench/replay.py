@@ -20,11 +20,11 @@ from bench.records import RESULTS, ROOT, append, record
 from formulations.instance.json_document import json_document
 from formulations.instance.positions import Place
 from formulations.instance.validation import validated
-from solver.resilience.policy import InFlight
-from solver.resilience.published import PublishedInputs, ThroughputFile
-from solver.resilience.published_costs import MEASURED
-from solver.resilience.replay import replay
-from solver.resilience.spans import Replay
+from solver.replay.player import replay
+from solver.replay.policy import InFlight
+from solver.replay.published import PublishedInputs, ThroughputFile
+from solver.replay.published_costs import MEASURED
+from solver.replay.spans import Replay
 
 INTERVALS = ("6h", "1h", "10m")
 NODES = tuple(f"node-{i}" for i in range(30))

@@ -21,12 +21,12 @@ from typing import Any
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import RESULTS, ROOT, append, cpu_seconds, record
 from formulations.template import Template
-from solver.resilience.generate import until
-from solver.resilience.judge import step_time
-from solver.resilience.oobleck import oobleck_templates, value_of
-from solver.resilience.outcome import TemplateOutcome
-from solver.resilience.places import PlaceCosts
-from solver.resilience.step_time import StepTimeSearch
+from solver.templates.generate import until
+from solver.templates.judge import step_time
+from solver.templates.oobleck import oobleck_templates, value_of
+from solver.templates.outcome import TemplateOutcome
+from solver.templates.places import PlaceCosts
+from solver.templates.step_time import StepTimeSearch
 
 
 def costs_of(case: PlannerCase) -> PlaceCosts:

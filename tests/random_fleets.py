@@ -6,7 +6,7 @@ from itertools import pairwise
 from formulations.fleet import Design, Pipeline, Strategy
 from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup
 from formulations.template import Template, TemplateStage
-from solver.resilience.planned import instance_with
+from solver.replay.planned import instance_with
 from tests.small_instances import gpu, layer, random_instance, workload
 
 LAYERS = 6

@@ -7,10 +7,10 @@ from random import Random
 import numpy as np
 
 from formulations.template import Template, TemplateStage
-from solver.enumeration.problem import Array, interval_sums
-from solver.resilience.arrangement import filled
-from solver.resilience.places import Places
-from solver.resilience.template_options import Split
+from solver.layered.problem import Array, interval_sums
+from solver.templates.arrangement import filled
+from solver.templates.options import Split
+from solver.templates.places import Places
 
 
 def random_places(

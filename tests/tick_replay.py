@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
-from solver.resilience.policy import Recovery
-from solver.resilience.trace import Trace
+from solver.replay.policy import Recovery
+from solver.replay.trace import Trace
 
 
 class Ticks:

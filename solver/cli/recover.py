@@ -49,8 +49,8 @@ def recover_command(
     """
     from solver.document import to_json
     from solver.fleet_document import read_fleet
-    from solver.resilience.fleet import next_fleet
-    from solver.resilience.recovery import Horizon
+    from solver.fleets.fleet import next_fleet
+    from solver.fleets.recovery import Horizon
 
     gone, back = _names(lost), _names(joined)
     if not gone and not back:
@@ -91,8 +91,8 @@ def _check(document: "FleetDocument", plan: Path, instance: Path | None) -> None
 def show_fleet(document: "FleetDocument") -> None:
     """Prints a fleet, and why nodes are idle."""
     from formulations.units import seconds
+    from solver.fleets.fleet import step_of_all_nodes_ns
     from solver.report.fleet import fleet_text
-    from solver.resilience.fleet import step_of_all_nodes_ns
 
     all_nodes_ns = step_of_all_nodes_ns(document) if document.idle else None
     print_report(fleet_text(document, None if all_nodes_ns is None else seconds(all_nodes_ns)))

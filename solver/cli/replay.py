@@ -24,9 +24,9 @@ from solver.cli.terminal import print_report, progress_display, say
 from solver.options import SolveOptions
 
 if TYPE_CHECKING:
-    from solver.resilience.policy import Policy
-    from solver.resilience.spans import Replay
-    from solver.resilience.trace import Trace
+    from solver.replay.policy import Policy
+    from solver.replay.spans import Replay
+    from solver.replay.trace import Trace
     from solver.search.progress import Progress
 
 
@@ -40,7 +40,7 @@ class PolicyName(StrEnum):
 
 
 class InFlightRule(StrEnum):
-    """What a failure makes of the step in flight; see `solver.resilience.policy`."""
+    """What a failure makes of the step in flight; see `solver.replay.policy`."""
 
     LOST = "lost"
     BACKGROUND = "background"
@@ -148,9 +148,9 @@ def replay_command(
 
     Exit code 0: replayed; 2: bad input; 3: the instance has no plan to start with.
     """
+    from solver.replay.player import replay
     from solver.report.replay import replay_json, replay_text
     from solver.report.replay_picture import replay_picture
-    from solver.resilience.replay import replay
 
     if svg is not None:
         check_writable(svg)
@@ -185,7 +185,7 @@ def _from_file(
     path: Path, model: str | None, in_flight: InFlightRule, others: tuple[object, ...]
 ) -> _Source:
     """others: options that are for instances."""
-    from solver.resilience.published import read_throughput
+    from solver.replay.published import read_throughput
 
     if model is None:
         raise PlannerError("--throughput needs --model")
@@ -211,7 +211,7 @@ def _from_instance(
 ) -> _Source:
     """limits: --faults, --pause and --horizon."""
     from formulations.instance.load import load_instance
-    from solver.resilience.instance_policies import InstancePolicies, PolicyOptions
+    from solver.replay.instance_policies import InstancePolicies, PolicyOptions
 
     faults, pause, horizon = limits
     options = PolicyOptions(
@@ -230,8 +230,8 @@ def _trace(
     source: _Source, path: Path | None, every: str | None, until: str | None, seed: int
 ) -> "Trace":
     """The trace that the options ask for."""
-    from solver.resilience.trace import regular_trace
-    from solver.resilience.trace_file import read_trace
+    from solver.replay.trace import regular_trace
+    from solver.replay.trace_file import read_trace
 
     if (path is None) == (every is None):
         raise PlannerError("say either --trace FILE or --every TIME")

@@ -6,9 +6,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from formulations.template import Template
+from solver.fleets.template_document import TemplateEntry, TemplatesDocument
 from solver.report.layout import labelled, table
 from solver.report.quantities import counted, percent, time_text
-from solver.resilience.template_document import TemplateEntry, TemplatesDocument
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

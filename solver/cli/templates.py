@@ -9,7 +9,7 @@ from solver.cli.files import check_writable, write_text
 from solver.cli.recover import show_fleet
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
 from solver.cli.terminal import print_report, say, steps_display
-from solver.resilience.template_options import (
+from solver.templates.options import (
     Distribution,
     Split,
     TemplateObjective,
@@ -103,9 +103,9 @@ def templates_command(
     from formulations.instance.load import load_instance
     from solver.cli.template_text import templates_text
     from solver.document import to_json
-    from solver.resilience.fleet import start_fleet
-    from solver.resilience.micro_batch_size import generator_for
-    from solver.resilience.template_document import templates_document
+    from solver.fleets.fleet import start_fleet
+    from solver.fleets.micro_batch_size import generator_for
+    from solver.fleets.template_document import templates_document
 
     options = TemplateOptions(
         objective=objective,

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from solver.enumeration.completion import Frontier, least_path, path_of
-from solver.enumeration.cuts import Cuts, evaluate, join_cuts
-from solver.enumeration.layered import Layers
-from solver.enumeration.problem import Array, SplitProblem
-from solver.heuristics.distinct import distinct_rows
+from solver.bounds.completion import Frontier, least_path, path_of
+from solver.layered.cuts import Cuts, evaluate, join_cuts
+from solver.layered.distinct import distinct_rows
+from solver.layered.graph import Layers
+from solver.layered.problem import Array, SplitProblem
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12

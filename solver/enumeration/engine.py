@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from solver.enumeration.completion import Frontier, frontier, path_of, tighten
-from solver.enumeration.cuts import Cuts
+from solver.bounds.completion import Frontier, frontier, path_of, tighten
+from solver.bounds.windows import by_windows
 from solver.enumeration.descent import best_start, descend
 from solver.enumeration.enumerate import Enumerator, below
-from solver.enumeration.layered import Layers, build_layers, taken
-from solver.enumeration.problem import Array, SplitProblem
-from solver.enumeration.windows import by_windows
+from solver.layered.cuts import Cuts
+from solver.layered.graph import Layers, build_layers, taken
+from solver.layered.problem import Array, SplitProblem
 
 #: Extensions of prefixes after which windows are worth their time.
 FIRST_EXTENSIONS = 40

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.enumeration.completion import Frontier, latencies, path_of
-from solver.enumeration.cuts import Cuts, evaluate, join_cuts
-from solver.enumeration.layered import Layers, to_go
-from solver.enumeration.problem import Array, Mask, SplitProblem, runs
+from solver.bounds.completion import Frontier, latencies, path_of
+from solver.layered.cuts import Cuts, evaluate, join_cuts
+from solver.layered.graph import Layers, to_go
+from solver.layered.problem import Array, Mask, SplitProblem, runs
 
 #: Prefixes extended at once, cuts kept, and entries of the tables of cuts.
 CHUNK = 4096

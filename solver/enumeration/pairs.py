@@ -19,14 +19,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.enumeration.completion import path_of, tighten
-from solver.enumeration.cuts import evaluate
-from solver.enumeration.layered import Edges, Layers, edges_of, taken
-from solver.enumeration.light_replica import LightReplica, Thinned
-from solver.enumeration.problem import Arcs, Array, Mask, SplitProblem, runs
-from solver.enumeration.relaxation import MOST_OF_ALL, shared
-from solver.enumeration.tallies import Counted
-from solver.enumeration.windows import Class, classes_by_windows
+from solver.bounds.completion import path_of, tighten
+from solver.bounds.light_replica import LightReplica, Thinned
+from solver.bounds.relaxation import MOST_OF_ALL, shared
+from solver.bounds.tallies import Counted
+from solver.bounds.windows import Class, classes_by_windows
+from solver.layered.cuts import evaluate
+from solver.layered.graph import Edges, Layers, edges_of, taken
+from solver.layered.problem import Arcs, Array, Mask, SplitProblem, runs
 
 #: Pairs of edges that are looked at; beyond that only what the replicas show alone.
 MOST_PAIRS = 500_000

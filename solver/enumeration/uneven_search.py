@@ -16,11 +16,11 @@ from itertools import combinations
 import numpy as np
 
 from formulations.costs.plan_costs import split_costs
-from solver.enumeration.dealing import dealt
+from solver.bounds.dealing import dealt
+from solver.bounds.lane import Counts
+from solver.bounds.uneven import Left, Stop, Uneven
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.lane import Counts
-from solver.enumeration.uneven import Left, Stop, Uneven
 from solver.simulate import step_time_ns
 
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
 from formulations.schedules import in_flight
-from solver.heuristics.distinct import distinct
 from solver.heuristics.space import SplitSpace
 from solver.heuristics.stages import Split
+from solver.layered.distinct import distinct
 
 Mask = NDArray[np.bool_]
 #: Per stage, distinct (node group, micro-batches) of its replicas.

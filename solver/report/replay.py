@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from rich.console import RenderableType
 
+from solver.replay.policy import Policy
+from solver.replay.spans import CAUSES, Replay
 from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import percent, significant
-from solver.resilience.policy import Policy
-from solver.resilience.spans import CAUSES, Replay
 
 _UNITS = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"))
 

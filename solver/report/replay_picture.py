@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from xml.sax.saxutils import escape
 
+from solver.replay.spans import Replay
 from solver.report.replay import long_time_text
-from solver.resilience.spans import Replay
 
 _COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
 _NODES_COLOUR = "#999"

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from solver.enumeration.problem import Intervals
+from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
 from solver.search.critical_path import solve_shape

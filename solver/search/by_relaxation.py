@@ -12,16 +12,16 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.plan import Plan, uniform_plan
+from solver.bounds.relaxation import MOST_EDGES, Relaxation, order_along
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.pairs import Pair, Pairs
-from solver.enumeration.placements import fixed_order, replica_classes
-from solver.enumeration.problem import Array, Intervals, SplitProblem
-from solver.enumeration.relaxation import MOST_EDGES, Relaxation, order_along
 from solver.heuristics.block_trial import Patterns
 from solver.heuristics.blocks import like_blocks, with_blocks
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
+from solver.layered.placements import fixed_order, replica_classes
+from solver.layered.problem import Array, Intervals, SplitProblem
 
 #: Pairs of replicas are looked at if the bound is as near as this to the target.
 NEARLY = 0.985

@@ -8,8 +8,8 @@ from functools import cached_property
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.enumeration.enumerate import below
-from solver.enumeration.problem import Intervals
 from solver.heuristics.choose import TimeTables
+from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop, lacks_memory

@@ -9,21 +9,21 @@ import numpy as np
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.plan import Plan, uniform_plan
 from formulations.schedules import in_flight
+from solver.bounds.largest_share import largest_share
+from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.uneven import Left, Uneven
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.placements import (
+from solver.enumeration.uneven_search import Answer, best_dealing
+from solver.heuristics.orders import count_orders, node_orders
+from solver.layered.placements import (
     ReplicaClass,
     fixed_order,
     free_order,
     lane_width,
     replica_classes,
 )
-from solver.enumeration.problem import Intervals
-from solver.enumeration.shape_bound import shape_bound_ns
-from solver.enumeration.shares import largest_share
-from solver.enumeration.uneven import Left, Uneven
-from solver.enumeration.uneven_search import Answer, best_dealing
-from solver.heuristics.orders import count_orders, node_orders
+from solver.layered.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation, even_plan
 from solver.search.distribute import least_vectors, shares
 

@@ -12,8 +12,8 @@ from formulations.instance import Instance
 from formulations.instance.resolve_profile import covered_degrees
 from formulations.plan import Shape
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
-from solver.enumeration.problem import Intervals
 from solver.heuristics.choose import TimeTables
+from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
 from solver.search.closing import Stop, enumerate_shape, lacks_memory
 from solver.search.shapes import node_vectors, powers_of_two, shapes, shapes_of

@@ -5,7 +5,7 @@ from typing import Literal
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.enumeration.problem import Intervals
+from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Proof, Reproof
 from solver.search.by_model import shape_engine

@@ -14,8 +14,8 @@ from formulations.errors import PlannerError
 from formulations.milp import instantiation as milp_model
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind, conjugate
 from solver.backends import cpsat, highs
+from solver.fleets.instantiate import instantiate
 from solver.options import SolveOptions
-from solver.resilience.instantiate import instantiate
 from solver.result import Status
 
 

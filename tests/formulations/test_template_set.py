@@ -13,14 +13,14 @@ from formulations.cpsat.template_set import build
 from formulations.merging import partitions, pipelines_rebuilt, worst_rebuilt
 from solver.backends import cpsat
 from solver.options import SolveOptions
-from solver.resilience.template_set import (
+from solver.result import Status
+from solver.templates.template_set import (
     CoverageError,
     consecutive_for_merging,
     fewest_sizes,
     merging_range,
     worst_rebuilt_in,
 )
-from solver.result import Status
 
 
 def fewest_by_enumeration(nodes: range, least_size: int, faults: int) -> int:

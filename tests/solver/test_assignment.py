@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.resilience.assignment import FORBIDDEN, Array, cheapest, least_largest
+from solver.fleets.assignment import FORBIDDEN, Array, cheapest, least_largest
 
 
 @st.composite

@@ -2,10 +2,10 @@
 
 import pytest
 
-from solver.enumeration.classes import by_class
-from solver.enumeration.completion import tighten
+from solver.bounds.classes import by_class
+from solver.bounds.completion import tighten
 from solver.enumeration.engine import solve_split
-from solver.enumeration.layered import build_layers
+from solver.layered.graph import build_layers
 from tests.seeds import one_each
 from tests.solver.test_enumeration import NO_CUTOFF, random_chain
 

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from solver.replay.spans import Replay, Span
 from solver.report.replay import long_time_text
 from solver.report.replay_picture import averages, round_ticks
-from solver.resilience.spans import Replay, Span
 from tests.command_line import run
 
 ROOT = Path(__file__).resolve().parents[2]

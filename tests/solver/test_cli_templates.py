@@ -79,7 +79,7 @@ def test_no_template_in_time_writes_no_fleet(
 ) -> None:
     """A line says why there is no file."""
     monkeypatch.setattr(
-        "solver.resilience.template_document.TemplatesDocument.designs", property(lambda _: ())
+        "solver.fleets.template_document.TemplatesDocument.designs", property(lambda _: ())
     )
     fleet = tmp_path / "fleet.json"
     _, _, err = run("templates", SMALL, "--out", fleet)

@@ -9,12 +9,14 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from solver import deep
+from solver.bounds import uneven
+from solver.bounds.closed_forms import Bounds
+from solver.bounds.packing import Packing
 from solver.deep import opinions
 from solver.document import PlanDocument
-from solver.enumeration import engine, layered, uneven
-from solver.heuristics.closed_forms import Bounds
+from solver.enumeration import engine
 from solver.heuristics.local import local_plans
-from solver.heuristics.packing import Packing
+from solver.layered import graph
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
@@ -164,7 +166,7 @@ def one_stage(true: Any) -> Any:
 #: Wrong bounds that may creep into a search, and who finds out: verify, or only verify --deep.
 PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any], str]] = {
     "split": (engine, "tighten", split_bound, "deep"),
-    "bottleneck": (layered, "bottlenecks", bottleneck, "deep"),
+    "bottleneck": (graph, "bottlenecks", bottleneck, "deep"),
     "shape": (closing, "shape_bound_ns", stretched, "deep"),
     "lanes": (uneven, "shared_out", lane_bound, "deep"),
     "work": (Bounds, "work_ns", stretched, "verify"),

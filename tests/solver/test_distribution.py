@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solver.resilience.distribution import BatchError, least_variance, shortest
+from solver.fleets.distribution import BatchError, least_variance, shortest
 
 
 def ways(most: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:

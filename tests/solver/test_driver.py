@@ -9,7 +9,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.units import GIB
 from solver.backends.outcome import Outcome
-from solver.enumeration.problem import Intervals
+from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Result, Status, Termination, objective_weight

@@ -12,12 +12,12 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
-from solver.enumeration.completion import tighten
+from solver.bounds.completion import tighten
+from solver.bounds.relaxation import Relaxation
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.enumeration.layered import build_layers
-from solver.enumeration.placements import fixed_order, free_order, replica_classes
-from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
-from solver.enumeration.relaxation import Relaxation
+from solver.layered.graph import build_layers
+from solver.layered.placements import fixed_order, free_order, replica_classes
+from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests import brute_force
 from tests.random_shapes import crowded_instance, random_shape
 from tests.seeds import one_each

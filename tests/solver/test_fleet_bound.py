@@ -9,14 +9,14 @@ from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import InstantiationProblem
 from solver.fleet_document import FleetDocument, sealed_fleet
-from solver.resilience.fleet import next_fleet, start_fleet
-from solver.resilience.fleet_templates import designs_of, fleet_templates
-from solver.resilience.generate import TemplateGenerator
-from solver.resilience.instantiate import instantiate
-from solver.resilience.recovery import Horizon
-from solver.resilience.step_times import kinds_of
-from solver.resilience.template_options import TemplateOptions
+from solver.fleets.fleet import next_fleet, start_fleet
+from solver.fleets.fleet_templates import designs_of, fleet_templates
+from solver.fleets.instantiate import instantiate
+from solver.fleets.recovery import Horizon
+from solver.fleets.step_times import kinds_of
 from solver.simulate import pipeline_step_ns
+from solver.templates.generate import TemplateGenerator
+from solver.templates.options import TemplateOptions
 from solver.verify import verify_fleet
 from solver.verify.fleet_bound import least_step_ns, stage_lines
 from tests.random_fleets import enlarged, even_designs, fleet_instance

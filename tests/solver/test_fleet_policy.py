@@ -7,19 +7,19 @@ import pytest
 from formulations.instance import Instance
 from formulations.pipelines import InstantiationProblem
 from formulations.units import seconds
-from solver.resilience.fleet import start_fleet
-from solver.resilience.fleet_policy import (
+from solver.fleets.fleet import start_fleet
+from solver.fleets.instantiate import instantiate
+from solver.fleets.recovery import Horizon, RecoveryError
+from solver.replay.fleet_policy import (
     ENDLESS_NS,
     FleetPlanner,
     fleet_policy,
 )
-from solver.resilience.generate import NoTemplateError
-from solver.resilience.instance_policies import InstancePolicies, PolicyOptions, mean_interval_ns
-from solver.resilience.instantiate import instantiate
-from solver.resilience.planned import instance_with
-from solver.resilience.policy import Configuration
-from solver.resilience.recovery import Horizon, RecoveryError
-from solver.resilience.trace import Event, Trace
+from solver.replay.instance_policies import InstancePolicies, PolicyOptions, mean_interval_ns
+from solver.replay.planned import instance_with
+from solver.replay.policy import Configuration
+from solver.replay.trace import Event, Trace
+from solver.templates.generate import NoTemplateError
 from tests.small_instances import random_instance
 
 FAST = Horizon(ENDLESS_NS)

@@ -8,14 +8,14 @@ import pytest
 from formulations.costs.template_costs import template_costs
 from formulations.instance import Instance
 from solver.fleet_document import FleetDocument
-from solver.resilience.fleet import next_fleet, start_fleet
-from solver.resilience.fleet_templates import designs_of, fleet_templates
-from solver.resilience.generate import NoTemplateError, TemplateGenerator
-from solver.resilience.places import place_costs, strategies
-from solver.resilience.planned import instance_with
-from solver.resilience.recovery import Horizon, RecoveryError
-from solver.resilience.template_document import templates_document
-from solver.resilience.template_options import Split, TemplateOptions
+from solver.fleets.fleet import next_fleet, start_fleet
+from solver.fleets.fleet_templates import designs_of, fleet_templates
+from solver.fleets.recovery import Horizon, RecoveryError
+from solver.fleets.template_document import templates_document
+from solver.replay.planned import instance_with
+from solver.templates.generate import NoTemplateError, TemplateGenerator
+from solver.templates.options import Split, TemplateOptions
+from solver.templates.places import place_costs, strategies
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
 from tests.seeds import one_each

@@ -9,15 +9,15 @@ from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.instance import Instance, Link
 from formulations.template import Template
-from solver.resilience.chains import Counts
-from solver.resilience.generate import TemplateGenerator
-from solver.resilience.oobleck import oobleck_value
-from solver.resilience.outcome import TemplateOutcome
-from solver.resilience.places import place_costs, strategies
-from solver.resilience.step_time import StepTimeSearch
-from solver.resilience.template_options import Split, TemplateObjective, TemplateOptions
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
+from solver.templates.chains import Counts
+from solver.templates.generate import TemplateGenerator
+from solver.templates.oobleck import oobleck_value
+from solver.templates.options import Split, TemplateObjective, TemplateOptions
+from solver.templates.outcome import TemplateOutcome
+from solver.templates.places import place_costs, strategies
+from solver.templates.step_time import StepTimeSearch
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 from tests.template_cases import all_templates
@@ -145,7 +145,7 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C in the first search: templates all the same, none above its bound, all reported."""
-    monkeypatch.setattr("solver.resilience.step_time.StepTimeSearch.run", _interrupted_once())
+    monkeypatch.setattr("solver.templates.step_time.StepTimeSearch.run", _interrupted_once())
     told = list[tuple[int, int]]()
     options = TemplateOptions(micro_batch=1)
     instance = random_instance(5)

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from formulations.template import Template
-from solver.enumeration.problem import Array
-from solver.resilience.chains import Counts
-from solver.resilience.completions import Completions, classes
-from solver.resilience.judge import fits, step_time
-from solver.resilience.level_search import LevelSearch
-from solver.resilience.levels import LevelBuilder
-from solver.resilience.places import PlaceCosts, Places
-from solver.resilience.shared_bounds import SharedBounds
-from solver.resilience.template_options import Split
+from solver.layered.problem import Array
+from solver.templates.chains import Counts
+from solver.templates.completions import Completions, classes
+from solver.templates.judge import fits, step_time
+from solver.templates.level_search import LevelSearch
+from solver.templates.levels import LevelBuilder
+from solver.templates.options import Split
+from solver.templates.places import PlaceCosts, Places
+from solver.templates.shared_bounds import SharedBounds
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, random_places, small_case
 

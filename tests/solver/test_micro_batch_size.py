@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from formulations.instance import Instance
-from solver.resilience.fleet import start_fleet
-from solver.resilience.generate import NoTemplateError
-from solver.resilience.micro_batch_size import generator_for
-from solver.resilience.outcome import TemplateOutcome
-from solver.resilience.step_time import StepTimeSearch
-from solver.resilience.template_document import templates_document
-from solver.resilience.template_options import TemplateOptions
+from solver.fleets.fleet import start_fleet
+from solver.fleets.micro_batch_size import generator_for
+from solver.fleets.template_document import templates_document
 from solver.search.shapes import micro_batches
+from solver.templates.generate import NoTemplateError
+from solver.templates.options import TemplateOptions
+from solver.templates.outcome import TemplateOutcome
+from solver.templates.step_time import StepTimeSearch
 from tests.random_fleets import enlarged
 
 

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from bench.planner import PS_PER_MS, places, read_case
-from solver.resilience.judge import fits
-from solver.resilience.oobleck import (
+from solver.templates.judge import fits
+from solver.templates.oobleck import (
     oobleck_in_memory,
     oobleck_templates,
     oobleck_value,
     stage_times,
     value_of,
 )
-from solver.resilience.places import PlaceCosts
-from solver.resilience.template_options import Split
+from solver.templates.options import Split
+from solver.templates.places import PlaceCosts
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 

@@ -4,12 +4,12 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from solver.enumeration import windows
+from solver.bounds import windows
+from solver.bounds.relaxation import Relaxation
 from solver.enumeration.engine import solve_split
 from solver.enumeration.pairs import Pairs
-from solver.enumeration.placements import free_order
-from solver.enumeration.problem import Intervals
-from solver.enumeration.relaxation import Relaxation
+from solver.layered.placements import free_order
+from solver.layered.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import three_types
 from tests.seeds import one_each

@@ -9,9 +9,9 @@ from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.cluster import ZoneLink
 from solver.options import SolveOptions
-from solver.resilience.planned import Planner, instance_with, planned_policy
-from solver.resilience.policy import Checkpoints
-from solver.resilience.published_costs import costs_of_size, recovery_of_size
+from solver.replay.planned import Planner, instance_with, planned_policy
+from solver.replay.policy import Checkpoints
+from solver.replay.published_costs import costs_of_size, recovery_of_size
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from tests.small_instances import random_instance
@@ -66,7 +66,7 @@ def test_search_without_a_plan_or_a_proof_is_an_error(monkeypatch: pytest.Monkey
         status, termination = Status.UNKNOWN, Termination.TIME_LIMIT
         return replace(solve(problem), status=status, termination=termination, plan=None)
 
-    monkeypatch.setattr("solver.resilience.planned.solve", unknown)
+    monkeypatch.setattr("solver.replay.planned.solve", unknown)
     with pytest.raises(PlannerError, match=r"no plan found for 1 .*raise --time-limit"):
         Planner(instance, SolveOptions()).plan(frozenset(instance.cluster.node_names[:1]))
 
@@ -79,7 +79,7 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
         asked.append([group.nodes for group in problem.cluster.groups])
         return solve(problem, options)
 
-    monkeypatch.setattr("solver.resilience.planned.solve", counting)
+    monkeypatch.setattr("solver.replay.planned.solve", counting)
     planner = Planner(instance, SolveOptions())
     names = frozenset(instance.cluster.node_names)
     for node in instance.cluster.node_names:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from formulations.instance.load import load_instance
-from solver.enumeration.problem import Intervals
+from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status, Termination

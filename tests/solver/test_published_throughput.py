@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from formulations.errors import InstanceError
-from solver.resilience.policy import Configuration
-from solver.resilience.published import read_throughput
-from solver.resilience.replay import replay
+from solver.replay.player import replay
+from solver.replay.policy import Configuration
+from solver.replay.published import read_throughput
 
 #: Oobleck (SOSP 2023), Table 2, its own column: samples/s with a failure every 6 h, 1 h, 10 min.
 TABLE_2 = {

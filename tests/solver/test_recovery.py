@@ -14,9 +14,9 @@ from formulations.fleet import Pipeline, holdings
 from formulations.instance import Cluster
 from formulations.pipelines import PipelineKind
 from formulations.transition import Copy, Links, missing
-from solver.resilience.recovery import Horizon, Recovery, RecoveryError, recover
-from solver.resilience.seats import Situation
-from solver.resilience.sources import chosen_sources
+from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
+from solver.fleets.seats import Situation
+from solver.fleets.sources import chosen_sources
 from tests.random_fleets import LAYERS, cluster, fleet_of, random_template
 
 HOUR = Horizon(3600 * 10**9)

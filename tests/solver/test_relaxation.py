@@ -4,8 +4,8 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
-from solver.enumeration.problem import Intervals
-from solver.enumeration.relaxation import order_along
+from solver.bounds.relaxation import order_along
+from solver.layered.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation
 from tests import brute_force
 from tests.random_shapes import crowded_instance

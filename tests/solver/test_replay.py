@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from formulations.errors import PlannerError
-from solver.resilience.policy import (
+from solver.replay.player import replay
+from solver.replay.policy import (
     Checkpoints,
     Configuration,
     InFlight,
@@ -14,9 +15,8 @@ from solver.resilience.policy import (
     Reconfigure,
     Recovery,
 )
-from solver.resilience.replay import replay
-from solver.resilience.spans import Cause, Replay
-from solver.resilience.trace import Event, Trace, failures_trace, regular_trace
+from solver.replay.spans import Cause, Replay
+from solver.replay.trace import Event, Trace, failures_trace, regular_trace
 from tests.random_fleets import even_designs, fleet_of
 from tests.tick_replay import Ticks
 
@@ -200,7 +200,7 @@ def test_bug_a_source_that_fails_while_it_copies_is_noticed() -> None:
 
 def test_long_run_is_one_span(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty years of steps of 1 ns; with a checkpoint after each, the run is refused."""
-    monkeypatch.setattr("solver.resilience.replay.MOST_SPANS", 1000)
+    monkeypatch.setattr("solver.replay.player.MOST_SPANS", 1000)
     run = played([], 10**18, Recovery(), {4: 1}, pause_ns=0)
     assert (run.steps, len(run.spans)) == (10**18, 1)
     with pytest.raises(PlannerError, match="more than 1,000 spans"):

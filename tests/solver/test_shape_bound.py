@@ -11,10 +11,10 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
 from formulations.plan import Shape
-from solver.enumeration import shape_bound
-from solver.enumeration.placements import order_graph
-from solver.enumeration.problem import Intervals
-from solver.enumeration.shape_bound import shape_bound_ns
+from solver.bounds import shape_bound
+from solver.bounds.shape_bound import shape_bound_ns
+from solver.layered.placements import order_graph
+from solver.layered.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
@@ -130,5 +130,5 @@ def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -
     tables = two_speeds(8, "even")
     intervals, placer = Intervals(tables), Placer(tables)
     assert order_graph(intervals, placer, 4) is not None
-    monkeypatch.setattr("solver.enumeration.placements.ARC_LIMIT", 1)
+    monkeypatch.setattr("solver.layered.placements.ARC_LIMIT", 1)
     assert order_graph(intervals, placer, 4) is None

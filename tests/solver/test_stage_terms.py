@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from formulations.instance.instance import ScheduleName
-from solver.enumeration.problem import Array, interval_sums
-from solver.resilience.judge import Stages, simulated
-from solver.resilience.places import Places
-from solver.resilience.stage_terms import StageTerms
-from solver.resilience.template_options import Split
+from solver.layered.problem import Array, interval_sums
+from solver.templates.judge import Stages, simulated
+from solver.templates.options import Split
+from solver.templates.places import Places
+from solver.templates.stage_terms import StageTerms
 from tests.template_cases import random_places
 
 

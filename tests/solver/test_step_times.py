@@ -10,7 +10,7 @@ from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design, Strategy
 from formulations.instance.instance import ScheduleName
 from formulations.template import Template, TemplateStage
-from solver.resilience.step_times import kinds_of, step_times_ns
+from solver.fleets.step_times import kinds_of, step_times_ns
 from solver.simulate import pipeline_step_ns
 from tests.random_fleets import random_template
 from tests.small_instances import random_instance

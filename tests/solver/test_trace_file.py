@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from solver.resilience.trace import Event, Trace
-from solver.resilience.trace_file import length_ns, read_trace
+from solver.replay.trace import Event, Trace
+from solver.replay.trace_file import length_ns, read_trace
 
 NODES = ("a-0", "a-1", "b-0")
 

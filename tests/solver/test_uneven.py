@@ -12,12 +12,12 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
 from formulations.plan import uniform_plan
-from solver.enumeration import uneven
-from solver.enumeration.dealing import dealt, needed, together
-from solver.enumeration.lane import Counts
-from solver.enumeration.problem import Array, Intervals
-from solver.enumeration.uneven import Uneven
+from solver.bounds import uneven
+from solver.bounds.dealing import dealt, needed, together
+from solver.bounds.lane import Counts
+from solver.bounds.uneven import Uneven
 from solver.enumeration.uneven_search import best_dealing
+from solver.layered.problem import Array, Intervals
 from solver.search.closing import enumerate_shape
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
@@ -121,7 +121,7 @@ def test_kinds_taken_together_only_lower_the_bound(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
-    monkeypatch.setattr("solver.enumeration.lane.MOST_EDGES", 1)
+    monkeypatch.setattr("solver.bounds.lane.MOST_EDGES", 1)
     tables, best = unlike_tables(seed), optimum_ns(seed)
     lanes = lanes_of(tables)
     assert len(lanes.lane.kinds) == 2

@@ -7,8 +7,8 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
-from solver.enumeration.problem import Intervals
-from solver.enumeration.shape_bound import shape_bound_ns
+from solver.bounds.shape_bound import shape_bound_ns
+from solver.layered.problem import Intervals
 from solver.search.shapes import shapes
 from solver.verify import orders
 from solver.verify.bounds import Prover, interval_sums

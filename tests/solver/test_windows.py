@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from solver.enumeration import windows
-from solver.enumeration.classes import by_class
-from solver.enumeration.completion import tighten
+from solver.bounds import windows
+from solver.bounds.classes import by_class
+from solver.bounds.completion import tighten
+from solver.bounds.windows import by_windows
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.enumeration.layered import Layers, build_layers
-from solver.enumeration.placements import free_order
-from solver.enumeration.problem import Intervals, SplitProblem, chain_problem
-from solver.enumeration.windows import by_windows
+from solver.layered.graph import Layers, build_layers
+from solver.layered.placements import free_order
+from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests.seeds import one_each
 from tests.solver.test_enumeration import NO_CUTOFF, even_tables, random_chain
 

@@ -1,0 +1,296 @@
+"""Lower bounds of the step time of every plan of a shape, in closed form, many shapes at once.
+
+They need no cost tables: layers of one run are alike, and shapes of equal tp, micro-batch size and
+recomputation have the same layer times. M micro-batches, t = forward + backward of a layer or a
+stage, s = what it adds to the tail of its stage (gradient sync, optimizer, gather), a = the start
+of that; see `order_free_costs` for s, a, and transfers. The step time is T.
+
+Work. The slot of stage i of replica r is busy for m_r t, and its tail follows: T >= m_r t + s + a.
+Take weights w_j > 0 for the node groups and add up over all slots. Every replica passes each layer
+once, so T sum_slots w >= sum_l sum_r w_j (m_r t_lj + s_lj) + a sum_slots w, with the group j where
+replica r has layer l. If all m_r = M / dp, each term is M / dp t + s at least for the best j; else
+sum_r m_r = M and the two parts are so, one by one. The weights here make both parts, over all
+layers, equal for all groups.
+
+Filling, if all replicas have m micro-batches. For stage i of replica r, with w_i = min(p-1-i, m-1)
+in 1F1B and 0 in GPipe, the last backward of stage 0 ends no earlier than latency_r + (m - 1) t_ri
+- w_i min(f_ri, b_ri), where latency_r is the sum of its t_rk = f_rk + b_rk and of its transfers,
+both ways; see `solver.bounds.completion`. Then follow the tail of stage 0, and the all-reduce
+of tied embeddings. Let phi be the largest share of the forward pass, or, if that is less, of the
+backward pass, in the work of any layer on any group used. Then min(f_ri, b_ri) <= phi t_ri, and
+with c_i = m - 1 - phi w_i > 0: T >= latency_r + c_i t_ri + s_r0 + a, s_r0 that of stage 0.
+
+Take weights v_j >= 0 for the node groups, and v_j - d_j >= 0 on stage 0, such that the mean over
+replicas of the sum over stages of v / c_i, less d / c_0 on stage 0, is at most 1. Some replica has
+no more than the mean, so these are weights of its stages that add up to 1 at most, and
+
+    T >= latency_r + sum_i v t_ri - d t_r0 + s_r0 + a = sum_i (1 + v) t_ri - d t_r0 + s_r0 + a
+      >= transfers + a + sum_l min_j of (1 + v_j - d_j) t_lj + s_lj on stage 0, (1 + v_j) t_lj else.
+
+The first block and what is before it are on stage 0, the last block and what follows on another
+one; between them the lesser counts. Each stage has dp slots. So, whatever the node order, the mean
+of v / c_i is largest when the groups of larger v take the first stages, whose 1 / c_i are largest,
+and from it goes the least d_j / c_0 at least: v may be larger by what stage 0 does with less.
+
+The weights here make (1 + v_j) sum_l t_lj equal for all groups but those too slow for any. d is 0,
+or the same for all groups: the most that leaves no v_j - d_j negative and a block of the longest
+run no cheaper on stage 0 than elsewhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from formulations.costs.compute import LayerTimes
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.bounds.order_free_costs import (
+    Array,
+    Mask,
+    Numbers,
+    ShapeColumns,
+    Tails,
+    send_ns,
+    tails,
+    tied_ns,
+)
+
+#: Taken off every bound, relative: more than float noise.
+MARGIN = 1e-12
+
+
+class ClosedForm(NamedTuple):
+    """Lower bound of the step time of every plan of a shape, and which one that is."""
+
+    bound_ns: int
+    proof: Literal["work", "filling"]
+
+
+def closed_forms(
+    instance: Instance, shapes: Sequence[Shape], times: Sequence[LayerTimes]
+) -> list[ClosedForm]:
+    """The larger of the work and the filling bound of shapes with these layer times."""
+    if not shapes:
+        return []
+    bounds = Bounds(ShapeColumns(instance, shapes), times)
+    return [
+        ClosedForm(filling, "filling") if filling > work else ClosedForm(work, "work")
+        for work, filling in zip(
+            bounds.work_ns().tolist(), bounds.filling_ns().tolist(), strict=True
+        )
+    ]
+
+
+def _whole(bound: Numbers) -> Array:
+    """Rounded up, as times are whole, after a margin for float noise."""
+    rounded: Array = np.ceil(bound * (1 - MARGIN)).astype(np.int64)
+    return rounded
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The bounds of N shapes with their layer times. U runs of equal layers, J node groups."""
+
+    columns: ShapeColumns
+    times: Sequence[LayerTimes]
+
+    @cached_property
+    def counts(self) -> Array:
+        """[U] layers of a run."""
+        runs = self.columns.instance.workload.layer_runs
+        return np.array([run.count for run in runs], dtype=np.int64)
+
+    @cached_property
+    def _by_shape(self) -> Numbers:
+        """[2, N, U, J] forward, backward time of one layer of each run."""
+        starts = np.cumsum(self.counts) - self.counts
+        known = {id(times): times for times in self.times}
+        number = {key: i for i, key in enumerate(known)}
+        values = [[t.forward_ns[starts], t.backward_ns[starts]] for t in known.values()]
+        which = [number[id(times)] for times in self.times]
+        return np.array(values, dtype=np.float64).swapaxes(0, 1)[:, which]
+
+    @cached_property
+    def forward(self) -> Numbers:
+        """[N, U, J] ns of one layer of the run."""
+        forward: Numbers = self._by_shape[0]
+        return forward
+
+    @cached_property
+    def work(self) -> Numbers:
+        """[N, U, J] forward + backward."""
+        work: Numbers = self._by_shape.sum(axis=0)
+        return work
+
+    @cached_property
+    def tails(self) -> Tails:
+        """What follows the last backward of a stage."""
+        return tails(self.columns)
+
+    def least(self, values: Numbers, among: Mask) -> Numbers:
+        """[N, U] least of [N, U, J] over the groups of `among` [N, J]."""
+        least: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
+        return least
+
+    def work_ns(self) -> Array:
+        """[N] the work bound."""
+        columns, used = self.columns, self.columns.used
+        tail = self.tails.layers * columns.dp[:, None, None]
+        work = self.work * columns.total[:, None, None]
+        weights = 1 / np.maximum(((work + tail) * self.counts[:, None]).sum(axis=1), 1)
+        scale = weights[:, None, :]
+        if columns.instance.search.micro_batches == "even":
+            least = self.least(scale * (work + tail), used)
+        else:
+            least = self.least(scale * work, used) + self.least(scale * tail, used)
+        speed = (weights * columns.slots).sum(axis=1)
+        return _whole((least * self.counts).sum(axis=1) / speed + self.tails.start)
+
+    @cached_property
+    def micro_batches(self) -> Array:
+        """[N] m of every replica."""
+        return self.columns.total // self.columns.dp
+
+    @cached_property
+    def alike(self) -> Mask:
+        """[N] whether all replicas have m micro-batches."""
+        columns = self.columns
+        even = columns.instance.search.micro_batches == "even"
+        alike: Mask = (columns.total % columns.dp == 0) & ((columns.dp == 1) | even)
+        return alike
+
+    @cached_property
+    def overlap(self) -> Numbers:
+        """[N] phi."""
+        share = self.forward / np.maximum(self.work, 1)
+        counted = self.columns.used[:, None, :] & (self.work > 0)
+        most = np.where(counted, share, 0.0).max(axis=(1, 2))
+        least = np.where(counted, share, 1.0).min(axis=(1, 2))
+        overlap: Numbers = np.minimum(most, 1 - least)
+        return overlap
+
+    @cached_property
+    def factors(self) -> Numbers:
+        """[N, P] c_i of a stage; inf beyond the last."""
+        columns = self.columns
+        pp, m = columns.pp[:, None], self.micro_batches[:, None]
+        stage = np.arange(int(pp.max()))
+        waits = np.array([shape.schedule != "gpipe" for shape in columns.shapes])[:, None]
+        left = m - 1 - self.overlap[:, None] * (waits * np.minimum(pp - 1 - stage, m - 1))
+        return np.where(stage < pp, left, np.inf)
+
+    @cached_property
+    def per_weight(self) -> Numbers:
+        """[N, P] load 1 / c_i of a stage per weight; 0 beyond the last stage, or if c_0 <= 0."""
+        some = self.factors[:, :1] > 0
+        return np.where(some, 1 / np.where(some, self.factors, 1.0), 0.0)
+
+    @cached_property
+    def whole_work(self) -> Numbers:
+        """[N, J] work of all layers; 1 at least."""
+        whole: Numbers = np.maximum((self.work * self.counts[:, None]).sum(axis=1), 1)
+        return whole
+
+    @cached_property
+    def fastest_first(self) -> Array:
+        """[N, J] groups by the work of all layers."""
+        return np.argsort(self.whole_work, axis=1, kind="stable")
+
+    @cached_property
+    def stages(self) -> Numbers:
+        """[N, J] stages of one replica on a group, if the groups are used fastest first."""
+        columns, order = self.columns, self.fastest_first
+        slots = np.take_along_axis(columns.slots, order, axis=1)
+        ends = np.cumsum(slots, axis=1) / columns.dp[:, None]
+        two = (columns.used.sum(axis=1) == 2)[:, None]
+        ends = np.where(two, np.floor(ends), ends)
+        stages = np.empty_like(ends)
+        np.put_along_axis(stages, order, np.diff(ends, axis=1, prepend=0.0), axis=1)
+        return stages
+
+    @cached_property
+    def loads(self) -> Numbers:
+        """[N, J] load of a group per weight if the groups take the stages fastest first."""
+        order = self.fastest_first
+        ends = np.cumsum(np.take_along_axis(self.stages, order, axis=1), axis=1)
+        ends = np.minimum(ends, self.columns.pp[:, None])
+        none = np.zeros((len(ends), 1))
+        before = np.concatenate([none, np.cumsum(self.per_weight, axis=1)], axis=1)
+        rate = np.concatenate([self.per_weight, none], axis=1)
+        stage = ends.astype(np.int64)
+        rows = np.arange(len(stage))[:, None]
+        until = before[rows, stage] + (ends - stage) * rate[rows, stage]
+        loads: Numbers = np.empty_like(until)
+        np.put_along_axis(loads, order, np.diff(until, axis=1, prepend=0.0), axis=1)
+        return loads
+
+    def weights(self, capacity: Numbers) -> Numbers:
+        """[N, J] v of all groups that load the stages to `capacity` [N] at most.
+
+        level / (work of all layers) - 1 for the fastest groups, the first k of them for the
+        largest k for which none of them is negative; 0 for the others.
+        """
+        order = self.fastest_first
+        loads = np.take_along_axis(self.loads, order, axis=1)
+        whole = np.take_along_axis(self.whole_work, order, axis=1)
+        spread = np.cumsum(loads / whole, axis=1)
+        some = spread > 0
+        level = (capacity[:, None] + np.cumsum(loads, axis=1)) / np.where(some, spread, 1.0)
+        fast = some & (level >= whole)
+        last = fast.shape[1] - 1 - np.argmax(fast[:, ::-1], axis=1)
+        level = np.where(fast.any(axis=1), level[np.arange(len(last)), last], 0.0)
+        above: Numbers = np.maximum(level[:, None] / self.whole_work - 1, 0.0)
+        return above
+
+    @cached_property
+    def places(self) -> tuple[Array, Array]:
+        """[U] layers of a run that are surely on stage 0; surely not, if there are more."""
+        instance = self.columns.instance
+        layers = instance.workload.layers
+        blocks = [i for i, layer in enumerate(layers) if layer.is_block]
+        if instance.search.embedding_only_stages or not blocks:
+            blocks = [0, len(layers) - 1]
+        ends = np.cumsum(self.counts)
+        starts = ends - self.counts
+        first = np.clip(blocks[0] + 1 - starts, 0, self.counts)
+        later = np.clip(ends - max(blocks[-1], blocks[0] + 1), 0, self.counts)
+        return first, later
+
+    def _filled(self, weights: Numbers, less: Numbers) -> Numbers:
+        """[N] the filling bound of these weights [N, J], on stage 0 less by [N]."""
+        first, later = self.places
+        among = self.stages > 0
+        single = (self.columns.pp == 1)[:, None]
+        usual = (1 + weights)[:, None, :] * self.work
+        other = self.least(usual, among)
+        zeroth = self.least(usual - less[:, None, None] * self.work + self.tails.layers, among)
+        between = (
+            zeroth * first
+            + other * later
+            + np.minimum(zeroth, other) * (self.counts - first - later)
+        )
+        whole: Numbers = np.where(single, zeroth * self.counts, between).sum(axis=1)
+        return whole
+
+    @cached_property
+    def after(self) -> Numbers:
+        """[N] start of the tail, tied embeddings, transfers of one micro-batch both ways."""
+        after: Numbers = self.tails.start + tied_ns(self.columns) + 2 * send_ns(self.columns)
+        return after
+
+    def filling_ns(self) -> Array:
+        """[N] the filling bound; 0 where replicas may have different numbers of micro-batches."""
+        columns, among = self.columns, self.stages > 0
+        one = np.ones(len(columns.shapes))
+        weights = self.weights(one)
+        blocks = [layers.layer.is_block for layers in columns.instance.workload.layer_runs]
+        run = int((self.counts * blocks).argmax())
+        ratios = self.tails.layers[:, run] / np.maximum(self.work[:, run], 1)
+        ratio, room = (np.where(among, x, np.inf).min(axis=1) for x in (ratios, weights))
+        less = np.where(columns.pp > 1, np.minimum(ratio, room), 0.0)
+        more = self.weights(one + less * self.per_weight[:, 0])
+        bound = np.maximum(self._filled(weights, 0 * one), self._filled(more, less))
+        return _whole(np.where(self.alike, bound + self.after, 0.0))

@@ -1,0 +1,201 @@
+"""Bounds on what the rest of a split must still cost.
+
+Latency plus bottleneck. For every stage i of a lane, with m micro-batches, w = min(p-1-i, m-1)
+in 1F1B and w = 0 in GPipe, and latency = all f_k + b_k + all transfers, both ways:
+
+    end of the last backward of stage 0 >= latency + (m - 1)(f_i + b_i) - w min(f_i, b_i).
+
+Proof. 1F1B: stage i runs B(0) after w + 1 forwards if w = p-1-i. Path one: micro-batch 0 down to
+the last stage and back to B_i(0); from there stage i has m - 1 backwards and m - 1 - w forwards
+left; then the last backward goes up to stage 0. Its length is latency + (m-1)(f_i+b_i) - w f_i.
+Path two: stage i from F_i(0) to F_i(m-1), which includes all m forwards and the m - 1 - w
+backwards before F_i(m-1), then micro-batch m-1 down, back and up: latency + (m-1)(f_i+b_i)
+- w b_i. If m - 1 < p-1-i, all forwards of stage i come first and w = m - 1 gives the same two
+paths. GPipe: micro-batch 0 down to i, all forwards of i, the last down and back to the first
+backward of i, all backwards of i, the last up: latency + (m-1)(f_i+b_i).
+With blocking sends the transfer a stage sends is part of its f_i or b_i in the bottleneck term,
+and is counted once in the latency, as without.
+The step ends no earlier than stage 0's tail after that.
+
+Rounds. In 1F1B also, with q = p - i <= m - 1 and C = all f_k + b_k of the stages i.. and the
+transfers between them, both ways: for every a with 1 <= a and a q <= m - 1
+
+    end of the last backward of stage 0 >= latency + a C + (m - 1 - a q)(f_i + b_i).
+
+Proof. The last stage runs B(x) right after F(x), and stage i runs F_i(x + q) right after B_i(x),
+as it has q - 1 warm-ups, and B_i(x + 1) after that. So from B_i(x), as long as there is a
+F_i(x + q), one path leads through that to B_i(x + 1), of length f_i + b_i, and another down to
+the last stage and back to B_i(x + q): a round, of length C. The path: micro-batch 0 down and back
+to B_i(0), m - 1 - a q times the first, a times the second, which ends with B_i(m - 1), and the last
+micro-batch up. It is longest for the least or the largest a. A stage that works as long as the
+others waits for transfers in its rounds; a faster one has a slow stage after it.
+
+Costs of an edge hold for every plan that uses it: of transfers
+that the edge does not decide (with blocking sends, that to the next stage) the least possible
+counts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from solver.layered.distinct import distinct
+from solver.layered.graph import Edges, Layers, so_far, taken, to_go
+from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
+
+#: Most bottleneck values that a frontier tells apart.
+MOST_TERMS = 64
+
+
+def latencies(layers: Layers, lane: int) -> list[Array]:
+    """Per stage [M] latency of one lane, with the tail of stage 0."""
+    costs = [edges.latency[lane] for edges in layers]
+    costs[0] = costs[0] + layers[0].tail
+    return costs
+
+
+def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> list[Mask]:
+    """Edges through which a split with a bound below `cutoff` may go.
+
+    The device of stage k cannot start before micro-batch 0 has come down, then works for m
+    (f + b), then its tail follows, or the way up to stage 0 and its tail; and latency plus
+    bottleneck, or rounds, holds with i = k.
+    """
+    costs = latencies(layers, lane)
+    before, after = so_far(layers, costs), to_go(layers, costs)
+    down = so_far(layers, [edges.forward[lane] + edges.send[lane] for edges in layers])
+    m = problem.micro_batches[lane]
+    masks = []
+    for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
+        onward = after[k + 1][edges.target]
+        through = before[k][edges.source] + cost + onward
+        rounds = added_by_rounds(problem, edges, k, lane, after[k + 1][edges.target])
+        added = np.maximum(edges.term[lane], rounds)
+        busy = down[k][edges.source] + edges.send[lane] + m * edges.work[lane] + edges.tail
+        if k:
+            up = 0 if problem.blocking else edges.send_back[lane]
+            around = before[k][edges.source] + edges.send[lane] + up
+            busy = np.maximum(busy, around + m * edges.work[lane])
+        masks.append((through + added < cutoff) & (busy < cutoff))
+    return masks
+
+
+def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Array) -> Array:
+    """[..] what rounds add to the latency, of stages with this `work`.
+
+    whole: [..] latency of the stage and all after it, without the transfers into it.
+    """
+    steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
+    if problem.schedule == "gpipe" or length > steps:
+        return np.zeros_like(whole)
+    most, rest = divmod(steps, length)
+    added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)
+    return added
+
+
+def added_by_rounds(
+    problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array
+) -> Array:
+    """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after."""
+    whole = edges.forward[lane] + edges.backward[lane] + np.minimum(onward, INFINITY >> 20)
+    return rounds(problem, stage, lane, whole, edges.work[lane])
+
+
+def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None:
+    """Edges that a split faster than `cutoff` may use; None if there is no such split.
+
+    Repeated until nothing changes: fewer edges raise the latencies, which rule out more.
+    """
+    left = -1
+    while left != (count := sum(len(edges) for edges in layers)):
+        left = count
+        for lane in range(problem.num_lanes):
+            if not all(map(len, layers)):
+                return None
+            masks = _useful(problem, layers, lane, cutoff)
+            layers = taken(layers, masks)
+    return layers if all(map(len, layers)) else None
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Least latency of completions by their largest term, for one lane.
+
+    low: [B] least term of every class of terms. latency: p + 1 times [B, nodes] least latency of
+    completions whose terms are of this class or a lower one.
+    """
+
+    low: Array
+    latency: list[Array]
+
+    def bound(self, stage: int, node: Array, latency: Array, term: Array) -> Array:
+        """[N] least latency + largest term of whole splits that start with these prefixes.
+
+        latency, term: [N] of prefixes that end at `node`. A completion whose largest term is of
+        class b has latency of at least `latency[b]` and a largest term of at least `low[b]`; no
+        whole split has a largest term below `low[0]`.
+        """
+        rest = self.latency[stage][:, node]
+        whole: Array = (rest + np.maximum(self.low[:, None], term)).min(axis=0) + latency
+        return whole
+
+
+def least_term(layers: Layers, lane: int) -> int:
+    """The least that the largest term of a whole split can be."""
+    best = np.zeros(layers[-1].num_targets, dtype=np.int64)
+    for edges in reversed(layers):
+        best = edges.from_sources(np.maximum(edges.term[lane], best[edges.target]))
+    return int(best[0])
+
+
+def _classes(layers: Layers, lane: int, cutoff: int) -> tuple[Array, Array]:
+    """Least and largest term [B] of the classes: single values, or runs of them if too many."""
+    least = least_term(layers, lane)
+    values = distinct(np.concatenate([edges.term[lane] for edges in layers]))
+    values = values[(values >= least) & (values < cutoff)]
+    if len(values) <= MOST_TERMS:
+        return values, values
+    steps = np.linspace(values[0], values[-1], MOST_TERMS + 1)
+    first = distinct(np.searchsorted(values, steps[:-1]))
+    return values[first], values[np.append(first[1:], len(values)) - 1]
+
+
+def frontier(layers: Layers, lane: int, cutoff: int) -> Frontier:
+    """Completion frontier of one lane."""
+    low, high = _classes(layers, lane, cutoff)
+    classes = np.arange(len(low))[:, None]
+    latency = [np.zeros((len(low), layers[-1].num_targets), dtype=np.int64)]
+    for edges, cost in zip(reversed(layers), reversed(latencies(layers, lane)), strict=True):
+        above = np.searchsorted(high, edges.term[lane]) > classes
+        reached = np.where(above, INFINITY, cost + latency[-1][:, edges.target])
+        latency.append(edges.from_sources(reached))
+    return Frontier(low, latency[::-1])
+
+
+def least_path(layers: Layers, most: Array) -> Array | None:
+    """Edges [p] of least latency, summed over lanes, whose terms stay within `most` [R]."""
+    costs = [
+        np.where((edges.term <= most[:, None]).all(axis=0), edges.latency.sum(axis=0), INFINITY)
+        for edges in layers
+    ]
+    best = to_go(layers, costs)
+    if best[0][0] >= INFINITY:
+        return None
+    return walk(layers, [c + b[e.target] for e, c, b in zip(layers, costs, best[1:], strict=True)])
+
+
+def walk(layers: Layers, costs: list[Array]) -> Array:
+    """Edges [p] from the start, each of least cost [M], which includes that of what follows."""
+    node, path = 0, []
+    for edges, cost in zip(layers, costs, strict=True):
+        first, count = (int(x[node]) for x in edges.range_of)
+        path.append(first + int(cost[first : first + count].argmin()))
+        node = int(edges.target[path[-1]])
+    return np.array(path)
+
+
+def path_of(layers: Layers, edges: Array) -> tuple[Array, Array]:
+    """Arcs [N, p] and split [N, p + 1] of paths of edges [N, p]."""
+    arcs = np.column_stack([one.arc[edges[:, k]] for k, one in enumerate(layers)])
+    ends = [one.end[edges[:, k]] for k, one in enumerate(layers)]
+    return arcs, np.column_stack([np.zeros(len(edges), dtype=np.int64), *ends])

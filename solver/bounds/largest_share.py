@@ -1,0 +1,151 @@
+"""The largest share of micro-batches with which a replica may stay below a cutoff.
+
+Every bound of `completion` grows with the share m of a lane, so each edge has a largest share:
+(1) latency through the edge + (m - 1) work - min(w, m - 1) least < cutoff;
+(2) latency through the edge + what rounds add < cutoff;
+(3) arrival of the first micro-batch + m work + tail < cutoff;
+(4) memory: m, or with 1F1B at most p - stage, micro-batches in flight.
+A path carries no more than its worst edge, a lane no more than its best path.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from formulations.schedules import warm_up
+from solver.bounds.completion import tighten
+from solver.layered.graph import (
+    Edges,
+    Layers,
+    bottlenecks,
+    build_layers,
+    so_far,
+    taken,
+    to_go,
+)
+from solver.layered.problem import INFINITY, Array, SplitProblem
+
+#: Shares below the first bound that are tried before it is taken as it is.
+TRIES = 3
+
+
+def _times(room: Array, each: Array) -> Array:
+    """How often `each` goes into `room` >= 0; INFINITY if it takes no time."""
+    return np.where(each > 0, room // np.maximum(each, 1), INFINITY)
+
+
+def _by_time(room: Array, edges: Edges, most_saved: int) -> Array:
+    """[R, M] largest m - 1 by (1), where `room` >= 0 is left above the latency."""
+    early = _times(room, edges.work - edges.least)
+    late = _times(room + most_saved * edges.least, edges.work)
+    return np.where(early < most_saved, early, late)
+
+
+def _by_rounds(room: Array, edges: Edges, onward: Array, length: int) -> Array:
+    """[R, M] largest m - 1 by (2); onward: [R, M] latency of the stages after, length: p - k.
+
+    The least of what one round leaves room for, and of what as many rounds as there are do.
+    """
+    whole = edges.forward + edges.backward + onward
+    single = np.where(room < whole, length - 1, length + _times(room - whole, edges.work))
+    spare = room - (length - 1) * edges.work
+    rounds = np.maximum(1, _times(np.maximum(spare, 0), whole) + (spare >= 0))
+    rounds = np.minimum(rounds, INFINITY // length)
+    left = room - rounds * whole
+    inside = np.where(left < 0, -1, np.minimum(_times(np.maximum(left, 0), edges.work), length - 1))
+    most: Array = np.minimum(single, rounds * length + inside)
+    return most
+
+
+def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
+    """Largest m by (4), where activations of `held` micro-batches fit; INFINITY for any."""
+    if problem.schedule == "gpipe":
+        return held
+    most = warm_up(problem.schedule, problem.num_stages, stage, problem.num_stages) + 1
+    return np.where(held >= most, INFINITY, held)
+
+
+def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int) -> list[Array]:
+    """Per stage [R, M] largest share of every lane, 0 if there is none.
+
+    room: [C, n, n] micro-batches in flight that have room, by column.
+    """
+    costs = [edges.latency for edges in layers]
+    costs[0] = costs[0] + layers[0].tail
+    before, after = so_far(layers, costs), to_go(layers, costs)
+    down = so_far(layers, [edges.forward + edges.send for edges in layers])
+    found = []
+    for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
+        onward = after[k + 1][:, edges.target]
+        spare = cutoff - 1 - (before[k][:, edges.source] + cost + onward)
+        saved, length = 0, problem.num_stages - k
+        left = np.maximum(spare, 0)
+        if problem.schedule != "gpipe":
+            saved = length - 1
+            most = np.minimum(_by_time(left, edges, saved), _by_rounds(left, edges, onward, length))
+        else:
+            most = _by_time(left, edges, 0)
+        busy = cutoff - 1 - down[k][:, edges.source] - edges.send - edges.tail
+        most = np.minimum(most + 1, _times(np.maximum(busy, 0), edges.work))
+        columns = problem.stages[k].column[edges.arc].T
+        held = room[columns, edges.start, edges.end]
+        memory = _by_memory(problem, held, k)
+        found.append(np.where((spare < 0) | (busy < 0), 0, np.minimum(most, memory)))
+    return found
+
+
+@dataclass(frozen=True)
+class SharedOut:
+    """What one lane may use below a cutoff, and per stage [M] its largest share with that."""
+
+    layers: Layers
+    shares: list[Array]
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest share of any path."""
+        best = np.full(self.layers[-1].num_targets, -INFINITY)
+        for edges, own in zip(reversed(self.layers), reversed(self.shares), strict=True):
+            best = edges.from_sources(np.maximum(-own, best[edges.target]))
+        return -int(best[0])
+
+
+def shared_out(problem: SplitProblem, room: Array, cutoff: int, least: int = 1) -> SharedOut | None:
+    """What the one lane of a problem may use below the cutoff with `least` micro-batches or more.
+
+    problem: with so many, or fewer, micro-batches. Edges that leave too small a share go; that
+    lengthens the ways through the others, so this is repeated. None if nothing is left.
+    """
+    layers = tighten(problem, build_layers(problem, cutoff), cutoff)
+    while layers is not None and all(map(len, layers)):
+        shares = [own[0] for own in most_shares(problem, room, layers, cutoff)]
+        enough = [own >= least for own in shares]
+        if all(mask.all() for mask in enough):
+            return SharedOut(layers, shares)
+        layers = taken(layers, enough)
+    return None
+
+
+def largest_share(problem: SplitProblem, room: Array, most: int, cutoff: int) -> int:
+    """Largest share, up to `most`, with which one lane alone may stay below the cutoff; or 0.
+
+    problem: a fixed order with that one lane, and one micro-batch.
+    """
+    found = shared_out(problem, room, cutoff)
+    share = min(most, found.largest) if found else 0
+    for _ in range(TRIES):
+        if found is None or share == 0 or _possible(problem, found, share, cutoff):
+            break
+        share -= 1
+    return share
+
+
+def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) -> bool:
+    """Whether the bounds leave a split for this share."""
+    larger = replace(problem, micro_batches=(share,))
+    left = []
+    for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
+        kept = edges.take(own >= share)
+        left.append(replace(kept, term=bottlenecks(larger, k, kept.work, kept.least)))
+    return tighten(larger, left, cutoff) is not None

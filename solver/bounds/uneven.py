@@ -1,0 +1,169 @@
+"""Bounds of all plans of a shape whose replicas may have unlike shares: lane by lane.
+
+Take a plan below a cutoff, in lanes of q replicas (see `lane`). A lane with c_j places on kind j
+has a largest share s; the shares of its replicas add up to q s at most, those of all lanes to M. So
+the s of all lanes add up to M / q or more, and the c to the places of the shape.
+
+Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see `shares`
+and `Lane.most`: the plan has no more than the best dealing of places gives, see `dealing`. If that
+is below M / q there is no such plan.
+Needed. A lane with counts c has at least M / q less the most that the others can have with the
+places left. What only leaves it less is nothing that it uses.
+Shared split. All lanes have the same layers on a stage. If the shares that they can have with these
+layers there, dealt best, are below M / q, the stage does not have these layers.
+Each step makes the others stronger, so they are repeated until nothing changes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from formulations.costs.placement import Placer
+from formulations.units import ceil_div
+from solver.bounds.dealing import needed, together
+from solver.bounds.lane import MOST_EDGES, Counts, Lane, Stages
+from solver.bounds.largest_share import SharedOut, shared_out
+from solver.layered.problem import Array, Intervals, Mask
+
+#: Additions with which dealings of single runs of layers are looked at.
+MOST_ADDITIONS = 1 << 28
+#: Trial times for a bound: they grow by half, or halve the interval in which it is.
+TRIALS = 8
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Left:
+    """What plans below a cutoff may use; by counts of a lane, least and largest share."""
+
+    stages: Stages
+    needed: dict[Counts, int]
+    largest: dict[Counts, int]
+
+
+class Uneven:
+    """The plans of one shape."""
+
+    def __init__(self, intervals: Intervals, placer: Placer) -> None:
+        self.tables, self.placer = intervals.tables, placer
+        self.lane = Lane(intervals, placer)
+        self.total = ceil_div(self.tables.num_micro_batches, self.lane.width)
+        self.most = min(self.total, self.tables.num_micro_batches - self.tables.shape.dp + 1)
+        self.possible = self.lane.num_edges <= MOST_EDGES
+        #: Whether all that these bounds leave can be told apart, see `uneven_search`.
+        self.exact = self.possible and self.lane.exact
+
+    def everything(self, cutoff: int) -> Left:
+        """All plans below the cutoff, as far as the work of a lane tells."""
+        largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.lane.counts()}
+        least = self._needed(largest)
+        return Left(self.lane.everything(), least, {c: largest[c] for c in least})
+
+    def thinned(self, left: Left, cutoff: int, stop: Stop = lambda: False) -> Left | None:
+        """What plans below the cutoff may use of this; None if there is none.
+
+        If stopped, or if there are too many ways, what was known until then.
+        """
+        before = None if self.possible else _size(left)
+        while before != (size := _size(left)):
+            before = size
+            runs = self._runs(left, cutoff, stop)
+            if runs is None:
+                return left
+            largest = {c: max(int(run.max()) for run in own) for c, own in runs.items()}
+            least = self._needed(largest)
+            layers = tuple(
+                self._shared(mask, {c: own[k] for c, own in runs.items() if c in least})
+                for k, mask in enumerate(left.stages.layers)
+            )
+            if not all(mask.any() for mask in layers):
+                return None
+            largest = {c: largest[c] for c in least}
+            left = Left(replace(left.stages, layers=layers), least, largest)
+        return left
+
+    def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
+        """Least shares of lanes with these largest shares; none if these are too small."""
+        return needed(largest, self.lane.number, self.lane.places, self.total)
+
+    def _runs(self, left: Left, cutoff: int, stop: Stop) -> dict[Counts, list[Array]] | None:
+        """By counts, per stage [n, n] largest share of a lane with these layers there.
+
+        Not of counts that have become too few on the way; None if stopped.
+        """
+        found: dict[Counts, list[Array]] = {}
+        largest, least = dict(left.largest), left.needed
+        for counts in self._from_the_middle(left):
+            if stop():
+                return None
+            if counts not in least:
+                continue
+            problem = self.lane.problem(counts, left.stages, least[counts])
+            shared = shared_out(problem, self.lane.room, cutoff, least[counts])
+            largest[counts] = min(self.most, shared.largest) if shared else 0
+            least = self._needed(largest)
+            if shared:
+                found[counts] = self._by_run(shared)
+        return found
+
+    def _by_run(self, shared: SharedOut) -> list[Array]:
+        """Per stage [n, n] largest share with these layers."""
+        runs = []
+        for edges, own in zip(shared.layers, shared.shares, strict=True):
+            run = np.zeros_like(self.lane.forward[0])
+            most = min(self.most, shared.largest)
+            np.maximum.at(run, (edges.start, edges.end), np.minimum(own, most))
+            runs.append(run)
+        return runs
+
+    def _from_the_middle(self, left: Left) -> list[Counts]:
+        """Counts by how far they are from what a lane has on average."""
+        mean = np.array(self.lane.places) / self.lane.number
+        return sorted(left.needed, key=lambda counts: float(np.abs(np.array(counts) - mean).sum()))
+
+    def together(self, shares: Mapping[Counts, int]) -> int:
+        """Micro-batches of all lanes with these shares at most."""
+        one = {counts: np.array([share]) for counts, share in shares.items()}
+        return int(together(one, self.lane.number, self.lane.places)[0]) if one else 0
+
+    def _shared(self, mask: Mask, runs: Mapping[Counts, Array]) -> Mask:
+        """[n, n] layers with which the lanes can have all micro-batches."""
+        left = np.zeros_like(mask)
+        if not runs:
+            return left
+        start, end = np.nonzero(mask & np.any([run > 0 for run in runs.values()], axis=0))
+        shares = {c: run[start, end] for c, run in runs.items()}
+        number, places = self.lane.number, self.lane.places
+        if not len(start):
+            return left
+        if number * len(shares) * prod(n + 1 for n in places[:-1]) * len(start) <= MOST_ADDITIONS:
+            enough = together(shares, number, places) >= self.total
+            start, end = start[enough], end[enough]
+        left[start, end] = True
+        return left
+
+    def bound_ns(self, low: int, cutoff: int, left: Left, stop: Stop = lambda: False) -> int:
+        """Lower bound of all plans, at least `low`, which is one.
+
+        left: what plans below the cutoff may use. If stopped, what is known until then.
+        """
+        low, high = min(cutoff, max(low, self.lane.least_ns(self.total))), cutoff
+        for _ in range(TRIALS):
+            middle = (low + min(high, 2 * low)) // 2
+            less = self.thinned(left, middle, stop)
+            if less is None:
+                low = middle
+            elif stop():
+                break
+            else:
+                high, left = middle, less
+        return low
+
+
+def _size(left: Left) -> int:
+    """Changes whenever less is left."""
+    runs = sum(int(mask.sum()) for mask in left.stages.layers)
+    return runs + sum(1 + most - left.needed[counts] for counts, most in left.largest.items())

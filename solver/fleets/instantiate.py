@@ -1,0 +1,237 @@
+"""The best pipelines for some nodes and their micro-batches: exact, by bisection and a knapsack.
+
+A step of T is long enough iff pipelines can be chosen whose capacities, the micro-batches that
+each can run in T, add up to all of them. That is a knapsack over nodes: the most capacity for every
+number of nodes and of pipelines. Capacities grow with T, so bisection finds the least T.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.errors import PlannerError
+from formulations.pipelines import Instantiation, InstantiationProblem
+from solver.fleets.distribution import shortest
+
+Array = NDArray[np.int64]
+
+#: Entries of a table, of 8 bytes each.
+MOST_ENTRIES = 10**8
+
+#: Capacity of what cannot be; far below any, and no sum of two overflows.
+_NOTHING = -(1 << 60)
+
+
+class _Knapsack:
+    """Most capacity for every number of pipelines and of nodes per group.
+
+    levels: pipelines 0, 1, .., levels - 1; if `saturated`, the last one stands for all above too.
+    Tables are [levels, n_1 + 1, n_2 + 1, ..] over the nodes n_j of every group.
+    """
+
+    def __init__(self, problem: InstantiationProblem) -> None:
+        self.problem = problem
+        self.saturated = not problem.has_exchange and problem.most_pipelines < problem.micro_batches
+        self.levels = problem.faults + 2 if self.saturated else problem.most_pipelines + 1
+        self._sizes = tuple(n + 1 for n in problem.available)
+        entries = self.levels * prod(self._sizes)
+        if entries > MOST_ENTRIES:
+            raise PlannerError(
+                f"cluster: {' x '.join(map(str, self._sizes))} mixes of nodes times {self.levels} "
+                f"numbers of pipelines are {entries:,}; allowed: {MOST_ENTRIES:,}, in fewer node "
+                "groups, or with fewer nodes"
+            )
+
+    def most(self, capacities: Sequence[int]) -> Array:
+        """The table for these capacities, pipeline by pipeline; exactly these nodes are used."""
+        table = np.full((self.levels, *self._sizes), _NOTHING, dtype=np.int64)
+        layer = table[0]
+        layer[(0,) * len(self._sizes)] = 0
+        for number in range(1, self.problem.most_pipelines + 1):
+            layer = self._with_one_more(layer, capacities)
+            if layer.max() < 0:
+                break
+            level = min(number, self.levels - 1)
+            np.maximum(table[level], layer, out=table[level])
+        return table
+
+    def _with_one_more(self, layer: Array, capacities: Sequence[int]) -> Array:
+        following = np.full(self._sizes, _NOTHING, dtype=np.int64)
+        for kind, capacity in zip(self.problem.kinds, capacities, strict=True):
+            if capacity and all(n < size for n, size in zip(kind.nodes, self._sizes, strict=True)):
+                to = tuple(slice(n, None) for n in kind.nodes)
+                pairs = zip(kind.nodes, self._sizes, strict=True)
+                source = layer[tuple(slice(size - n) for n, size in pairs)]
+                np.maximum(following[to], source + capacity, out=following[to])
+        return following
+
+    def ends(self) -> Array:
+        """[states, groups] nodes that may be used, most of them first."""
+        if self.problem.all_nodes:
+            return np.array([self.problem.available])
+        states = np.indices(self._sizes).reshape(len(self._sizes), -1).T
+        found: Array = states[np.argsort(-states.sum(axis=1), kind="stable")]
+        return found
+
+    def chosen(
+        self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
+    ) -> list[int]:
+        """Kinds of the pipelines that make an entry of the table."""
+        kinds = list[int]()
+        while any(nodes):
+            kind, nodes, level = next(self._steps(table, capacities, nodes, level))
+            kinds.append(kind)
+        return kinds
+
+    def _steps(
+        self, table: Array, capacities: Sequence[int], nodes: tuple[int, ...], level: int
+    ) -> Iterator[tuple[int, tuple[int, ...], int]]:
+        """Last pipelines that an entry may have: the kind, and the entry without it."""
+        stays = self.saturated and level == self.levels - 1
+        for i, (kind, capacity) in enumerate(zip(self.problem.kinds, capacities, strict=True)):
+            rest = tuple(have - n for have, n in zip(nodes, kind.nodes, strict=True))
+            if not capacity or min(rest) < 0:
+                continue
+            for below in (level - 1, level) if stays else (level - 1,):
+                before = table[(below, *rest)]
+                if before >= 0 and before + capacity == table[(level, *nodes)]:
+                    yield i, rest, below
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Pipelines of these capacities, those within `step_ns`; as many as the levels say."""
+
+    capacities: tuple[int, ...]
+    levels: range
+    step_ns: int
+
+
+class _Search:
+    """Least steps for chosen kinds and numbers of pipelines; tables are kept."""
+
+    def __init__(self, problem: InstantiationProblem) -> None:
+        self.problem = problem
+        self._knapsack = _Knapsack(problem)
+        self._ends = self._knapsack.ends()
+        self._tables: dict[tuple[int, ...], Array] = {}
+
+    def _table(self, capacities: tuple[int, ...]) -> Array:
+        if capacities not in self._tables:
+            self._tables[capacities] = self._knapsack.most(capacities)
+        return self._tables[capacities]
+
+    def _enough(self, capacities: tuple[int, ...], numbers: Sequence[int]) -> bool:
+        """Whether one of these numbers of pipelines takes all micro-batches."""
+        most = self._at_ends(capacities)[numbers].max(initial=_NOTHING)
+        return bool(most >= self.problem.micro_batches)
+
+    def _at_ends(self, capacities: tuple[int, ...]) -> Array:
+        """[levels, ends] of the table."""
+        found: Array = self._table(capacities)[(slice(None), *self._ends.T)]
+        return found
+
+    def _capacities(self, step_ns: int, allowed: Sequence[bool]) -> tuple[int, ...]:
+        """Of the kinds that are allowed; 0 for others."""
+        pairs = zip(self.problem.kinds, allowed, strict=True)
+        return tuple(kind.capacity(step_ns) if able else 0 for kind, able in pairs)
+
+    def least(
+        self, numbers: range, latest_ns: int, allowed: Sequence[bool] | None = None
+    ) -> _Choice | None:
+        """The choice with least step up to `latest_ns`; None if there is none.
+
+        numbers: of pipelines, that may be chosen. allowed: kinds that may be; None for all.
+        """
+        able = allowed or [True] * len(self.problem.kinds)
+        levels = self._levels(numbers)
+        low, high = self.problem.earliest_ns, latest_ns
+        if high < low or not self._enough(self._capacities(high, able), levels):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            if self._enough(self._capacities(middle, able), levels):
+                high = middle
+            else:
+                low = middle + 1
+        return _Choice(self._capacities(low, able), levels, low)
+
+    def _levels(self, numbers: range) -> range:
+        """Levels of the table that stand for numbers of pipelines."""
+        return range(numbers.start, min(numbers.stop, self._knapsack.levels))
+
+    def may_improve(self, pairs: Sequence[tuple[int, int]], total_ns: int) -> bool:
+        """Whether a pair (c, x) may give less than `total_ns`; all at once, so a yes is no proof.
+
+        Pairs are in ascending order: the least c bounds the step for all, and a kind is allowed
+        that is allowed by any.
+        """
+        allowed = [
+            any(kind.exchange_ns(x) <= exchange_ns for exchange_ns, x in pairs)
+            for kind in self.problem.kinds
+        ]
+        capacities = self._capacities(total_ns - pairs[0][0] - 1, allowed)
+        return self._enough(capacities, sorted({x for _, x in pairs}))
+
+    def instantiation(self, choice: _Choice) -> Instantiation:
+        """The choice with fewest idle nodes, and then most capacity to spare."""
+        most = self._at_ends(choice.capacities)[choice.levels]
+        end = int(np.flatnonzero((most >= self.problem.micro_batches).any(axis=0))[0])
+        level, nodes = choice.levels[int(most[:, end].argmax())], tuple(self._ends[end].tolist())
+        table = self._table(choice.capacities)
+        kinds = sorted(self._knapsack.chosen(table, choice.capacities, nodes, level))
+        times = [self.problem.kinds[i].times_ns for i in kinds]
+        own: list[list[int]] = [[] for _ in self.problem.kinds]
+        for i, share in zip(kinds, shortest(times, self.problem.micro_batches), strict=True):
+            own[i].append(share)
+        return Instantiation(tuple(tuple(sorted(one, reverse=True)) for one in own))
+
+
+def instantiate(problem: InstantiationProblem) -> Instantiation | None:
+    """Pipelines and shares with the shortest step; None if there are none.
+
+    `problem` has a kind at least. Of equally good ones those with fewest idle nodes, and then most
+    capacity to spare, as far as one knapsack has them.
+
+    With an exchange of gradients: for every number x of pipelines and every time c that some kind
+    takes then, the least step of x pipelines of the kinds that take no more than c. Pairs (x, c)
+    that allow the same kinds go together, and by ascending c, until c and the least step of all
+    leave nothing better; many are left at once (`may_improve`).
+    """
+    search = _Search(problem)
+    numbers = range(problem.faults + 1, problem.most_pipelines + 1)
+    best = search.least(numbers, problem.latest_ns) if numbers else None
+    if best is None:
+        return None
+    found = search.instantiation(best)
+    if not problem.has_exchange:
+        return found
+    pairs = sorted({(kind.exchange_ns(x), x) for kind in problem.kinds for x in numbers})
+    together: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
+    for exchange_ns, x in pairs:
+        allowed = tuple(kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds)
+        together.setdefault(allowed, []).append((exchange_ns, x))
+    for own in together.values():
+        found = _improved(search, own, best.step_ns, found)
+    return found
+
+
+def _improved(
+    search: _Search, pairs: Sequence[tuple[int, int]], least_ns: int, found: Instantiation
+) -> Instantiation:
+    """The best of `found` and of what the pairs give; no pipelines step in less than `least_ns`."""
+    problem = search.problem
+    total_ns, (exchange_ns, x) = found.step_ns(problem), pairs[0]
+    if least_ns + exchange_ns >= total_ns or not search.may_improve(pairs, total_ns):
+        return found
+    if len(pairs) > 1:
+        middle = len(pairs) // 2
+        for half in (pairs[:middle], pairs[middle:]):
+            found = _improved(search, half, least_ns, found)
+        return found
+    allowed = [kind.exchange_ns(x) <= exchange_ns for kind in problem.kinds]
+    better = search.least(range(x, x + 1), total_ns - exchange_ns - 1, allowed)
+    return found if better is None else search.instantiation(better)

@@ -1,0 +1,82 @@
+"""The micro-batch size of a fleet: one for all its pipelines."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+from formulations.instance import Instance
+from solver.fleets.distribution import shortest
+from solver.fleets.fleet_templates import designs_of
+from solver.fleets.step_times import kinds_of
+from solver.search.shapes import micro_batches
+from solver.templates.generate import NoTemplateError, TemplateGenerator
+from solver.templates.options import TemplateOptions
+
+#: Share of the time limit that all candidates together may take.
+CHOICE_SHARE = 0.3
+
+
+def generator_for(
+    instance: Instance,
+    options: TemplateOptions,
+    faults: int,
+    report: Callable[[int, int], None] = lambda done, total: None,
+) -> TemplateGenerator:
+    """A generator of templates with the micro-batch size asked for, or else a good one.
+
+    Of the sizes that the instance allows, those with which fewest nodes n0 hold the model; of
+    these, the one with the least `_step_ns`. Raises NoTemplateError where no template fits.
+    """
+    sizes = micro_batches(instance)
+    if options.micro_batch is not None or len(sizes) == 1:
+        size = sizes[0] if options.micro_batch is None else options.micro_batch
+        return TemplateGenerator(instance, replace(options, micro_batch=size), report)
+    start_s, limit_s = perf_counter(), options.time_limit_s
+    share_s = None if limit_s is None else limit_s * CHOICE_SHARE / len(sizes)
+    candidates = [
+        TemplateGenerator(instance, replace(options, micro_batch=b, time_limit_s=share_s))
+        for b in sizes
+    ]
+    fewest = min((one.least_nodes for one in candidates if one.least_nodes), default=None)
+    if fewest is None:
+        raise NoTemplateError(candidates[0].too_small)
+    fitting = [one for one in candidates if one.least_nodes == fewest]
+    steps = dict[int, float]()
+    for one in fitting:
+        one.interrupted = any(other.interrupted for other in fitting)
+        steps[one.micro_batch] = _step_ns(one, fewest, faults)
+    best = min(fitting, key=lambda one: steps[one.micro_batch])
+    left_s = None if limit_s is None else max(0.0, limit_s - (perf_counter() - start_s))
+    chosen = replace(best.options, time_limit_s=left_s)
+    found = TemplateGenerator(instance, chosen, report)
+    found.interrupted = any(one.interrupted for one in fitting)
+    return found
+
+
+def _step_ns(generator: TemplateGenerator, nodes: int, faults: int) -> float:
+    """Step of pipelines of so many nodes each, cut from the cluster group by group.
+
+    The fastest `faults` + 1 or more, but no more than there are micro-batches; infinite where these
+    have no room for the step.
+    """
+    designs = designs_of(generator.by_mix([nodes]))
+    if not designs:
+        return float("inf")
+    known = {kind.nodes: kind.times_ns for kind in kinds_of(generator.instance, designs)}
+    order = [j for j, count in enumerate(generator.available) for _ in range(count)]
+    parts = [order[at : at + nodes] for at in range(0, len(order) - nodes + 1, nodes)]
+    mixes = [tuple(part.count(j) for j in range(len(generator.available))) for part in parts]
+    times = sorted((known[mix] for mix in mixes if known.get(mix)), key=lambda own: own[0])
+    total = generator.instance.workload.global_batch // generator.micro_batch
+    chosen = [
+        times[:count]
+        for count in range(faults + 1, min(len(times), total) + 1)
+        if count in (len(times), total) or times[count][0] > times[count - 1][0]
+    ]
+    steps = (_longest_ns(own, total) for own in chosen if sum(map(len, own)) >= total)
+    return min(steps, default=float("inf"))
+
+
+def _longest_ns(times: Sequence[Sequence[int]], total: int) -> int:
+    shares = shortest(times, total)
+    return max(own[m - 1] for own, m in zip(times, shares, strict=True))

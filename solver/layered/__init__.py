@@ -1,0 +1,1 @@
+"""A shape as a layered graph: an edge is a stage, a path a plan."""

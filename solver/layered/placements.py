@@ -1,0 +1,324 @@
+"""Split problems from placements: one node order, or all of them at once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+
+from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.tables import CostTables
+from formulations.schedules import in_flight
+from formulations.units import ceil_div
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+
+#: With more arcs times lanes than these, a free order is not worth its tables.
+ARC_LIMIT = 20_000
+
+Node = tuple[int, int]  #: node group, first slot
+Cover = tuple[tuple[int, ...], tuple[Node, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ReplicaClass:
+    """Replicas that behave alike: their indices, node group per stage, transfer per boundary."""
+
+    replicas: tuple[int, ...]
+    groups: tuple[int, ...]
+    send_ns: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of replicas."""
+        return len(self.replicas)
+
+
+def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
+    """Classes of one placement in order of their first replica."""
+    groups = placement.group_of_slot.reshape(-1, dp)
+    members: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for r in range(dp):
+        key = (tuple(groups[:, r].tolist()), tuple(placement.send_ns[:, r].tolist()))
+        members.setdefault(key, []).append(r)
+    return [ReplicaClass(tuple(found), *key) for key, found in members.items()]
+
+
+def finish_ns(intervals: Intervals, groups: Sequence[int], gather: Array, latency: int) -> Array:
+    """[n, n] optimizer on the slowest of the groups, then the gather [L] with its latency."""
+    slowest: Array = intervals.optimizer[sorted(set(groups))].max(axis=0)
+    if not intervals.tables.shape.zero:
+        return slowest
+    slowest += interval_sums(gather) + latency
+    return slowest
+
+
+def allowed_layers(
+    intervals: Intervals, stage: int, groups: Sequence[int], shares: Sequence[int]
+) -> Mask:
+    """[n, n] layers that a stage may have on all these groups with these micro-batches."""
+    shape = intervals.tables.shape
+    allowed = intervals.allowed
+    for j, m in set(zip(groups, shares, strict=True)):
+        held = in_flight(shape.schedule, shape.pp, stage, m)
+        allowed = allowed & intervals.fits(j, held)
+    return allowed
+
+
+def fixed_order(
+    intervals: Intervals,
+    placement: PlacementCosts,
+    classes: Sequence[ReplicaClass],
+    shares: Sequence[int],
+) -> SplitProblem:
+    """The problem of one order in which every replica of class c has `shares[c]` micro-batches."""
+    tables = intervals.tables
+    shape = tables.shape
+    slots = placement.group_of_slot.reshape(shape.pp, shape.dp)
+    zero = np.zeros(1, dtype=np.int64)
+    stages = []
+    for k in range(shape.pp):
+        groups = [one.groups[k] for one in classes]
+        send = np.array([[one.send_ns[k - 1] if k else 0 for one in classes]])
+        stages.append(
+            Arcs(
+                source=zero,
+                target=zero,
+                column=np.array([groups]),
+                send=send,
+                send_back=send,
+                tail=np.array([k]),
+                embedding=np.array([placement.embedding_ns]),
+                allowed=(allowed_layers(intervals, k, groups, shares),),
+                begins=((),),
+            )
+        )
+    finish = [
+        finish_ns(intervals, slots[k], placement.gather_ns[k], int(placement.gather_latency_ns[k]))
+        for k in range(shape.pp)
+    ]
+    return SplitProblem(
+        schedule=shape.schedule,
+        blocking=tables.instance.search.blocking_sends,
+        tied=tables.embedding_bytes > 0,
+        stages=tuple(stages),
+        micro_batches=tuple(shares),
+        forward=intervals.forward,
+        backward=intervals.backward,
+        sync=interval_sums(placement.sync_ns) + placement.sync_latency_ns[:, None, None],
+        finish=np.stack(finish),
+    )
+
+
+@dataclass(frozen=True)
+class _State:
+    """Nodes used of every group, and the nodes of the last stage placed."""
+
+    used: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One arc: states before and after, nodes of the stage before and of this one, new groups."""
+
+    source: int
+    target: int
+    before: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    begins: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots."""
+
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    dp: int
+    pp: int
+
+    def _covers(self, state: _State, first: int) -> Iterator[Cover]:
+        """Ways to cover the stage from slot `first`: nodes used, nodes, groups that begin."""
+        last = tuple(n for n in state.nodes if n[1] + self.sizes[n[0]] > first)
+        stack: list[Cover] = [(state.used, last, ())]
+        while stack:
+            used, nodes, begins = stack.pop()
+            end = nodes[-1][1] + self.sizes[nodes[-1][0]] if nodes else first
+            if end >= first + self.dp:
+                yield used, nodes, begins
+                continue
+            for j, count in enumerate(self.counts):
+                if used[j] < count:
+                    more = (*used[:j], used[j] + 1, *used[j + 1 :])
+                    stack.append((more, (*nodes, (j, end)), (*begins, j)))
+
+    def stages(self, most: int) -> list[list[_Step]] | None:
+        """The steps of every stage; None if there are more than `most`."""
+        states = [_State((0,) * len(self.counts), ())]
+        stages: list[list[_Step]] = []
+        for k in range(self.pp):
+            found: dict[_State, int] = {}
+            steps = []
+            for index, state in enumerate(states):
+                for used, nodes, begins in self._covers(state, k * self.dp):
+                    target = found.setdefault(_State(used, nodes), len(found))
+                    steps.append(_Step(index, target, state.nodes, nodes, begins))
+                    most -= 1
+                    if most < 0:
+                        return None
+            stages.append(steps)
+            states = list(found)
+        return stages
+
+
+@lru_cache(maxsize=256)
+def _steps(
+    sizes: tuple[int, ...], counts: tuple[int, ...], dp: int, pp: int, most: int
+) -> list[list[_Step]] | None:
+    """Steps that all shapes with these nodes and degrees share."""
+    return _Steps(sizes, counts, dp, pp).stages(most)
+
+
+@dataclass
+class _Tails:
+    """Sync and finish matrices of stages, kept once for equal costs."""
+
+    intervals: Intervals
+    placer: Placer
+    rows: dict[bytes, int] = field(default_factory=dict)
+    sync: list[Array] = field(default_factory=list)
+    finish: list[Array] = field(default_factory=list)
+    known: dict[tuple[int, tuple[Node, ...]], int] = field(default_factory=dict)
+
+    def row(self, stage: int, nodes: tuple[Node, ...]) -> int:
+        """Row of a stage on these nodes."""
+        key = (stage, nodes)
+        if key not in self.known:
+            self.known[key] = self._row(stage, nodes)
+        return self.known[key]
+
+    def _row(self, stage: int, nodes: tuple[Node, ...]) -> int:
+        groups = [j for j, _ in nodes]
+        terms = [self.placer.terms(*node) for node in nodes]
+        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups)
+        extra = np.array([latency, gather_latency, *sorted(set(groups))], dtype=np.int64)
+        key = sync.tobytes() + gather.tobytes() + extra.tobytes()
+        if key not in self.rows:
+            self.rows[key] = len(self.sync)
+            self.sync.append(interval_sums(sync) + latency)
+            self.finish.append(finish_ns(self.intervals, groups, gather, gather_latency))
+        return self.rows[key]
+
+
+def lane_width(tables: CostTables) -> int:
+    """Replicas per lane of a free order: the greatest common divisor of dp and all node sizes.
+
+    In slots: so node borders never part them.
+    """
+    used = zip(tables.slots_per_node, tables.shape.nodes_used, strict=True)
+    return gcd(tables.shape.dp, *(size for size, count in used if count))
+
+
+class _FreeOrder:
+    """Turns steps into arcs with the costs of one shape."""
+
+    def __init__(self, intervals: Intervals, placer: Placer, share: int) -> None:
+        self.intervals, self.placer, self.share = intervals, placer, share
+        self.tables: CostTables = intervals.tables
+        self.sizes = self.tables.slots_per_node
+        self.lanes = range(0, self.tables.shape.dp, lane_width(self.tables))
+        self.tails = _Tails(intervals, placer)
+        self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
+
+    def steps(self) -> list[list[_Step]] | None:
+        """Steps of all orders; None if there are too many."""
+        shape = self.tables.shape
+        most = ARC_LIMIT // len(self.lanes)
+        return _steps(self.sizes, shape.nodes_used, shape.dp, shape.pp, most)
+
+    def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
+        """The node of every lane."""
+        return [
+            next(n for n in nodes if n[1] <= first + r < n[1] + self.sizes[n[0]])
+            for r in self.lanes
+        ]
+
+    def _sends(self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int) -> list[int]:
+        dp = self.tables.shape.dp
+        first = (stage - 1) * dp
+        pairs = zip(self._owners(before, first), self._owners(nodes, first + dp), strict=True)
+        return [
+            max(self.placer.terms(*n).send_ns.get(first + r, 0) for n in pair)
+            for r, pair in zip(self.lanes, pairs, strict=True)
+        ]
+
+    def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
+        key = (stage, tuple(sorted(set(groups))))
+        if key not in self.masks:
+            shares = [self.share] * len(key[1])
+            self.masks[key] = allowed_layers(self.intervals, stage, key[1], shares)
+        return self.masks[key]
+
+    def _embedding_ns(self, stage: int, nodes: tuple[Node, ...]) -> int:
+        if stage not in (0, self.tables.shape.pp - 1):
+            return 0
+        return max(self.placer.terms(*n).embedding_ns for n in nodes)
+
+    def stage(self, k: int, steps: list[_Step]) -> Arcs:
+        """Arcs of stage k."""
+        none = [0] * len(self.lanes)
+        dp = self.tables.shape.dp
+        columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
+        sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
+        send = np.array(sends, dtype=np.int64)
+        embedding = [self._embedding_ns(k, step.nodes) for step in steps]
+        return Arcs(
+            source=np.array([step.source for step in steps]),
+            target=np.array([step.target for step in steps]),
+            column=np.array(columns),
+            send=send,
+            send_back=send,
+            tail=np.array([self.tails.row(k, step.nodes) for step in steps]),
+            embedding=np.array(embedding, dtype=np.int64),
+            allowed=tuple(self._mask(k, groups) for groups in columns),
+            begins=tuple(step.begins for step in steps),
+        )
+
+
+def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
+    """The problem of all node orders at even shares, or the largest of almost even ones.
+
+    None if it has too many arcs, or zones: between these a link is shared by flows that one
+    stage does not know of.
+    """
+    tables = intervals.tables
+    if tables.instance.cluster.zone_link is not None:
+        return None
+    share = ceil_div(tables.num_micro_batches, tables.shape.dp)
+    return order_graph(intervals, placer, share)
+
+
+def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProblem | None:
+    """All node orders, with `share` micro-batches for every replica; None if too many arcs.
+
+    Links between zones are left out: with them, times are lower bounds.
+    """
+    tables = intervals.tables
+    shape = tables.shape
+    build = _FreeOrder(intervals, placer, share)
+    steps = build.steps()
+    if steps is None:
+        return None
+    stages = [build.stage(k, own) for k, own in enumerate(steps)]
+    return SplitProblem(
+        schedule=shape.schedule,
+        blocking=tables.instance.search.blocking_sends,
+        tied=tables.embedding_bytes > 0,
+        stages=tuple(stages),
+        micro_batches=(share,) * len(build.lanes),
+        forward=intervals.forward,
+        backward=intervals.backward,
+        sync=np.stack(build.tails.sync),
+        finish=np.stack(build.tails.finish),
+    )

@@ -1,0 +1,1 @@
+"""Failure traces played through recovery policies (Oobleck, Varuna, Bamboo)."""

@@ -1,1 +1,0 @@
-"""Training that survives failures: instantiation, batch distribution, recovery (Oobleck)."""

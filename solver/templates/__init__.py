@@ -1,0 +1,1 @@
+"""Pipelines for numbers of nodes: the best template of every size (Oobleck, SOSP 2023)."""

@@ -1,0 +1,154 @@
+"""Templates of least "sum of stage times plus multiples of the slowest", of all sizes at once.
+
+The objective, with T the slowest stage time t_k, k the last stage that takes T, and weights >= 0:
+
+    sum over i < k of (p t_i + P T)  +  (c + C) T  +  sum over i > k of (s t_i + S T).
+
+For a given T it is additive, so dynamic programming over layers and GPU positions is exact: every
+stage is before the slowest one (t <= T), the slowest one (t = T) or after it (t < T).
+
+Bounds for a range. Let every stage take t <= T1, the slowest one t >= T0, and charge P T0, C T0,
+S T0 for the multiples: each template with T in [T0, T1] is allowed and costs no more than it does,
+so the optimum of this relaxation is a lower bound for all of them, of every size at once; and for
+T0 = T1 it is exact. Ranges start as a geometric grid over all stage times there are. A range whose
+bound is below the best template of some size is halved, and the template that attains the bound,
+judged by its true T, may be a new best one. Ranges of one value are exact, so that in the end every
+T is excluded for every size: what is left is optimal. No bound is taken for granted: a template is
+feasible, so its value is never below that of the relaxation it solves.
+
+Inside a node, `chains` of stages on q GPUs come from those on its two parts, once for all layer
+intervals; nodes are then put one behind the other. O(ranges (G L^3 + N L^2)) for one node group.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Protocol
+
+import numpy as np
+
+from formulations.template import Template
+from solver.layered.problem import INFINITY, Array, Mask
+from solver.templates.chains import ChainTables, Counts, NodeTables, Weights, times_by_length
+from solver.templates.places import Places
+
+#: Ranges to start with, and ranges worked out together.
+GRID = 64
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Range:
+    """Values number `first` to `last` of the slowest stage time, and bounds known for it."""
+
+    first: int
+    last: int
+    bounds: Array | None  #: [sizes]; None before the first look
+
+
+class RangeTables(Protocol):
+    """Relaxed templates of least cost for some ranges, numbered as they were given."""
+
+    def bounds(self, finals: Sequence[Counts], b: int) -> tuple[int, Counts]:
+        """Least cost on any of the node counts, and which; INFINITY if there is no template."""
+        ...
+
+    def template(self, vector: Counts, b: int) -> tuple[Template, list[int]]:
+        """The template of least cost and its stage times."""
+        ...
+
+
+class BottleneckSearch:
+    """Templates for every key of `finals`: the node counts that count for it.
+
+    `tables`: from the least and largest slowest time of ranges to their templates; `NodeTables`
+    unless given, which does not look at the number of micro-batches in flight.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        weights: Weights,
+        finals: Mapping[int, Sequence[Counts]],
+        tables: Callable[[Array, Array], RangeTables] | None = None,
+    ) -> None:
+        self.places, self.weights = places, weights
+        self.tables = tables or self._node_tables
+        self.keys, self.finals = list(finals), [list(own) for own in finals.values()]
+        self.busy = times_by_length(places)
+        self.values = np.unique(self.busy[self.busy < INFINITY])
+        self.best: list[Template | None] = [None] * len(self.keys)
+        self.best_value = np.full(len(self.keys), INFINITY)
+        self.bound = np.full(len(self.keys), INFINITY)  #: of what was left when time was up
+        reached = {v for own in self.finals for v in own}
+        corner = [max(axis) for axis in zip(*reached, strict=True)]
+        self.vectors = [
+            v
+            for v in product(*(range(most + 1) for most in corner))
+            if any(all(map(int.__le__, v, final)) for final in reached)
+        ]
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> dict[int, Template]:
+        """An optimal template of every key that has one; the best so far where `stop` says so."""
+        ranges = self._grid()
+        while ranges:
+            following = list[Range]()
+            for i in range(0, len(ranges), BATCH):
+                part = [one for one in ranges[i : i + BATCH] if self._open(one.bounds).any()]
+                if part and stop():
+                    self._leave(part)
+                elif part:
+                    following += self._look(part)
+            ranges = following
+        return {k: one for k, one in zip(self.keys, self.best, strict=True) if one is not None}
+
+    def _leave(self, part: Sequence[Range]) -> None:
+        """Lowers the bounds of the keys to those of ranges that will not be looked at."""
+        for one in part:
+            known = one.bounds if one.bounds is not None else self._trivial(one)
+            np.minimum(self.bound, known, out=self.bound)
+
+    def _trivial(self, one: Range) -> Array:
+        """A bound that takes no work: the slowest stage alone."""
+        own, multiple = self.weights.slowest
+        least = self.values[one.first] * (own + multiple)
+        return np.full(len(self.keys), least)
+
+    def _grid(self) -> list[Range]:
+        if not len(self.values):
+            return []
+        edges = np.geomspace(self.values[0], self.values[-1] + 1, GRID + 1)
+        cuts = np.unique([0, *np.searchsorted(self.values, edges[1:-1]), len(self.values)])
+        return [Range(int(first), int(end) - 1, None) for first, end in pairwise(cuts)]
+
+    def _open(self, bounds: Array | None) -> Mask:
+        """[keys] whether a template of the range may still be better."""
+        if bounds is None:
+            return np.ones(len(self.keys), dtype=bool)
+        still: Mask = bounds < self.best_value
+        return still
+
+    def _look(self, part: Sequence[Range]) -> list[Range]:
+        """Bounds of some ranges; the halves of those that stay open."""
+        low = self.values[[one.first for one in part]]
+        high = self.values[[one.last for one in part]]
+        table = self.tables(low, high)
+        halves = list[Range]()
+        for b, one in enumerate(part):
+            ends = [table.bounds(own, b) for own in self.finals]
+            bounds = np.array([value for value, _ in ends])
+            for key in np.flatnonzero(self._open(bounds)):
+                self._judge(int(key), table.template(ends[key][1], b))
+            if one.last > one.first and self._open(bounds).any():
+                middle = (one.first + one.last) // 2
+                halves += [Range(one.first, middle, bounds), Range(middle + 1, one.last, bounds)]
+        return halves
+
+    def _node_tables(self, low: Array, high: Array) -> RangeTables:
+        chains = ChainTables(self.places, self.busy, self.weights, low, high)
+        return NodeTables(chains, self.vectors)
+
+    def _judge(self, key: int, found: tuple[Template, list[int]]) -> None:
+        value = self.weights.value(found[1])
+        if value < self.best_value[key]:
+            self.best[key], self.best_value[key] = found[0], value

@@ -1,0 +1,283 @@
+"""The best template of every size of an instance, under either objective."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from time import perf_counter
+from typing import Protocol, TypeVar
+
+from formulations.costs.template_costs import in_several_zones, template_costs
+from formulations.errors import PlannerError
+from formulations.fleet import Strategy
+from formulations.instance import Instance
+from formulations.units import ceil_div
+from solver.enumeration.enumerate import below
+from solver.layered.problem import INFINITY
+from solver.result import Status
+from solver.simulate import pipeline_step_ns
+from solver.templates.chains import Counts
+from solver.templates.judge import alone, fits
+from solver.templates.oobleck import OobleckSearch
+from solver.templates.options import TemplateObjective, TemplateOptions
+from solver.templates.outcome import TemplateOutcome
+from solver.templates.places import PlaceCosts, place_costs, strategies
+from solver.templates.shared_bounds import least_latencies
+from solver.templates.step_time import StepTimeSearch
+
+
+class NoTemplateError(PlannerError):
+    """No template fits the cluster, or not as many as asked for."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class TemplateResult:
+    """What is known of one size, or one mix of nodes.
+
+    outcome: value and bound in ns, of the objective. step_ns: simulated step of the template with
+    `micro_batches`. strategy: that of the template. Both None without a template.
+    """
+
+    nodes: int
+    micro_batches: int
+    outcome: TemplateOutcome
+    strategy: Strategy | None
+    step_ns: int | None
+    status: Status
+
+    @property
+    def gap(self) -> float | None:
+        """Distance of the bound to the value, relative to the value."""
+        value = self.outcome.value
+        return None if value is None else 1 - self.outcome.bound / value
+
+
+Finals = Sequence[Counts]
+Stop = Callable[[], bool]
+Result = TypeVar("Result")
+
+
+class TemplateSearch(Protocol):
+    """Templates of one strategy for some keys."""
+
+    def prepare(self, stop: Stop) -> None:
+        """What all keys share, as far as time allows."""
+
+    def run(self, key: int, cutoff: int | None, stop: Stop) -> TemplateOutcome:
+        """The best template of a key; one below `cutoff` is enough to know, if one is given."""
+        ...
+
+
+class TemplateGenerator:
+    """Templates of one instance.
+
+    Of its search space, the degrees of data and pipeline parallelism, idle nodes and the
+    distributed optimizer are choices of whole plans and not looked at.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        options: TemplateOptions,
+        report: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        """`report` is told how many templates of how many are done.
+
+        Raises PlannerError: a micro-batch that divides no step.
+        """
+        b, batch = options.micro_batch, instance.workload.global_batch
+        if b is not None and batch % b:
+            raise PlannerError(
+                f"--micro-batch {b}: does not divide the global batch of {batch}; allowed: "
+                f"divisors of {batch}"
+            )
+        self.instance, self.options, self._report = instance, options, report
+        self.interrupted = False
+        self._costs: dict[tuple[Strategy, bool], PlaceCosts] = {}
+
+    @cached_property
+    def available(self) -> Counts:
+        """Nodes of every group."""
+        return tuple(group.nodes for group in self.instance.cluster.groups)
+
+    def mixes(self, nodes: int) -> list[Counts]:
+        """All ways to take so many of the cluster's nodes, by node group."""
+        return list(_mixes(self.available, nodes))
+
+    @property
+    def micro_batch(self) -> int:
+        """Sequences per micro-batch, which the options have to name; see `generator_for`."""
+        assert self.options.micro_batch is not None
+        return self.options.micro_batch
+
+    def micro_batches(self, nodes: int, micro_batch: int) -> int:
+        """Micro-batches of a template: as asked for, or its nodes' share of a step, rounded up."""
+        if self.options.micro_batches is not None:
+            return self.options.micro_batches
+        sequences = self.instance.workload.global_batch * nodes
+        return ceil_div(sequences, sum(self.available) * micro_batch)
+
+    @property
+    def too_small(self) -> str:
+        """What to say where no number of nodes is enough."""
+        total = sum(self.available)
+        return (
+            f"cluster: no template fits into the memory of its nodes, not of all {total}; allowed: "
+            "more nodes, GPUs with more memory, smaller micro-batches, full recomputation"
+        )
+
+    @cached_property
+    def least_nodes(self) -> int | None:
+        """n0: the fewest nodes of which every choice holds the model; None if all are too few."""
+        return self._least_nodes(self.micro_batch)
+
+    def _least_nodes(self, micro_batch: int) -> int | None:
+        for nodes in range(1, sum(self.available) + 1):
+            if all(self._holds(mix, micro_batch) for mix in self.mixes(nodes)):
+                return nodes
+        return None
+
+    def _holds(self, mix: Counts, micro_batch: int) -> bool:
+        """Whether any template on these nodes fits into memory, by any strategy."""
+        m = self.micro_batches(sum(mix), micro_batch)
+        for strategy in strategies(self.instance, micro_batch):
+            costs = self._places(strategy)
+            if any(fits(costs, one, m) for one in alone(costs.alone, [mix])):
+                return True
+            if least_latencies(costs.several, mix, m).min() < INFINITY:
+                return True
+        return False
+
+    def _places(self, strategy: Strategy, across: bool = False) -> PlaceCosts:
+        """across: for templates in several zones."""
+        key = strategy, across
+        if key not in self._costs:
+            self._costs[key] = place_costs(self.instance, strategy, self.options.split, across)
+        return self._costs[key]
+
+    def _across(self, mix: Counts) -> bool:
+        """Whether templates of a mix lie in several zones."""
+        groups = (j for j, count in enumerate(mix) if count)
+        return in_several_zones(self.instance.cluster, groups)
+
+    def by_mix(self, sizes: Iterable[int]) -> list[TemplateResult]:
+        """The best template of every mix of nodes of every size."""
+        mixes = [mix for n in sizes for mix in self.mixes(n)]
+        finals = {i: [mix] for i, mix in enumerate(mixes)}
+        return list(self._best(finals, self.micro_batch, self._end_s).values())
+
+    @cached_property
+    def _end_s(self) -> float | None:
+        """When time is up, counted from the first search on."""
+        limit_s = self.options.time_limit_s
+        return None if limit_s is None else perf_counter() + limit_s
+
+    def _best(
+        self, finals: Mapping[int, Finals], micro_batch: int, end_s: float | None
+    ) -> dict[int, TemplateResult]:
+        """The best template per key; what time is left is shared equally by the keys to come."""
+        numbers = {key: self.micro_batches(sum(own[0]), micro_batch) for key, own in finals.items()}
+        found = dict[int, TemplateResult]()
+        for group in self._together(finals, numbers):
+            searches = self._prepared(group, numbers, micro_batch, end_s, len(finals) - len(found))
+            for key, own in group.items():
+                self._report(len(found), len(finals))
+                search = partial(self._search, searches, key)
+                outcome = self._interruptible(search, until(end_s, len(finals) - len(found)))
+                found[key] = self._result(sum(own[0]), numbers[key], outcome)
+        return {key: found[key] for key in finals}
+
+    def _together(
+        self, finals: Mapping[int, Finals], numbers: Mapping[int, int]
+    ) -> list[dict[int, Finals]]:
+        """Keys that one search can serve.
+
+        For step times, those of equally many micro-batches, in one zone or in several.
+        """
+        if self.options.objective is TemplateObjective.OOBLECK:
+            return [dict(finals)]
+        alike: dict[tuple[int, bool], dict[int, Finals]] = {}
+        for key, own in finals.items():
+            alike.setdefault((numbers[key], self._across(own[0])), {})[key] = own
+        return list(alike.values())
+
+    def _prepared(
+        self,
+        group: Mapping[int, Finals],
+        numbers: Mapping[int, int],
+        micro_batch: int,
+        end_s: float | None,
+        left: int,
+    ) -> dict[Strategy, TemplateSearch]:
+        """What serves the keys of a group, by strategy, after at most half of their time."""
+        searches = dict[Strategy, TemplateSearch]()
+        every = strategies(self.instance, micro_batch)
+        share = 2 * len(every) * left / len(group)
+        for one in every:
+            if self.options.objective is TemplateObjective.OOBLECK:
+                searches[one] = OobleckSearch(self._places(one), group, numbers)
+            else:
+                key, own = next(iter(group.items()))
+                costs = self._places(one, self._across(own[0]))
+                searches[one] = StepTimeSearch(costs, group, numbers[key], self.options.gap)
+            self._interruptible(searches[one].prepare, until(end_s, share))
+        return searches
+
+    def _interruptible(self, work: Callable[[Stop], Result], stop: Stop) -> Result:
+        """What work gives; after Ctrl-C what it gives without time."""
+        if not self.interrupted:
+            try:
+                return work(stop)
+            except KeyboardInterrupt:
+                self.interrupted = True
+        return work(lambda: True)
+
+    def _search(
+        self, searches: Mapping[Strategy, TemplateSearch], key: int, stop: Stop
+    ) -> tuple[TemplateOutcome, Strategy | None]:
+        """The best outcome over all strategies, and its strategy; the bound is that of all."""
+        best, chosen = TemplateOutcome(None, None, int(INFINITY), True), None
+        bounds, complete = list[int](), True
+        for strategy, search in searches.items():
+            found = search.run(key, best.value, stop)
+            bounds.append(found.bound)
+            complete &= found.complete
+            if found.value is not None and (best.value is None or found.value < best.value):
+                best, chosen = found, strategy
+        bound = min(bounds) if best.value is None else min(*bounds, best.value)
+        return TemplateOutcome(best.template, best.value, bound, complete), chosen
+
+    def _result(
+        self, nodes: int, m: int, found: tuple[TemplateOutcome, Strategy | None]
+    ) -> TemplateResult:
+        outcome, strategy = found
+        template, value = outcome.template, outcome.value
+        if template is None or value is None or strategy is None:
+            status = Status.INFEASIBLE if outcome.complete else Status.UNKNOWN
+            return TemplateResult(nodes, m, outcome, None, None, status)
+        judged = pipeline_step_ns(template_costs(self.instance, strategy, template), m)
+        if self.options.objective is TemplateObjective.STEP_TIME:
+            assert judged == value, (judged, value)
+        proved = outcome.bound >= below(value, self.options.gap)
+        status = Status.OPTIMAL if proved else Status.FEASIBLE
+        return TemplateResult(nodes, m, outcome, strategy, judged, status)
+
+
+def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
+    if not available:
+        yield from [()] if nodes == 0 else []
+        return
+    rest = sum(available[1:])
+    for first in range(max(0, nodes - rest), min(available[0], nodes) + 1):
+        for others in _mixes(available[1:], nodes - first):
+            yield first, *others
+
+
+def until(end_s: float | None, sharing: float) -> Callable[[], bool]:
+    """Stops after one of so many equal shares of the time that is left."""
+    if end_s is None:
+        return lambda: False
+    now_s = perf_counter()
+    own_s = now_s + max(0.0, end_s - now_s) / sharing
+    return lambda: perf_counter() > own_s

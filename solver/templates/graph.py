@@ -1,0 +1,152 @@
+"""Where stages may stand: the graph of GPU positions that templates are paths of.
+
+A state says how many nodes of every group are used, how far the last of them is filled, and at
+which place the last stage stands, as far as transfers tell places apart. A step places a stage on
+the next GPUs of the node that is being filled, or on the first of a new one.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.schedules import in_flight
+from formulations.template import Template, TemplateStage
+from solver.layered.problem import Mask
+from solver.templates.arrangement import may_start
+from solver.templates.chains import Counts
+from solver.templates.places import Places
+
+
+class State(NamedTuple):
+    """used: nodes per group, the one being filled included. place: of the last stage, if any."""
+
+    used: Counts
+    filled: int
+    place: int | None
+
+
+class Step(NamedTuple):
+    """A stage at `place`; `fresh`: on a new node."""
+
+    before: State
+    after: State
+    place: int
+    fresh: bool
+
+
+class TemplateGraph:
+    """All templates whose nodes are counted by one of `finals`, which have equally many nodes."""
+
+    def __init__(self, places: Places, finals: Sequence[Counts]) -> None:
+        self.places, self.finals = places, list(finals)
+
+    @cached_property
+    def _alike(self) -> tuple[int, ...]:
+        """[C] the first place of the same group whose messages to the next stage cost the same."""
+        places = self.places
+        keys = [
+            (j, places.send[:, x].tobytes(), places.send_back[:, x].tobytes())
+            for x, j in enumerate(places.group)
+        ]
+        return tuple(keys.index(key) for key in keys)
+
+    def is_end(self, state: State) -> bool:
+        """Whether all nodes of a final vector are full."""
+        return self._room(state) == 0 and state.used in self.finals
+
+    @property
+    def start(self) -> State:
+        """No node is used."""
+        return next(iter(self.steps))
+
+    def _gpus(self, state: State) -> int:
+        """GPUs of the nodes that are full, and of the one that is being filled."""
+        whole = sum(n * g for n, g in zip(state.used, self.places.node_gpus, strict=True))
+        return whole - self._room(state)
+
+    def _room(self, state: State) -> int:
+        """GPUs left on the node that is being filled."""
+        if state.place is None:
+            return 0
+        return self.places.node_gpus[self.places.group[state.place]] - state.filled
+
+    def steps_from(self, state: State) -> list[Step]:
+        """Ways to place the next stage; none beyond every final vector."""
+        places, room = self.places, self._room(state)
+        found = []
+        for x, (j, gpus) in enumerate(zip(places.group, places.gpus, strict=True)):
+            if room and j != places.group[state.place or 0]:
+                continue
+            used = state.used
+            if not room:
+                used = (*used[:j], used[j] + 1, *used[j + 1 :])
+            offset = state.filled if room else 0
+            inside = offset + gpus <= places.node_gpus[j] and may_start(places.split, gpus, offset)
+            if inside and any(all(map(int.__le__, used, final)) for final in self.finals):
+                after = State(used, offset + gpus, self._alike[x])
+                found.append(Step(state, after, x, not room))
+        return found
+
+    @cached_property
+    def steps(self) -> dict[State, list[Step]]:
+        """Steps from every state, states with fewer GPUs first; those that reach a final vector."""
+        start = State((0,) * len(self.places.nodes), 0, None)
+        found = {start: self.steps_from(start)}
+        fresh = [start]
+        while fresh:
+            states = dict.fromkeys(step.after for state in fresh for step in found[state])
+            fresh = [state for state in states if state not in found]
+            found |= {state: self.steps_from(state) for state in fresh}
+        order = sorted(found, key=self._gpus)
+        return {state: found[state] for state in order}
+
+    @cached_property
+    def _counts(self) -> dict[State, int]:
+        """Bit r: r more stages can lead from the state to a final vector."""
+        counts = dict[State, int]()
+        for state in reversed(self.steps):
+            counts[state] = int(self.is_end(state))
+            for step in self.steps[state]:
+                counts[state] |= counts[step.after] << 1
+        return counts
+
+    @cached_property
+    def stages_from(self) -> dict[State, tuple[int, int]]:
+        """Least and largest number of stages from a state to a final vector."""
+        return {
+            state: ((bits & -bits).bit_length() - 1, bits.bit_length() - 1)
+            for state, bits in self._counts.items()
+        }
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """Numbers of stages that templates may have."""
+        whole = self._counts[self.start]
+        return [p for p in range(1, self.places.num_layers + 1) if whole >> p & 1]
+
+    def room_by_followers(self, micro_batches: int, most: int) -> list[Mask]:
+        """Per place [most, n, n]: layers that fit if 0, 1, .. `most` - 1 stages follow."""
+        held = [
+            in_flight(self.places.schedule, most, most - 1 - r, micro_batches) for r in range(most)
+        ]
+        return [room >= np.array(held)[:, None, None] for room in self.places.room]
+
+    def template(self, steps: Sequence[Step], boundaries: Sequence[int]) -> Template:
+        """The template of steps from the start to an end, and of p + 1 layer boundaries."""
+        stages, groups = list[TemplateStage](), list[int]()
+        for step, layers in zip(steps, pairwise(boundaries), strict=True):
+            gpus = self.places.gpus[step.place]
+            if step.fresh:
+                groups.append(self.places.group[step.place])
+            stages.append(
+                TemplateStage(
+                    layers=layers,
+                    node=len(groups) - 1,
+                    first_gpu=step.after.filled - gpus,
+                    gpus=gpus,
+                )
+            )
+        return Template(node_groups=tuple(groups), stages=tuple(stages))

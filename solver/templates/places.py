@@ -1,0 +1,139 @@
+"""What a stage costs wherever it may stand in a template: the tables that template searches read.
+
+A place is a number of GPUs on one node of a node group; the GPUs of a stage are one tensor-parallel
+group. Times follow `formulations.costs`. A message to g GPUs of another node crosses the links of
+both nodes g times, as every GPU needs it whole; with scatter and gather once, in parts.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from formulations.costs.tables import CostTables
+from formulations.costs.template_costs import between_ns, stage_tables
+from formulations.costs.transfers import embedding_ns, inside_ns
+from formulations.fleet import Strategy
+from formulations.instance import Instance
+from formulations.instance.instance import ScheduleName
+from solver.layered.problem import Array, Intervals
+from solver.templates.arrangement import degrees_of, filled
+from solver.templates.options import Split
+
+
+@dataclass(frozen=True)
+class Places:
+    """C places, J node groups; n = L + 1. Layers [a, b) of a stage cost what stands at [a, b]; ns.
+
+    nodes, node_gpus: [J] nodes there are, and GPUs of each that stages fill. group, gpus: [C].
+    forward, backward: [C, n, n] per micro-batch. finish: [C, n, n] after the last backward. room:
+    [C, n, n] micro-batches in flight that fit, 0 if the layers may not stand there. send,
+    send_back: [2, C, C] to the stage at [., x, y] from the one before, x, and back; first inside
+    a node, then between two. embedding: [2, C] all-reduce of tied embeddings inside a node and
+    between two.
+    """
+
+    split: Split
+    nodes: tuple[int, ...]
+    node_gpus: tuple[int, ...]
+    group: tuple[int, ...]
+    gpus: tuple[int, ...]
+    forward: Array
+    backward: Array
+    finish: Array
+    room: Array
+    send: Array
+    send_back: Array
+    embedding: Array
+    tied: bool = False
+    blocking: bool = False
+    schedule: ScheduleName = "1f1b"
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers L."""
+        return int(self.forward.shape[-1]) - 1
+
+    def of_group(self, j: int) -> dict[int, int]:
+        """Number of GPUs -> place, for one node group."""
+        return {g: c for c, g in enumerate(self.gpus) if self.group[c] == j}
+
+
+@dataclass(frozen=True)
+class PlaceCosts:
+    """Places of a pipeline that is one stage alone, and of those of several stages."""
+
+    alone: Places
+    several: Places
+
+
+def strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
+    """Every memory strategy and schedule that the instance allows."""
+    choices = product(instance.search.recompute, instance.search.schedule)
+    return [
+        Strategy(micro_batch=micro_batch, recompute=recompute, schedule=schedule)
+        for recompute, schedule in choices
+    ]
+
+
+def _embedding_ns(tables: CostTables, j: int, across: bool) -> tuple[int, int]:
+    """All-reduce of the tied matrix inside a node of group j, and between two nodes.
+
+    across: these are of a template in several zones.
+    """
+    cluster = tables.instance.cluster
+    group, lanes = cluster.groups[j], tables.shape.tp
+    links = [group.inter_node, *([cluster.zone_link] if across and cluster.zone_link else [])]
+    between = max(embedding_ns(tables, lanes, link) for link in links)
+    return embedding_ns(tables, 1, group.intra_node), between
+
+
+def _places(instance: Instance, strategy: Strategy, split: Split, pp: int, across: bool) -> Places:
+    groups = instance.cluster.groups
+    found = [(j, g) for j, group in enumerate(groups) for g in degrees_of(instance, group, split)]
+    tables = {g: stage_tables(instance, strategy, g, pp) for _, g in found}
+    intervals = {g: Intervals(own) for g, own in tables.items()}
+
+    def stacked(name: str) -> Array:
+        return np.stack([getattr(intervals[g], name)[j] for j, g in found])
+
+    def sends(receiver: int) -> Array:
+        """[2, C, C] messages; `receiver` 1: to the stage at y, 0: to the one at x."""
+        pairs = [[(x, y) for y in found] for x in found]
+        inside = [[inside_ns(tables[p[receiver][1]], p[receiver][0]) for p in row] for row in pairs]
+        between = [
+            [between_ns(tables[p[receiver][1]], p[0][0], p[1][0]) for p in row] for row in pairs
+        ]
+        return np.array([inside, between], dtype=np.int64)
+
+    embedding = [_embedding_ns(tables[g], j, across) for j, g in found]
+    return Places(
+        split=split,
+        nodes=tuple(group.nodes for group in groups),
+        node_gpus=tuple(
+            filled(group.gpus_per_node, degrees_of(instance, group, split), split)
+            for group in groups
+        ),
+        group=tuple(j for j, _ in found),
+        gpus=tuple(g for _, g in found),
+        forward=stacked("forward"),
+        backward=stacked("backward"),
+        finish=stacked("optimizer"),
+        room=stacked("room"),
+        send=sends(1),
+        send_back=sends(0),
+        embedding=np.array(embedding, dtype=np.int64).T,
+        tied=any(own.embedding_bytes > 0 for own in tables.values()),
+        blocking=instance.search.blocking_sends,
+        schedule=strategy.schedule,
+    )
+
+
+def place_costs(
+    instance: Instance, strategy: Strategy, split: Split, across: bool = False
+) -> PlaceCosts:
+    """Tables of one strategy, for templates in one zone, or for those `across` several.
+
+    Memory of a stage alone holds no buffers and no second embedding.
+    """
+    return PlaceCosts(*(_places(instance, strategy, split, pp, across) for pp in (1, 2)))
