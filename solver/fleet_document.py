@@ -5,15 +5,23 @@ fleet can be formed from it alone. `verify` derives every figure again, except t
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
+from formulations.instance.extent import (
+    Batch,
+    Bytes,
+    Index,
+    Line,
+    Name,
+    Seconds,
+)
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
@@ -31,10 +39,10 @@ RECORDED = ("hetplan_version", "steps_bound")
 class PipelineDocument(Record):
     """One pipeline: index of its design, and nodes by the template's positions."""
 
-    design: int = Field(ge=0)
-    nodes: tuple[str, ...]
-    micro_batches: int = Field(ge=1)
-    step_time_s: float
+    design: Index
+    nodes: tuple[Name, ...] = Field(min_length=1)
+    micro_batches: Batch
+    step_time_s: Seconds
 
 
 class CopyDocument(Record):
@@ -43,11 +51,11 @@ class CopyDocument(Record):
     Without a source no node holds the layer any more, and a checkpoint has to be read.
     """
 
-    layer: int
-    source: str | None
-    replica: int | None
-    target: str
-    size_bytes: int
+    layer: Index
+    source: Name | None
+    replica: Index | None
+    target: Name
+    size_bytes: Bytes
 
 
 class RecoveryDocument(Record):
@@ -57,16 +65,16 @@ class RecoveryDocument(Record):
     goes on as it was; steps_bound: no fleet that survives as many faults trains more.
     """
 
-    before_digest: str
+    before_digest: Line
     before: tuple[PipelineDocument, ...]
-    lost: tuple[str, ...]
-    joined: tuple[str, ...]
-    horizon_s: float
-    restart_s: float
+    lost: tuple[Name, ...]
+    joined: tuple[Name, ...]
+    horizon_s: Seconds
+    restart_s: Seconds
     copies: tuple[CopyDocument, ...]
-    transfer_s: float
-    steps: float
-    steps_bound: float
+    transfer_s: Seconds
+    steps: Annotated[float, Field(ge=0)]
+    steps_bound: Annotated[float, Field(ge=0)]
 
 
 class FleetDocument(Record):
@@ -79,19 +87,49 @@ class FleetDocument(Record):
 
     kind: Literal["fleet"]
     schema_version: Literal[1]
-    hetplan_version: str
-    faults: int = Field(ge=0)
-    survives: int
+    hetplan_version: Name
+    faults: Index
+    survives: Index
     designs: tuple[Design, ...] = Field(min_length=1)
     pipelines: tuple[PipelineDocument, ...] = Field(min_length=1)
-    idle: tuple[str, ...]
-    away: tuple[str, ...]
-    exchange_s: float
-    step_time_s: float
+    idle: tuple[Name, ...]
+    away: tuple[Name, ...]
+    exchange_s: Seconds
+    step_time_s: Annotated[Seconds, Field(gt=0)]
     throughput_sequences_per_s: float
     recovery: RecoveryDocument | None
     instance: Instance
-    digest: str
+    digest: Line
+
+    @model_validator(mode="after")
+    def _check(self) -> "FleetDocument":
+        stages = max(design.template.num_stages for design in self.designs)
+        if not can_be_simulated(stages, self.micro_batches, self.micro_batches):
+            raise ValueError(TOO_LONG)
+        known = set(self.instance.cluster.node_names)
+        unknown = next((name for name in self._names() if name not in known), None)
+        if unknown is not None:
+            raise ValueError(f"{unknown} is no node of the cluster")
+        before = () if self.recovery is None else self.recovery.before
+        if any(one.design >= len(self.designs) for one in (*self.pipelines, *before)):
+            raise ValueError("a pipeline of a design that is not there")
+        if any((copy.replica or 0) >= len(before) for copy in self._copies):
+            raise ValueError("a copy from a pipeline that was not there before")
+        return self
+
+    @property
+    def _copies(self) -> tuple[CopyDocument, ...]:
+        return () if self.recovery is None else self.recovery.copies
+
+    def _names(self) -> Iterator[str]:
+        """Every name of a node that the file mentions."""
+        pipelines = self.pipelines
+        yield from (*self.idle, *self.away)
+        if self.recovery is not None:
+            pipelines += self.recovery.before
+            yield from (*self.recovery.lost, *self.recovery.joined)
+        yield from (name for one in pipelines for name in one.nodes)
+        yield from (name for one in self._copies for name in (one.source, one.target) if name)
 
     @property
     def micro_batches(self) -> int:

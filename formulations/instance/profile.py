@@ -1,30 +1,34 @@
 """Measured layer times, and what to do between and beyond the measured micro-batch sizes."""
 
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from formulations.instance.extent import Count, Name, Text
 from formulations.instance.record import Record
 
 Origin = Literal["measured", "interpolated", "scaled"]
 
 
+LayerSeconds = Annotated[float, Field(gt=0, le=1e6)]
+
+
 class ProfileEntry(Record):
     """Forward and backward seconds of one layer kind on one GPU of a group of tp."""
 
-    kind: str
-    gpu: str  #: GpuType.name
-    tp: int = Field(ge=1)
-    micro_batch: int = Field(ge=1)
-    forward_s: float = Field(gt=0)
-    backward_s: float = Field(gt=0)
+    kind: Name
+    gpu: Name  #: GpuType.name
+    tp: Count
+    micro_batch: Count
+    forward_s: LayerSeconds
+    backward_s: LayerSeconds
 
 
 class Profile(Record):
     """Measured times; they replace the analytic compute model for the whole instance."""
 
-    source: str
+    source: Text
     includes_tensor_parallel_traffic: bool
     entries: tuple[ProfileEntry, ...] = Field(min_length=1)
 
