@@ -5,7 +5,7 @@ fleet can be formed from it alone. `verify` derives every figure again, except t
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -15,12 +15,14 @@ from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.instance.extent import (
+    TOO_LONG,
     Batch,
     Bytes,
     Index,
     Line,
     Name,
     Seconds,
+    can_be_simulated,
 )
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.quantities import shown
@@ -102,34 +104,11 @@ class FleetDocument(Record):
     digest: Line
 
     @model_validator(mode="after")
-    def _check(self) -> "FleetDocument":
+    def _check_extent(self) -> "FleetDocument":
         stages = max(design.template.num_stages for design in self.designs)
         if not can_be_simulated(stages, self.micro_batches, self.micro_batches):
             raise ValueError(TOO_LONG)
-        known = set(self.instance.cluster.node_names)
-        unknown = next((name for name in self._names() if name not in known), None)
-        if unknown is not None:
-            raise ValueError(f"{unknown} is no node of the cluster")
-        before = () if self.recovery is None else self.recovery.before
-        if any(one.design >= len(self.designs) for one in (*self.pipelines, *before)):
-            raise ValueError("a pipeline of a design that is not there")
-        if any((copy.replica or 0) >= len(before) for copy in self._copies):
-            raise ValueError("a copy from a pipeline that was not there before")
         return self
-
-    @property
-    def _copies(self) -> tuple[CopyDocument, ...]:
-        return () if self.recovery is None else self.recovery.copies
-
-    def _names(self) -> Iterator[str]:
-        """Every name of a node that the file mentions."""
-        pipelines = self.pipelines
-        yield from (*self.idle, *self.away)
-        if self.recovery is not None:
-            pipelines += self.recovery.before
-            yield from (*self.recovery.lost, *self.recovery.joined)
-        yield from (name for one in pipelines for name in one.nodes)
-        yield from (name for one in self._copies for name in (one.source, one.target) if name)
 
     @property
     def micro_batches(self) -> int:

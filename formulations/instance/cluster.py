@@ -111,9 +111,6 @@ class Cluster(Record):
 
     @model_validator(mode="after")
     def _check_extent(self) -> "Cluster":
-        names = [group.name for group in self.groups]
-        if len(set(names)) < len(names):
-            raise ValueError("two groups of one name")
         if first_beyond((g.nodes * g.gpus_per_node for g in self.groups), MOST_GPUS) is not None:
             raise ValueError(f"more than {MOST_GPUS} GPUs")
         if self.network_efficiency[0][0] != 1:
