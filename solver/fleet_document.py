@@ -106,7 +106,8 @@ class FleetDocument(Record):
     @model_validator(mode="after")
     def _check_extent(self) -> "FleetDocument":
         stages = max(design.template.num_stages for design in self.designs)
-        if not can_be_simulated(stages, self.micro_batches, self.micro_batches):
+        most = max(self.micro_batches, *(one.micro_batches for one in self.pipelines))
+        if not can_be_simulated(stages, most, most):
             raise ValueError(TOO_LONG)
         return self
 

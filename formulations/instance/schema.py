@@ -80,7 +80,7 @@ class ProfileFile(Record):
     )
     backward_over_forward: float | None = Field(
         default=None,
-        gt=0,
+        ge=1e-6,
         le=100,
         description="Backward time as a multiple of the forward time, where only the latter was"
         " measured.",
