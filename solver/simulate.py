@@ -8,6 +8,8 @@ and last stage, optimizer, parameter gather (ZeRO 1).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,8 +102,7 @@ def trace(
     return PathCounts(counts, sends)
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """One bar of the timeline: kind is forward, backward, sync, embedding, optimizer, gather."""
 
     kind: str
@@ -114,12 +115,29 @@ class Operation:
 
 @dataclass(frozen=True)
 class Step:
-    """One simulated optimizer step, all times in ns."""
+    """One simulated optimizer step, all times in ns.
 
+    tail: what follows the last backwards. ends: graph and end of every operation, by replica.
+    """
+
+    costs: PlanCosts
     step_time_ns: int
     last_backward_ns: Array  #: [p, R]
-    timeline: tuple[Operation, ...]
+    tail: tuple[Operation, ...]
     critical_path: tuple[Operation, ...]
+    ends: tuple[tuple[ScheduleGraph, Array], ...]
+
+    def operations(self, replica: int) -> list[Operation]:
+        """Forward and backward passes of one replica, in its order of operations."""
+        graph, end = self.ends[replica]
+        numbers = np.arange(graph.num_operations)
+        return _operations(self.costs, replica, graph, end, numbers)
+
+    @cached_property
+    def timeline(self) -> tuple[Operation, ...]:
+        """Everything that happens, replica by replica and then the tail."""
+        replicas = range(len(self.ends))
+        return (*(bar for r in replicas for bar in self.operations(r)), *self.tail)
 
 
 def tail_ns(costs: PlanCosts, ready: Array) -> Array:
@@ -194,39 +212,33 @@ def step_time_ns(costs: PlanCosts) -> int:
 
 
 def simulate_step(costs: PlanCosts) -> Step:
-    """Simulated step with its timeline and one critical path."""
+    """Simulated step with one critical path."""
     replicas = _replica_ends(costs)
     last = np.stack([end[graph.last_backward, 0] for graph, end in replicas], axis=1)
     tail = _tail_operations(costs, last.max(axis=1))
-    timeline = [
-        operation
-        for r, (graph, end) in enumerate(replicas)
-        for operation in _operations(costs, r, graph, end)
-    ]
-    end_ns = max(operation.end_ns for operation in (*timeline, *tail))
     return Step(
-        step_time_ns=end_ns,
+        costs=costs,
+        step_time_ns=max([int(last.max()), *(operation.end_ns for operation in tail)]),
         last_backward_ns=last,
-        timeline=(*timeline, *tail),
+        tail=tuple(tail),
         critical_path=tuple(_critical_path(costs, replicas, last, tail)),
+        ends=tuple(replicas),
     )
 
 
 def _operations(
-    costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array
+    costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array, numbers: Array
 ) -> list[Operation]:
-    weights = replica_times(costs, replica).weights[:, 0]
+    """These operations of a replica."""
+    row = graph.weight[numbers]
+    ends = end[numbers, 0]
+    starts = ends - replica_times(costs, replica).weights[row, 0]
+    micro = graph.micro_batch[numbers]
+    columns = (column.tolist() for column in (row, micro, starts, ends))
     p = graph.num_stages
     return [
-        Operation(
-            kind="backward" if graph.weight[o] >= p else "forward",
-            replica=replica,
-            stage=int(graph.weight[o] % p),
-            micro_batch=int(graph.micro_batch[o]),
-            start_ns=int(end[o, 0] - weights[graph.weight[o]]),
-            end_ns=int(end[o, 0]),
-        )
-        for o in range(graph.num_operations)
+        Operation("forward" if k < p else "backward", replica, k % p, i, start_ns, end_ns)
+        for k, i, start_ns, end_ns in zip(*columns, strict=True)
     ]
 
 
@@ -265,15 +277,16 @@ def _critical_path(
     stage = _last_stage(path, ready)
     replica = int(last[stage].argmax())
     graph, end = replicas[replica]
-    bars = _operations(costs, replica, graph, end)
-    times = replica_times(costs, replica)
+    transfers = replica_times(costs, replica).transfers[:, 0]
     at = int(graph.last_backward[stage])
+    visited = []
     while at != graph.num_operations:
-        path.append(bars[at])
+        visited.append(at)
         data, device = int(graph.data_before[at]), int(graph.device_before[at])
-        arrival = end[data, 0] + times.transfers[graph.transfer[at], 0]
+        arrival = end[data, 0] + transfers[graph.transfer[at]]
         at = data if arrival > end[device, 0] else device
-    return path[::-1]
+    passes = np.array(visited, dtype=np.int64)
+    return (path + _operations(costs, replica, graph, end, passes))[::-1]
 
 
 def _last_stage(path: list[Operation], ready: Array) -> int:
