@@ -35,6 +35,7 @@ HighestPrice = Annotated[
     float, Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h")
 ]
 Headroom = Annotated[float, Share()]
+Chunks = Annotated[int, Field(ge=2, le=64)]
 
 
 class WorkloadFile(Record):
@@ -66,7 +67,7 @@ class WorkloadFile(Record):
 Milliseconds = Annotated[float, Field(ge=1e-6, le=1e7)]  # a nanosecond at least
 Times = Annotated[
     Annotated[Milliseconds, Tag(NUMBER)]
-    | Annotated[list[Milliseconds], Field(min_length=2, max_length=2), Tag(LIST)],
+    | Annotated[list[Milliseconds], Field(min_length=2, max_length=3), Tag(LIST)],
     Discriminator(number_or_list),
 ]
 
@@ -88,7 +89,7 @@ class ProfileFile(Record):
     times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(
         min_length=1,
         description="Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or"
-        " [forward, backward].",
+        " [forward, backward], or [forward, backward, of that for weight gradients].",
     )
 
 
@@ -121,6 +122,9 @@ class SearchFile(Record):
     )
     schedule: Annotated[list[ScheduleName], OneOrMany()] = Field(
         default=["1f1b"], description="Pipeline schedules."
+    )
+    virtual_pipeline: Annotated[list[Chunks], OneOrMany()] = Field(
+        default=[2], description="Chunks of layers per GPU of the interleaved schedule."
     )
     micro_batches: Literal["even", "uneven"] = Field(
         default="even", description="Do all replicas run equally many micro-batches?"
