@@ -12,10 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
+from formulations.instance.extent import (
+    TOO_LONG,
+    Batch,
+    Bytes,
+    Index,
+    Line,
+    Name,
+    Seconds,
+    can_be_simulated,
+)
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
@@ -37,23 +47,23 @@ class StageDocument(Record):
     `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer.
     """
 
-    layers: tuple[int, int]
-    node: str
-    gpus: tuple[int, ...]
-    gpu_type: str
-    forward_s: float
-    backward_s: float
-    send_forward_s: float  #: to the next stage; 0 on the last
-    send_backward_s: float  #: to the previous stage; 0 on the first
-    gradient_sync_s: float
-    memory_bytes: int
-    memory_limit_bytes: int
+    layers: tuple[Index, Index]
+    node: Name
+    gpus: tuple[Index, ...]
+    gpu_type: Name
+    forward_s: Seconds
+    backward_s: Seconds
+    send_forward_s: Seconds  #: to the next stage; 0 on the last
+    send_backward_s: Seconds  #: to the previous stage; 0 on the first
+    gradient_sync_s: Seconds
+    memory_bytes: Bytes
+    memory_limit_bytes: Bytes
 
 
 class ReplicaDocument(Record):
     """One pipeline."""
 
-    micro_batches: int
+    micro_batches: Batch
     stages: tuple[StageDocument, ...]
 
 
@@ -72,31 +82,39 @@ class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
     schema_version: Literal[1]
-    hetplan_version: str
+    hetplan_version: Name
     status: Status
     termination: Termination
-    method: str
+    method: Name
     requested_gap: float
     seed: int
-    minimize: str
-    step_time_s: float | None
-    lower_bound_s: float | None  #: of the step time, in the integer cost model
+    minimize: Name
+    step_time_s: Seconds | None
+    lower_bound_s: Seconds | None  #: of the step time, in the integer cost model
     gap: float | None
-    rounding_error_s: float | None  #: the cost model without rounding may be lower by this
-    runtime_s: float
+    rounding_error_s: Seconds | None  #: the cost model without rounding may be lower by this
+    runtime_s: Seconds
     throughput_sequences_per_s: float | None
     price_usd_per_hour: float | None
     cost_usd_per_step: float | None
     training_cost_usd: float | None
-    time_sources: tuple[str, ...]  #: measured, interpolated, scaled, analytic
+    time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
     shape: Shape | None
-    node_order: tuple[str, ...]
+    node_order: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
     closed_nodes: tuple[NodesRecord, ...]
     instance: Instance
-    digest: str
+    digest: Line
+
+    @model_validator(mode="after")
+    def _check_extent(self) -> "PlanDocument":
+        counts = [replica.micro_batches for replica in self.replicas]
+        stages = max((len(replica.stages) for replica in self.replicas), default=0)
+        if not can_be_simulated(stages, sum(counts), max(counts, default=0)):
+            raise ValueError(TOO_LONG)
+        return self
 
 
 def shape_counts(log: Sequence[ShapeRecord]) -> ShapeCounts:

@@ -11,8 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from formulations.costs.compute import has_times
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
+from formulations.errors import PlanError
 from formulations.fleet import Strategy
 from formulations.instance import Cluster, Instance
 from formulations.instance.instance import ScheduleName
@@ -61,11 +63,15 @@ class TemplateCosts:
 
 
 def template_costs(instance: Instance, strategy: Strategy, template: Template) -> TemplateCosts:
-    """Costs of a template whose node groups and GPUs the cluster has."""
+    """Costs of a template whose node groups and GPUs the cluster has; PlanError without times."""
     stages = template.stages
     gpus = {stage.gpus for stage in stages}
     tables = {g: stage_tables(instance, strategy, g, len(stages)) for g in gpus}
     groups = [template.node_groups[stage.node] for stage in stages]
+    for k, (stage, j) in enumerate(zip(stages, groups, strict=True)):
+        if not has_times(instance, instance.cluster.groups[j], stage.gpus):
+            found = f"{stage.gpus} GPUs, for which the profile has no times"
+            raise PlanError(f"stages[{k}]", found, "degrees of the profile")
     own = [tables[stage.gpus] for stage in stages]
 
     def sums(name: str) -> Array:
