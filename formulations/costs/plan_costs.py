@@ -1,14 +1,17 @@
 """Costs of one concrete plan, per stage and replica: what the simulator needs."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.schedules import in_flight
 
 
 @dataclass(frozen=True)
@@ -86,3 +89,16 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     return split_costs(tables, Placer(tables).costs(order), boundaries, counts)
+
+
+def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
+    """[R][p] what the memory of a GPU of every replica and stage holds; in all `memory_bytes`."""
+    memory = layer_memory(instance, plan.shape)
+    held = partial(in_flight, plan.shape.schedule, plan.shape.pp)
+    return [
+        [
+            memory.parts([(range(*stage.layers), held(k, replica.micro_batches))])
+            for k, stage in enumerate(replica.stages)
+        ]
+        for replica in plan.replicas
+    ]
