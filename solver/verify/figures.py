@@ -4,6 +4,8 @@ from bisect import bisect_left
 from collections import Counter
 from itertools import pairwise, product
 
+import numpy as np
+
 from formulations.costs.plan_costs import PlanCosts
 from formulations.costs.rounding import rounding_error_ns
 from formulations.instance import Instance
@@ -110,7 +112,13 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
 
 
 def _check_path(document: PlanDocument, costs: PlanCosts, time_ns: int, findings: Findings) -> None:
-    """The parts of the step, which the operations of the critical path and its gaps add up to."""
+    """The parts of the step, which the operations of the critical path and its gaps add up to.
+
+    Raises ValueError for negative times, which an instance with absurd figures has.
+    """
+    tail = (costs.sync_ns, costs.gather_ns, costs.optimizer_ns, costs.embedding_ns)
+    if min(int(np.min(times)) for times in tail) < 0:
+        raise ValueError("times below 0")
     path = critical_path(costs)
     parts = Counter({"transfers_s": sum(b.start_ns - a.end_ns for a, b in pairwise(path))})
     for one in path:
