@@ -63,7 +63,7 @@ class WindowSizes(Record):
     tokens: int = Field(ge=1, le=10**9, description="Keys that a query sees, its own included.")
     layers: list[int] | None = Field(
         default=None,
-        max_length=_MOST_LAYERS,
+        max_length=MOST_LAYERS,
         description="Blocks with the window, from 0; null: all. Where they cost less than the"
         " others of a model, their layer kind is `sliding_block`.",
     )

@@ -22,6 +22,7 @@ from formulations.instance.extent import (
 from formulations.instance.record import Record
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
+BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
 Precision = Literal["fp16", "bf16"]
 Width = Annotated[int, Field(ge=1, le=64)]  # bytes per parameter
@@ -129,3 +130,8 @@ class Workload(Record):
     def forward_flops(self) -> int:
         """FLOPs of one forward pass of one sequence."""
         return sum(run.layer.forward_flops * run.count for run in self.layer_runs)
+
+    @property
+    def training_flops(self) -> int:
+        """FLOPs of one forward and backward pass of one sequence; recomputation counts nothing."""
+        return (1 + BACKWARD_PER_FORWARD) * self.forward_flops
