@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.schedules import held
 
 
 @dataclass(frozen=True)
@@ -96,3 +98,15 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     return split_costs(tables, Placer(tables).costs(order), boundaries, counts)
+
+
+def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
+    """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
+    memory, shape = layer_memory(instance, plan.shape), plan.shape
+    found = []
+    for replica in plan.replicas:
+        layers = [stage.layers for stage in replica.stages]
+        count = replica.micro_batches
+        most = [held(shape.schedule, shape.pp, k, count, shape.vpp) for k in range(shape.pp)]
+        found.append([memory.parts(layers[k :: shape.pp], one) for k, one in enumerate(most)])
+    return found

@@ -25,12 +25,9 @@ class CostTables:
 
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
     recomputation. weight_ns: [L, J] the part of the latter for weight gradients. optimizer_ns:
-    [L, J] per step. static_bytes, activation_bytes (per micro-batch in flight), put_off_bytes (per
-    micro-batch that waits for weight gradients alone), workspace_bytes (largest of a device): [L].
-    gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J]. send_bytes: per
-    lane, boundary and micro-batch. embedding_bytes: gradient of the tied matrix per lane; 0 if
-    there is nothing to reduce.
-    blocks_before: [L + 1] number of blocks before each layer.
+    [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J].
+    send_bytes: per lane, boundary and micro-batch. embedding_bytes: gradient of the tied matrix per
+    lane; 0 if there is nothing to reduce. blocks_before: [L + 1] blocks before each layer.
     """
 
     instance: Instance
@@ -39,11 +36,7 @@ class CostTables:
     backward_ns: Array
     weight_ns: Array
     optimizer_ns: Array
-    static_bytes: Array
-    activation_bytes: Array
-    put_off_bytes: Array
-    workspace_bytes: Array
-    fixed_bytes: int
+    memory: LayerMemory
     gradient_bytes: Array
     gather_bytes: Array
     capacity_bytes: Array
@@ -55,7 +48,7 @@ class CostTables:
     @property
     def num_layers(self) -> int:
         """Length L of the chain."""
-        return len(self.static_bytes)
+        return len(self.forward_ns)
 
     @property
     def num_micro_batches(self) -> int:
@@ -84,16 +77,9 @@ class CostTables:
         self, layers: Sequence[tuple[int, int]], device: int, micro_batches: int
     ) -> int:
         """Bytes per GPU of a device of a replica with these layers [start, end), per chunk."""
-        shape, chunks = self.shape, [slice(*own) for own in layers]
+        shape = self.shape
         most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-        whole = np.array([self.activation_bytes[own].sum() for own in chunks])
-        put_off = sum(int(self.put_off_bytes[own].sum()) for own in chunks)
-        return int(
-            self.fixed_bytes
-            + sum(self.static_bytes[own].sum() for own in chunks)
-            + (most.whole @ whole + most.put_off * put_off).max()
-            + max(self.workspace_bytes[own].max(initial=0) for own in chunks)
-        )
+        return sum(self.memory.parts(layers, most))
 
 
 def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array:
@@ -166,11 +152,7 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
         backward_ns=times.backward_ns,
         weight_ns=times.weight_ns,
         optimizer_ns=_optimizer_ns(instance, memory, shards),
-        static_bytes=memory.static_bytes,
-        activation_bytes=memory.activation_bytes,
-        put_off_bytes=memory.put_off_bytes,
-        workspace_bytes=memory.workspace_bytes,
-        fixed_bytes=memory.fixed_bytes,
+        memory=memory,
         gradient_bytes=workload.gradient_bytes * memory.parameters,
         gather_bytes=workload.parameter_bytes * memory.parameters * shape.zero,
         capacity_bytes=capacity_bytes(instance),

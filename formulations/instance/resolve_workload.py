@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from formulations.errors import InstanceError
+from formulations.instance.extent import printable
 from formulations.instance.huggingface import architecture_from_config
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.positions import Place
@@ -86,7 +87,7 @@ def from_config(
 
 def config_name(path: Path) -> str:
     """Name of the model: of the file, or of its folder if it is called config.json."""
-    return path.resolve().parent.name if path.stem == "config" else path.stem
+    return printable(path.resolve().parent.name if path.stem == "config" else path.stem)
 
 
 def _origin(
@@ -101,7 +102,7 @@ def _origin(
     if written.huggingface is not None:
         path = folder / written.huggingface
         architecture = from_config(path, architecture_from_config, place.at("huggingface"))
-        return _Origin(architecture, config_name(path), str(path))
+        return _Origin(architecture, config_name(path), printable(str(path)))
     return _from_catalogue(written.catalogue or "", place.at("catalogue"), workloads)
 
 

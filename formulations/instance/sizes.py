@@ -5,10 +5,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from formulations.instance.extent import MOST_LAYERS
 from formulations.instance.record import Record
 
 _MOST_WIDTH = 10**7
-_MOST_LAYERS = 10**5
 _MOST_EXPERTS = 10**5
 
 
@@ -26,7 +26,7 @@ class MoeSizes(Record):
     dense_first_layers: int = Field(
         default=0,
         ge=0,
-        le=_MOST_LAYERS,
+        le=MOST_LAYERS,
         description="First blocks with a plain feed-forward network of width `ffn_size` of the"
         " model (DeepSeek-V3: 3); their layer kind is `dense_block`.",
     )
@@ -63,7 +63,7 @@ class WindowSizes(Record):
     tokens: int = Field(ge=1, le=10**9, description="Keys that a query sees, its own included.")
     layers: list[int] | None = Field(
         default=None,
-        max_length=_MOST_LAYERS,
+        max_length=MOST_LAYERS,
         description="Blocks with the window, from 0; null: all. Where they cost less than the"
         " others of a model, their layer kind is `sliding_block`.",
     )
@@ -82,12 +82,12 @@ class TransformerSizes(Record):
 
     hidden_size: int = Field(ge=1, le=_MOST_WIDTH, description="Width of the residual stream.")
     layers: int = Field(
-        ge=1, le=_MOST_LAYERS, description="Blocks; with `decoder_layers`, those of the encoder."
+        ge=1, le=MOST_LAYERS, description="Blocks; with `decoder_layers`, those of the encoder."
     )
     decoder_layers: int | None = Field(
         default=None,
         ge=1,
-        le=_MOST_LAYERS,
+        le=MOST_LAYERS,
         description="Decoder blocks with cross-attention; makes an encoder-decoder (T5).",
     )
     heads: int = Field(ge=1, le=_MOST_WIDTH, description="Query heads per attention.")

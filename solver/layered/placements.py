@@ -91,10 +91,10 @@ def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> C
         held(shape.schedule, shape.pp, device, most, shape.vpp).whole for device in range(shape.pp)
     ]
     return ChunkMemory(
-        static=intervals.static - tables.fixed_bytes,
+        static=intervals.static - tables.memory.fixed_bytes,
         activation=intervals.activation,
         workspace=intervals.workspace,
-        fixed_bytes=tables.fixed_bytes,
+        fixed_bytes=tables.memory.fixed_bytes,
         whole=tuple(whole),
         capacity=tables.capacity_bytes[slots].min(axis=1),
     )

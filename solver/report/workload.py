@@ -8,8 +8,6 @@ from formulations.instance import Layer, Workload
 from solver.report.layout import labelled, table
 from solver.report.quantities import decimal_text, ranges, significant, size_text
 
-BACKWARD_PER_FORWARD = 2  # Narayanan et al. 2021, appendix
-
 
 def _state_bytes(workload: Workload) -> int:
     """Parameter, gradient and optimizer state, per parameter."""
@@ -42,11 +40,6 @@ def trained_parameters(workload: Workload) -> int:
     return sum(run.layer.parameters * run.count for run in workload.layer_runs)
 
 
-def training_flops(workload: Workload) -> int:
-    """FLOPs of forward and backward of one sequence, without recomputation."""
-    return (1 + BACKWARD_PER_FORWARD) * workload.forward_flops
-
-
 def workload_json(workload: Workload) -> dict[str, object]:
     """Figures per workload and per layer; units in the names."""
     return {
@@ -57,7 +50,7 @@ def workload_json(workload: Workload) -> dict[str, object]:
         "sequence_length": workload.sequence_length,
         "global_batch": workload.global_batch,
         "forward_flops_per_sequence": workload.forward_flops,
-        "training_flops_per_sequence": training_flops(workload),
+        "training_flops_per_sequence": workload.training_flops,
         "boundary_bytes_per_sequence": workload.boundary_bytes,
         "layers": [
             {
@@ -104,8 +97,8 @@ def workload_report(workload: Workload) -> list[RenderableType]:
         (
             "FLOPs",
             f"{decimal_text(flops, 'FLOP')} forward and "
-            f"{decimal_text(training_flops(workload), 'FLOP')} forward and backward per sequence, "
-            f"{decimal_text(training_flops(workload) * batch, 'FLOP')} per step",
+            f"{decimal_text(workload.training_flops, 'FLOP')} forward and backward per sequence, "
+            f"{decimal_text(workload.training_flops * batch, 'FLOP')} per step",
         ),
         (
             "transfers",
