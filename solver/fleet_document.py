@@ -57,7 +57,6 @@ class RecoveryDocument(Record):
     goes on as it was; steps_bound: no fleet that survives as many faults trains more.
     """
 
-    before_digest: str
     before: tuple[PipelineDocument, ...]
     lost: tuple[str, ...]
     joined: tuple[str, ...]

@@ -91,7 +91,8 @@ class ClosedForms:
     def _layers(self) -> Numbers:
         """[2, N, U, J] forward, and forward + backward, of one layer of each run."""
         found: dict[tuple[object, ...], int] = {}
-        rows, index = [], []
+        rows: list[tuple[Array, Array]] = []
+        index = []
         for shape in self.shapes:
             key = (shape.tp, shape.micro_batch, shape.recompute)
             if key not in found:
@@ -136,10 +137,11 @@ class ClosedForms:
         return self._column("nodes_used")
 
     @cached_property
-    def slots(self) -> Array:
+    def slots(self) -> Numbers:
         """[N, J] slots of all nodes used of a group."""
         sizes = np.array([group.gpus_per_node for group in self.prover.instance.cluster.groups])
-        return self.nodes * (sizes // self._column("tp")[:, None])
+        slots = self.nodes * (sizes // self._column("tp")[:, None])
+        return slots.astype(np.float64)
 
     @cached_property
     def total(self) -> Array:
