@@ -23,11 +23,17 @@ class Shape(Record):
     recompute: Recompute
     zero: ZeroStage  #: 1: distributed optimizer
     nodes_used: tuple[int, ...]  #: per node group of the cluster
+    vpp: int = Field(default=1, ge=1)  #: chunks of layers per GPU: Megatron's virtual pipeline
 
     @property
     def slots(self) -> int:
         """Number of tensor-parallel groups; slot k * dp + r runs stage k of replica r."""
         return self.dp * self.pp
+
+    @property
+    def num_stages(self) -> int:
+        """Virtual stages; stage s lies on the slots of s mod pp."""
+        return self.pp * self.vpp
 
 
 class Group(Record):
@@ -45,7 +51,7 @@ class Stage(Record):
 
 
 class Replica(Record):
-    """One pipeline: a copy of all layers, and its micro-batches per step."""
+    """One pipeline: a copy of all layers, its micro-batches per step, its virtual stages."""
 
     micro_batches: int = Field(ge=1)
     stages: tuple[Stage, ...]
@@ -81,8 +87,8 @@ def uniform_plan(
 ) -> Plan:
     """The Megatron-LM plan in which all replicas share one split.
 
-    `order`: node group index per node in node order. `boundaries`: pp + 1 layer indices from 0
-    to the number of layers. `micro_batches`: one number per replica.
+    `order`: node group index per node in node order. `boundaries`: pp vpp + 1 layer indices from
+    0 to the number of layers. `micro_batches`: one number per replica.
     """
     slots = slots_of_order(instance, shape.tp, order)
     replicas = []
@@ -90,9 +96,9 @@ def uniform_plan(
         stages = tuple(
             Stage(
                 layers=(boundaries[k], boundaries[k + 1]),
-                group=slots[k * shape.dp + r],
+                group=slots[k % shape.pp * shape.dp + r],
             )
-            for k in range(shape.pp)
+            for k in range(shape.num_stages)
         )
         replicas.append(Replica(micro_batches=count, stages=stages))
     nodes = dict.fromkeys(slot.node for slot in slots)

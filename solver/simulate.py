@@ -14,17 +14,18 @@ from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.costs.template_costs import TemplateCosts
-from formulations.schedules import ScheduleGraph, schedule_graph
+from formulations.schedules import SCHEDULES, Kind, PathCounts, ScheduleGraph, schedule_graph
 
 Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Times:
-    """Stage times of N pipelines: forward, backward [p, N]; send, send_back [p - 1, N]; ns.
+    """Times of N pipelines of S virtual stages: forward, backward [S, N]; send [S - 1, N]; ns.
 
-    Transfers from stage k to k + 1 and from k + 1 to k; back takes as long as forth if None. With
-    blocking sends the transfer is part of the operation that sends.
+    Transfers from stage k to k + 1, and send_back from k + 1 to k; back takes as long as forth if
+    None. With blocking sends the transfer is part of the operation that sends. weight: [S, N]
+    weight gradients, where the schedule splits them from the backward pass.
     """
 
     forward: Array
@@ -32,28 +33,26 @@ class Times:
     send: Array
     blocking: bool = False
     send_back: Array | None = None
+    weight: Array | None = None
 
     @property
     def back(self) -> Array:
-        """[p - 1, N] transfers of gradients."""
+        """[S - 1, N] transfers of gradients."""
         return self.send if self.send_back is None else self.send_back
 
     @property
     def weights(self) -> Array:
-        """[2p, N] duration of forward of stage k (row k) and backward (row p + k)."""
-        if not self.blocking:
-            return np.concatenate([self.forward, self.backward])
-        none = np.zeros_like(self.forward[:1])
-        return np.concatenate(
-            [
-                self.forward + np.concatenate([self.send, none]),
-                self.backward + np.concatenate([none, self.back]),
-            ]
-        )
+        """[2S or 3S, N] duration of operations: rows as `Level.weight`."""
+        forward, backward = self.forward, self.backward
+        if self.blocking:
+            none = np.zeros_like(self.forward[:1])
+            forward = forward + np.concatenate([self.send, none])
+            backward = backward + np.concatenate([none, self.back])
+        return np.concatenate([forward, backward, *([] if self.weight is None else [self.weight])])
 
     @property
     def transfers(self) -> Array:
-        """[2p - 1, N] arrival delays: forward, backward, and a zero row for no transfer."""
+        """[2S - 1, N] arrival delays: forward, backward, and a zero row for no transfer."""
         none = np.zeros_like(self.forward[:1])
         if self.blocking:
             return np.concatenate([0 * self.send, 0 * self.back, none])
@@ -71,20 +70,12 @@ def simulate(graph: ScheduleGraph, times: Times) -> Array:
     return end
 
 
-@dataclass(frozen=True)
-class PathCounts:
-    """How often a longest path visits what, [.., N]: weights [2p, N], transfers [2p - 1, N]."""
-
-    weights: Array
-    transfers: Array
-
-
 def trace(
     graph: ScheduleGraph, times: Times, end: Array, columns: Array, last: Array
 ) -> PathCounts:
     """Longest paths of the pipelines `columns` [M] that end with the operations `last` [M]."""
     transfers = times.transfers
-    counts = np.zeros((2 * graph.num_stages, len(columns)), dtype=np.int64)
+    counts = np.zeros((len(times.weights), len(columns)), dtype=np.int64)
     sends = np.zeros((len(transfers), len(columns)), dtype=np.int64)
     at, path = last.copy(), np.arange(len(columns))
     while path.size:
@@ -102,7 +93,10 @@ def trace(
 
 @dataclass(frozen=True)
 class Operation:
-    """One bar of the timeline: kind is forward, backward, sync, embedding, optimizer, gather."""
+    """One bar of the timeline.
+
+    kind: forward, backward, weight (gradients split off), sync, embedding, optimizer, gather.
+    """
 
     kind: str
     replica: int | None  #: None: all replicas of the stage
@@ -110,6 +104,7 @@ class Operation:
     micro_batch: int | None
     start_ns: int
     end_ns: int
+    chunk: int = 0  #: of the layers of the stage, where it has several
 
 
 @dataclass(frozen=True)
@@ -134,12 +129,21 @@ def tail_ns(costs: PlanCosts, ready: Array) -> Array:
 def replica_times(costs: PlanCosts, replica: int) -> Times:
     """Times of one replica, N = 1."""
     one = slice(replica, replica + 1)
+    splits = SCHEDULES[costs.shape.schedule].splits_backward
+    weight = costs.weight_ns[:, one] if splits else None
     return Times(
         costs.forward_ns[:, one],
-        costs.backward_ns[:, one],
+        costs.backward_ns[:, one] - (0 if weight is None else weight),
         costs.send_ns[:, one],
         costs.blocking_sends,
+        weight=weight,
     )
+
+
+def replica_graph(costs: PlanCosts, replica: int) -> ScheduleGraph:
+    """The operation graph of one replica."""
+    shape = costs.shape
+    return schedule_graph(shape.schedule, shape.pp, costs.micro_batches[replica], shape.vpp)
 
 
 def pipeline_times(costs: TemplateCosts) -> Times:
@@ -169,7 +173,7 @@ def pipeline_step_ns(costs: TemplateCosts, micro_batches: int) -> int:
     """Simulated step of a single pipeline."""
     graph = schedule_graph(costs.schedule, costs.num_stages, micro_batches)
     end = simulate(graph, pipeline_times(costs))
-    return int(pipeline_end_ns(costs, end[graph.last_backward])[0])
+    return int(pipeline_end_ns(costs, end[graph.last])[0])
 
 
 def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
@@ -177,11 +181,9 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
     result = []
     for r, m in enumerate(costs.micro_batches):
         times = replica_times(costs, r)
-        key = b"".join(
-            a.tobytes() for a in (times.forward, times.backward, times.send, np.array([m]))
-        )
+        key = b"".join(a.tobytes() for a in (times.weights, times.send, np.array([m])))
         if key not in ends:
-            graph = schedule_graph(costs.shape.schedule, costs.shape.pp, m)
+            graph = replica_graph(costs, r)
             ends[key] = graph, simulate(graph, times)
         result.append(ends[key])
     return result
@@ -189,14 +191,14 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
 
 def step_time_ns(costs: PlanCosts) -> int:
     """Simulated step time only."""
-    ready = [end[graph.last_backward, 0] for graph, end in _replica_ends(costs)]
+    ready = [end[graph.last, 0] for graph, end in _replica_ends(costs)]
     return int(tail_ns(costs, np.max(ready, axis=0)).max())
 
 
 def simulate_step(costs: PlanCosts) -> Step:
     """Simulated step with its timeline and one critical path."""
     replicas = _replica_ends(costs)
-    last = np.stack([end[graph.last_backward, 0] for graph, end in replicas], axis=1)
+    last = np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)
     tail = _tail_operations(costs, last.max(axis=1))
     timeline = [
         operation
@@ -212,22 +214,21 @@ def simulate_step(costs: PlanCosts) -> Step:
     )
 
 
+_BARS = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.WEIGHT: "weight"}
+
+
 def _operations(
     costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array
 ) -> list[Operation]:
     weights = replica_times(costs, replica).weights[:, 0]
-    p = graph.num_stages
-    return [
-        Operation(
-            kind="backward" if graph.weight[o] >= p else "forward",
-            replica=replica,
-            stage=int(graph.weight[o] % p),
-            micro_batch=int(graph.micro_batch[o]),
-            start_ns=int(end[o, 0] - weights[graph.weight[o]]),
-            end_ns=int(end[o, 0]),
-        )
-        for o in range(graph.num_operations)
-    ]
+    bars = []
+    for o in range(graph.num_operations):
+        kind, stage, micro_batch = graph.operation(o)
+        chunk, device = divmod(stage, graph.num_devices)
+        finish = int(end[o, 0])
+        start = finish - int(weights[graph.weight[o]])
+        bars.append(Operation(_BARS[kind], replica, device, micro_batch, start, finish, chunk))
+    return bars
 
 
 def _tail_operations(costs: PlanCosts, ready: Array) -> list[Operation]:
@@ -267,7 +268,7 @@ def _critical_path(
     graph, end = replicas[replica]
     bars = _operations(costs, replica, graph, end)
     times = replica_times(costs, replica)
-    at = int(graph.last_backward[stage])
+    at = int(graph.last[stage])
     while at != graph.num_operations:
         path.append(bars[at])
         data, device = int(graph.data_before[at]), int(graph.device_before[at])

@@ -27,6 +27,7 @@ class LayerMemory:
     parameters: Bytes  #: a count, not bytes
     static_bytes: Bytes
     activation_bytes: Bytes  #: per micro-batch in flight
+    put_off_bytes: Bytes  #: per micro-batch that waits for its weight gradients alone
     workspace_bytes: Bytes  #: once per stage: the largest of its layers
     fixed_bytes: int  #: per GPU: communication buffers and the framework's reserve
 
@@ -51,7 +52,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
     shards = shape.dp if shape.zero else 1
-    parameters, static, activation, workspace = [], [], [], []
+    parameters, static, activation, put_off, workspace = [], [], [], [], []
     for layer in (run.layer for run in workload.layer_runs):
         count = layer.parameters_per_gpu(tp, shape.pp)
         whole = b * layer.activation_bytes(tp)
@@ -62,6 +63,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
             + workload.optimizer_bytes * ceil_div(count, shards)
         )
         activation.append(b * layer.input_bytes if recomputed else whole)
+        put_off.append(b * layer.weight_gradient_bytes(tp))
         workspace.append(whole if recomputed else 0)
     _check_sizes(workload, static, activation, workspace)
     buffers = 2 * b * workload.boundary_bytes if shape.pp > 1 else 0
@@ -69,6 +71,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
         parameters=_per_layer(workload, parameters),
         static_bytes=_per_layer(workload, static),
         activation_bytes=_per_layer(workload, activation),
+        put_off_bytes=_per_layer(workload, put_off),
         workspace_bytes=_per_layer(workload, workspace),
         fixed_bytes=buffers + instance.limits.framework_reserve_bytes,
     )

@@ -1,5 +1,6 @@
 """CostTables: everything that the models and the search read, as integers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.instance import Instance
 from formulations.plan import Shape
-from formulations.schedules import in_flight
+from formulations.schedules import held
 from formulations.units import ceil_count, ceil_div
 
 Array = NDArray[np.int64]
@@ -22,10 +23,12 @@ class CostTables:
     """Costs of one shape. L layers, J node groups; times in ns, sizes in bytes per GPU.
 
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
-    recomputation. optimizer_ns: [L, J] per step. static_bytes, activation_bytes (per micro-batch
-    in flight), workspace_bytes (largest of a stage): [L]. gradient_bytes, gather_bytes: [L] on
-    the wire per tp lane. capacity_bytes: [J]. send_bytes: per lane, boundary and micro-batch.
-    embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
+    recomputation. weight_ns: [L, J] the part of the latter for weight gradients. optimizer_ns:
+    [L, J] per step. static_bytes, activation_bytes (per micro-batch in flight), put_off_bytes (per
+    micro-batch that waits for weight gradients alone), workspace_bytes (largest of a device): [L].
+    gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J]. send_bytes: per
+    lane, boundary and micro-batch. embedding_bytes: gradient of the tied matrix per lane; 0 if
+    there is nothing to reduce.
     blocks_before: [L + 1] number of blocks before each layer.
     """
 
@@ -33,9 +36,11 @@ class CostTables:
     shape: Shape
     forward_ns: Array
     backward_ns: Array
+    weight_ns: Array
     optimizer_ns: Array
     static_bytes: Array
     activation_bytes: Array
+    put_off_bytes: Array
     workspace_bytes: Array
     fixed_bytes: int
     gradient_bytes: Array
@@ -66,15 +71,19 @@ class CostTables:
         """Tensor-parallel groups on one node of each node group."""
         return tuple(g.gpus_per_node // self.shape.tp for g in self.instance.cluster.groups)
 
-    def stage_memory(self, start: int, end: int, stage: int, micro_batches: int) -> int:
-        """Bytes per GPU of layers [start, end) as stage `stage` of a replica."""
-        shape = self.shape
-        held = in_flight(shape.schedule, shape.pp, stage, micro_batches)
+    def device_memory(
+        self, layers: Sequence[tuple[int, int]], device: int, micro_batches: int
+    ) -> int:
+        """Bytes per GPU of a device of a replica with these layers [start, end), per chunk."""
+        shape, chunks = self.shape, [slice(*own) for own in layers]
+        most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+        whole = np.array([self.activation_bytes[own].sum() for own in chunks])
+        put_off = sum(int(self.put_off_bytes[own].sum()) for own in chunks)
         return int(
             self.fixed_bytes
-            + self.static_bytes[start:end].sum()
-            + held * self.activation_bytes[start:end].sum()
-            + self.workspace_bytes[start:end].max(initial=0)
+            + sum(self.static_bytes[own].sum() for own in chunks)
+            + (most.whole @ whole + most.put_off * put_off).max()
+            + max(self.workspace_bytes[own].max(initial=0) for own in chunks)
         )
 
 
@@ -142,9 +151,11 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
         shape=shape,
         forward_ns=times.forward_ns,
         backward_ns=times.backward_ns,
+        weight_ns=times.weight_ns,
         optimizer_ns=_optimizer_ns(instance, memory, shards),
         static_bytes=memory.static_bytes,
         activation_bytes=memory.activation_bytes,
+        put_off_bytes=memory.put_off_bytes,
         workspace_bytes=memory.workspace_bytes,
         fixed_bytes=memory.fixed_bytes,
         gradient_bytes=workload.gradient_bytes * memory.parameters,

@@ -11,7 +11,7 @@ from formulations.instance.workload import Workload
 from formulations.units import GIB
 
 Recompute = Literal["none", "full"]
-ScheduleName = Literal["1f1b", "gpipe"]
+ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 
 
 class SearchSpace(Record):
@@ -24,6 +24,7 @@ class SearchSpace(Record):
     recompute: tuple[Recompute, ...] = ("none", "full")
     distributed_optimizer: tuple[bool, ...] = (False, True)
     schedule: tuple[ScheduleName, ...] = ("1f1b",)
+    virtual_pipeline: tuple[int, ...] = (2,)  #: chunks per GPU of the interleaved schedule
     micro_batches: Literal["even", "uneven"] = "even"
     idle_nodes: bool = True  #: may a plan leave nodes unused?
     embedding_only_stages: bool = False  #: may a stage hold no block?

@@ -13,6 +13,10 @@ Tensor parallelism is Megatron-LM's: q, k, v and the first feed-forward matrix b
 others by rows; norms, biases after a row-parallel product, the router and the down-projections of
 latent attention are held whole by every rank.
 
+Weight gradients (Qi et al., ICLR 2024, table 1) are for products with parameters alone: scores are
+`unweighted_flops`. Of what is kept they need the inputs of these products, and as many bytes of
+gradients as their outputs have; dropout masks and scores are released by the input gradients.
+
 Kernels: launches of one forward pass on one GPU with the fusions of Megatron-LM: q, k, v in one
 product, biases inside the products, scale + mask + softmax, activation with its gate, and
 dropout + residual add are one launch each. Communication kernels are not counted.
@@ -38,6 +42,9 @@ class Part:
     backward_all_reduces: int = 0
     sharded_bytes: int = 0
     replicated_bytes: int = 0
+    unweighted_flops: int = 0
+    released_sharded_bytes: int = 0
+    released_replicated_bytes: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
@@ -201,7 +208,14 @@ def _scores(sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash:
     a = sizes.heads
     kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
     kernels = 1 if flash else 3 + sizes.dropout
-    return Part(flops=2 * s * s * a * (qk_dim + value_dim), kernels=kernels, sharded_bytes=a * kept)
+    flops = 2 * s * s * a * (qk_dim + value_dim)
+    return Part(
+        flops=flops,
+        kernels=kernels,
+        sharded_bytes=a * kept,
+        unweighted_flops=flops,
+        released_sharded_bytes=a * kept,
+    )
 
 
 def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
@@ -218,7 +232,8 @@ def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
 
 
 def _dropout_mask(sizes: TransformerSizes, s: int) -> Part:
-    return Part(replicated_bytes=s * sizes.hidden_size * sizes.dropout)
+    size = s * sizes.hidden_size * sizes.dropout
+    return Part(replicated_bytes=size, released_replicated_bytes=size)
 
 
 def _column_product(rows: int, columns: int, kept_columns: int, s: int) -> Part:

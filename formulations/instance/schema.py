@@ -30,6 +30,7 @@ LongestTime = Annotated[float, Quantity("time", most="100000 h", example="2 s")]
 HighestCost = Annotated[float, Quantity("money", most="1000000000 USD", example="0.01 USD")]
 HighestPrice = Annotated[float, Quantity("price", most="1000000000 USD/h", example="100 USD/h")]
 Headroom = Annotated[float, Share()]
+Chunks = Annotated[int, Field(ge=2, le=64)]
 
 
 class WorkloadFile(Written):
@@ -61,7 +62,7 @@ class WorkloadFile(Written):
 Milliseconds = Annotated[float, Field(gt=0, le=1e7)]
 Times = Annotated[
     Annotated[Milliseconds, Tag(NUMBER)]
-    | Annotated[list[Milliseconds], Field(min_length=2, max_length=2), Tag(LIST)],
+    | Annotated[list[Milliseconds], Field(min_length=2, max_length=3), Tag(LIST)],
     Discriminator(number_or_list),
 ]
 
@@ -83,7 +84,7 @@ class ProfileFile(Written):
     times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(
         min_length=1,
         description="Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or"
-        " [forward, backward].",
+        " [forward, backward], or [forward, backward, of that for weight gradients].",
     )
 
 
@@ -116,6 +117,9 @@ class SearchFile(Written):
     )
     schedule: Annotated[list[ScheduleName], OneOrMany()] = Field(
         default=["1f1b"], description="Pipeline schedules."
+    )
+    virtual_pipeline: Annotated[list[Chunks], OneOrMany()] = Field(
+        default=[2], description="Chunks of layers per GPU of the interleaved schedule."
     )
     micro_batches: Literal["even", "uneven"] = Field(
         default="even", description="Do all replicas run equally many micro-batches?"

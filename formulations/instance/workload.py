@@ -34,11 +34,15 @@ class Layer(Record):
     vocabulary_columns: int = Field(default=0, ge=0)
     tied_copy: bool = False  #: the vocabulary matrix is the embedding's; a copy only if pp > 1
     forward_flops: int = Field(ge=0)  #: all tp ranks together
+    unweighted_flops: int = Field(default=0, ge=0)  #: of these without a parameter: scores
     kernels: int = Field(ge=0)  #: kernel launches of one forward pass on one GPU
     forward_all_reduces: int = Field(default=0, ge=0)  #: over the tp ranks, 2*s*h bytes each
     backward_all_reduces: int = Field(default=0, ge=0)
     replicated_activation_bytes: int = Field(ge=0)  #: kept for backward by every tp rank
     sharded_activation_bytes: int = Field(ge=0)  #: kept for backward, split over the tp ranks
+    #: Of the bytes kept for backward, those that no weight gradient needs.
+    released_replicated_bytes: int = Field(default=0, ge=0)
+    released_sharded_bytes: int = Field(default=0, ge=0)
     input_bytes: int = Field(ge=0)  #: all that full recomputation keeps
 
     @property
@@ -57,6 +61,19 @@ class Layer(Record):
     def activation_bytes(self, tp: int) -> int:
         """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
         return self.replicated_activation_bytes + -(-self.sharded_activation_bytes // tp)
+
+    def weight_gradient_bytes(self, tp: int) -> int:
+        """Bytes that one GPU keeps for one sequence from its input to its weight gradients."""
+        sharded = self.sharded_activation_bytes - self.released_sharded_bytes
+        whole = self.replicated_activation_bytes - self.released_replicated_bytes
+        return whole + -(-sharded // tp)
+
+    @property
+    def weight_gradient_share(self) -> float:
+        """Share of the backward pass's FLOPs, twice the forward's, that weight gradients take."""
+        if not self.forward_flops:
+            return 0.0
+        return (self.forward_flops - self.unweighted_flops) / (2 * self.forward_flops)
 
 
 class LayerRun(Record):

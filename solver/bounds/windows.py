@@ -50,6 +50,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from formulations.schedules import SCHEDULES
 from solver.bounds.classes import ByClass
 from solver.bounds.completion import latencies, least_term, rounds
 from solver.bounds.labels import Labels, no_stages, undominated
@@ -104,7 +105,7 @@ class _Lane:
 
     def turns_left(self, stage: int) -> int:
         """N of windows that begin with a stage; below 0 there are none."""
-        if self.problem.schedule == "gpipe":
+        if not SCHEDULES[self.problem.schedule].turns:
             return -1
         return self.problem.micro_batches[self.lane] - 1 - (self.problem.num_stages - stage)
 

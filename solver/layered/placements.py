@@ -9,9 +9,17 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
-from formulations.schedules import in_flight
+from formulations.schedules import SCHEDULES, held, stage_moments
 from formulations.units import ceil_div
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.layered.problem import (
+    Arcs,
+    Array,
+    ChunkMemory,
+    Intervals,
+    Mask,
+    SplitProblem,
+    interval_sums,
+)
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000
@@ -60,9 +68,35 @@ def allowed_layers(
     shape = intervals.tables.shape
     allowed = intervals.allowed
     for j, m in set(zip(groups, shares, strict=True)):
-        held = in_flight(shape.schedule, shape.pp, stage, m)
-        allowed = allowed & intervals.fits(j, held)
+        for moment in stage_moments(shape.schedule, shape.pp, stage, m, shape.vpp):
+            allowed = allowed & intervals.fits(j, *moment)
     return allowed
+
+
+def passes(intervals: Intervals) -> tuple[Array, Array | None]:
+    """[J, n, n] ns of the backward pass, less its weight gradients where the schedule splits it."""
+    if not SCHEDULES[intervals.tables.shape.schedule].splits_backward:
+        return intervals.backward, None
+    return intervals.backward - intervals.weight, intervals.weight
+
+
+def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> ChunkMemory | None:
+    """Memory of devices on slots [p, dp] of these groups; None with one chunk per device."""
+    tables, shape = intervals.tables, intervals.tables.shape
+    if shape.vpp == 1:
+        return None
+    most = max(shares)
+    whole = [
+        held(shape.schedule, shape.pp, device, most, shape.vpp).whole for device in range(shape.pp)
+    ]
+    return ChunkMemory(
+        static=intervals.static - tables.fixed_bytes,
+        activation=intervals.activation,
+        workspace=intervals.workspace,
+        fixed_bytes=tables.fixed_bytes,
+        whole=tuple(whole),
+        capacity=tables.capacity_bytes[slots].min(axis=1),
+    )
 
 
 def fixed_order(
@@ -74,12 +108,12 @@ def fixed_order(
     """The problem of one order in which every replica of class c has `shares[c]` micro-batches."""
     tables = intervals.tables
     shape = tables.shape
-    slots = placement.group_of_slot.reshape(shape.pp, shape.dp)
+    slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
     zero = np.zeros(1, dtype=np.int64)
     stages = []
-    for k in range(shape.pp):
-        groups = [one.groups[k] for one in classes]
-        send = np.array([[one.send_ns[k - 1] if k else 0 for one in classes]])
+    for k in range(shape.num_stages):
+        groups = [one.groups[k % p] for one in classes]
+        send = np.array([[one.send_ns[(k - 1) % p] if k else 0 for one in classes]])
         stages.append(
             Arcs(
                 source=zero,
@@ -93,10 +127,15 @@ def fixed_order(
                 begins=((),),
             )
         )
+    once = np.arange(shape.num_stages) < p
+    device = np.arange(shape.num_stages) % p
+    gather_latency = (placement.gather_latency_ns[device] * once).tolist()
     finish = [
-        finish_ns(intervals, slots[k], placement.gather_ns[k], int(placement.gather_latency_ns[k]))
-        for k in range(shape.pp)
+        finish_ns(intervals, slots[k % p], placement.gather_ns[k % p], gather_latency[k])
+        for k in range(shape.num_stages)
     ]
+    latency = placement.sync_latency_ns[device] * once
+    backward, weight = passes(intervals)
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
@@ -104,9 +143,12 @@ def fixed_order(
         stages=tuple(stages),
         micro_batches=tuple(shares),
         forward=intervals.forward,
-        backward=intervals.backward,
-        sync=interval_sums(placement.sync_ns) + placement.sync_latency_ns[:, None, None],
+        backward=backward,
+        sync=interval_sums(placement.sync_ns)[device] + latency[:, None, None],
         finish=np.stack(finish),
+        chunks=shape.vpp,
+        weight=weight,
+        memory=chunk_memory(intervals, slots, shares),
     )
 
 
@@ -290,10 +332,10 @@ def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
     """The problem of all node orders at even shares, or the largest of almost even ones.
 
     None if it has too many arcs, or zones: between these a link is shared by flows that one
-    stage does not know of.
+    stage does not know of; or several chunks per slot, whose order is that of the first ones.
     """
     tables = intervals.tables
-    if tables.instance.cluster.zone_link is not None:
+    if tables.instance.cluster.zone_link is not None or tables.shape.vpp > 1:
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)
     return order_graph(intervals, placer, share)
@@ -311,6 +353,7 @@ def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProble
     if steps is None:
         return None
     stages = [build.stage(k, own) for k, own in enumerate(steps)]
+    backward, weight = passes(intervals)
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
@@ -318,7 +361,8 @@ def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProble
         stages=tuple(stages),
         micro_batches=(share,) * len(build.lanes),
         forward=intervals.forward,
-        backward=intervals.backward,
+        backward=backward,
         sync=np.stack(build.tails.sync),
         finish=np.stack(build.tails.finish),
+        weight=weight,
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.plan import Plan, uniform_plan
-from formulations.schedules import in_flight
+from formulations.schedules import stage_moments
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven import Left, Uneven
@@ -71,9 +71,11 @@ def lacks_memory(intervals: Intervals) -> bool:
     )
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
-    for k in range(shape.pp):
-        held = in_flight(shape.schedule, shape.pp, k, least)
-        ends = np.any(intervals.fits(largest, held)[ends], axis=0)
+    for k in range(shape.num_stages):
+        fits = intervals.allowed
+        for moment in stage_moments(shape.schedule, shape.pp, k, least, shape.vpp):
+            fits = fits & intervals.fits(largest, *moment)
+        ends = np.any(fits[ends], axis=0)
     return not ends[-1]
 
 

@@ -256,8 +256,8 @@ def test_a_pattern_is_followed_whichever_block_is_named_first() -> None:
 def test_plans_with_blocks_fit_and_are_never_slower(seed: int) -> None:
     """Judged by the simulator; fast nodes have just room for three layers of any first stage."""
     tables = random_tables(seed)
-    three = max(tables.stage_memory(k, k + 3, 0, 2) for k in range(LAYERS - 2))
-    whole = tables.stage_memory(0, LAYERS, 0, 2)
+    three = max(tables.device_memory([(k, k + 3)], 0, 2) for k in range(LAYERS - 2))
+    whole = tables.device_memory([(0, LAYERS)], 0, 2)
     tables = replace(tables, capacity_bytes=np.array([three, whole, whole]))
     search = ShapeSearch(tables, PathPool())
     state = start(search, (0, 3, 6, 9, 12))
@@ -266,7 +266,7 @@ def test_plans_with_blocks_fit_and_are_never_slower(seed: int) -> None:
     assert step_time_ns(costs) == found.step_time_ns <= state.step_time_ns
     for slot, j in enumerate(found.order):
         start_layer, end = found.split[slot // 4 : slot // 4 + 2]
-        assert tables.stage_memory(start_layer, end, slot // 4, 2) <= tables.capacity_bytes[j]
+        assert tables.device_memory([(start_layer, end)], slot // 4, 2) <= tables.capacity_bytes[j]
 
 
 def test_a_stopped_search_returns_what_it_has() -> None:
