@@ -91,7 +91,7 @@ class BlockTrial(Trial):
 
     def __init__(self, costs: BlockCosts, groups: Array) -> None:
         self.costs, self.groups = costs, groups.transpose(2, 1, 0)
-        self.schedule = costs.tables.shape.schedule
+        self.shape = costs.tables.shape
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
         """Of a replica of each block."""
