@@ -30,13 +30,13 @@ from formulations.units import ceil_ns
 class NodeTerms:
     """Costs that one node brings by starting at one slot; keys are slots or stages.
 
-    send_ns[s]: boundary between slot s and s + dp, as far as this node's links decide it.
+    send_ns[s]: [K] messages between slot s and s + dp, as far as this node's links decide them.
     inside_s_per_byte[k], inside_latency_s[k]: ring inside the node for stage k, for factor 1.
     outside_s_per_byte[k]: seconds per byte on the node's link at efficiency 1, factor 1, before
     the (N - 1) / N share; only stages that leave the node. embedding_ns: this node's share.
     """
 
-    send_ns: dict[int, int]
+    send_ns: dict[int, tuple[int, ...]]
     inside_s_per_byte: dict[int, float]
     inside_latency_s: dict[int, float]
     outside_s_per_byte: dict[int, float]
@@ -47,7 +47,8 @@ class NodeTerms:
 class PlacementCosts:
     """Costs of one node order, ns. S slots, p stages, L layers.
 
-    group_of_slot: [S] node group. send_ns: [p - 1, dp], forward and backward alike.
+    group_of_slot: [S] node group. send_ns: [K, p - 1, dp] by kind of message
+    (`CostTables.tensors`), ascending, forward and backward alike.
     sync_ns, gather_ns: [p, L] gradient sync before, parameter gather after the optimizer, if the
     layer lies on the stage; *_latency_ns: [p], added once. embedding_ns: tied embeddings.
     """
@@ -61,18 +62,22 @@ class PlacementCosts:
     embedding_ns: int
 
 
-def _sends(tables: CostTables, j: int, start: int) -> dict[int, int]:
+def _sends(tables: CostTables, j: int, start: int) -> dict[int, tuple[int, ...]]:
     dp, total = tables.shape.dp, tables.shape.slots
     link = tables.instance.cluster.groups[j].inter_node
     stop = start + tables.slots_per_node[j]
-    terms = {s: inside_ns(tables, j) for s in range(start, min(stop, total) - dp)}
+    inside = tuple(inside_ns(tables, j, n) for n in tables.tensors)
+    terms = dict.fromkeys(range(start, min(stop, total) - dp), inside)
     leaving = range(max(start, stop - dp), min(stop, total - dp))
     entering = range(max(start, dp) - dp, min(stop - dp, start))
     for crossing in (leaving, entering):
         flows: dict[int, int] = {}
         for s in crossing:
             flows[s // dp] = flows.get(s // dp, 0) + 1
-        terms.update({s: outside_ns(tables, j, flows[s // dp], link) for s in crossing})
+        terms |= {
+            s: tuple(outside_ns(tables, j, flows[s // dp], link, n) for n in tables.tensors)
+            for s in crossing
+        }
     return terms
 
 
@@ -189,14 +194,14 @@ class Placer:
         )
 
     def _sends_ns(self, nodes: Sequence[NodeTerms], zones: ZoneCrossings) -> Array:
-        """[p - 1, dp] transfers from every stage to the next."""
-        shape = self.tables.shape
+        """[K, p - 1, dp] messages from every stage to the next."""
+        shape, kinds = self.tables.shape, len(self.tables.tensors)
         rows = [zones.sends_ns(k) for k in range(shape.pp - 1)]
-        send = np.array(rows, dtype=np.int64).reshape(-1)
+        send = np.array(rows, dtype=np.int64).reshape(-1, kinds)
         slots = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
-        times = [time for node in nodes for time in node.send_ns.values()]
-        np.maximum.at(send, slots, np.array(times, dtype=np.int64))
-        return send.reshape(-1, shape.dp)
+        times = [row for node in nodes for row in node.send_ns.values()]
+        np.maximum.at(send, slots, np.array(times, dtype=np.int64).reshape(-1, kinds))
+        return send.T.reshape(kinds, -1, shape.dp)
 
     def stage(
         self,

@@ -56,6 +56,7 @@ def split_costs(
     def per_stage(table: Array) -> Array:
         return np.add.reduceat(table, cuts, axis=1)[stages, stages]
 
+    kinds = tables.message_kind[list(boundaries[1:-1])]
     counts, share = np.unique(np.array(micro_batches), return_inverse=True)
     memory = [
         [tables.stage_memory(boundaries[k], boundaries[k + 1], k, int(m)) for m in counts]
@@ -68,7 +69,7 @@ def split_costs(
         tied=tables.embedding_bytes > 0,
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns),
-        send_ns=placement.send_ns,
+        send_ns=placement.send_ns[kinds, stages[:-1]],
         sync_ns=per_stage(placement.sync_ns) + placement.sync_latency_ns,
         optimizer_ns=per_slot(tables.optimizer_ns).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,

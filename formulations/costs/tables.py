@@ -24,8 +24,9 @@ class CostTables:
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
     recomputation. optimizer_ns: [L, J] per step. static_bytes, activation_bytes (per micro-batch
     in flight), workspace_bytes (largest of a stage): [L]. gradient_bytes, gather_bytes: [L] on
-    the wire per tp lane. capacity_bytes: [J]. send_bytes: per lane, boundary and micro-batch.
-    embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
+    the wire per tp lane. capacity_bytes: [J]. send_bytes: a tensor per lane and
+    micro-batch, of which one or several cross a boundary. embedding_bytes:
+    gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] number of blocks before each layer.
     """
 
@@ -66,6 +67,17 @@ class CostTables:
         """Tensor-parallel groups on one node of each node group."""
         return tuple(g.gpus_per_node // self.shape.tp for g in self.instance.cluster.groups)
 
+    @cached_property
+    def tensors(self) -> tuple[int, ...]:
+        """[K] numbers of tensors in a message between stages, ascending: what its kind decides."""
+        return tuple(sorted({layer.output_tensors for layer in self.instance.workload.layers}))
+
+    @cached_property
+    def message_kind(self) -> Array:
+        """[L + 1] kind of a message over the boundary before each layer; 0 at the chain's start."""
+        kinds = [self.tensors.index(one.output_tensors) for one in self.instance.workload.layers]
+        return np.array([0, *kinds], dtype=np.int64)
+
     def stage_memory(self, start: int, end: int, stage: int, micro_batches: int) -> int:
         """Bytes per GPU of layers [start, end) as stage `stage` of a replica."""
         shape = self.shape
@@ -89,7 +101,7 @@ def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array
 
 
 def send_bytes(instance: Instance, shape: Shape) -> int:
-    """Activations of one micro-batch that a lane of tp sends to the next stage."""
+    """One tensor of one micro-batch that a lane of tp sends to the next stage."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
     return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
 
@@ -121,7 +133,7 @@ def _check_traffic(instance: Instance, shape: Shape, memory: LayerMemory) -> Non
         s_per_byte = max(s_per_byte, num_gpus / cluster.zone_link.bandwidth_bytes_per_s)
     sequences = workload.global_batch + shape.pp * shape.micro_batch
     gradients = 4 * workload.gradient_bytes * int(memory.parameters.sum())
-    size_bytes = 2 * sequences * workload.boundary_bytes + gradients
+    size_bytes = 2 * sequences * workload.largest_message_bytes + gradients
     least = min(efficiency for _, efficiency in cluster.network_efficiency)
     check_step(size_bytes * s_per_byte / least * 1e9, "cluster", "the slowest link")
 

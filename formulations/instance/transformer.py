@@ -3,9 +3,12 @@
 Layer kinds (profile keys): `embedding`; `block`, or `dense_block` for the first dense blocks of
 a mixture-of-experts model; `encoder` and `decoder` of an encoder-decoder; `head`.
 
-Assumptions. Encoder and decoder of an encoder-decoder read sequences of the same length. Both
-token streams are looked up on the first stage and travel together: 2 s h of the encoder and 2 s h
-of the decoder cross every boundary. Small things that live elsewhere are booked where the chain
+Assumptions. Encoder and decoder of an encoder-decoder read sequences of the same length. As in
+Megatron-LM (core/pipeline_parallel/schedules.py, get_tensor_shapes), 2 s h cross a boundary behind
+the embedding or an encoder block, and 2 s h of the encoder's output besides behind a decoder block.
+The decoder's tokens are looked up at its first block, in a copy of the embedding where there are
+several stages; the copy's gradients are summed with those of the head's copy, at no further cost.
+Small things that live elsewhere are booked where the chain
 has a place: the relative position tables with the embedding, both final norms with the head.
 
 `Workload.parameters` is the published model's, as Hugging Face counts it: tied matrices once, no
@@ -70,7 +73,7 @@ def build_workload(
         global_batch=global_batch,
         hidden_size=sizes.hidden_size,
         kv_heads=sizes.num_kv_heads,
-        boundary_bytes=2 * sequence_length * sizes.hidden_size * sizes.num_streams,
+        boundary_bytes=2 * sequence_length * sizes.hidden_size,
         tied_embeddings=sizes.tied_embeddings,
         precision=precision,
         gradient_bytes=gradient_bytes,
@@ -88,10 +91,13 @@ def _blocks(sizes: TransformerSizes, s: int, flash: bool) -> list[tuple[Layer, i
     attention = _attention(sizes, s, flash) + norm(sizes, s)
     plain = attention + dense_ffn(sizes, s) + norm(sizes, s)
     if sizes.decoder_layers is not None:
-        decoder = plain + cross_attention(sizes, s, flash) + norm(sizes, s)
+        part = plain + cross_attention(sizes, s, flash) + norm(sizes, s)
+        decoder = _block("decoder", part, 2 * 2 * s * h).model_copy(update={"output_tensors": 2})
+        matrix = {"vocabulary_rows": sizes.vocabulary_size, "vocabulary_columns": h}
         return [
             (_block("encoder", plain, 2 * s * h), sizes.layers),
-            (_block("decoder", decoder, 2 * 2 * s * h), sizes.decoder_layers),
+            (decoder.model_copy(update=matrix | {"tied_copy": True}), 1),
+            (decoder, sizes.decoder_layers - 1),
         ]
     if moe is None:
         return [(_block("block", plain, 2 * s * h), sizes.layers)]

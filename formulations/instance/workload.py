@@ -41,6 +41,8 @@ class Layer(Record):
     replicated_activation_bytes: int = Field(ge=0)  #: kept for backward by every tp rank
     sharded_activation_bytes: int = Field(ge=0)  #: kept for backward, split over the tp ranks
     input_bytes: int = Field(ge=0)  #: all that full recomputation keeps
+    #: Tensors of `Workload.boundary_bytes` that cross a boundary right after the layer.
+    output_tensors: int = Field(default=1, ge=1)
 
     @property
     def parameters(self) -> int:
@@ -79,7 +81,7 @@ class Workload(Record):
     hidden_size: int = Field(ge=1)
     #: Groups of query heads; as Megatron-LM's `num_query_groups`, a multiple of every tp.
     kv_heads: int = Field(ge=1)
-    boundary_bytes: int = Field(ge=1)  #: activations sent from stage to stage, per sequence
+    boundary_bytes: int = Field(ge=1)  #: one tensor sent from stage to stage, per sequence
     tied_embeddings: bool
     precision: Precision = "bf16"
     parameter_bytes: int = 2
@@ -90,6 +92,11 @@ class Workload(Record):
     def layers(self) -> tuple[Layer, ...]:
         """The chain, one entry per layer."""
         return tuple(run.layer for run in self.layer_runs for _ in range(run.count))
+
+    @property
+    def largest_message_bytes(self) -> int:
+        """Most that is sent from stage to stage, per sequence."""
+        return self.boundary_bytes * max(run.layer.output_tensors for run in self.layer_runs)
 
     @property
     def forward_flops(self) -> int:

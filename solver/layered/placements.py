@@ -22,11 +22,11 @@ Cover = tuple[tuple[int, ...], tuple[Node, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ReplicaClass:
-    """Replicas that behave alike: their indices, node group per stage, transfer per boundary."""
+    """Replicas that behave alike: indices, node group per stage, [p - 1][K] messages."""
 
     replicas: tuple[int, ...]
     groups: tuple[int, ...]
-    send_ns: tuple[int, ...]
+    send_ns: tuple[tuple[int, ...], ...]
 
     @property
     def count(self) -> int:
@@ -37,9 +37,10 @@ class ReplicaClass:
 def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
     """Classes of one placement in order of their first replica."""
     groups = placement.group_of_slot.reshape(-1, dp)
-    members: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    members: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], list[int]] = {}
     for r in range(dp):
-        key = (tuple(groups[:, r].tolist()), tuple(placement.send_ns[:, r].tolist()))
+        sends = map(tuple, placement.send_ns[:, :, r].T.tolist())
+        key = (tuple(groups[:, r].tolist()), tuple(sends))
         members.setdefault(key, []).append(r)
     return [ReplicaClass(tuple(found), *key) for key, found in members.items()]
 
@@ -65,6 +66,18 @@ def allowed_layers(
     return allowed
 
 
+def by_message(tables: CostTables, stage: int, allowed: Mask) -> dict[int, Mask]:
+    """Layers that a stage may have, by the kind of message that comes to it; one at least.
+
+    So the arcs of a stage are told apart by what crosses the boundary before their first layer.
+    """
+    if stage == 0 or len(tables.tensors) == 1:
+        return {0: allowed}
+    kinds = range(len(tables.tensors))
+    masks = {n: allowed & (tables.message_kind == n)[:, None] for n in kinds}
+    return {n: mask for n, mask in masks.items() if mask.any()} or {0: allowed}
+
+
 def fixed_order(
     intervals: Intervals,
     placement: PlacementCosts,
@@ -75,22 +88,23 @@ def fixed_order(
     tables = intervals.tables
     shape = tables.shape
     slots = placement.group_of_slot.reshape(shape.pp, shape.dp)
-    zero = np.zeros(1, dtype=np.int64)
     stages = []
     for k in range(shape.pp):
         groups = [one.groups[k] for one in classes]
-        send = np.array([[one.send_ns[k - 1] if k else 0 for one in classes]])
+        allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
+        same = np.zeros(len(allowed), dtype=np.int64)
+        send = np.array([[one.send_ns[k - 1][n] if k else 0 for one in classes] for n in allowed])
         stages.append(
             Arcs(
-                source=zero,
-                target=zero,
-                column=np.array([groups]),
+                source=same,
+                target=same,
+                column=np.array([groups])[same],
                 send=send,
                 send_back=send,
-                tail=np.array([k]),
-                embedding=np.array([placement.embedding_ns]),
-                allowed=(allowed_layers(intervals, k, groups, shares),),
-                begins=((),),
+                tail=same + k,
+                embedding=same + placement.embedding_ns,
+                allowed=tuple(allowed.values()),
+                begins=((),) * len(same),
             )
         )
     finish = [
@@ -244,12 +258,14 @@ class _FreeOrder:
             for r in self.lanes
         ]
 
-    def _sends(self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int) -> list[int]:
+    def _sends(
+        self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int
+    ) -> list[tuple[int, ...]]:
         dp = self.tables.shape.dp
-        first = (stage - 1) * dp
+        first, none = (stage - 1) * dp, (0,) * len(self.tables.tensors)
         pairs = zip(self._owners(before, first), self._owners(nodes, first + dp), strict=True)
         return [
-            max(self.placer.terms(*n).send_ns.get(first + r, 0) for n in pair)
+            max(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair)  # kinds ascend
             for r, pair in zip(self.lanes, pairs, strict=True)
         ]
 
@@ -267,22 +283,25 @@ class _FreeOrder:
 
     def stage(self, k: int, steps: list[_Step]) -> Arcs:
         """Arcs of stage k."""
-        none = [0] * len(self.lanes)
+        none = [(0,)] * len(self.lanes)
         dp = self.tables.shape.dp
         columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
         sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
-        send = np.array(sends, dtype=np.int64)
         embedding = [self._embedding_ns(k, step.nodes) for step in steps]
+        masks = [by_message(self.tables, k, self._mask(k, groups)) for groups in columns]
+        arcs = [(i, n) for i, own in enumerate(masks) for n in own]
+        send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
+        step_of = np.array([i for i, _ in arcs])
         return Arcs(
-            source=np.array([step.source for step in steps]),
-            target=np.array([step.target for step in steps]),
-            column=np.array(columns),
+            source=np.array([step.source for step in steps])[step_of],
+            target=np.array([step.target for step in steps])[step_of],
+            column=np.array(columns)[step_of],
             send=send,
             send_back=send,
-            tail=np.array([self.tails.row(k, step.nodes) for step in steps]),
-            embedding=np.array(embedding, dtype=np.int64),
-            allowed=tuple(self._mask(k, groups) for groups in columns),
-            begins=tuple(step.begins for step in steps),
+            tail=np.array([self.tails.row(k, step.nodes) for step in steps])[step_of],
+            embedding=np.array(embedding, dtype=np.int64)[step_of],
+            allowed=tuple(masks[i][n] for i, n in arcs),
+            begins=tuple(steps[i].begins for i, _ in arcs),
         )
 
 

@@ -1,6 +1,7 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
 from collections import Counter
+from itertools import groupby
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -56,11 +57,8 @@ _SOURCES = {
 
 def chain_text(workload: Workload) -> str:
     """The layers by number: "0 embedding, 1-24 block, 25 head"."""
-    parts, start = [], 0
-    for run in workload.layer_runs:
-        parts.append(f"{ranges(range(start, start + run.count))} {run.layer.kind}")
-        start += run.count
-    return ", ".join(parts)
+    kinds = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
+    return ", ".join(f"{ranges(n for n, _ in layers)} {kind}" for kind, layers in kinds)
 
 
 def cluster_text(instance: Instance) -> str:
