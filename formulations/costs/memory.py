@@ -7,8 +7,9 @@ micro-batches in flight. Full recomputation keeps the input of every block and, 
 is recomputed, that block's activations.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.plan import Shape
+from formulations.schedules import Held
 from formulations.units import ceil_div
 
 Bytes = NDArray[np.int64]
@@ -42,11 +44,12 @@ class LayerMemory:
     gradients_bytes: Bytes
     optimizer_bytes: Bytes
     activation_bytes: Bytes  #: per micro-batch in flight
+    put_off_bytes: Bytes  #: per micro-batch that waits for its weight gradients alone
     workspace_bytes: Bytes  #: once per stage: the largest of its layers
     buffers_bytes: int  #: per GPU: messages to and from other stages
     reserve_bytes: int  #: per GPU: the framework's
 
-    @property
+    @cached_property
     def static_bytes(self) -> Bytes:
         """[layer] what stays from step to step."""
         return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
@@ -56,11 +59,12 @@ class LayerMemory:
         """What a GPU needs whatever its layers."""
         return self.buffers_bytes + self.reserve_bytes
 
-    def parts(self, chunks: Iterable[tuple[range, int]]) -> MemoryParts:
-        """Memory of a GPU that runs these layers with so many micro-batches of each in flight."""
-        held = [(list(layers), count) for layers, count in chunks]
-        own = [layer for layers, _ in held for layer in layers]
-        kept = sum(count * int(self.activation_bytes[layers].sum()) for layers, count in held)
+    def parts(self, layers: Sequence[tuple[int, int]], most: Held) -> MemoryParts:
+        """Memory of a GPU with these layers [start, end), per chunk, at its fullest moment."""
+        own = [layer for chunk in layers for layer in range(*chunk)]
+        whole = np.array([self.activation_bytes[start:end].sum() for start, end in layers])
+        put_off = int(self.put_off_bytes[own].sum())
+        kept = int((most.whole @ whole + most.put_off * put_off).max())
         return MemoryParts(
             weights_bytes=int(self.weights_bytes[own].sum()),
             gradients_bytes=int(self.gradients_bytes[own].sum()),
@@ -91,7 +95,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
     shards = shape.dp if shape.zero else 1
-    parameters, optimizer, activation, workspace = [], [], [], []
+    parameters, optimizer, activation, put_off, workspace = [], [], [], [], []
     for layer in (run.layer for run in workload.layer_runs):
         count = layer.parameters_per_gpu(tp, shape.pp)
         whole = b * layer.activation_bytes(tp)
@@ -99,6 +103,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
         parameters.append(count)
         optimizer.append(workload.optimizer_bytes * ceil_div(count, shards))
         activation.append(b * layer.input_bytes if recomputed else whole)
+        put_off.append(b * layer.weight_gradient_bytes(tp))
         workspace.append(whole if recomputed else 0)
     weights = [workload.parameter_bytes * count for count in parameters]
     gradients = [workload.gradient_bytes * count for count in parameters]
@@ -110,6 +115,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
         gradients_bytes=_per_layer(workload, gradients),
         optimizer_bytes=_per_layer(workload, optimizer),
         activation_bytes=_per_layer(workload, activation),
+        put_off_bytes=_per_layer(workload, put_off),
         workspace_bytes=_per_layer(workload, workspace),
         buffers_bytes=2 * b * workload.largest_message_bytes if shape.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,

@@ -14,6 +14,7 @@ Collectives over several nodes are hierarchical: a ring inside every node, then 
 shares between nodes, which together carry each node's whole buffer over its link.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, rin
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.costs.zones import ZoneCrossings, ZoneTerms
+from formulations.plan import Shape
 from formulations.units import ceil_ns
 
 
@@ -48,7 +50,8 @@ class PlacementCosts:
     """Costs of one node order, ns. S slots, p stages, L layers.
 
     group_of_slot: [S] node group. send_ns: [K, p - 1, dp] by kind of message
-    (`CostTables.tensors`), ascending, forward and backward alike.
+    (`CostTables.tensors`), ascending, forward and backward alike; with several chunks per slot
+    [K, p, dp], as the last stage sends to the first.
     sync_ns, gather_ns: [p, L] gradient sync before, parameter gather after the optimizer, if the
     layer lies on the stage; *_latency_ns: [p], added once. embedding_ns: tied embeddings.
     """
@@ -62,18 +65,22 @@ class PlacementCosts:
     embedding_ns: int
 
 
+def num_boundaries(shape: Shape) -> int:
+    """Stage boundaries; with several chunks per slot also that from the last stage to the first."""
+    return shape.pp - (shape.vpp == 1)
+
+
 def _sends(tables: CostTables, j: int, start: int) -> dict[int, tuple[int, ...]]:
+    """Messages from slot s to slot s + dp, in a circle, that begin or end on the node."""
     dp, total = tables.shape.dp, tables.shape.slots
     link = tables.instance.cluster.groups[j].inter_node
-    stop = start + tables.slots_per_node[j]
+    own = range(start, start + tables.slots_per_node[j])
+    begun = {s for s in own if s // dp < num_boundaries(tables.shape)}
+    ended = {s for t in own if (s := (t - dp) % total) // dp < num_boundaries(tables.shape)}
     inside = tuple(inside_ns(tables, j, n) for n in tables.tensors)
-    terms = dict.fromkeys(range(start, min(stop, total) - dp), inside)
-    leaving = range(max(start, stop - dp), min(stop, total - dp))
-    entering = range(max(start, dp) - dp, min(stop - dp, start))
-    for crossing in (leaving, entering):
-        flows: dict[int, int] = {}
-        for s in crossing:
-            flows[s // dp] = flows.get(s // dp, 0) + 1
+    terms = dict.fromkeys(begun & ended, inside)
+    for crossing in (begun - ended, ended - begun):
+        flows = Counter(s // dp for s in crossing)
         terms |= {
             s: tuple(outside_ns(tables, j, flows[s // dp], link, n) for n in tables.tensors)
             for s in crossing
@@ -194,9 +201,9 @@ class Placer:
         )
 
     def _sends_ns(self, nodes: Sequence[NodeTerms], zones: ZoneCrossings) -> Array:
-        """[K, p - 1, dp] messages from every stage to the next."""
+        """Messages from every stage to the next, as `PlacementCosts.send_ns`."""
         shape, kinds = self.tables.shape, len(self.tables.tensors)
-        rows = [zones.sends_ns(k) for k in range(shape.pp - 1)]
+        rows = [zones.sends_ns(k) for k in range(num_boundaries(shape))]
         send = np.array(rows, dtype=np.int64).reshape(-1, kinds)
         slots = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
         times = [row for node in nodes for row in node.send_ns.values()]

@@ -17,7 +17,7 @@ def show_command(
     ] = None,
 ) -> None:
     """Show the stages, places and timeline of a plan."""
-    from solver.cli.recover import show_fleet
+    from solver.cli.recover import check_fleet, show_fleet
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
     from solver.report.document import costs_of
@@ -30,7 +30,9 @@ def show_command(
     if is_fleet(plan):
         if svg is not None:
             raise PlannerError("--svg draws a plan written by solve, not a fleet")
-        show_fleet(read_fleet(plan))
+        fleet = read_fleet(plan)
+        check_fleet(fleet, plan)
+        show_fleet(fleet)
         return
     document = read_document(plan)
     step = simulate_step(costs_of(document))

@@ -63,7 +63,8 @@ class BlockCosts:
         self.outside = np.zeros((len(sizes), len(self.tables.tensors)), int)
         self.embedding = np.zeros((2, len(sizes)), int)
         for j in used:
-            self.outside[j] = max(placer.terms(j, 0).send_ns.values(), default=0)  # kinds ascend
+            for times in placer.terms(j, 0).send_ns.values():
+                self.outside[j] = np.maximum(self.outside[j], times)
             last = shape.slots - sizes[j]
             self.embedding[:, j] = [placer.terms(j, at).embedding_ns for at in (0, last)]
         square = (len(sizes), len(sizes))

@@ -9,9 +9,18 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
-from formulations.schedules import in_flight
+from formulations.schedules import SCHEDULES, held, stage_moments
 from formulations.units import ceil_div
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.layered.problem import (
+    Arcs,
+    Array,
+    ChunkMemory,
+    Intervals,
+    Mask,
+    SplitProblem,
+    interval_sums,
+)
+from solver.layered.zones import StageZones
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000
@@ -61,8 +70,8 @@ def allowed_layers(
     shape = intervals.tables.shape
     allowed = intervals.allowed
     for j, m in set(zip(groups, shares, strict=True)):
-        held = in_flight(shape.schedule, shape.pp, stage, m)
-        allowed = allowed & intervals.fits(j, held)
+        for moment in stage_moments(shape.schedule, shape.pp, stage, m, shape.vpp):
+            allowed = allowed & intervals.fits(j, *moment)
     return allowed
 
 
@@ -78,6 +87,37 @@ def by_message(tables: CostTables, stage: int, allowed: Mask) -> dict[int, Mask]
     return {n: mask for n, mask in masks.items() if mask.any()} or {0: allowed}
 
 
+def passes(intervals: Intervals) -> tuple[Array, Array | None]:
+    """[J, n, n] ns of the backward pass, less its weight gradients where the schedule splits it."""
+    if not SCHEDULES[intervals.tables.shape.schedule].splits_backward:
+        return intervals.backward, None
+    return intervals.backward - intervals.weight, intervals.weight
+
+
+def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> ChunkMemory | None:
+    """Memory of devices on slots [p, dp] of these groups; None with one chunk per device."""
+    tables, shape = intervals.tables, intervals.tables.shape
+    if shape.vpp == 1:
+        return None
+    most = max(shares)
+    whole = [
+        held(shape.schedule, shape.pp, device, most, shape.vpp).whole for device in range(shape.pp)
+    ]
+    return ChunkMemory(
+        static=intervals.static - tables.memory.fixed_bytes,
+        activation=intervals.activation,
+        workspace=intervals.workspace,
+        fixed_bytes=tables.memory.fixed_bytes,
+        whole=tuple(whole),
+        capacity=tables.capacity_bytes[slots].min(axis=1),
+    )
+
+
+def longest(*times: tuple[int, ...]) -> tuple[int, ...]:
+    """The largest of several times, kind by kind of message."""
+    return tuple(map(max, *times))
+
+
 def fixed_order(
     intervals: Intervals,
     placement: PlacementCosts,
@@ -87,13 +127,15 @@ def fixed_order(
     """The problem of one order in which every replica of class c has `shares[c]` micro-batches."""
     tables = intervals.tables
     shape = tables.shape
-    slots = placement.group_of_slot.reshape(shape.pp, shape.dp)
+    slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
     stages = []
-    for k in range(shape.pp):
-        groups = [one.groups[k] for one in classes]
+    for k in range(shape.num_stages):
+        groups = [one.groups[k % p] for one in classes]
         allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
         same = np.zeros(len(allowed), dtype=np.int64)
-        send = np.array([[one.send_ns[k - 1][n] if k else 0 for one in classes] for n in allowed])
+        send = np.array(
+            [[one.send_ns[(k - 1) % p][n] if k else 0 for one in classes] for n in allowed]
+        )
         stages.append(
             Arcs(
                 source=same,
@@ -107,10 +149,15 @@ def fixed_order(
                 begins=((),) * len(same),
             )
         )
+    once = np.arange(shape.num_stages) < p
+    device = np.arange(shape.num_stages) % p
+    gather_latency = (placement.gather_latency_ns[device] * once).tolist()
     finish = [
-        finish_ns(intervals, slots[k], placement.gather_ns[k], int(placement.gather_latency_ns[k]))
-        for k in range(shape.pp)
+        finish_ns(intervals, slots[k % p], placement.gather_ns[k % p], gather_latency[k])
+        for k in range(shape.num_stages)
     ]
+    latency = placement.sync_latency_ns[device] * once
+    backward, weight = passes(intervals)
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
@@ -118,37 +165,51 @@ def fixed_order(
         stages=tuple(stages),
         micro_batches=tuple(shares),
         forward=intervals.forward,
-        backward=intervals.backward,
-        sync=interval_sums(placement.sync_ns) + placement.sync_latency_ns[:, None, None],
+        backward=backward,
+        sync=interval_sums(placement.sync_ns)[device] + latency[:, None, None],
         finish=np.stack(finish),
+        chunks=shape.vpp,
+        weight=weight,
+        memory=chunk_memory(intervals, slots, shares),
     )
 
 
 @dataclass(frozen=True)
 class _State:
-    """Nodes used of every group, and the nodes of the last stage placed."""
+    """Nodes used of every group, the nodes of the last stage placed, the zone of the first."""
 
     used: tuple[int, ...]
     nodes: tuple[Node, ...]
+    origin: int
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One arc: states before and after, nodes of the stage before and of this one, new groups."""
+    """One arc: states before and after, nodes of the stage before and of this one, new groups.
+
+    origin: zone of the first stage, as far as it counts.
+    """
 
     source: int
     target: int
     before: tuple[Node, ...]
     nodes: tuple[Node, ...]
     begins: tuple[int, ...]
+    origin: int
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots."""
+    """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots.
+
+    zones: of every group if no stage is to span two of them, else equal. tied: the zone of the
+    first stage counts for the last one.
+    """
 
     sizes: tuple[int, ...]
     counts: tuple[int, ...]
+    zones: tuple[int, ...]
+    tied: bool
     dp: int
     pp: int
 
@@ -163,21 +224,23 @@ class _Steps:
                 yield used, nodes, begins
                 continue
             for j, count in enumerate(self.counts):
-                if used[j] < count:
+                apart = bool(nodes) and self.zones[j] != self.zones[nodes[-1][0]]
+                if used[j] < count and not apart:
                     more = (*used[:j], used[j] + 1, *used[j + 1 :])
                     stack.append((more, (*nodes, (j, end)), (*begins, j)))
 
     def stages(self, most: int) -> list[list[_Step]] | None:
         """The steps of every stage; None if there are more than `most`."""
-        states = [_State((0,) * len(self.counts), ())]
+        states = [_State((0,) * len(self.counts), (), 0)]
         stages: list[list[_Step]] = []
         for k in range(self.pp):
             found: dict[_State, int] = {}
             steps = []
             for index, state in enumerate(states):
                 for used, nodes, begins in self._covers(state, k * self.dp):
-                    target = found.setdefault(_State(used, nodes), len(found))
-                    steps.append(_Step(index, target, state.nodes, nodes, begins))
+                    origin = self.zones[nodes[0][0]] if self.tied and k == 0 else state.origin
+                    target = found.setdefault(_State(used, nodes, origin), len(found))
+                    steps.append(_Step(index, target, state.nodes, nodes, begins, origin))
                     most -= 1
                     if most < 0:
                         return None
@@ -188,10 +251,16 @@ class _Steps:
 
 @lru_cache(maxsize=256)
 def _steps(
-    sizes: tuple[int, ...], counts: tuple[int, ...], dp: int, pp: int, most: int
+    sizes: tuple[int, ...],
+    counts: tuple[int, ...],
+    zones: tuple[int, ...],
+    tied: bool,
+    dp: int,
+    pp: int,
+    most: int,
 ) -> list[list[_Step]] | None:
     """Steps that all shapes with these nodes and degrees share."""
-    return _Steps(sizes, counts, dp, pp).stages(most)
+    return _Steps(sizes, counts, zones, tied, dp, pp).stages(most)
 
 
 @dataclass
@@ -200,6 +269,7 @@ class _Tails:
 
     intervals: Intervals
     placer: Placer
+    zones: StageZones
     rows: dict[bytes, int] = field(default_factory=dict)
     sync: list[Array] = field(default_factory=list)
     finish: list[Array] = field(default_factory=list)
@@ -215,7 +285,8 @@ class _Tails:
     def _row(self, stage: int, nodes: tuple[Node, ...]) -> int:
         groups = [j for j, _ in nodes]
         terms = [self.placer.terms(*node) for node in nodes]
-        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups)
+        ring = self.zones.ring(groups)
+        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups, ring)
         extra = np.array([latency, gather_latency, *sorted(set(groups))], dtype=np.int64)
         key = sync.tobytes() + gather.tobytes() + extra.tobytes()
         if key not in self.rows:
@@ -237,19 +308,26 @@ def lane_width(tables: CostTables) -> int:
 class _FreeOrder:
     """Turns steps into arcs with the costs of one shape."""
 
-    def __init__(self, intervals: Intervals, placer: Placer, share: int) -> None:
+    def __init__(
+        self, intervals: Intervals, placer: Placer, share: int, cutoff: int | None
+    ) -> None:
         self.intervals, self.placer, self.share = intervals, placer, share
         self.tables: CostTables = intervals.tables
         self.sizes = self.tables.slots_per_node
-        self.lanes = range(0, self.tables.shape.dp, lane_width(self.tables))
-        self.tails = _Tails(intervals, placer)
+        self.width = lane_width(self.tables)
+        self.lanes = range(0, self.tables.shape.dp, self.width)
+        self.zones = StageZones(placer)
+        self.split = self.zones.split_by(cutoff)
+        self.tails = _Tails(intervals, placer, self.zones)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
 
     def steps(self) -> list[list[_Step]] | None:
         """Steps of all orders; None if there are too many."""
-        shape = self.tables.shape
+        shape, zone = self.tables.shape, self.zones.zone_of_group
+        zones = zone if self.split else (0,) * len(zone)
         most = ARC_LIMIT // len(self.lanes)
-        return _steps(self.sizes, shape.nodes_used, shape.dp, shape.pp, most)
+        tied = self.tables.embedding_bytes > 0
+        return _steps(self.sizes, shape.nodes_used, zones, tied, shape.dp, shape.pp, most)
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
         """The node of every lane."""
@@ -263,11 +341,16 @@ class _FreeOrder:
     ) -> list[tuple[int, ...]]:
         dp = self.tables.shape.dp
         first, none = (stage - 1) * dp, (0,) * len(self.tables.tensors)
-        pairs = zip(self._owners(before, first), self._owners(nodes, first + dp), strict=True)
-        return [
-            max(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair)  # kinds ascend
-            for r, pair in zip(self.lanes, pairs, strict=True)
+        ends = self._owners(before, first), self._owners(nodes, first + dp)
+        own = [
+            longest(*(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair))
+            for r, pair in zip(self.lanes, zip(*ends, strict=True), strict=True)
         ]
+        if not self.zones.known:
+            return own
+        here, there = ([j for j, _ in end] for end in ends)
+        across = self.zones.sends(here, there, self.width)
+        return list(map(longest, own, across))
 
     def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
         key = (stage, tuple(sorted(set(groups))))
@@ -276,10 +359,14 @@ class _FreeOrder:
             self.masks[key] = allowed_layers(self.intervals, stage, key[1], shares)
         return self.masks[key]
 
-    def _embedding_ns(self, stage: int, nodes: tuple[Node, ...]) -> int:
-        if stage not in (0, self.tables.shape.pp - 1):
+    def _embedding_ns(self, stage: int, step: _Step) -> int:
+        last = self.tables.shape.pp - 1
+        if stage not in (0, last):
             return 0
-        return max(self.placer.terms(*n).embedding_ns for n in nodes)
+        own = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
+        if stage == last and self.split:
+            own = max(own, self.zones.embedding_ns(step.origin, step.nodes[0][0]))
+        return own
 
     def stage(self, k: int, steps: list[_Step]) -> Arcs:
         """Arcs of stage k."""
@@ -287,7 +374,7 @@ class _FreeOrder:
         dp = self.tables.shape.dp
         columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
         sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
-        embedding = [self._embedding_ns(k, step.nodes) for step in steps]
+        embedding = [self._embedding_ns(k, step) for step in steps]
         masks = [by_message(self.tables, k, self._mask(k, groups)) for groups in columns]
         arcs = [(i, n) for i, own in enumerate(masks) for n in own]
         send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
@@ -305,39 +392,49 @@ class _FreeOrder:
         )
 
 
-def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
+def free_order(
+    intervals: Intervals, placer: Placer, cutoff: int | None = None
+) -> SplitProblem | None:
     """The problem of all node orders at even shares, or the largest of almost even ones.
 
-    None if it has too many arcs, or zones: between these a link is shared by flows that one
-    stage does not know of.
+    None if it has too many arcs, or zones and stages that may span them below the cutoff: these
+    share links with what one stage does not know of; or several chunks per slot, placed like the
+    first ones.
     """
-    tables = intervals.tables
-    if tables.instance.cluster.zone_link is not None:
+    tables, zones = intervals.tables, StageZones(placer)
+    if tables.shape.vpp > 1 or (zones.known and not zones.split_by(cutoff)):
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)
-    return order_graph(intervals, placer, share)
+    return order_graph(intervals, placer, share, cutoff)
 
 
-def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProblem | None:
+def order_graph(
+    intervals: Intervals, placer: Placer, share: int, cutoff: int | None = None
+) -> SplitProblem | None:
     """All node orders, with `share` micro-batches for every replica; None if too many arcs.
 
-    Links between zones are left out: with them, times are lower bounds.
+    Of plans below the cutoff, if there is one; without stages if there is none. Where stages span
+    zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
     """
     tables = intervals.tables
     shape = tables.shape
-    build = _FreeOrder(intervals, placer, share)
+    build = _FreeOrder(intervals, placer, share, cutoff)
     steps = build.steps()
     if steps is None:
         return None
-    stages = [build.stage(k, own) for k, own in enumerate(steps)]
+    stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
+    alike = all(arcs.alike for arcs in stages)
+    none = np.zeros_like(intervals.forward[:1])
+    backward, weight = passes(intervals)
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.embedding_bytes > 0,
-        stages=tuple(stages),
-        micro_batches=(share,) * len(build.lanes),
+        stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
+        micro_batches=(share,) * (1 if alike else len(build.lanes)),
         forward=intervals.forward,
-        backward=intervals.backward,
-        sync=np.stack(build.tails.sync),
-        finish=np.stack(build.tails.finish),
+        backward=backward,
+        sync=np.stack(build.tails.sync or [none[0]]),
+        finish=np.stack(build.tails.finish or [none[0]]),
+        weight=weight,
     )

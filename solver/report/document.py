@@ -35,7 +35,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         status=result.status,
         termination=result.termination,
         method=result.method,
-        requested_gap=options.gap,
+        requested_gap=result.requested_gap,
         seed=options.seed,
         minimize=result.instance.objective.minimize,
         step_time_s=None if result.step_time_ns is None else seconds(result.step_time_ns),

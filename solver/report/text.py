@@ -46,6 +46,7 @@ _TERMINATION = {
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
 }
+_MOST_RUNS = 8  # of equal layers, that are listed one by one
 _TABLE_NOTE = "stages; times per micro-batch, memory per GPU"
 _SOURCES = {
     "measured": "measured",
@@ -56,9 +57,12 @@ _SOURCES = {
 
 
 def chain_text(workload: Workload) -> str:
-    """The layers by number: "0 embedding, 1-24 block, 25 head"."""
-    kinds = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
-    return ", ".join(f"{ranges(n for n, _ in layers)} {kind}" for kind, layers in kinds)
+    """The layers by number: "0 embedding, 1-24 block, 25 head"; of many runs the numbers."""
+    if len(workload.layer_runs) > _MOST_RUNS:
+        kinds = Counter(layer.kind for layer in workload.layers)
+        return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    runs = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
+    return ", ".join(f"{ranges(n for n, _ in layers)} {kind}" for kind, layers in runs)
 
 
 def cluster_text(instance: Instance) -> str:

@@ -21,12 +21,32 @@ def _runs(workload: Workload) -> Iterator[tuple[range, Layer]]:
         start += run.count
 
 
+def _places(workload: Workload) -> dict[Layer, list[int]]:
+    """Distinct layers, and where in the chain they stand."""
+    places: dict[Layer, list[int]] = {}
+    for layers, layer in _runs(workload):
+        places.setdefault(layer, []).extend(layers)
+    return places
+
+
+def _place_text(layers: list[int]) -> str:
+    """Numbers of layers: "4-61", or "12 of 1-23" where others stand between them."""
+    first, last = layers[0], layers[-1]
+    return ranges(layers) if last - first < len(layers) else f"{len(layers)} of {first}-{last}"
+
+
+def trained_parameters(workload: Workload) -> int:
+    """With those that training adds to the published model, in the head."""
+    return sum(run.layer.parameters * run.count for run in workload.layer_runs)
+
+
 def workload_json(workload: Workload) -> dict[str, object]:
     """Figures per workload and per layer; units in the names."""
     return {
         "name": workload.name,
         "source": workload.source,
         "parameters": workload.parameters,
+        "trained_parameters": trained_parameters(workload),
         "sequence_length": workload.sequence_length,
         "global_batch": workload.global_batch,
         "forward_flops_per_sequence": workload.forward_flops,
@@ -60,7 +80,7 @@ def workload_report(workload: Workload) -> list[RenderableType]:
     tokens, batch = workload.sequence_length, workload.global_batch
     rows = [
         (
-            ranges(layers),
+            _place_text(layers),
             layer.kind,
             f"{layer.parameters:,}",
             size_text(layer.parameters * workload.parameter_bytes),
@@ -68,14 +88,17 @@ def workload_report(workload: Workload) -> list[RenderableType]:
             size_text(layer.activation_bytes(1)),
             decimal_text(layer.forward_flops, "FLOP"),
         )
-        for layers, layer in _runs(workload)
+        for layer, layers in _places(workload).items()
     ]
     flops = workload.forward_flops
+    added = trained_parameters(workload) - workload.parameters
+    in_training = f", and {added:,} that training adds to the head" if added else ""
     lines = [
         ("workload", f"{workload.name} ({workload.source})"),
         (
             "parameters",
-            f"{workload.parameters:,} ({significant(workload.parameters / 1e6)} million)",
+            f"{workload.parameters:,} ({significant(workload.parameters / 1e6)} million)"
+            + in_training,
         ),
         ("step", f"{batch:,} sequences of {tokens:,} tokens, {workload.precision}"),
         (

@@ -171,7 +171,7 @@ class Trial:
         )
         rows = np.stack([step.tail[index] for step, index in steps])
         graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
-        return self._ended(simulate(graph, times)[graph.last_backward], rows, ends)
+        return self._ended(simulate(graph, times)[graph.last], rows, ends)
 
     def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
         """[chosen] end of the step after these last backwards [p, chosen]; rows of tails.

@@ -253,6 +253,7 @@ class Recount:
             tied=tied > 0,
             forward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.forward_ns[:, j])),
             backward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.backward_ns[:, j])),
+            weight_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.weight_ns[:, j])),
             send_ns=self._send_ns(),
             sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),

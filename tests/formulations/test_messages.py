@@ -7,6 +7,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Workload
 from formulations.instance.transformer import TransformerSizes, build_workload
 from formulations.plan import uniform_plan
+from solver.layered.placements import longest
 from solver.layered.problem import Intervals
 from solver.search.closing import enumerate_shape
 from solver.search.critical_path import solve_shape
@@ -80,3 +81,8 @@ def of_two_tensors(tables: CostTables) -> CostTables:
     )
     twice = Workload.model_validate(workload.model_dump() | {"layer_runs": runs})
     return build_tables(tables.instance.model_copy(update={"workload": twice}), tables.shape)
+
+
+def test_messages_are_compared_kind_by_kind() -> None:
+    """A link may be slower for one tensor, by its latency, and faster for two."""
+    assert longest((5, 9), (4, 10)) == (5, 10)

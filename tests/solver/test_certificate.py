@@ -169,7 +169,9 @@ def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
     return [
         split
         for split in brute_force.all_splits(tables)
-        if all(tables.stage_memory(split[k], split[k + 1], k, m) <= most for k in range(shape.pp))
+        if all(
+            tables.device_memory([(split[k], split[k + 1])], k, m) <= most for k in range(shape.pp)
+        )
     ]
 
 
@@ -189,7 +191,7 @@ def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
     """One stage of all layers fits a GPU of just its size, and none that is a byte smaller."""
     shape = chain_shape(1)
     one = chain_instance([1, 1], [("slow", 2.0, 8.0)])
-    need = build_tables(one, shape).stage_memory(0, 4, 0, 4)
+    need = build_tables(one, shape).device_memory([(0, 4)], 0, 4)
     tight = chain_instance([1, 1], [("slow", 2.0, (need + spare) / GIB)])
     assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
 

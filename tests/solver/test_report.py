@@ -155,7 +155,13 @@ def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
     rent = 2 * instance.cluster.groups[0].price_usd_per_hour
     objective = rent * result.step_time_ns
     document = document_of(
-        replace(result, instance=instance, objective=objective, bound=objective * 0.75)
+        replace(
+            result,
+            instance=instance,
+            objective=objective,
+            bound=objective * 0.75,
+            requested_gap=0.25,
+        )
     )
     assert document.step_time_s is not None
     assert document.gap == pytest.approx(0.25)

@@ -36,6 +36,11 @@ UNUSED = {
     "instance.cluster.groups.gpu.link.latency_s": "only the default of intra_node",
     "instance.cluster.zone_link.source": "free text",
     "instance.profile.source": "free text",
+    "instance.profile.entries.weight_s": "no case with a schedule that splits the backward pass",
+    "instance.workload.layer_runs.layer.unweighted_flops": "the same",
+    "instance.workload.layer_runs.layer.released_replicated_bytes": "the same",
+    "instance.workload.layer_runs.layer.released_sharded_bytes": "the same",
+    "instance.search.virtual_pipeline": "no case that interleaves",
 }
 
 
