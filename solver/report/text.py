@@ -186,7 +186,7 @@ def _speed(document: PlanDocument) -> str:
 
 def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
-    launched = search.micro_batches == "even" and "gpipe" not in search.schedule
+    launched = search.micro_batches == "even" and {*search.schedule} <= {"1f1b", "interleaved"}
     who = "what Megatron-LM can launch" if launched else "more than Megatron-LM can launch"
     return f"uniform degrees, {search.micro_batches} micro-batches: {who}"
 
