@@ -121,12 +121,12 @@ def verify(
 
     With an instance, or an instance file, also whether the plan is for that one.
     """
-    from solver.verify import compare_instance, verify_document
+    from solver.verify import instance_differences, verify_document
 
     document = (plan if isinstance(plan, Solution) else load_plan(plan)).document
     found = verify_document(document)
     if instance is None:
         return found
     wanted = load(instance) if isinstance(instance, str | Path) else instance
-    problems = (*found.problems, *compare_instance(document, wanted))
+    problems = (*found.problems, *instance_differences(document.instance, wanted))
     return replace(found, problems=problems)

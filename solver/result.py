@@ -71,20 +71,6 @@ class NodesRecord(Record):
 
 
 @dataclass(frozen=True)
-class Reproof:
-    """A second opinion on the claim that no plan of a shape has a step time below some bound.
-
-    proved: so it is. refuted: `plan` has one. open: stopped before that was clear. by: what found
-    it out, `exhaustion` (every plan that may be faster was tried), `enumeration` or `cpsat`.
-    """
-
-    verdict: Literal["proved", "refuted", "open"]
-    by: Literal["exhaustion", "enumeration", "cpsat"]
-    plan: Plan | None = None
-    step_time_ns: int | None = None
-
-
-@dataclass(frozen=True)
 class SearchLog:
     """Every shape of the plan space, one by one or by the nodes that it uses."""
 

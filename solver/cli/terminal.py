@@ -120,11 +120,3 @@ def steps_display(what: str) -> "Iterator[Callable[[int, int], None]]":
                 bar(done, total, "")
 
         yield tell
-
-
-@contextmanager
-def counter_display(what: str, total: int) -> "Iterator[Callable[[int], None]]":
-    """The same for a `total` that is known."""
-    with steps_display(what) as show:
-        show(0, total)
-        yield lambda done: show(done, total)
