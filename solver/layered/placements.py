@@ -11,6 +11,7 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
 from formulations.schedules import SCHEDULES, held, stage_moments
 from formulations.units import ceil_div
+from solver.layered.messages import by_message, longest
 from solver.layered.problem import (
     Arcs,
     Array,
@@ -75,18 +76,6 @@ def allowed_layers(
     return allowed
 
 
-def by_message(tables: CostTables, stage: int, allowed: Mask) -> dict[int, Mask]:
-    """Layers that a stage may have, by the kind of message that comes to it; one at least.
-
-    So the arcs of a stage are told apart by what crosses the boundary before their first layer.
-    """
-    if stage == 0 or len(tables.tensors) == 1:
-        return {0: allowed}
-    kinds = range(len(tables.tensors))
-    masks = {n: allowed & (tables.message_kind == n)[:, None] for n in kinds}
-    return {n: mask for n, mask in masks.items() if mask.any()} or {0: allowed}
-
-
 def passes(intervals: Intervals) -> tuple[Array, Array | None]:
     """[J, n, n] ns of the backward pass, less its weight gradients where the schedule splits it."""
     if not SCHEDULES[intervals.tables.shape.schedule].splits_backward:
@@ -111,11 +100,6 @@ def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> C
         whole=tuple(whole),
         capacity=tables.capacity_bytes[slots].min(axis=1),
     )
-
-
-def longest(*times: tuple[int, ...]) -> tuple[int, ...]:
-    """The largest of several times, kind by kind of message."""
-    return tuple(map(max, *times))
 
 
 def fixed_order(

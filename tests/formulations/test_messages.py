@@ -7,7 +7,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Workload
 from formulations.instance.transformer import TransformerSizes, build_workload
 from formulations.plan import uniform_plan
-from solver.layered.placements import longest
+from solver.layered.messages import longest
 from solver.layered.problem import Intervals
 from solver.search.closing import enumerate_shape
 from solver.search.critical_path import solve_shape
