@@ -21,7 +21,7 @@ BATCH_ENTRIES = 1 << 22
 
 @dataclass(frozen=True)
 class Lanes:
-    """C kinds of replicas with equal micro-batches: groups [C, p], transfers [C, p - 1] in ns."""
+    """C kinds of replicas with equal micro-batches: groups [C, p], messages [C, K, p - 1] in ns."""
 
     micro_batches: int
     groups: Array
@@ -110,16 +110,17 @@ class OrderTrial(Trial):
         times = np.concatenate([np.diff(part, axis=0) for part in self.space.passes])
         slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
         boundaries = np.arange(self.shape.num_stages - 1) % self.shape.pp
-        groups, send = self.balance.groups.T, self.placement.send_ns[boundaries].T
+        groups = self.balance.groups.T
+        send = self.placement.send_ns[:, boundaries].transpose(2, 0, 1).reshape(len(groups), -1)
         shares = np.array(self.balance.shares)[:, None]
         kept = np.empty((0, 1 + groups.shape[1] + send.shape[1]), dtype=np.int64)
-        p = groups.shape[1]
+        p, kinds = groups.shape[1], len(self.tables.tensors)
         for row in distinct_rows(np.concatenate([shares, groups, send], axis=1))[::-1]:
             outdone = (kept[:, 0] >= row[0]) & (kept[:, p + 1 :] >= row[p + 1 :]).all(axis=1)
             if not (outdone & slower[kept[:, 1 : p + 1], row[1 : p + 1]].all(axis=1)).any():
                 kept = np.concatenate([kept, row[None]])
         return [
-            Lanes(int(m), own[:, 1 : p + 1], own[:, p + 1 :])
+            Lanes(int(m), own[:, 1 : p + 1], own[:, p + 1 :].reshape(len(own), kinds, p - 1))
             for m in distinct(kept[:, 0])
             for own in [kept[kept[:, 0] == m]]
         ]
@@ -134,7 +135,12 @@ class OrderTrial(Trial):
                 (table[end, groups] - table[start, groups]).reshape(-1, columns)
                 for table in self.space.passes
             )
-            send = np.repeat(lanes.send_ns.T, len(splits), axis=1)
+            kinds = self.tables.message_kind[splits[:, 1:-1]]
+            send = (
+                lanes.send_ns[:, kinds, np.arange(kinds.shape[1])]
+                .reshape(columns, kinds.shape[1])
+                .T
+            )
             blocking = self.tables.instance.search.blocking_sends
             times = Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
             yield lanes.micro_batches, times
