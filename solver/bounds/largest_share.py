@@ -18,8 +18,8 @@ from solver.bounds.completion import tighten
 from solver.layered.graph import (
     Edges,
     Layers,
-    bottlenecks,
     build_layers,
+    edges_of,
     so_far,
     taken,
     to_go,
@@ -160,6 +160,6 @@ def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) 
     larger = replace(problem, micro_batches=(share,))
     left = []
     for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
-        kept = edges.take(own >= share)
-        left.append(replace(kept, term=bottlenecks(larger, k, kept.least, kept.work - kept.least)))
+        kept = own >= share
+        left.append(edges_of(larger, k, edges.arc[kept], edges.start[kept], edges.end[kept]))
     return tighten(larger, left, cutoff) is not None
