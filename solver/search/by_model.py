@@ -3,6 +3,7 @@
 import logging
 import time
 
+from formulations.plan import simulable
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
@@ -18,9 +19,9 @@ def shape_engine(engine: ModelEngine, options: SolveOptions, pool: CutPool) -> S
     begin = time.monotonic()
 
     def close(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-        if stop():
-            return ShapeAnswer(None, None, False)
         tables = intervals.tables
+        if stop() or not simulable(tables.instance, tables.shape):
+            return ShapeAnswer(None, None, False)
         limit = options.time_limit_s
         left_s = None if limit is None else limit - (time.monotonic() - begin)
         outcome = solve_shape(
