@@ -187,6 +187,6 @@ def test_devices_hold_no_more_for_more_micro_batches(
     for m in range(p, 9 * p * chunks, p if registry.SCHEDULES[schedule].interleaves else 1):
         for device in range(p):
             order = np.array(list(device_order(schedule, p, device, m, chunks)))
-            change = np.where(order[:, 0] == Kind.FORWARD, 1, -(order[:, 0] == Kind.BACKWARD))
+            change = 1 * (order[:, 0] == Kind.FORWARD) - (order[:, 0] == Kind.BACKWARD)
             most = int(np.cumsum(change).max())
             assert most == held(schedule, p, device, m, chunks).whole.sum(axis=1).max()
