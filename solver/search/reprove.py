@@ -1,5 +1,6 @@
 """A second opinion on a closed shape, by another engine than the one that closed it."""
 
+import time
 from typing import Literal
 
 from formulations.costs.tables import build_tables
@@ -10,7 +11,6 @@ from solver.options import SolveOptions
 from solver.result import Proof, Reproof
 from solver.search.by_model import shape_engine
 from solver.search.closing import ShapeEngine, Stop, enumerate_shape
-from solver.search.engines import model_engine
 from solver.search.paths import CutPool
 
 
@@ -29,7 +29,7 @@ def by_other_engine(
         by = "enumeration"
     else:
         options = SolveOptions(time_limit_s=time_limit_s)
-        engine = shape_engine(model_engine("cpsat"), options, CutPool())
+        engine = shape_engine("cpsat", options, CutPool(), time.monotonic())
     answer = engine(Intervals(build_tables(instance, shape)), below_ns, 0.0, stop)
     if answer.plan is not None:
         return Reproof("refuted", by, answer.plan, answer.step_time_ns)
