@@ -7,6 +7,8 @@ from typing import ParamSpec
 import typer
 
 from formulations.errors import PlannerError
+from formulations.instance.extent import MOST_TEXT, printable
+from solver.cli.interrupt import INTERRUPTED
 from solver.cli.terminal import say
 
 P = ParamSpec("P")
@@ -20,7 +22,10 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except PlannerError as error:
-            say(f"error: {' '.join(str(error).split())}", err=True)
+            say(f"error: {printable(str(error), MOST_TEXT)}", err=True)
             raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt as interrupt:
+            say("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from interrupt
 
     return wrapped

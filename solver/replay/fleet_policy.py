@@ -26,14 +26,16 @@ from solver.templates.options import TemplateOptions
 ENDLESS_NS = 10**24
 
 
-def designs_for(instance: Instance, faults: int) -> tuple[Design, ...]:
+def designs_for(
+    instance: Instance, faults: int, time_limit_s: float | None = None
+) -> tuple[Design, ...]:
     """The templates of least simulated step, of every mix of nodes that leaves room for others.
 
     From the fewest nodes n0 that hold the model to all but n0 for each of `faults` other pipelines;
     with several node groups, to an equal share of the nodes; in any case to 2 n0 - 1, to merge; and
     those besides that `fleet_templates` adds. Raises NoTemplateError, exit code 3.
     """
-    generator = generator_for(instance, TemplateOptions(), faults)
+    generator = generator_for(instance, TemplateOptions(time_limit_s=time_limit_s), faults)
     total, least = sum(generator.available), generator.least_nodes or 1
     several = len(generator.available) > 1
     most = total // (faults + 1) if several else total - faults * least
@@ -51,10 +53,10 @@ class FleetPlanner:
     Raises NoTemplateError or RecoveryError, exit code 3, if the whole cluster does not.
     """
 
-    def __init__(self, instance: Instance, faults: int) -> None:
+    def __init__(self, instance: Instance, faults: int, time_limit_s: float | None = None) -> None:
         self.instance = instance
         self.faults = faults
-        self.designs = designs_for(instance, faults)
+        self.designs = designs_for(instance, faults, time_limit_s)
         start_fleet(instance, self.designs, faults)
         self.kinds = kinds_of(instance, self.designs)
         self.micro_batch = self.designs[0].strategy.micro_batch

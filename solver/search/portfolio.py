@@ -76,6 +76,7 @@ class _Workers:
         A plan is on its way to the parent before others may close shapes by it.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         while (task := self._take()) is not None:
             closing = self.closer.close(task, self._known(), self._stopped)
             connection.send(closing)
@@ -88,7 +89,11 @@ class _Workers:
     def _start(self) -> tuple[ForkProcess, Connection]:
         receiver, sender = self.context.Pipe(duplex=False)
         process = self.context.Process(target=self._work, args=(sender,), daemon=True)
-        process.start()
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # until it is ignored
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         sender.close()
         return process, receiver
 

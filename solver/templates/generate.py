@@ -1,9 +1,12 @@
 """The best template of every size of an instance, under either objective."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from time import perf_counter
+from types import FrameType
 from typing import Protocol, TypeVar
 
 from formulations.costs.template_costs import in_several_zones, template_costs
@@ -225,13 +228,24 @@ class TemplateGenerator:
         return searches
 
     def _interruptible(self, work: Callable[[Stop], Result], stop: Stop) -> Result:
-        """What work gives; after Ctrl-C what it gives without time."""
-        if not self.interrupted:
-            try:
-                return work(stop)
-            except KeyboardInterrupt:
-                self.interrupted = True
-        return work(lambda: True)
+        """What work gives; after Ctrl-C what it gives without more time.
+
+        The first Ctrl-C is a wish to stop, heard where the search asks for it, so that none of its
+        tables is left half made; the second one ends everything.
+        """
+
+        def hear(signum: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        if threading.current_thread() is not threading.main_thread():
+            return work(stop)
+        before = signal.signal(signal.SIGINT, hear)
+        try:
+            return work(lambda: self.interrupted or stop())
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _search(
         self, searches: Mapping[Strategy, TemplateSearch], key: int, stop: Stop
