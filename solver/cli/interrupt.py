@@ -3,7 +3,8 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -11,15 +12,39 @@ from types import FrameType
 INTERRUPTED = 130
 
 
-def end() -> None:
+def _end(signum: int, frame: FrameType | None) -> None:
     """Ends the process at once."""
     sys.stderr.write("interrupted\n")
     sys.stderr.flush()
     os._exit(INTERRUPTED)
 
 
-def _end(signum: int, frame: FrameType | None) -> None:
-    end()
+@contextmanager
+def _heard_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def listening() -> Iterator[list[int]]:
+    """A list that holds something as soon as Ctrl-C has come.
+
+    Libraries that load when it comes may say that they cannot be imported instead.
+    """
+    heard: list[int] = []
+
+    def hear(signum: int, frame: FrameType | None) -> None:
+        heard.append(signum)
+        raise KeyboardInterrupt
+
+    with _heard_by(hear):
+        yield heard
 
 
 @contextmanager
@@ -28,12 +53,5 @@ def loading() -> Iterator[None]:
 
     An exception would pass through half-loaded modules, some of which turn it into another one.
     """
-    try:
-        before = signal.signal(signal.SIGINT, _end)
-    except ValueError:  # not the main thread, which alone gets signals
+    with _heard_by(_end):
         yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

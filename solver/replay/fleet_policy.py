@@ -42,6 +42,8 @@ def designs_for(
     merging = least + least_for_merging(least) - 1
     sizes = range(least, min(max(most, merging), total) + 1)
     designs = designs_of(fleet_templates(generator, sizes))
+    if generator.interrupted:
+        raise KeyboardInterrupt
     if not designs:
         raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
     return designs

@@ -174,7 +174,7 @@ class _Search:
 
     def _unpacked(self, tasks: list[Task]) -> list[Task]:
         """The tasks that whole blocks do not close; the others are. All are left without time."""
-        left = []
+        left = list[Task]()
         for first in range(0, len(tasks), AT_ONCE):
             some = tasks[first : first + AT_ONCE]
             if self.out_of_time():
