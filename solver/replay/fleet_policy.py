@@ -8,6 +8,7 @@ nodes that join only if that pays by then. Both have the same templates.
 from dataclasses import replace
 
 from formulations.coverage import least_for_merging
+from formulations.errors import PlannerError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
@@ -19,6 +20,7 @@ from solver.fleets.seats import Situation
 from solver.fleets.step_times import kinds_of
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
+from solver.result import Status
 from solver.templates.generate import NoTemplateError
 from solver.templates.options import TemplateOptions
 
@@ -41,9 +43,12 @@ def designs_for(
     most = total // (faults + 1) if several else total - faults * least
     merging = least + least_for_merging(least) - 1
     sizes = range(least, min(max(most, merging), total) + 1)
-    designs = designs_of(fleet_templates(generator, sizes))
+    found = fleet_templates(generator, sizes)
+    designs = designs_of(found)
     if generator.interrupted:
         raise KeyboardInterrupt
+    if not designs and any(one.status is Status.UNKNOWN for one in found):
+        raise PlannerError("no template found within the limit; raise --time-limit")
     if not designs:
         raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
     return designs
