@@ -1,6 +1,7 @@
 """Ctrl-C held back where it would break something halfway."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,11 +10,17 @@ from contextlib import contextmanager
 def held_back() -> Iterator[None]:
     """Ctrl-C comes at the end of the block, not inside it.
 
-    For libraries whose loading turns it into another error, and for processes that are to start
-    with it held back.
+    For libraries whose loading turns it into another error, and for processes that start before
+    they can ignore it. By a handler: a blocked signal would go to one of numpy's threads.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    if threading.current_thread() is not threading.main_thread():  # which alone hears it
+        yield
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda signum, frame: heard.append(signum))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)

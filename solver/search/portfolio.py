@@ -77,7 +77,6 @@ class _Workers:
         A plan is on its way to the parent before others may close shapes by it.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         while (task := self._take()) is not None:
             closing = self.closer.close(task, self._known(), self._stopped)
             connection.send(closing)

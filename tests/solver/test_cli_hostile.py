@@ -94,7 +94,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("field", HOSTILE)
 def test_bug_hostile_plan_file_is_one_line(field: str, plan_file: Path) -> None:
-    """Names that are not printable, sizes that no training has: refused before they cost anything."""
+    """Names that cannot be printed, sizes that no training has: refused before they cost much."""
     fields: Any = json.loads(plan_file.read_text(encoding="utf-8"))
     *parents, last = field.split(".")
     at = fields
