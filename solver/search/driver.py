@@ -41,7 +41,7 @@ Report = Callable[[Progress], None]
 #: and more.
 PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
 #: Shapes that are looked at together, before time is looked at again.
-AT_ONCE = 4096
+AT_ONCE = 512
 #: More shapes than these are no question that is answered one by one.
 MOST_SHAPES = 10**6
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
