@@ -67,7 +67,6 @@ class RecoveryDocument(Record):
     goes on as it was; steps_bound: no fleet that survives as many faults trains more.
     """
 
-    before_digest: Line
     before: tuple[PipelineDocument, ...]
     lost: tuple[Name, ...]
     joined: tuple[Name, ...]

@@ -221,10 +221,22 @@ def step_time_ns(costs: PlanCosts) -> int:
     return int(tail_ns(costs, np.max(ready, axis=0)).max())
 
 
+def _last_backwards(replicas: Sequence[tuple[ScheduleGraph, Array]]) -> Array:
+    """[p, R] end of the last backward."""
+    return np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)
+
+
+def critical_path(costs: PlanCosts) -> tuple[Operation, ...]:
+    """Operations of one longest path, in order; between them are transfers."""
+    replicas = _replica_ends(costs)
+    last = _last_backwards(replicas)
+    return tuple(_critical_path(costs, replicas, last, _tail_operations(costs, last.max(axis=1))))
+
+
 def simulate_step(costs: PlanCosts) -> Step:
     """Simulated step with one critical path."""
     replicas = _replica_ends(costs)
-    last = np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)
+    last = _last_backwards(replicas)
     tail = _tail_operations(costs, last.max(axis=1))
     return Step(
         costs=costs,

@@ -115,7 +115,7 @@ def _timed_groups(instance: Instance, tp: int) -> list[NodeGroup]:
 def layer_times(instance: Instance, tp: int, micro_batch: int, recompute: Recompute) -> LayerTimes:
     """Times of all layers on all node groups; see `_timed_groups` for what a profile lacks.
 
-    Raises InstanceError where a node group needs more than a year for one step.
+    Raises InstanceError where a node group needs more than weeks for one step.
     """
     columns = []
     num_micro_batches = instance.workload.global_batch / micro_batch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formulations.errors import PlanError, PlannerError
-from solver.cli.files import check_writable, write_text
+from solver.cli.files import check_writable, refuse_changed, write_text
 from solver.cli.search_options import JsonOption, time_ns
 from solver.cli.terminal import print_report, say
 
@@ -77,9 +77,7 @@ def check_fleet(document: "FleetDocument", plan: Path, instance: Path | None = N
     """Raises PlanError for a fleet that was changed by hand, or that is of another instance."""
     from solver.verify import instance_differences, verify_fleet
 
-    problems = verify_fleet(document, bounds=False).problems
-    if problems:
-        raise PlanError(str(plan), problems[0], "a fleet file as it was written; see verify")
+    refuse_changed(plan, verify_fleet(document, bounds=False))
     if instance is not None:
         from formulations.instance.load import load_instance
 

@@ -36,6 +36,7 @@ from formulations.costs.memory import capacity_bytes
 from formulations.plan import Shape
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover, interval_sums
+from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph, Step
 
 Array = NDArray[np.int64]
@@ -92,8 +93,14 @@ class Costs:
 class Refutation:
     """The question for one shape, by the graph of all orders or another one; n = L + 1."""
 
-    def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph | None = None) -> None:
-        self.shape, self.instance = shape, prover.instance
+    def __init__(
+        self,
+        prover: Prover,
+        shape: Shape,
+        graph: OrderGraph | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.shape, self.instance, self.clock = shape, prover.instance, clock or Clock()
         self.graph = graph or OrderGraph(prover.instance, shape)
         times = prover.times(shape.tp, shape.micro_batch, shape.recompute)
         self.forward = np.stack([interval_sums(column) for column in times.forward_ns.T])
@@ -123,6 +130,7 @@ class Refutation:
         """What plans with a step time below this may use of `left`; None if there are none."""
         before = -1
         while before != (count := sum(map(len, left))):
+            self.clock.check()
             if not all(map(len, left)):
                 return None
             before = count
@@ -200,14 +208,15 @@ class Refutation:
     def _costs(self, left: Left, k: int, r: int) -> Costs:
         steps, choices = self.steps, left[k]
         step, layers = steps[k], (choices.first, choices.last)
-        groups, send = step.group[choices.step, r], step.send[choices.step, r]
+        groups, kind = step.group[choices.step, r], self.graph.kind[choices.first]
+        send = step.send[choices.step, r, kind]
         forward, backward = self.forward[groups, *layers], self.backward[groups, *layers]
         ahead, behind = forward, backward
         if self.instance.search.blocking_sends:
             behind = backward + send
             if k + 1 < len(steps):
                 least = np.full(step.num_targets, NEVER)
-                np.minimum.at(least, steps[k + 1].source, steps[k + 1].send[:, r])
+                np.minimum.at(least, steps[k + 1].source, steps[k + 1].send[:, r, 0])
                 ahead = forward + least[step.target[choices.step]]
         tail = self.tails[step.tail[choices.step], *layers]
         return Costs(forward, backward, ahead, behind, send, tail)
