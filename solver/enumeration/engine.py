@@ -72,11 +72,11 @@ class _Search:
             if self.layers is not None:
                 self._use(self.layers)
 
-    def descend(self) -> None:
+    def descend(self, stop: Stop) -> None:
         """A first split, and cuts."""
         if self.layers is not None:
             arcs, split, time, self.cuts = best_start(
-                self.problem, self.layers, self._fronts(self.layers)
+                self.problem, self.layers, self._fronts(self.layers), stop
             )
             self._keep(arcs, split, time)
 
@@ -93,7 +93,7 @@ class _Search:
                 return
             arcs, splits = path_of(layers, found.path[None])
             self._use(taken(layers, found.useful))
-            split, time, _ = descend(self.problem, arcs[0], splits[0])
+            split, time, _ = descend(self.problem, arcs[0], splits[0], stop)
             self._keep(arcs[0], split, time)
 
     def combine(self, stop: Stop) -> None:
@@ -149,7 +149,7 @@ def solve_split(
 ) -> SplitOutcome:
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     search = _Search(problem, cutoff, gap)
-    search.descend()
+    search.descend(stop)
     complete = search.enumerate(_first(stop))
     if not complete and not stop():
         if SCHEDULES[problem.schedule].turns:

@@ -168,11 +168,12 @@ class Enumerator:
         )
         return memory.fits(k % p, first, last)
 
-    def _finish(self, prefixes: Prefixes) -> None:
+    def _finish(self, prefixes: Prefixes, stop: Callable[[], bool]) -> int:
+        """Simulates complete splits; the number of those that it came to before `stop`."""
         if not len(prefixes.node):
-            return
+            return 0
         arcs, splits = path_of(self.layers, prefixes.edges)
-        times = evaluate(self.problem, arcs, splits).step_time
+        times = evaluate(self.problem, arcs, splits, stop=stop).step_time
         index = int(times.argmin())
         if times[index] < self.cutoff:
             self.best, self.best_time = (arcs[index], splits[index]), int(times[index])
@@ -182,6 +183,7 @@ class Enumerator:
             cuts = evaluate(self.problem, arcs[some], splits[some], harvest=True).cuts
             if cuts is not None:
                 self._learn(cuts, prefixes.edges)
+        return len(times)
 
     def _least(self) -> int:
         """Lower bound of every split: the strongest completion of nothing at all."""
@@ -208,7 +210,9 @@ class Enumerator:
             k, prefixes = stack.pop()
             prefixes = self._refresh(prefixes.take(prefixes.bound < self.cutoff))
             if k == self.problem.num_stages:
-                self._finish(prefixes)
+                seen = self._finish(prefixes, stop)
+                if seen < len(prefixes.node):
+                    stack.append((k, prefixes.take(slice(seen, None))))
                 continue
             found = self._extend(k, prefixes)
             stack += [

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
-from formulations.plan import Plan, uniform_plan
+from formulations.plan import Plan, simulable, uniform_plan
 from formulations.schedules import stage_moments
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
@@ -109,9 +109,12 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
     Unlike shares bring nothing if all replicas stand on the same nodes at every stage. A cutoff is
-    lowered to what is above any step time, also when the gap is off it.
+    lowered to what is above any step time, also when the gap is off it. A shape whose steps are too
+    long to be simulated stays open.
     """
     tables = intervals.tables
+    if not simulable(tables.instance, tables.shape):
+        return ShapeAnswer(None, None, False)
     cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
     placer = Placer(tables)
     even = tables.instance.search.micro_batches == "even"
