@@ -109,7 +109,7 @@ class _Search:
         before = self.best_time
         for one, split in zip(arcs, splits, strict=True):
             if self.problem.memory is None or self.problem.memory.all_fit(split[None])[0]:
-                better, time, _ = descend(self.problem, one, split)
+                better, time, _ = descend(self.problem, one, split, stop)
                 self._keep(one, better, time)
         if self.best_time < before:
             return
