@@ -68,7 +68,7 @@ def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
     """[R, M] what the better latency path of a stage misses at most, however many micro-batches."""
     p = problem.num_devices
     sizes = (np.array([n]) for n in (p, stage, 2 * p, problem.chunks))
-    times = (edges.forward, edges.backward, edges.weight)
+    times = (edges.ahead, edges.behind, edges.weight)
     found = [
         sum(
             int(count[0]) * time

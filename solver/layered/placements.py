@@ -382,11 +382,10 @@ def free_order(
     """The problem of all node orders at even shares, or the largest of almost even ones.
 
     None if it has too many arcs, or zones and stages that may span them below the cutoff: these
-    share links with what one stage does not know of; or several chunks per slot, placed like the
-    first ones.
+    share links with what one stage does not know of; or several chunks, see `order_graph`.
     """
     tables, zones = intervals.tables, StageZones(placer)
-    if tables.shape.vpp > 1 or (zones.known and not zones.split_by(cutoff)):
+    if zones.known and not zones.split_by(cutoff):
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)
     return order_graph(intervals, placer, share, cutoff)
@@ -397,13 +396,14 @@ def order_graph(
 ) -> SplitProblem | None:
     """All node orders, with `share` micro-batches for every replica; None if too many arcs.
 
-    Of plans below the cutoff, if there is one; without stages if there is none. Where stages span
-    zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
+    Or if slots have several chunks: later ones have to lie where the first ones do. Of plans below
+    the cutoff, if there is one; without stages if there is none. Where stages span zones times are
+    lower bounds, see `zones`. One lane if all replicas are alike in every order.
     """
     tables = intervals.tables
     shape = tables.shape
     build = _FreeOrder(intervals, placer, share, cutoff)
-    steps = build.steps()
+    steps = build.steps() if shape.vpp == 1 else None
     if steps is None:
         return None
     stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
