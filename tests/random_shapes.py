@@ -21,7 +21,6 @@ from solver.search.shapes import shapes
 from tests import brute_force
 from tests.small_instances import gpu, layer, random_instance, two_tensors, workload
 
-
 #: Schedules that `random_tables` has only where they are asked for; None: 1F1B or GPipe.
 WITH_NEW: tuple[ScheduleName | None, ...] = (None, "zb-h1", "interleaved")
 
