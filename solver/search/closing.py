@@ -224,6 +224,9 @@ def _by_order(
         for bound_ns, order in sorted(open_):
             if bound_ns >= below(best, gap):
                 continue
+            if stop():
+                left.append((bound_ns, order))
+                continue
             placement = placer.costs(order)
             classes = replica_classes(placement, shape.dp)
             problem = fixed_order(intervals, placement, classes, [share] * len(classes))
