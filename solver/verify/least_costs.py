@@ -155,8 +155,8 @@ class LeastCosts:
         ceil(dp / N) slots or more. N - 2 nodes, or all if every c_j is q, are whole, so their rings
         join c_j slots each; one of them is no faster than the (N - 2)-th fastest such ring of all
         nodes, nor one of the N nodes' links than the N-th fastest. If N > 1, tp rings cross each
-        border at least. With a node of a group they cross that one's too, and N - 1 others hold what
-        it leaves of the stage.
+        border at least. With a node of a group they cross that one's too, and N - 1 others hold
+        what it leaves of the stage.
         """
         dp, tp, groups = self.shape.dp, self.shape.tp, self.groups
         whole_s = [

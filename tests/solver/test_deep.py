@@ -195,6 +195,7 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
     for rule in ("megatron_rule", "minmax_plan", "equal_split_plan"):
         monkeypatch.setattr(driver, rule, lambda *_, **__: None)
     monkeypatch.setattr(driver, "local_plans", lambda *words: islice(local_plans(*words), known))
+    monkeypatch.setattr(driver, "surveyed_plan", lambda *_: None)
     for seed in range(30):
         for instance in FAMILIES.get(name, FAMILIES[""])(seed):
             best = solve(instance).objective
