@@ -1,10 +1,12 @@
 """What the closed-form proofs of one shape go by: layers, groups, times, tails and their places."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
 from formulations.plan import Shape
+from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.least_costs import LeastCosts
 
@@ -79,17 +81,33 @@ class Chain:
         return self.prover.instance.workload.global_batch // self.shape.micro_batch
 
     @cached_property
-    def micro_batches(self) -> int | None:
-        """Those of every replica; None if replicas may differ."""
-        even = self.prover.instance.search.micro_batches == "even" or self.shape.dp == 1
-        each, left_over = divmod(self.total, self.shape.dp)
-        return each if even and not left_over else None
+    def micro_batches(self) -> int:
+        """Those of every replica, or where they may be unlike of that with the most, at least."""
+        return ceil_div(self.total, self.shape.dp)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all replicas have as many micro-batches."""
+        return self.prover.instance.search.micro_batches == "even"
+
+    def most_on(self, groups: Sequence[int]) -> int:
+        """Most stages on these of the groups used: of some replica, or if unlike of any.
+
+        Proof: some replica has no more than the mean. A node of c slots in a row has c / dp of any
+        replica's stages, rounded up or down; the groups not named have the latter at least.
+        """
+        dp, least = self.shape.dp, self.least
+        if self.alike:
+            return sum(map(self.slots, groups)) // dp
+        nodes = list(zip(least.used, least.counts, least.slots, strict=True))
+        others = sum(n * (c // dp) for j, n, c in nodes if j not in groups)
+        inside = sum(n * ceil_div(c, dp) for j, n, c in nodes if j in groups)
+        return min(inside, self.shape.pp - others)
 
     @cached_property
     def capacities(self) -> list[Fraction]:
-        """[p] c_i of `filling`, where all replicas have equally many micro-batches."""
+        """[p] c_i of `filling`."""
         shape, m = self.shape, self.micro_batches
-        assert m is not None
         shares = [
             Fraction(f, t)
             for j in self.least.used

@@ -1,9 +1,11 @@
 """The filling bound of a shape: the work of a step, and pipelines that fill and empty.
 
-Proof. All replicas have m micro-batches. Look at stage i of p, with f, b and t = f + b for one of
-them. In 1F1B, w = min(p - 1 - i, m - 1): the last backward of the first stage ends no earlier than
-the latency, sum of all t of the replica and its transfers, plus (m - 1) t - w min(f, b); in GPipe
-the same with w = 0. See `pipeline`, (1). After it come tied embeddings and the tail of that stage.
+Proof. All replicas have m micro-batches; or, where these may be unlike, look at the replica with
+the most, which has m or more: what follows only grows with them. Look at stage i of p, with f, b
+and t = f + b for one of them. In 1F1B, w = min(p - 1 - i, m - 1): the last backward of the first
+stage ends no earlier than the latency, sum of all t of the replica and its transfers, plus (m - 1)
+t - w min(f, b); in GPipe the same with w = 0. See `pipeline`, (1). After it come tied embeddings
+and the tail of that stage.
 
 A layer spends a share of its t in the forward pass, and the rest in the backward pass. With x the
 largest share of the forward pass of any layer on any group used, y of the backward pass, f <= x t
@@ -21,7 +23,9 @@ It remains to find a replica of load 1 or less. There are dp slots for each stag
 more at smaller c_i, that is at earlier stages: the mean load is at most that of the groups one
 after the other, largest weight first, less d / c_0. Some replica has no more. Of two groups used,
 some replica has no more stages on the faster one than its slots over dp, rounded down, and its load
-is at most that of so many stages of the one, then the other; if none, only the other counts.
+is at most that of so many stages of the one, then the other; if none, only the other counts. Where
+micro-batches are unlike the replica is given: it has no more stages on the fastest groups than any
+has, see `Chain.most_on`, and its load is at most that of so many of each, larger weights first.
 
 Any weights and d are valid. These would give all layers the same (1 + v_j) t_j on every group, were
 they alike; groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves no
@@ -31,6 +35,7 @@ Fractions throughout.
 
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from math import ceil
 
 from solver.verify.chain import Chain
@@ -46,8 +51,11 @@ class FillingBound:
 
     @cached_property
     def stages(self) -> dict[int, Fraction]:
-        """Stages of a replica on each group, the fastest first; groups without are left out."""
+        """Stages of a replica on each group it may stand on, the fastest group first."""
         order, dp = self.chain.fastest_first, self.shape.dp
+        if not self.chain.alike:
+            ends = [self.chain.most_on(order[:k]) for k in range(len(order) + 1)]
+            return {j: Fraction(b - a) for j, (a, b) in zip(order, pairwise(ends), strict=True)}
         stages = {j: Fraction(self.chain.slots(j), dp) for j in order}
         if len(order) == 2:
             fast = self.chain.slots(order[0]) // dp
@@ -78,9 +86,10 @@ class FillingBound:
         order = list(self.stages)
         for fast in range(len(order), 0, -1):
             some = order[:fast]
-            level = (capacity + sum(self.loads[j] for j in some)) / sum(
-                (self.loads[j] / whole[j] for j in some), Fraction(0)
-            )
+            spread = sum((self.loads[j] / whole[j] for j in some), Fraction(0))
+            if not spread:
+                break
+            level = (capacity + sum(self.loads[j] for j in some)) / spread
             if level >= whole[some[-1]]:
                 return weights | {j: level / whole[j] - 1 for j in some}
         return weights
@@ -113,9 +122,7 @@ class FillingBound:
         return whole
 
     def bound_ns(self) -> int:
-        """No plan of the shape has a shorter step; 0 if replicas may have different shares."""
-        if self.chain.micro_batches is None:
-            return 0
+        """No plan of the shape has a shorter step."""
         weights = self._weights(Fraction(1))
         plain, less = self._sum(weights, Fraction(0)), self._less(weights)
         if less:

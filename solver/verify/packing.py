@@ -1,13 +1,14 @@
 """The packing bound of a shape: stages that hold whole blocks cannot hold all of them in time.
 
-Proof. All replicas have m micro-batches; the notation is that of `filling`. Suppose a plan of step
-time T. In any replica, every stage i meets T >= once + latency + c_i t_i + tail_0.
+Proof. The notation is that of `filling`. Suppose a plan of step time T. In any replica with m
+micro-batches or more, every stage i meets T >= once + latency + c_i t_i + tail_0.
 
 Set some of the fastest groups apart. Some replica has at most f of its stages on them, their slots
-over dp rounded down. Look at it. Without a stage there, only the other groups count. A block takes
-at least `fast` ns on the groups set apart, `slow` on the others; by how long c_i t_i can be, stage
-i holds a whole number of blocks at most, beside the other layers that are surely on the first and
-the last stage, and no more than leave the other stages theirs.
+over dp rounded down. Look at it; or, where micro-batches may be unlike, at the replica with the
+most, and f is the most that any has there. Without a stage there, only the other groups count. A
+block takes at least `fast` ns on the groups set apart, `slow` on the others; by how long c_i t_i
+can be, stage i holds a whole number of blocks at most, beside the other layers that are surely on
+the first and the last stage, and no more than leave the other stages theirs.
 
 Latency and tail_0 in turn depend on the blocks. (a) No more blocks are on the fast groups than f
 stages hold there at most; all others add `slow` to the latency, and the layers but blocks their
@@ -51,7 +52,7 @@ class PackingBound:
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
-        if self.chain.micro_batches is None or not self.blocks:
+        if not self.blocks:
             return False
         order = self.chain.fastest_first
         return any(
@@ -87,7 +88,7 @@ class PackingBound:
     def _refuted(self, fast_groups: list[int], slow_groups: list[int], time_ns: int) -> bool:
         """Whether no plan takes this long or less, with these groups set apart."""
         chain, count = self.chain, len(self.blocks)
-        num_fast = sum(map(chain.slots, fast_groups)) // self.shape.dp
+        num_fast = chain.most_on(fast_groups)
         fast = self._kind(fast_groups if num_fast else [])
         slow = self._kind(slow_groups)
         assert slow is not None
