@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
-
 from formulations.instance import Instance
+from formulations.instance.extent import Batch, Count, Index
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.instance.record import Record
 
@@ -15,39 +14,45 @@ ZeroStage = Literal[0, 1]
 class Shape(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
 
-    tp: int = Field(ge=1)
-    dp: int = Field(ge=1)
-    pp: int = Field(ge=1)
-    micro_batch: int = Field(ge=1)  #: sequences
+    tp: Count
+    dp: Count
+    pp: Count
+    micro_batch: Count  #: sequences
     schedule: ScheduleName
     recompute: Recompute
     zero: ZeroStage  #: 1: distributed optimizer
-    nodes_used: tuple[int, ...]  #: per node group of the cluster
+    nodes_used: tuple[Index, ...]  #: per node group of the cluster
+    vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
 
     @property
     def slots(self) -> int:
         """Number of tensor-parallel groups; slot k * dp + r runs stage k of replica r."""
         return self.dp * self.pp
 
+    @property
+    def num_stages(self) -> int:
+        """Virtual stages; stage s lies on the slots of s mod pp."""
+        return self.pp * self.vpp
+
 
 class Group(Record):
     """The tp GPUs of one node that run one stage of one replica."""
 
-    node: int  #: index into Cluster.node_names
-    gpus: tuple[int, ...]  #: indices inside the node
+    node: Index  #: index into Cluster.node_names
+    gpus: tuple[Index, ...]  #: indices inside the node
 
 
 class Stage(Record):
     """Layers [start, end) of the chain on one group."""
 
-    layers: tuple[int, int]
+    layers: tuple[Index, Index]
     group: Group
 
 
 class Replica(Record):
-    """One pipeline: a copy of all layers, and its micro-batches per step."""
+    """One pipeline: a copy of all layers, its micro-batches per step, its virtual stages."""
 
-    micro_batches: int = Field(ge=1)
+    micro_batches: Batch
     stages: tuple[Stage, ...]
 
 
@@ -55,7 +60,7 @@ class Plan(Record):
     """Shape, node order (indices into Cluster.node_names) and replicas."""
 
     shape: Shape
-    node_order: tuple[int, ...]
+    node_order: tuple[Index, ...]
     replicas: tuple[Replica, ...]
 
 
@@ -81,8 +86,8 @@ def uniform_plan(
 ) -> Plan:
     """The Megatron-LM plan in which all replicas share one split.
 
-    `order`: node group index per node in node order. `boundaries`: pp + 1 layer indices from 0
-    to the number of layers. `micro_batches`: one number per replica.
+    `order`: node group index per node in node order. `boundaries`: pp vpp + 1 layer indices from
+    0 to the number of layers. `micro_batches`: one number per replica.
     """
     slots = slots_of_order(instance, shape.tp, order)
     replicas = []
@@ -90,9 +95,9 @@ def uniform_plan(
         stages = tuple(
             Stage(
                 layers=(boundaries[k], boundaries[k + 1]),
-                group=slots[k * shape.dp + r],
+                group=slots[k % shape.pp * shape.dp + r],
             )
-            for k in range(shape.pp)
+            for k in range(shape.num_stages)
         )
         replicas.append(Replica(micro_batches=count, stages=stages))
     nodes = dict.fromkeys(slot.node for slot in slots)

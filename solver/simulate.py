@@ -8,23 +8,27 @@ and last stage, optimizer, parameter gather (ZeRO 1).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.costs.template_costs import TemplateCosts
-from formulations.schedules import ScheduleGraph, schedule_graph
+from formulations.schedules import SCHEDULES, Kind, PathCounts, ScheduleGraph, schedule_graph
 
 Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Times:
-    """Stage times of N pipelines: forward, backward [p, N]; send, send_back [p - 1, N]; ns.
+    """Times of N pipelines of S virtual stages: forward, backward [S, N]; send [S - 1, N]; ns.
 
-    Transfers from stage k to k + 1 and from k + 1 to k; back takes as long as forth if None. With
-    blocking sends the transfer is part of the operation that sends.
+    Transfers from stage k to k + 1, and send_back from k + 1 to k; back takes as long as forth if
+    None. With blocking sends the transfer is part of the operation that sends. weight: [S, N]
+    weight gradients, where the schedule splits them from the backward pass.
     """
 
     forward: Array
@@ -32,28 +36,26 @@ class Times:
     send: Array
     blocking: bool = False
     send_back: Array | None = None
+    weight: Array | None = None
 
     @property
     def back(self) -> Array:
-        """[p - 1, N] transfers of gradients."""
+        """[S - 1, N] transfers of gradients."""
         return self.send if self.send_back is None else self.send_back
 
     @property
     def weights(self) -> Array:
-        """[2p, N] duration of forward of stage k (row k) and backward (row p + k)."""
-        if not self.blocking:
-            return np.concatenate([self.forward, self.backward])
-        none = np.zeros_like(self.forward[:1])
-        return np.concatenate(
-            [
-                self.forward + np.concatenate([self.send, none]),
-                self.backward + np.concatenate([none, self.back]),
-            ]
-        )
+        """[2S or 3S, N] duration of operations: rows as `Level.weight`."""
+        forward, backward = self.forward, self.backward
+        if self.blocking:
+            none = np.zeros_like(self.forward[:1])
+            forward = forward + np.concatenate([self.send, none])
+            backward = backward + np.concatenate([none, self.back])
+        return np.concatenate([forward, backward, *([] if self.weight is None else [self.weight])])
 
     @property
     def transfers(self) -> Array:
-        """[2p - 1, N] arrival delays: forward, backward, and a zero row for no transfer."""
+        """[2S - 1, N] arrival delays: forward, backward, and a zero row for no transfer."""
         none = np.zeros_like(self.forward[:1])
         if self.blocking:
             return np.concatenate([0 * self.send, 0 * self.back, none])
@@ -71,20 +73,12 @@ def simulate(graph: ScheduleGraph, times: Times) -> Array:
     return end
 
 
-@dataclass(frozen=True)
-class PathCounts:
-    """How often a longest path visits what, [.., N]: weights [2p, N], transfers [2p - 1, N]."""
-
-    weights: Array
-    transfers: Array
-
-
 def trace(
     graph: ScheduleGraph, times: Times, end: Array, columns: Array, last: Array
 ) -> PathCounts:
     """Longest paths of the pipelines `columns` [M] that end with the operations `last` [M]."""
     transfers = times.transfers
-    counts = np.zeros((2 * graph.num_stages, len(columns)), dtype=np.int64)
+    counts = np.zeros((len(times.weights), len(columns)), dtype=np.int64)
     sends = np.zeros((len(transfers), len(columns)), dtype=np.int64)
     at, path = last.copy(), np.arange(len(columns))
     while path.size:
@@ -100,9 +94,11 @@ def trace(
     return PathCounts(counts, sends)
 
 
-@dataclass(frozen=True)
-class Operation:
-    """One bar of the timeline: kind is forward, backward, sync, embedding, optimizer, gather."""
+class Operation(NamedTuple):
+    """One bar of the timeline.
+
+    kind: forward, backward, weight (gradients split off), sync, embedding, optimizer, gather.
+    """
 
     kind: str
     replica: int | None  #: None: all replicas of the stage
@@ -110,16 +106,34 @@ class Operation:
     micro_batch: int | None
     start_ns: int
     end_ns: int
+    chunk: int = 0  #: of the layers of the stage, where it has several
 
 
 @dataclass(frozen=True)
 class Step:
-    """One simulated optimizer step, all times in ns."""
+    """One simulated optimizer step, all times in ns.
 
+    tail: what follows the last backwards. ends: graph and end of every operation, by replica.
+    """
+
+    costs: PlanCosts
     step_time_ns: int
     last_backward_ns: Array  #: [p, R]
-    timeline: tuple[Operation, ...]
+    tail: tuple[Operation, ...]
     critical_path: tuple[Operation, ...]
+    ends: tuple[tuple[ScheduleGraph, Array], ...]
+
+    def operations(self, replica: int) -> list[Operation]:
+        """Forward and backward passes of one replica, in its order of operations."""
+        graph, end = self.ends[replica]
+        numbers = np.arange(graph.num_operations)
+        return _operations(self.costs, replica, graph, end, numbers)
+
+    @cached_property
+    def timeline(self) -> tuple[Operation, ...]:
+        """Everything that happens, replica by replica and then the tail."""
+        replicas = range(len(self.ends))
+        return (*(bar for r in replicas for bar in self.operations(r)), *self.tail)
 
 
 def tail_ns(costs: PlanCosts, ready: Array) -> Array:
@@ -134,12 +148,21 @@ def tail_ns(costs: PlanCosts, ready: Array) -> Array:
 def replica_times(costs: PlanCosts, replica: int) -> Times:
     """Times of one replica, N = 1."""
     one = slice(replica, replica + 1)
+    splits = SCHEDULES[costs.shape.schedule].splits_backward
+    weight = costs.weight_ns[:, one] if splits else None
     return Times(
         costs.forward_ns[:, one],
-        costs.backward_ns[:, one],
+        costs.backward_ns[:, one] - (0 if weight is None else weight),
         costs.send_ns[:, one],
         costs.blocking_sends,
+        weight=weight,
     )
+
+
+def replica_graph(costs: PlanCosts, replica: int) -> ScheduleGraph:
+    """The operation graph of one replica."""
+    shape = costs.shape
+    return schedule_graph(shape.schedule, shape.pp, costs.micro_batches[replica], shape.vpp)
 
 
 def pipeline_times(costs: TemplateCosts) -> Times:
@@ -169,7 +192,7 @@ def pipeline_step_ns(costs: TemplateCosts, micro_batches: int) -> int:
     """Simulated step of a single pipeline."""
     graph = schedule_graph(costs.schedule, costs.num_stages, micro_batches)
     end = simulate(graph, pipeline_times(costs))
-    return int(pipeline_end_ns(costs, end[graph.last_backward])[0])
+    return int(pipeline_end_ns(costs, end[graph.last])[0])
 
 
 def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
@@ -177,11 +200,9 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
     result = []
     for r, m in enumerate(costs.micro_batches):
         times = replica_times(costs, r)
-        key = b"".join(
-            a.tobytes() for a in (times.forward, times.backward, times.send, np.array([m]))
-        )
+        key = b"".join(a.tobytes() for a in (times.weights, times.send, np.array([m])))
         if key not in ends:
-            graph = schedule_graph(costs.shape.schedule, costs.shape.pp, m)
+            graph = replica_graph(costs, r)
             ends[key] = graph, simulate(graph, times)
         result.append(ends[key])
     return result
@@ -189,44 +210,55 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
 
 def step_time_ns(costs: PlanCosts) -> int:
     """Simulated step time only."""
-    ready = [end[graph.last_backward, 0] for graph, end in _replica_ends(costs)]
+    ready = [end[graph.last, 0] for graph, end in _replica_ends(costs)]
     return int(tail_ns(costs, np.max(ready, axis=0)).max())
 
 
-def simulate_step(costs: PlanCosts) -> Step:
-    """Simulated step with its timeline and one critical path."""
+def _last_backwards(replicas: Sequence[tuple[ScheduleGraph, Array]]) -> Array:
+    """[p, R] end of the last backward."""
+    return np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)
+
+
+def critical_path(costs: PlanCosts) -> tuple[Operation, ...]:
+    """Operations of one longest path, in order; between them are transfers."""
     replicas = _replica_ends(costs)
-    last = np.stack([end[graph.last_backward, 0] for graph, end in replicas], axis=1)
+    last = _last_backwards(replicas)
+    return tuple(_critical_path(costs, replicas, last, _tail_operations(costs, last.max(axis=1))))
+
+
+def simulate_step(costs: PlanCosts) -> Step:
+    """Simulated step with one critical path."""
+    replicas = _replica_ends(costs)
+    last = _last_backwards(replicas)
     tail = _tail_operations(costs, last.max(axis=1))
-    timeline = [
-        operation
-        for r, (graph, end) in enumerate(replicas)
-        for operation in _operations(costs, r, graph, end)
-    ]
-    end_ns = max(operation.end_ns for operation in (*timeline, *tail))
     return Step(
-        step_time_ns=end_ns,
+        costs=costs,
+        step_time_ns=max([int(last.max()), *(operation.end_ns for operation in tail)]),
         last_backward_ns=last,
-        timeline=(*timeline, *tail),
+        tail=tuple(tail),
         critical_path=tuple(_critical_path(costs, replicas, last, tail)),
+        ends=tuple(replicas),
     )
 
 
+_BARS = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.WEIGHT: "weight"}
+
+
 def _operations(
-    costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array
+    costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array, numbers: Array
 ) -> list[Operation]:
-    weights = replica_times(costs, replica).weights[:, 0]
-    p = graph.num_stages
+    """These operations of a replica."""
+    row = graph.weight[numbers]
+    ends = end[numbers, 0]
+    starts = ends - replica_times(costs, replica).weights[row, 0]
+    columns = [column.tolist() for column in (row, graph.micro_batch[numbers], starts, ends)]
+    pairs = product(_BARS, range(graph.num_stages))  # what a row stands for
+    names = [(_BARS[kind], *divmod(stage, graph.num_devices)) for kind, stage in pairs]
     return [
-        Operation(
-            kind="backward" if graph.weight[o] >= p else "forward",
-            replica=replica,
-            stage=int(graph.weight[o] % p),
-            micro_batch=int(graph.micro_batch[o]),
-            start_ns=int(end[o, 0] - weights[graph.weight[o]]),
-            end_ns=int(end[o, 0]),
+        Operation(name, replica, device, i, start_ns, end_ns, chunk)
+        for (name, chunk, device), i, start_ns, end_ns in (
+            (names[k], *rest) for k, *rest in zip(*columns, strict=True)
         )
-        for o in range(graph.num_operations)
     ]
 
 
@@ -265,15 +297,16 @@ def _critical_path(
     stage = _last_stage(path, ready)
     replica = int(last[stage].argmax())
     graph, end = replicas[replica]
-    bars = _operations(costs, replica, graph, end)
-    times = replica_times(costs, replica)
-    at = int(graph.last_backward[stage])
+    transfers = replica_times(costs, replica).transfers[:, 0]
+    at = int(graph.last[stage])
+    visited = []
     while at != graph.num_operations:
-        path.append(bars[at])
+        visited.append(at)
         data, device = int(graph.data_before[at]), int(graph.device_before[at])
-        arrival = end[data, 0] + times.transfers[graph.transfer[at], 0]
+        arrival = end[data, 0] + transfers[graph.transfer[at]]
         at = data if arrival > end[device, 0] else device
-    return path[::-1]
+    passes = np.array(visited, dtype=np.int64)
+    return (path + _operations(costs, replica, graph, end, passes))[::-1]
 
 
 def _last_stage(path: list[Operation], ready: Array) -> int:

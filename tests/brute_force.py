@@ -255,9 +255,13 @@ def fits(
         for r, m in enumerate(shares):
             held = most_in_flight(shape.schedule, shape.pp, k, m)
             layers = range(first, stop)
-            need = tables.fixed_bytes + max(int(tables.workspace_bytes[x]) for x in layers)
+            need = tables.memory.fixed_bytes + max(
+                int(tables.memory.workspace_bytes[x]) for x in layers
+            )
             for x in layers:
-                need += int(tables.static_bytes[x]) + held * int(tables.activation_bytes[x])
+                need += int(tables.memory.static_bytes[x]) + held * int(
+                    tables.memory.activation_bytes[x]
+                )
             if need > tables.capacity_bytes[placed.groups[k * shape.dp + r]]:
                 return False
     return True

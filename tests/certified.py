@@ -23,12 +23,9 @@ from solver.result import (
 )
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
-from solver.verify.chain import Chain
-from solver.verify.filling import FillingBound
-from solver.verify.packing import PackingBound
-from solver.verify.records import refuted
+from solver.verify.closed_forms import ClosedForms
+from solver.verify.rounds import Refutation
 from solver.verify.space import PlanSpace
-from solver.verify.work import work_bound_ns
 from tests import brute_force
 
 
@@ -61,15 +58,13 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
         return ShapeRecord(shape=shape, reason="infeasible", proof=proof)
     weight = objective_weight(prover.instance, shape)
     if best.time_ns * weight > incumbent:
-        chain, target = Chain(prover, shape), ceil(incumbent / weight)
-        work, filling = work_bound_ns(chain), FillingBound(chain).bound_ns()
+        forms, target = ClosedForms(prover, [shape]), ceil(incumbent / weight)
+        work, filling = int(forms.work_ns()[0]), int(forms.filling_ns()[0])
         if work * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
         if filling * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="filling", bound_ns=filling)
-        if PackingBound(chain).refutes(target):
-            return ShapeRecord(shape=shape, reason="bounded", proof="packing", bound_ns=target)
-        if refuted(prover, shape, target):
+        if Refutation(prover, shape).refutes(target):
             return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=target)
     return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)
 

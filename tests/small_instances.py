@@ -2,6 +2,10 @@
 
 import random
 
+import numpy as np
+
+from formulations.costs.memory import LayerMemory
+from formulations.costs.tables import Array
 from formulations.instance import (
     Cluster,
     GpuType,
@@ -127,4 +131,20 @@ def plain_shape(
         recompute="none",
         zero=zero,
         nodes_used=nodes_used,
+    )
+
+
+def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0) -> LayerMemory:
+    """Layers with these bytes [L], and so many whatever the layers."""
+    nothing = np.zeros_like(static)
+    return LayerMemory(
+        parameters=nothing,
+        weights_bytes=static,
+        gradients_bytes=nothing,
+        optimizer_bytes=nothing,
+        activation_bytes=activation,
+        put_off_bytes=activation,
+        workspace_bytes=workspace,
+        buffers_bytes=fixed,
+        reserve_bytes=0,
     )

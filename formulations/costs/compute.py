@@ -8,8 +8,11 @@ F: the layer's FLOPs per sequence, K: its kernel launches, A: the bytes per sequ
 keeps for the backward pass. With x = F b / (tp K) FLOPs per kernel, the first two terms are
 products at efficiency maximum * x / (x + half). Backward is twice forward (Narayanan et al. 2021,
 appendix); full recomputation repeats the forward pass of blocks (Korthikanti et al. 2023,
-section 2). Launches bound small workloads: Cheng et al. 2024, section 5. How far this is from
-published times: tests/bench/test_calibration.py.
+section 2). Weight gradients, where a schedule splits them off, take their share of the backward
+pass's FLOPs (Qi et al., ICLR 2024, table 1: as many as the products with weights take forward), of
+a measured backward pass too where the profile has no time of their own. Launches bound small
+workloads: Cheng et al. 2024, section 5. How far this is from published times:
+tests/bench/test_calibration.py.
 """
 
 from dataclasses import dataclass
@@ -19,9 +22,10 @@ from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.costs.magnitude import check_step
+from formulations.errors import InstanceError
 from formulations.instance import Instance, Layer, NodeGroup
 from formulations.instance.instance import Recompute
-from formulations.instance.profile import Origin
+from formulations.instance.profile import LayerSeconds, Origin
 from formulations.units import ceil_ns
 
 Times = NDArray[np.int64]
@@ -34,10 +38,14 @@ MEMORY_PASSES = 2.5
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """Nanoseconds per micro-batch, shape [layer, node group]; where the figures come from."""
+    """Nanoseconds per micro-batch, shape [layer, node group]; where the figures come from.
+
+    weight_ns: the part of the backward pass that gives weight gradients, and may be put off.
+    """
 
     forward_ns: Times
     backward_ns: Times
+    weight_ns: Times
     origins: frozenset[Origin | str]
 
 
@@ -54,18 +62,21 @@ def analytic_forward_s(layer: Layer, group: NodeGroup, precision: str, tp: int, 
 
 def _compute_s(
     instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int
-) -> tuple[float, float, Origin | str]:
+) -> tuple[LayerSeconds, Origin | str]:
     if instance.profile is not None:
         return instance.profile.time_s(layer.kind, group.gpu.name, tp, b)
     forward_s = analytic_forward_s(layer, group, instance.workload.precision, tp, b)
-    return forward_s, 2 * forward_s, "analytic"
+    return LayerSeconds(forward_s, 2 * forward_s, None), "analytic"
 
 
 def _layer_ns(
     instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int, recompute: Recompute
-) -> tuple[int, int, Origin | str]:
+) -> tuple[int, int, int, Origin | str]:
+    """Forward, backward, of that weight gradients, and their origin."""
     workload, profile = instance.workload, instance.profile
-    forward_s, backward_s, origin = _compute_s(instance, layer, group, tp, b)
+    (forward_s, backward_s, weight_s), origin = _compute_s(instance, layer, group, tp, b)
+    if weight_s is None:
+        weight_s = layer.weight_gradient_share * backward_s
     if tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
         size_bytes = workload.parameter_bytes * b * workload.sequence_length * workload.hidden_size
         one_s = ring_s(ALL_REDUCE, tp, size_bytes, group.intra_node)
@@ -73,25 +84,52 @@ def _layer_ns(
         backward_s += layer.backward_all_reduces * one_s
     if recompute == "full" and layer.is_block:
         backward_s += forward_s
-    return ceil_ns(forward_s), ceil_ns(backward_s), origin
+    return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
+
+
+def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:
+    """Whether the times of every layer kind on `tp` GPUs of the group are known."""
+    profile, runs = instance.profile, instance.workload.layer_runs
+    return profile is None or all(
+        profile.samples(run.layer.kind, group.gpu.name, tp) for run in runs
+    )
+
+
+def _timed_groups(instance: Instance, tp: int) -> list[NodeGroup]:
+    """For every node group the one whose times stand in its column: itself, if it has any.
+
+    Where nodes cannot be filled by tp GPUs, a profile may lack them: no plan reads the column, and
+    it repeats another one, so that no least or largest value over the groups changes. Raises
+    InstanceError where times are missing that plans need.
+    """
+    groups = instance.cluster.groups
+    timed = [has_times(instance, group, tp) for group in groups]
+    for group, has in zip(groups, timed, strict=True):
+        if not has and (not any(timed) or group.gpus_per_node % tp == 0):
+            found = f"no times on {group.gpu.name} at tensor-parallel degree {tp}"
+            raise InstanceError("profile", found, "times of every layer kind, or another degree")
+    usual = groups[timed.index(True)]
+    return [group if has else usual for group, has in zip(groups, timed, strict=True)]
 
 
 def layer_times(instance: Instance, tp: int, micro_batch: int, recompute: Recompute) -> LayerTimes:
-    """Times of all layers on all node groups; KeyError where a profile lacks a curve.
+    """Times of all layers on all node groups; see `_timed_groups` for what a profile lacks.
 
-    Raises InstanceError where a node group needs more than a year for one step.
+    Raises InstanceError where a node group needs more than weeks for one step.
     """
     columns = []
     num_micro_batches = instance.workload.global_batch / micro_batch
-    for group in instance.cluster.groups:
+    for group in _timed_groups(instance, tp):
         rows = []
         for run in instance.workload.layer_runs:
             row = _layer_ns(instance, run.layer, group, tp, micro_batch, recompute)
             rows.extend([row] * run.count)
-        work_ns = num_micro_batches * sum(forward + backward for forward, backward, _ in rows)
+        work_ns = num_micro_batches * sum(forward + backward for forward, backward, *_ in rows)
         check_step(work_ns, f"cluster.groups {group.name}", f"one {group.gpu.name}")
         columns.append(rows)
-    forward = np.array([[row[0] for row in rows] for rows in columns], dtype=np.int64).T
-    backward = np.array([[row[1] for row in rows] for rows in columns], dtype=np.int64).T
-    origins = frozenset(row[2] for rows in columns for row in rows)
-    return LayerTimes(forward.copy(), backward.copy(), origins)
+    forward, backward, weight = (
+        np.array([[row[i] for row in rows] for rows in columns], dtype=np.int64).T.copy()
+        for i in range(3)
+    )
+    origins = frozenset(row[3] for rows in columns for row in rows)
+    return LayerTimes(forward, backward, weight, origins)

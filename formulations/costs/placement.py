@@ -14,6 +14,7 @@ Collectives over several nodes are hierarchical: a ring inside every node, then 
 shares between nodes, which together carry each node's whole buffer over its link.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, rin
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.costs.zones import ZoneCrossings, ZoneTerms
+from formulations.plan import Shape
 from formulations.units import ceil_ns
 
 
@@ -47,7 +49,8 @@ class NodeTerms:
 class PlacementCosts:
     """Costs of one node order, ns. S slots, p stages, L layers.
 
-    group_of_slot: [S] node group. send_ns: [p - 1, dp], forward and backward alike.
+    group_of_slot: [S] node group. send_ns: [p - 1, dp], forward and backward alike; with several
+    chunks per slot [p, dp], as the last stage sends to the first.
     sync_ns, gather_ns: [p, L] gradient sync before, parameter gather after the optimizer, if the
     layer lies on the stage; *_latency_ns: [p], added once. embedding_ns: tied embeddings.
     """
@@ -61,17 +64,21 @@ class PlacementCosts:
     embedding_ns: int
 
 
+def num_boundaries(shape: Shape) -> int:
+    """Stage boundaries; with several chunks per slot also that from the last stage to the first."""
+    return shape.pp - (shape.vpp == 1)
+
+
 def _sends(tables: CostTables, j: int, start: int) -> dict[int, int]:
+    """Transfers from slot s to slot s + dp, in a circle, that begin or end on the node."""
     dp, total = tables.shape.dp, tables.shape.slots
     link = tables.instance.cluster.groups[j].inter_node
-    stop = start + tables.slots_per_node[j]
-    terms = {s: inside_ns(tables, j) for s in range(start, min(stop, total) - dp)}
-    leaving = range(max(start, stop - dp), min(stop, total - dp))
-    entering = range(max(start, dp) - dp, min(stop - dp, start))
-    for crossing in (leaving, entering):
-        flows: dict[int, int] = {}
-        for s in crossing:
-            flows[s // dp] = flows.get(s // dp, 0) + 1
+    own = range(start, start + tables.slots_per_node[j])
+    begun = {s for s in own if s // dp < num_boundaries(tables.shape)}
+    ended = {s for t in own if (s := (t - dp) % total) // dp < num_boundaries(tables.shape)}
+    terms = {s: inside_ns(tables, j) for s in begun & ended}
+    for crossing in (begun - ended, ended - begun):
+        flows = Counter(s // dp for s in crossing)
         terms.update({s: outside_ns(tables, j, flows[s // dp], link) for s in crossing})
     return terms
 
@@ -189,9 +196,9 @@ class Placer:
         )
 
     def _sends_ns(self, nodes: Sequence[NodeTerms], zones: ZoneCrossings) -> Array:
-        """[p - 1, dp] transfers from every stage to the next."""
+        """Transfers from every stage to the next, as `PlacementCosts.send_ns`."""
         shape = self.tables.shape
-        rows = [zones.sends_ns(k) for k in range(shape.pp - 1)]
+        rows = [zones.sends_ns(k) for k in range(num_boundaries(shape))]
         send = np.array(rows, dtype=np.int64).reshape(-1)
         slots = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
         times = [time for node in nodes for time in node.send_ns.values()]

@@ -1,23 +1,27 @@
 """Costs of one concrete plan, per stage and replica: what the simulator needs."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
+from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.schedules import held
 
 
 @dataclass(frozen=True)
 class PlanCosts:
-    """Integers, ns and bytes; p stages, R replicas.
+    """Integers, ns and bytes; p devices per replica, S virtual stages, R replicas.
 
-    forward_ns, backward_ns, memory_bytes, limit_bytes: [p, R]. send_ns: [p - 1, R], either way.
-    sync_ns, optimizer_ns, gather_ns: [p]; optimizer over the slowest replica. embedding_ns: one
-    all-reduce between the first and last stage, 0 if there is none.
+    forward_ns, backward_ns, weight_ns (the part of backward_ns for weight gradients): [S, R].
+    send_ns: [S - 1, R], either way. memory_bytes, limit_bytes: [p, R]. sync_ns, optimizer_ns,
+    gather_ns: [p]; optimizer over the slowest replica. embedding_ns: one all-reduce between the
+    first and last device, 0 if there is none.
     """
 
     shape: Shape
@@ -26,6 +30,7 @@ class PlanCosts:
     tied: bool
     forward_ns: Array
     backward_ns: Array
+    weight_ns: Array
     send_ns: Array
     sync_ns: Array
     optimizer_ns: Array
@@ -45,17 +50,23 @@ def split_costs(
     shape = tables.shape
     cuts = list(boundaries[:-1])
     groups = placement.group_of_slot.reshape(shape.pp, shape.dp)
-    stages = np.arange(shape.pp)
+    stages = np.arange(shape.num_stages)
 
     def per_slot(table: Array) -> Array:
-        return np.take_along_axis(np.add.reduceat(table, cuts, axis=0), groups, axis=1)
+        own = np.tile(groups, (shape.vpp, 1))
+        return np.take_along_axis(np.add.reduceat(table, cuts, axis=0), own, axis=1)
+
+    def per_device(values: Array) -> Array:
+        whole: Array = values.reshape(shape.vpp, shape.pp, *values.shape[1:]).sum(axis=0)
+        return whole
 
     def per_stage(table: Array) -> Array:
-        return np.add.reduceat(table, cuts, axis=1)[stages, stages]
+        return per_device(np.add.reduceat(table, cuts, axis=1)[stages % shape.pp, stages])
 
     counts, share = np.unique(np.array(micro_batches), return_inverse=True)
+    layers = list(pairwise(boundaries))
     memory = [
-        [tables.stage_memory(boundaries[k], boundaries[k + 1], k, int(m)) for m in counts]
+        [tables.device_memory(layers[k :: shape.pp], k, int(m)) for m in counts]
         for k in range(shape.pp)
     ]
     return PlanCosts(
@@ -65,9 +76,10 @@ def split_costs(
         tied=tables.embedding_bytes > 0,
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns),
-        send_ns=placement.send_ns,
+        weight_ns=per_slot(tables.weight_ns),
+        send_ns=placement.send_ns[stages[:-1] % shape.pp],
         sync_ns=per_stage(placement.sync_ns) + placement.sync_latency_ns,
-        optimizer_ns=per_slot(tables.optimizer_ns).max(axis=1),
+        optimizer_ns=per_device(per_slot(tables.optimizer_ns)).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,
         embedding_ns=placement.embedding_ns,
         memory_bytes=np.array(memory, dtype=np.int64)[:, share],
@@ -86,3 +98,15 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     return split_costs(tables, Placer(tables).costs(order), boundaries, counts)
+
+
+def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
+    """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
+    memory, shape = layer_memory(instance, plan.shape), plan.shape
+    found = []
+    for replica in plan.replicas:
+        layers = [stage.layers for stage in replica.stages]
+        count = replica.micro_batches
+        most = [held(shape.schedule, shape.pp, k, count, shape.vpp) for k in range(shape.pp)]
+        found.append([memory.parts(layers[k :: shape.pp], one) for k, one in enumerate(most)])
+    return found

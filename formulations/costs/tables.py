@@ -1,7 +1,9 @@
 """CostTables: everything that the models and the search read, as integers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,8 @@ from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.instance import Instance
 from formulations.plan import Shape
-from formulations.schedules import in_flight
-from formulations.units import ceil_count, ceil_div
+from formulations.schedules import held
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
 Array = NDArray[np.int64]
 
@@ -22,22 +24,19 @@ class CostTables:
     """Costs of one shape. L layers, J node groups; times in ns, sizes in bytes per GPU.
 
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
-    recomputation. optimizer_ns: [L, J] per step. static_bytes, activation_bytes (per micro-batch
-    in flight), workspace_bytes (largest of a stage): [L]. gradient_bytes, gather_bytes: [L] on
-    the wire per tp lane. capacity_bytes: [J]. send_bytes: per lane, boundary and micro-batch.
-    embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
-    blocks_before: [L + 1] number of blocks before each layer.
+    recomputation. weight_ns: [L, J] the part of the latter for weight gradients. optimizer_ns:
+    [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J].
+    send_bytes: per lane, boundary and micro-batch. embedding_bytes: gradient of the tied matrix per
+    lane; 0 if there is nothing to reduce. blocks_before: [L + 1] blocks before each layer.
     """
 
     instance: Instance
     shape: Shape
     forward_ns: Array
     backward_ns: Array
+    weight_ns: Array
     optimizer_ns: Array
-    static_bytes: Array
-    activation_bytes: Array
-    workspace_bytes: Array
-    fixed_bytes: int
+    memory: LayerMemory
     gradient_bytes: Array
     gather_bytes: Array
     capacity_bytes: Array
@@ -49,7 +48,7 @@ class CostTables:
     @property
     def num_layers(self) -> int:
         """Length L of the chain."""
-        return len(self.static_bytes)
+        return len(self.forward_ns)
 
     @property
     def num_micro_batches(self) -> int:
@@ -66,16 +65,21 @@ class CostTables:
         """Tensor-parallel groups on one node of each node group."""
         return tuple(g.gpus_per_node // self.shape.tp for g in self.instance.cluster.groups)
 
-    def stage_memory(self, start: int, end: int, stage: int, micro_batches: int) -> int:
-        """Bytes per GPU of layers [start, end) as stage `stage` of a replica."""
+    @cached_property
+    def longest_ns(self) -> int:
+        """No path through the operations of a step is longer: each of them is on it once."""
+        used = [j for j, count in enumerate(self.shape.nodes_used) if count]
+        layers = (self.forward_ns + self.backward_ns)[:, used].max(axis=1).sum()
+        optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
+        return self.num_micro_batches * int(layers) + int(optimizer) + ceil(_traffic_ns(self))
+
+    def device_memory(
+        self, layers: Sequence[tuple[int, int]], device: int, micro_batches: int
+    ) -> int:
+        """Bytes per GPU of a device of a replica with these layers [start, end), per chunk."""
         shape = self.shape
-        held = in_flight(shape.schedule, shape.pp, stage, micro_batches)
-        return int(
-            self.fixed_bytes
-            + self.static_bytes[start:end].sum()
-            + held * self.activation_bytes[start:end].sum()
-            + self.workspace_bytes[start:end].max(initial=0)
-        )
+        most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+        return sum(self.memory.parts(layers, most))
 
 
 def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array:
@@ -105,48 +109,50 @@ def embedding_bytes(instance: Instance, shape: Shape) -> int:
     )
 
 
-def _check_traffic(instance: Instance, shape: Shape, memory: LayerMemory) -> None:
-    """Raises InstanceError where what one link carries in a step takes it too long.
+def _traffic_ns(tables: CostTables) -> float:
+    """No path through a step is longer by what it spends on links.
 
-    A node's link is shared by its GPUs, that between zones by all; a micro-batch and the gradients
-    cross it there and back, in every stage at the worst.
+    A node's link is shared by its GPUs, that between zones by all. A path crosses a boundary
+    between stages at most twice for each micro-batch and each stage; the gradients go there and
+    back, in every stage at the worst.
     """
+    instance, shape = tables.instance, tables.shape
     workload, cluster = instance.workload, instance.cluster
     links = [link for g in cluster.groups for link in (g.intra_node, g.inter_node)]
     s_per_byte = max(g.gpus_per_node for g in cluster.groups) / min(
         link.bandwidth_bytes_per_s for link in links
     )
+    latency_s = max(link.latency_s for link in links)
     if cluster.zone_link is not None:
         num_gpus = shape.slots * shape.tp
         s_per_byte = max(s_per_byte, num_gpus / cluster.zone_link.bandwidth_bytes_per_s)
-    sequences = workload.global_batch + shape.pp * shape.micro_batch
-    gradients = 4 * workload.gradient_bytes * int(memory.parameters.sum())
-    size_bytes = 2 * sequences * workload.boundary_bytes + gradients
+        latency_s = max(latency_s, cluster.zone_link.latency_s)
+    crossings = 2 * (tables.num_micro_batches + shape.pp)
+    starts = crossings * shape.tp + 4 * shape.slots
+    gradients = 4 * (int(tables.gradient_bytes.sum()) + tables.embedding_bytes)
+    size_bytes = crossings * shape.micro_batch * workload.boundary_bytes + gradients
     least = min(efficiency for _, efficiency in cluster.network_efficiency)
-    check_step(size_bytes * s_per_byte / least * 1e9, "cluster", "the slowest link")
+    return (size_bytes * s_per_byte / least + starts * latency_s) * NANOSECONDS_PER_SECOND
 
 
 def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = None) -> CostTables:
     """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b).
 
-    Raises InstanceError for a workload that the GPUs or links would take more than a year for.
+    Raises InstanceError for a workload that the GPUs or links would take more than weeks for.
     """
     times = times or layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)
     memory = layer_memory(instance, shape)
-    _check_traffic(instance, shape, memory)
     shards = shape.dp if shape.zero else 1
     workload = instance.workload
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
-    return CostTables(
+    tables = CostTables(
         instance=instance,
         shape=shape,
         forward_ns=times.forward_ns,
         backward_ns=times.backward_ns,
+        weight_ns=times.weight_ns,
         optimizer_ns=_optimizer_ns(instance, memory, shards),
-        static_bytes=memory.static_bytes,
-        activation_bytes=memory.activation_bytes,
-        workspace_bytes=memory.workspace_bytes,
-        fixed_bytes=memory.fixed_bytes,
+        memory=memory,
         gradient_bytes=workload.gradient_bytes * memory.parameters,
         gather_bytes=workload.parameter_bytes * memory.parameters * shape.zero,
         capacity_bytes=capacity_bytes(instance),
@@ -155,3 +161,6 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
         origins=frozenset(times.origins),
     )
+    check_step(_traffic_ns(tables), "cluster", "the slowest link")
+    check_step(tables.longest_ns, f"workload {workload.name}", "the longest path", shape.pp)
+    return tables

@@ -67,12 +67,16 @@ class ZoneCrossings:
         self.rings = Counter(pair for zones in self.zones for pair in neighbours(zones))
 
     def sends_ns(self, k: int) -> list[int]:
-        """[dp] transfers from stage k to the next as the links between zones allow; 0 inside."""
-        if self.zones[k] == self.zones[k + 1]:
+        """[dp] transfers from stage k to the next as the links between zones allow; 0 inside.
+
+        The last stage sends to the first, where slots have several chunks.
+        """
+        after = (k + 1) % len(self.zones)
+        if self.zones[k] == self.zones[after]:
             return [0] * len(self.zones[k])
-        pairs = list(zip(self.zones[k], self.zones[k + 1], strict=True))
+        pairs = list(zip(self.zones[k], self.zones[after], strict=True))
         flows = Counter(pairs)
-        ends = zip(self.stages[k], self.stages[k + 1], strict=True)
+        ends = zip(self.stages[k], self.stages[after], strict=True)
         return [
             self.terms.send_ns(i, j, flows[pair]) if pair[0] != pair[1] else 0
             for (i, j), pair in zip(ends, pairs, strict=True)

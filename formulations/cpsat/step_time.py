@@ -120,7 +120,7 @@ class Built:
         """(2) Every slot, for every group and number in flight that may occur."""
         tables, shape = self.tables, self.tables.shape
         for k in self._stages:
-            workspace = self.split.largest(k, tables.workspace_bytes)
+            workspace = self.split.largest(k, tables.memory.workspace_bytes)
             needs: dict[int, Linear] = {}
             for r in self._replicas:
                 held_before = 0
@@ -130,8 +130,8 @@ class Built:
                         continue
                     held_before = held
                     if held not in needs:
-                        sizes = tables.static_bytes + held * tables.activation_bytes
-                        needs[held] = tables.fixed_bytes + self.split.stage_sum(k, sizes)
+                        sizes = tables.memory.static_bytes + held * tables.memory.activation_bytes
+                        needs[held] = tables.memory.fixed_bytes + self.split.stage_sum(k, sizes)
                     for j, literal in self.order.types(k * shape.dp + r):
                         require_at_most(
                             self.model,

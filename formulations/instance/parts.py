@@ -13,6 +13,10 @@ Tensor parallelism is Megatron-LM's: q, k, v and the first feed-forward matrix b
 others by rows; norms, biases after a row-parallel product, the router and the down-projections of
 latent attention are held whole by every rank.
 
+Weight gradients (Qi et al., ICLR 2024, table 1) are for products with parameters alone: scores are
+`unweighted_flops`. Of what is kept they need the inputs of these products, and as many bytes of
+gradients as their outputs have; dropout masks and scores are released by the input gradients.
+
 Kernels: launches of one forward pass on one GPU with the fusions of Megatron-LM: q, k, v in one
 product, biases inside the products, scale + mask + softmax, activation with its gate, and
 dropout + residual add are one launch each. Communication kernels are not counted.
@@ -22,6 +26,7 @@ from dataclasses import astuple, dataclass
 from typing import Self
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.workload import Layer
 
 ROTARY_KERNELS = 2  # queries, keys
 
@@ -38,10 +43,43 @@ class Part:
     backward_all_reduces: int = 0
     sharded_bytes: int = 0
     replicated_bytes: int = 0
+    unweighted_flops: int = 0
+    released_sharded_bytes: int = 0
+    released_replicated_bytes: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
         return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def layer(
+        self,
+        kind: str,
+        *,
+        is_block: bool,
+        input_bytes: int,
+        vocabulary: tuple[int, int] = (0, 0),
+        tied_copy: bool = False,
+    ) -> Layer:
+        """A layer of these costs and a vocabulary matrix of so many rows and columns."""
+        return Layer(
+            kind=kind,
+            is_block=is_block,
+            sharded_parameters=self.sharded_parameters,
+            replicated_parameters=self.replicated_parameters,
+            vocabulary_rows=vocabulary[0],
+            vocabulary_columns=vocabulary[1],
+            tied_copy=tied_copy,
+            forward_flops=self.flops,
+            unweighted_flops=self.unweighted_flops,
+            released_replicated_bytes=self.released_replicated_bytes,
+            released_sharded_bytes=self.released_sharded_bytes,
+            kernels=self.kernels,
+            forward_all_reduces=self.forward_all_reduces,
+            backward_all_reduces=self.backward_all_reduces,
+            replicated_activation_bytes=self.replicated_bytes,
+            sharded_activation_bytes=self.sharded_bytes,
+            input_bytes=input_bytes,
+        )
 
 
 def norm(sizes: TransformerSizes, s: int) -> Part:
@@ -51,20 +89,29 @@ def norm(sizes: TransformerSizes, s: int) -> Part:
     return Part(replicated_parameters=parameters, replicated_bytes=2 * s * h, kernels=1)
 
 
-def self_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
-    """Self-attention with plain, grouped or multi-query heads."""
+def block_norms(sizes: TransformerSizes, s: int) -> Part:
+    """One norm for attention or feed-forward, or one before and one behind it."""
+    return norm(sizes, s) + norm(sizes, s) if sizes.branch_norms else norm(sizes, s)
+
+
+def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> Part:
+    """Self-attention with plain, grouped or multi-query heads, of every query to `keys` tokens.
+
+    The scores' softmax may have a learned sink per head.
+    """
     d = sizes.width_per_head
     q, kv = sizes.heads * d, sizes.num_kv_heads * d
     one_stream = Part(
         kernels=1 + ROTARY_KERNELS * sizes.rotary_positions,
+        sharded_parameters=sizes.heads * sizes.attention_sinks,
         backward_all_reduces=1,
         replicated_bytes=2 * s * sizes.hidden_size,
     )
     return (
         _projections(sizes, s)
         + one_stream
-        + _qk_norms(sizes, s, q + kv)
-        + _scores(sizes, s, d, d, flash)
+        + _qk_norms(sizes, s, q, kv)
+        + _scores(sizes, s, d, d, flash, keys)
         + _output_projection(sizes, s, q)
     )
 
@@ -83,7 +130,7 @@ def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
     return (
         _projections(sizes, s)
         + two_streams
-        + _scores(sizes, s, d, d, flash)
+        + _scores(sizes, s, d, d, flash, keys=s)
         + _output_projection(sizes, s, sizes.heads * d)
     )
 
@@ -129,7 +176,7 @@ def latent_attention(
         shared
         + queries
         + keys
-        + _scores(sizes, s, qk_dim, latent.value_head_dim, flash)
+        + _scores(sizes, s, qk_dim, latent.value_head_dim, flash, keys=s)
         + _output_projection(sizes, s, heads * latent.value_head_dim)
     )
 
@@ -149,7 +196,7 @@ def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
 
 
 def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
-    """Router, routed experts (top-k per token) and shared experts; none has biases.
+    """Router, routed experts (top-k per token) and shared experts; the shared have no biases.
 
     Every rank holds 1/tp of every expert. Kept besides the experts' inner tensors: the router's
     input and fp32 scores, and the copies of tokens in expert order, before and after the experts.
@@ -159,9 +206,10 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
     h, k = sizes.hidden_size, moe.experts_per_token
     inner = 3 if sizes.gated_ffn else 2
     expert = inner * h * moe.ffn_size
+    split_biases = (inner - 1) * moe.ffn_size * moe.biases
     routing = Part(
-        replicated_parameters=h * moe.experts,
-        sharded_parameters=expert * moe.experts,
+        replicated_parameters=(h + moe.biases * (1 + h)) * moe.experts,
+        sharded_parameters=(expert + split_biases) * moe.experts,
         flops=2 * s * (h * moe.experts + k * expert),
         kernels=3 + 2 + 3 + 1,
         forward_all_reduces=1,
@@ -184,24 +232,34 @@ def _projections(sizes: TransformerSizes, s: int) -> Part:
     )
 
 
-def _qk_norms(sizes: TransformerSizes, s: int, columns: int) -> Part:
-    if not sizes.qk_norms:
+def _qk_norms(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
+    """Norms of each head by one weight, or of all heads by as many weights as they are wide."""
+    weights = 2 * sizes.width_per_head * sizes.qk_norms + (q + kv) * sizes.qk_norms_of_all_heads
+    if not weights:
         return Part()
-    return Part(
-        replicated_parameters=2 * sizes.width_per_head, kernels=2, sharded_bytes=2 * s * columns
-    )
+    return Part(replicated_parameters=weights, kernels=2, sharded_bytes=2 * s * (q + kv))
 
 
-def _scores(sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash: bool) -> Part:
+def _scores(
+    sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash: bool, keys: int
+) -> Part:
     """Softmax of the scores times the values.
 
     Kept per head: softmax 2 s^2 and, with dropout, mask s^2 and result 2 s^2 (together the 5 a s^2
     of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022).
+    `keys`: the tokens whose scores are worked out for a query.
     """
     a = sizes.heads
     kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
     kernels = 1 if flash else 3 + sizes.dropout
-    return Part(flops=2 * s * s * a * (qk_dim + value_dim), kernels=kernels, sharded_bytes=a * kept)
+    flops = 2 * s * keys * a * (qk_dim + value_dim)
+    return Part(
+        flops=flops,
+        kernels=kernels,
+        sharded_bytes=a * kept,
+        unweighted_flops=flops,
+        released_sharded_bytes=a * kept,
+    )
 
 
 def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
@@ -218,7 +276,8 @@ def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
 
 
 def _dropout_mask(sizes: TransformerSizes, s: int) -> Part:
-    return Part(replicated_bytes=s * sizes.hidden_size * sizes.dropout)
+    size = s * sizes.hidden_size * sizes.dropout
+    return Part(replicated_bytes=size, released_replicated_bytes=size)
 
 
 def _column_product(rows: int, columns: int, kept_columns: int, s: int) -> Part:

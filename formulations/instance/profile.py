@@ -1,30 +1,60 @@
 """Measured layer times, and what to do between and beyond the measured micro-batch sizes."""
 
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from formulations.instance.extent import Count, Name, Text
 from formulations.instance.record import Record
 
 Origin = Literal["measured", "interpolated", "scaled"]
 
 
-class ProfileEntry(Record):
-    """Forward and backward seconds of one layer kind on one GPU of a group of tp."""
+MeasuredSeconds = Annotated[float, Field(gt=0, le=1e6)]
 
-    kind: str
-    gpu: str  #: GpuType.name
-    tp: int = Field(ge=1)
-    micro_batch: int = Field(ge=1)
-    forward_s: float = Field(gt=0)
-    backward_s: float = Field(gt=0)
+
+class ProfileEntry(Record):
+    """Seconds of one layer kind on one GPU of a group of tp.
+
+    weight_s: of the backward pass, those for weight gradients; None where that was not measured.
+    """
+
+    kind: Name
+    gpu: Name  #: GpuType.name
+    tp: Count
+    micro_batch: Count
+    forward_s: MeasuredSeconds
+    backward_s: MeasuredSeconds
+    weight_s: MeasuredSeconds | None = None
+
+
+class LayerSeconds(NamedTuple):
+    """One layer and micro-batch; of the backward pass those for weight gradients, if measured."""
+
+    forward: float
+    backward: float
+    weight: float | None
+
+
+def _between(low: ProfileEntry, high: ProfileEntry, share: float) -> LayerSeconds:
+    """The share of the way from one entry to the other."""
+
+    def mix(one: float, other: float) -> float:
+        return one + share * (other - one)
+
+    known = low.weight_s is not None and high.weight_s is not None
+    return LayerSeconds(
+        mix(low.forward_s, high.forward_s),
+        mix(low.backward_s, high.backward_s),
+        mix(low.weight_s or 0.0, high.weight_s or 0.0) if known else None,
+    )
 
 
 class Profile(Record):
     """Measured times; they replace the analytic compute model for the whole instance."""
 
-    source: str
+    source: Text
     includes_tensor_parallel_traffic: bool
     entries: tuple[ProfileEntry, ...] = Field(min_length=1)
 
@@ -39,8 +69,8 @@ class Profile(Record):
             curves.setdefault((entry.kind, entry.gpu, entry.tp), []).append(entry)
         return curves
 
-    def time_s(self, kind: str, gpu: str, tp: int, b: int) -> tuple[float, float, Origin]:
-        """Forward seconds, backward seconds and their origin at micro-batch size b.
+    def time_s(self, kind: str, gpu: str, tp: int, b: int) -> tuple[LayerSeconds, Origin]:
+        """Seconds of the passes and their origin at micro-batch size b.
 
         Between two measured sizes: linear. Outside: in proportion to the nearest size.
         Raises KeyError where the curve is missing.
@@ -53,13 +83,10 @@ class Profile(Record):
         if not below or not above:
             near = (below or above)[-1 if below else 0]
             ratio = b / near.micro_batch
-            return near.forward_s * ratio, near.backward_s * ratio, "scaled"
+            weight = None if near.weight_s is None else near.weight_s * ratio
+            return LayerSeconds(near.forward_s * ratio, near.backward_s * ratio, weight), "scaled"
         low, high = below[-1], above[0]
         if low.micro_batch == b:
-            return low.forward_s, low.backward_s, "measured"
+            return _between(low, low, 0.0), "measured"
         share = (b - low.micro_batch) / (high.micro_batch - low.micro_batch)
-        return (
-            low.forward_s + share * (high.forward_s - low.forward_s),
-            low.backward_s + share * (high.backward_s - low.backward_s),
-            "interpolated",
-        )
+        return _between(low, high, share), "interpolated"

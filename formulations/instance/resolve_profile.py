@@ -32,7 +32,7 @@ def _entries(written: ProfileFile, place: Place, kinds: list[str]) -> Iterator[P
             for tp, curve in degrees.items():
                 for b, times in curve.items():
                     at = place.at("times_ms", kind, gpu, tp, b)
-                    forward, backward = _forward_and_backward(times, ratio, at)
+                    forward, backward, weight = _passes(times, ratio, at)
                     yield ProfileEntry(
                         kind=kind,
                         gpu=gpu,
@@ -40,18 +40,27 @@ def _entries(written: ProfileFile, place: Place, kinds: list[str]) -> Iterator[P
                         micro_batch=b,
                         forward_s=forward * _SECONDS_PER_MS,
                         backward_s=backward * _SECONDS_PER_MS,
+                        weight_s=None if weight is None else weight * _SECONDS_PER_MS,
                     )
 
 
-def _forward_and_backward(
+def _passes(
     times: float | list[float], ratio: float | None, place: Place
-) -> tuple[float, float]:
+) -> tuple[float, float, float | None]:
+    """Forward, backward, of that weight gradients if they were measured; ms."""
     if isinstance(times, list):
-        return times[0], times[1]
+        forward, backward, weight = (*times, None)[:3]
+        assert forward is not None
+        assert backward is not None
+        if weight is not None and weight > backward:
+            raise place.error(
+                f"{weight} ms of weight gradients", f"at most {backward}, the backward"
+            )
+        return forward, backward, weight
     if ratio is None:
         allowed = "[forward, backward] in ms, or also the field backward_over_forward"
         raise place.error(f"{times} alone", allowed)
-    return times, times * ratio
+    return times, times * ratio, None
 
 
 def covered_degrees(

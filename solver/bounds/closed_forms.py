@@ -12,15 +12,16 @@ replica r has layer l. If all m_r = M / dp, each term is M / dp t + s at least f
 sum_r m_r = M and the two parts are so, one by one. The weights here make both parts, over all
 layers, equal for all groups.
 
-Filling, if all replicas have m micro-batches. (If they may be unlike, some replica has M / dp or
-more, m that rounded up, and with m what follows is least; see Unlike.) For stage i of replica r,
-with w_i = min(p-1-i, m-1) in 1F1B and 0 in GPipe, the last backward of stage 0 ends no earlier than
-latency_r + (m - 1) t_ri - w_i min(f_ri, b_ri), where latency_r is the sum of its t_rk = f_rk + b_rk
-and of its transfers, both ways; see `solver.bounds.completion`. Then follow the tail of stage 0,
-and the all-reduce of tied embeddings. Let phi be the largest share of the forward pass, or, if that
-is less, of the backward pass, in the work of any layer on any group used. Then min(f_ri, b_ri) <=
-phi t_ri, and with c_i = m - 1 - phi w_i > 0: T >= latency_r + c_i t_ri + s_r0 + a, s_r0 that of
-stage 0.
+Filling, if devices have one chunk and all replicas m micro-batches. (If these may be unlike, look
+at the replica with the most: it has M / dp or more, m that rounded up, and what follows only grows
+with them; see Unlike.) By the latency paths of stage i of replica r
+(`formulations.schedules.operations.Missed`), the last backward of stage 0 ends no earlier than
+latency_r + (m - 1) t_ri less what the path misses of stage i. latency_r is the sum of its t_rk, but
+for weight gradients split off, and of its transfers, both ways. Then follow the tail of stage 0,
+and the all-reduce of tied embeddings. Let phi of each kind of operation be its largest share in the
+work of any layer on any group used. Then stage i misses at most the sum over kinds of phi times
+their number, times t_ri; with c_i = m - 1 less that sum, for the better path, if c_i > 0: T >=
+latency_r + c_i t_ri + s_r0 + a, s_r0 that of stage 0.
 
 Take weights v_j >= 0 for the node groups, and v_j - d_j >= 0 on stage 0, such that the mean over
 replicas of the sum over stages of v / c_i, less d / c_0 on stage 0, is at most 1. Some replica has
@@ -55,6 +56,7 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
+from formulations.schedules import SCHEDULES
 from solver.bounds.order_free_costs import (
     Array,
     Mask,
@@ -113,24 +115,34 @@ class Bounds:
 
     @cached_property
     def _by_shape(self) -> Numbers:
-        """[2, N, U, J] forward, backward time of one layer of each run."""
+        """[3, N, U, J] forward, backward, and of the latter weight gradients of one layer a run."""
         starts = np.cumsum(self.counts) - self.counts
         known = {id(times): times for times in self.times}
         number = {key: i for i, key in enumerate(known)}
-        values = [[t.forward_ns[starts], t.backward_ns[starts]] for t in known.values()]
+        values = [
+            [t.forward_ns[starts], t.backward_ns[starts], t.weight_ns[starts]]
+            for t in known.values()
+        ]
         which = [number[id(times)] for times in self.times]
         return np.array(values, dtype=np.float64).swapaxes(0, 1)[:, which]
 
     @cached_property
-    def forward(self) -> Numbers:
-        """[N, U, J] ns of one layer of the run."""
-        forward: Numbers = self._by_shape[0]
-        return forward
+    def splits(self) -> Mask:
+        """[N] whether weight gradients are operations of their own."""
+        return np.array(
+            [SCHEDULES[shape.schedule].splits_backward for shape in self.columns.shapes]
+        )
+
+    @cached_property
+    def weight(self) -> Numbers:
+        """[N, U, J] ns of weight gradients that are operations of their own."""
+        weight: Numbers = self._by_shape[2] * self.splits[:, None, None]
+        return weight
 
     @cached_property
     def work(self) -> Numbers:
         """[N, U, J] forward + backward."""
-        work: Numbers = self._by_shape.sum(axis=0)
+        work: Numbers = self._by_shape[0] + self._by_shape[1]
         return work
 
     @cached_property
@@ -169,24 +181,33 @@ class Bounds:
         return self.columns.instance.search.micro_batches == "even"
 
     @cached_property
-    def overlap(self) -> Numbers:
-        """[N] phi."""
-        share = self.forward / np.maximum(self.work, 1)
+    def single(self) -> Mask:
+        """[N] whether devices have one chunk."""
+        return np.array([shape.vpp == 1 for shape in self.columns.shapes])
+
+    @cached_property
+    def shares(self) -> Numbers:
+        """[kinds, N] phi."""
+        forward, backward, _ = self._by_shape
+        kinds = np.stack([forward, backward - self.weight, self.weight])
         counted = self.columns.used[:, None, :] & (self.work > 0)
-        most = np.where(counted, share, 0.0).max(axis=(1, 2))
-        least = np.where(counted, share, 1.0).min(axis=(1, 2))
-        overlap: Numbers = np.minimum(most, 1 - least)
-        return overlap
+        shares: Numbers = np.where(counted, kinds / np.maximum(self.work, 1), 0.0).max(axis=(2, 3))
+        return shares
 
     @cached_property
     def factors(self) -> Numbers:
         """[N, P] c_i of a stage; inf beyond the last."""
-        columns = self.columns
-        pp, m = columns.pp[:, None], self.micro_batches[:, None]
-        stage = np.arange(int(pp.max()))
-        waits = np.array([shape.schedule != "gpipe" for shape in columns.shapes])[:, None]
-        left = m - 1 - self.overlap[:, None] * (waits * np.minimum(pp - 1 - stage, m - 1))
-        return np.where(stage < pp, left, np.inf)
+        columns, shapes = self.columns, self.columns.shapes
+        stage = np.arange(int(columns.pp.max()))
+        left = np.full((len(shapes), len(stage)), -np.inf)
+        for schedule in {shape.schedule for shape in shapes}:
+            rows = np.flatnonzero([shape.schedule == schedule for shape in shapes])
+            pp, m = columns.pp[rows, None], self.micro_batches[rows, None]
+            phi = self.shares[:, rows, None]
+            for path in SCHEDULES[schedule].missed(pp, np.minimum(stage, pp - 1), m, 0 * m + 1):
+                kept = m - 1 - sum(part * own for part, own in zip(phi, path, strict=True))
+                left[rows] = np.maximum(left[rows], kept)
+        return np.where(stage < columns.pp[:, None], left, np.inf)
 
     @cached_property
     def per_weight(self) -> Numbers:
@@ -290,7 +311,7 @@ class Bounds:
         first, later = self.places
         among = self.among
         single = (self.columns.pp == 1)[:, None]
-        usual = (1 + weights)[:, None, :] * self.work
+        usual = (1 + weights)[:, None, :] * self.work - self.weight
         other = self.least(usual, among)
         zeroth = self.least(usual - less[:, None, None] * self.work + self.tails.layers, among)
         between = (
@@ -308,7 +329,7 @@ class Bounds:
         return after
 
     def filling_ns(self) -> Array:
-        """[N] the filling bound."""
+        """[N] the filling bound; 0 where devices have several chunks."""
         columns, among = self.columns, self.among
         one = np.ones(len(columns.shapes))
         weights = self.weights(one)
@@ -319,4 +340,4 @@ class Bounds:
         less = np.where(columns.pp > 1, np.minimum(ratio, room), 0.0)
         more = self.weights(one + less * self.per_weight[:, 0])
         bound = np.maximum(self._filled(weights, 0 * one), self._filled(more, less))
-        return _whole(bound + self.after)
+        return _whole(np.where(self.single, bound + self.after, 0.0))

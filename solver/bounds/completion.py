@@ -39,6 +39,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from formulations.schedules import SCHEDULES, Kind
 from solver.layered.distinct import distinct
 from solver.layered.graph import Edges, Layers, so_far, taken, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
@@ -48,9 +49,14 @@ MOST_TERMS = 64
 
 
 def latencies(layers: Layers, lane: int) -> list[Array]:
-    """Per stage [M] latency of one lane, with the tail of stage 0."""
+    """Per stage [M] latency of one lane, with what stage 0 does after its last backward.
+
+    That is its tail, and with zero-bubble schedules one micro-batch's weight gradients.
+    """
     costs = [edges.latency[lane] for edges in layers]
     costs[0] = costs[0] + layers[0].tail
+    if layers[0].weight is not None:
+        costs[0] = costs[0] + layers[0].weight[lane]
     return costs
 
 
@@ -75,7 +81,11 @@ def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> li
         if k:
             up = 0 if problem.blocking else edges.send_back[lane]
             around = before[k][edges.source] + edges.send[lane] + up
-            busy = np.maximum(busy, around + m * edges.work[lane])
+            work = m * edges.work[lane]
+            if edges.weight is not None:
+                done = problem.left(k)[0][Kind.WEIGHT][lane]
+                work = work - (m - done) * edges.weight[lane]
+            busy = np.maximum(busy, around + work)
         masks.append((through + added < cutoff) & (busy < cutoff))
     return masks
 
@@ -86,7 +96,7 @@ def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Arr
     whole: [..] latency of the stage and all after it, without the transfers into it.
     """
     steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
-    if problem.schedule == "gpipe" or length > steps:
+    if not SCHEDULES[problem.schedule].turns or length > steps:
         return np.zeros_like(whole)
     most, rest = divmod(steps, length)
     added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)
@@ -96,8 +106,12 @@ def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Arr
 def added_by_rounds(
     problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array
 ) -> Array:
-    """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after."""
-    whole = edges.forward[lane] + edges.backward[lane] + np.minimum(onward, INFINITY >> 20)
+    """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after.
+
+    Of stages with nothing after them no more is said than of the last one.
+    """
+    after = np.where(onward < INFINITY, onward, 0)
+    whole = edges.forward[lane] + edges.backward[lane] + after
     return rounds(problem, stage, lane, whole, edges.work[lane])
 
 

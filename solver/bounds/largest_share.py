@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.schedules import warm_up
+from formulations.schedules import in_flight
 from solver.bounds.completion import tighten
 from solver.layered.graph import (
     Edges,
@@ -62,7 +62,7 @@ def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
     """Largest m by (4), where activations of `held` micro-batches fit; INFINITY for any."""
     if problem.schedule == "gpipe":
         return held
-    most = warm_up(problem.schedule, problem.num_stages, stage, problem.num_stages) + 1
+    most = in_flight(problem.schedule, problem.num_stages, stage, problem.num_stages)
     return np.where(held >= most, INFINITY, held)
 
 
@@ -147,5 +147,5 @@ def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) 
     left = []
     for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
         kept = edges.take(own >= share)
-        left.append(replace(kept, term=bottlenecks(larger, k, kept.work, kept.least)))
+        left.append(replace(kept, term=bottlenecks(larger, k, kept.least, kept.work - kept.least)))
     return tighten(larger, left, cutoff) is not None

@@ -1,7 +1,7 @@
 """A lower bound of the step time of every plan of a shape: stages hold whole blocks.
 
-With the notation of `closed_forms`, a plan of step time T keeps, for every stage i of every replica
-r with m micro-batches or more,
+With the notation of `closed_forms`, a plan of step time T of a schedule that keeps backwards whole
+keeps, for every stage i of every replica r with m micro-batches or more,
 
     latency_r + c_i t_ri + s_r0 + a <= T.                                                      (1)
 
@@ -142,7 +142,7 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        return refuted & (self.blocks > 0)
+        return refuted & self.bounds.single & ~self.bounds.splits & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
         surely = int(self.bounds.places[0][self.is_block].sum())

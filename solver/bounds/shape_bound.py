@@ -95,8 +95,10 @@ class _Trial:
 
 
 def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
-    """The graph of a shape below a cutoff; None if it has too many node orders."""
+    """The graph of a shape below a cutoff; None if it has too many node orders, or chunks."""
     tables, placer = intervals.tables, Placer(intervals.tables)
+    if tables.shape.vpp > 1:
+        return None
     width = lane_width(tables)
     total, dp = tables.num_micro_batches, tables.shape.dp
     given = tables.instance.search.micro_batches == "even" or width == dp

@@ -3,8 +3,19 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from formulations.errors import PlannerError
+from formulations.errors import PlanError, PlannerError
+
+if TYPE_CHECKING:
+    from solver.verify import Verification
+
+
+def refuse_changed(path: Path, verification: "Verification") -> None:
+    """Returns if nothing is wrong with a file that was written by hetplan; PlanError if not."""
+    if verification.problems:
+        allowed = "a file as it was written (verify names every field)"
+        raise PlanError(str(path), verification.problems[0], allowed)
 
 
 def check_writable(path: Path) -> None:

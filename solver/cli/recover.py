@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formulations.errors import PlanError, PlannerError
-from solver.cli.files import check_writable, write_text
+from solver.cli.files import check_writable, refuse_changed, write_text
 from solver.cli.search_options import JsonOption, time_ns
 from solver.cli.terminal import print_report, say
 
@@ -63,7 +63,7 @@ def recover_command(
     if out is not None:
         check_writable(out)
     document = read_fleet(plan)
-    _check(document, plan, instance)
+    check_fleet(document, plan, instance)
     found = next_fleet(document, gone, back, times)
     if out is not None:
         write_text(out, to_json(found))
@@ -73,13 +73,11 @@ def recover_command(
         show_fleet(found)
 
 
-def _check(document: "FleetDocument", plan: Path, instance: Path | None) -> None:
+def check_fleet(document: "FleetDocument", plan: Path, instance: Path | None = None) -> None:
     """Raises PlanError for a fleet that was changed by hand, or that is of another instance."""
     from solver.verify import instance_differences, verify_fleet
 
-    problems = verify_fleet(document, bounds=False).problems
-    if problems:
-        raise PlanError(str(plan), problems[0], "a fleet file as it was written; see verify")
+    refuse_changed(plan, verify_fleet(document, bounds=False))
     if instance is not None:
         from formulations.instance.load import load_instance
 

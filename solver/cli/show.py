@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from formulations.errors import PlannerError
-from solver.cli.files import check_writable, write_text
-from solver.cli.terminal import print_report
+from solver.cli.files import check_writable, refuse_changed, write_text
+from solver.cli.terminal import print_report, say
 
 
 def show_command(
@@ -16,24 +16,33 @@ def show_command(
         Path | None, typer.Option("--svg", help="Also draw one step as an SVG picture here.")
     ] = None,
 ) -> None:
-    """Show the stages, places and timeline of a plan."""
-    from solver.cli.recover import show_fleet
+    """Show the stages, places and timeline of a plan.
+
+    It is checked as `verify` does, but for the proof that no plan is better.
+    """
+    from solver.cli.recover import check_fleet, show_fleet
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
     from solver.report.document import costs_of
     from solver.report.svg import svg_picture
     from solver.report.text import plan_text
     from solver.simulate import simulate_step
+    from solver.verify import Effort, verify_document
 
     if svg is not None:
         check_writable(svg)
     if is_fleet(plan):
         if svg is not None:
             raise PlannerError("--svg draws a plan written by solve, not a fleet")
-        show_fleet(read_fleet(plan))
+        fleet = read_fleet(plan)
+        check_fleet(fleet, plan)
+        show_fleet(fleet)
         return
     document = read_document(plan)
+    refuse_changed(plan, verify_document(document, Effort(prove="nothing")))
     step = simulate_step(costs_of(document))
     if svg is not None:
         write_text(svg, svg_picture(document, step))
     print_report(plan_text(document, step))
+    if document.closed_shapes or document.closed_nodes:
+        say(f"The plan is checked; its bound is only if `verify {plan}` says so.")

@@ -30,7 +30,7 @@ def starts(layers: Layers, fronts: list[Frontier]) -> Array:
 
 def _busy(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     """[p] device time per micro-batch of the slowest lane."""
-    times = problem.forward + problem.backward
+    times = problem.work
     columns = np.array([stage.column[arc] for stage, arc in zip(problem.stages, arcs, strict=True)])
     busy: Array = times[columns, split[:-1, None], split[1:, None]].max(axis=1)
     return busy
@@ -52,6 +52,8 @@ def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     keep = np.ones(len(moves), dtype=bool)
     for k, stage in enumerate(problem.stages):
         keep &= stage.allowed[arcs[k]][moves[:, k], moves[:, k + 1]]
+    if problem.memory is not None:
+        keep &= problem.memory.all_fit(moves)
     return moves[keep]
 
 

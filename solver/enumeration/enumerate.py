@@ -131,7 +131,7 @@ class Enumerator:
             np.maximum(term[lane], edges.term[lane][edge], out=term[lane])
             own = front.bound(k + 1, node, latency[lane], term[lane])
             np.maximum(bound, own, out=bound)
-        keep = np.flatnonzero(bound < self.cutoff)
+        keep = np.flatnonzero((bound < self.cutoff) & self._fit(k, prefixes, parent, edge))
         parent, edge, node = parent[keep], edge[keep], node[keep]
         cuts = prefixes.cuts[:, parent] + self.values[k][:, edge]
         whole = cuts + self.completions[k + 1][:, node]
@@ -144,6 +144,19 @@ class Enumerator:
             found, node, latency[:, keep], term[:, keep], bound, cuts, prefixes.round
         )
         return extended.take(order)
+
+    def _fit(self, k: int, prefixes: Prefixes, parent: Array, edge: Array) -> Mask | bool:
+        """[N] whether the device of stage k has room for its chunks so far."""
+        memory, p = self.problem.memory, self.problem.num_devices
+        if memory is None or k < p:
+            return True
+        own = [*(prefixes.edges[parent, s] for s in range(k % p, k, p)), edge]
+        layers = self.layers[k % p :: p]
+        first, last = (
+            np.array([getattr(one, name)[at] for one, at in zip(layers, own, strict=False)])
+            for name in ("start", "end")
+        )
+        return memory.fits(k % p, first, last)
 
     def _finish(self, prefixes: Prefixes) -> None:
         if not len(prefixes.node):

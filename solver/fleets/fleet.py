@@ -211,7 +211,6 @@ def _recovery(
 ) -> RecoveryDocument:
     names, former = document.instance.cluster.node_names, situation.former
     return RecoveryDocument(
-        before_digest=document.digest,
         before=document.pipelines,
         lost=changes[0],
         joined=changes[1],

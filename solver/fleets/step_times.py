@@ -15,13 +15,14 @@ from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import PipelineKind
+from formulations.schedules import SCHEDULES
 from solver.simulate import Array, pipeline_end_ns, pipeline_step_ns, pipeline_times
 
 
 def step_times_ns(costs: TemplateCosts, most: int) -> list[int]:
     """Simulated step for 1, 2, .. `most` micro-batches, as far as they fit into memory."""
     most = bisect_left(range(1, most + 1), True, key=lambda m: not costs.fits(m))
-    few = min(most, costs.num_stages) if costs.schedule == "1f1b" else most
+    few = min(most, costs.num_stages) if SCHEDULES[costs.schedule].turns else most
     found = [pipeline_step_ns(costs, m) for m in range(1, few + 1)]
     if most > few:
         found += pipeline_end_ns(costs, _last_backwards(costs, few + 1, most)).tolist()

@@ -24,9 +24,9 @@ class SplitSpace:
         self.work = self.forward + self.backward
         self.optimizer = _before(tables.optimizer_ns)
         self.least_ends = np.array(least_ends(tables))
-        self._static = _before(tables.static_bytes)
-        self._activation = _before(tables.activation_bytes)
-        self._workspace = self._largest(tables.workspace_bytes)
+        self._static = _before(tables.memory.static_bytes)
+        self._activation = _before(tables.memory.activation_bytes)
+        self._workspace = self._largest(tables.memory.workspace_bytes)
         self._known: dict[tuple[int, int], Array] = {}
 
     @staticmethod
@@ -48,7 +48,7 @@ class SplitSpace:
         if key not in self._known:
             tables = self.tables
             whole = self._static + held * self._activation
-            need = whole[None, :] - whole[:, None] + self._workspace + tables.fixed_bytes
+            need = whole[None, :] - whole[:, None] + self._workspace + tables.memory.fixed_bytes
             ends = np.arange(len(whole))
             fits = (need <= tables.capacity_bytes[group]) & (ends[None, :] > ends[:, None])
             self._known[key] = ends + fits.sum(axis=1)

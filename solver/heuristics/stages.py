@@ -41,9 +41,9 @@ class StageCosts:
         self.least_ends = least_ends(tables)
         self.groups = group_of_slot.reshape(shape.pp, shape.dp)
         self._work = [_before(times) for times in (tables.forward_ns + tables.backward_ns).T]
-        self._static = _before(tables.static_bytes)
-        self._activation = _before(tables.activation_bytes)
-        self._workspace = tables.workspace_bytes.tolist()
+        self._static = _before(tables.memory.static_bytes)
+        self._activation = _before(tables.memory.activation_bytes)
+        self._workspace = tables.memory.workspace_bytes.tolist()
         kinds = self._kinds()
         self._types = [sorted({j for j, _ in row}) for row in kinds]
         self._demands = [self._demand(k, row) for k, row in enumerate(kinds)]
@@ -59,7 +59,7 @@ class StageCosts:
     def _demand(self, k: int, kinds: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Distinct (usable bytes, micro-batches in flight) among the replicas of stage k."""
         shape, capacity = self.tables.shape, self.tables.capacity_bytes.tolist()
-        spare = self.tables.fixed_bytes
+        spare = self.tables.memory.fixed_bytes
         return sorted(
             {(capacity[j] - spare, in_flight(shape.schedule, shape.pp, k, m)) for j, m in kinds}
         )

@@ -73,14 +73,14 @@ class Trial(ABC):
         for micro_batches, times in self.runs(splits):
             graph = schedule_graph(self.schedule, len(tail), micro_batches)
             end = simulate(graph, times)
-            whole = end[graph.last_backward].reshape(len(tail), -1, count) + tail[:, None]
+            whole = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
             np.maximum(step, whole.max(axis=(0, 1)), out=step)
             if not paths:
                 continue
             flat = whole.reshape(-1, count).argmax(axis=0)
             stage, lane = np.divmod(flat, whole.shape[1])
             columns = lane * count + np.arange(count)
-            path = trace(graph, times, end, columns, graph.last_backward[stage])
+            path = trace(graph, times, end, columns, graph.last[stage])
             p = len(tail)
             sends = path.transfers[: p - 1] + path.transfers[p - 1 : 2 * p - 2]
             if times.blocking:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.schedules import schedule_graph
+from formulations.schedules import PathCounts, schedule_graph
 from solver.layered.distinct import distinct_rows
 from solver.layered.graph import Edges
 from solver.layered.problem import Array, SplitProblem
-from solver.simulate import PathCounts, Times, simulate, trace
+from solver.simulate import Times, simulate, trace
 
 #: Bytes of end times held at once by a batch simulation.
 BATCH_BYTES = 1 << 26
@@ -18,30 +18,32 @@ BATCH_BYTES = 1 << 26
 class Cuts:
     """C paths, each of one lane and to the last backward of one stage.
 
-    rows: [C, 4p] counts: forwards, backwards, transfers from the stage before, and back to it,
-    per stage. lane, stage: [C].
+    rows: [C, 5S] counts: forwards, backwards, transfers from the stage before, and back to it,
+    weight gradients; per virtual stage. lane, device: [C].
     """
 
     rows: Array
     lane: Array
-    stage: Array
+    device: Array
+    num_devices: int
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def values(self, k: int, edges: Edges) -> Array:
         """[C, M] what the edges of stage k add to every cut."""
-        p = self.rows.shape[1] // 4
+        stages = self.rows.shape[1] // 5
         values = np.zeros((len(self), len(edges)), dtype=np.int64)
-        parts = (edges.forward, edges.backward, edges.send, edges.send_back)
+        parts = (edges.forward, edges.backward, edges.send, edges.send_back, edges.weight)
         for index, part in enumerate(parts):
-            values += self.rows[:, index * p + k, None] * part[self.lane]
-        values[self.stage == k] += edges.tail
+            if part is not None:
+                values += self.rows[:, index * stages + k, None] * part[self.lane]
+        values[self.device == k % self.num_devices] += edges.tail
         return values
 
     def take(self, keep: Array) -> "Cuts":
         """The cuts with these indices."""
-        return Cuts(self.rows[keep], self.lane[keep], self.stage[keep])
+        return Cuts(self.rows[keep], self.lane[keep], self.device[keep], self.num_devices)
 
 
 @dataclass(frozen=True)
@@ -83,31 +85,36 @@ def _times(problem: SplitProblem, arcs: Array, splits: Array, lane: int) -> Time
         _gather(problem, "send", arcs, lane)[1:],
         problem.blocking,
         _gather(problem, "send_back", arcs, lane)[1:],
+        None if problem.weight is None else problem.weight[column, start, end],
     )
 
 
 def _ends(problem: SplitProblem, arcs: Array, splits: Array, ready: Array) -> tuple[Array, Array]:
-    """End of every stage [p, N] after its last backward at `ready`, and whose sync it awaits."""
-    p = problem.num_stages
+    """End of every device [p, N] that is done at `ready`, and whose sync it awaits."""
+    p = problem.num_devices
     start, end = splits[:, :-1].T, splits[:, 1:].T
     row = _gather(problem, "tail", arcs, None)
-    synced = ready + problem.sync[row, start, end]
+    sync, finish = (
+        values[row, start, end].reshape(-1, p, len(splits)).sum(axis=0)
+        for values in (problem.sync, problem.finish)
+    )
+    synced = ready + sync
     source = np.repeat(np.arange(p)[:, None], len(splits), axis=1)
     if problem.tied:
         embedding = _gather(problem, "embedding", arcs, None)[[0, -1]].max(axis=0)
         source[[0, -1]] = np.where(synced[0] >= synced[-1], 0, p - 1)
         synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + embedding
-    return synced + problem.finish[row, start, end], source
+    return synced + finish, source
 
 
 def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) -> Evaluation:
     runs, ready = [], []
     for lane, m in enumerate(problem.micro_batches):
-        graph = schedule_graph(problem.schedule, problem.num_stages, m)
+        graph = schedule_graph(problem.schedule, problem.num_devices, m, problem.chunks)
         times = _times(problem, arcs, splits, lane)
         ends = simulate(graph, times)
         runs.append((graph, times, ends))
-        ready.append(ends[graph.last_backward])
+        ready.append(ends[graph.last])
     stacked = np.stack(ready)
     done, source = _ends(problem, arcs, splits, stacked.max(axis=0))
     columns = np.arange(len(splits))
@@ -115,31 +122,34 @@ def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) 
     step_time = done[last, columns]
     if not harvest:
         return Evaluation(step_time, None)
-    stage = source[last, columns]
-    lane_of = stacked[:, stage, columns].argmax(axis=0)
+    device = source[last, columns]
+    lane_of = stacked[:, device, columns].argmax(axis=0)
     found = []
     for lane, (graph, times, ends) in enumerate(runs):
         own = np.flatnonzero(lane_of == lane)
         if own.size:
-            path = trace(graph, times, ends, own, graph.last_backward[stage[own]])
-            rows = _rows(path, problem.blocking)
-            found.append(Cuts(rows, np.full(own.size, lane), stage[own]))
+            path = trace(graph, times, ends, own, graph.last[device[own]])
+            rows = rows_of(path, problem.blocking)
+            found.append(Cuts(rows, np.full(own.size, lane), device[own], problem.num_devices))
     return Evaluation(step_time, join_cuts(found))
 
 
-def _rows(path: PathCounts, blocking: bool) -> Array:
-    """Counts [N, 4p]; a blocking transfer counts whenever the operation that sends it does."""
-    p = len(path.weights) // 2
-    forward, backward = path.weights[:p], path.weights[p:]
+def rows_of(path: PathCounts, blocking: bool) -> Array:
+    """Counts [N, 5S]; a blocking transfer counts whenever the operation that sends it does."""
+    stages = len(path.transfers) // 2 + 1
+    forward, backward = path.weights[:stages], path.weights[stages : 2 * stages]
+    weight = path.weights[2 * stages :]
     none = np.zeros_like(forward[:1])
-    ahead, back = path.transfers[: p - 1], path.transfers[p - 1 : 2 * p - 2]
+    ahead, back = path.transfers[: stages - 1], path.transfers[stages - 1 : -1]
     if blocking:
         ahead, back = forward[:-1], backward[1:]
-    return np.concatenate([forward, backward, none, ahead, none, back]).T
+    if not len(weight):
+        weight = np.zeros_like(forward)
+    return np.concatenate([forward, backward, none, ahead, none, back, weight]).T
 
 
 def join_cuts(parts: list[Cuts]) -> Cuts:
     """All different cuts of several sets."""
-    rows = np.concatenate([np.column_stack([c.rows, c.lane, c.stage]) for c in parts])
+    rows = np.concatenate([np.column_stack([c.rows, c.lane, c.device]) for c in parts])
     rows = distinct_rows(rows)
-    return Cuts(rows[:, :-2], rows[:, -2], rows[:, -1])
+    return Cuts(rows[:, :-2], rows[:, -2], rows[:, -1], parts[0].num_devices)

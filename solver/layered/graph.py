@@ -21,7 +21,7 @@ class Edges:
     arc, start, end: [M]. source, target: [M] node ids, state * n + layer boundary. forward,
     backward, send, send_back: [R, M] as in `Arcs`. work, least: [R, M] device time per micro-batch,
     and of its shorter operation, with blocking sends. term: [R, M] what the stage adds to the
-    latency at least, see `solver.bounds.completion`.
+    latency at least, see `solver.bounds.completion`. weight: [R, M] weight gradients, if split off.
     tail: [M] from the last backward to the end of the step, at least.
     """
 
@@ -38,6 +38,7 @@ class Edges:
     least: Array
     term: Array
     tail: Array
+    weight: Array | None
     num_sources: int
     num_targets: int
 
@@ -65,6 +66,7 @@ class Edges:
             self.least[:, keep],
             self.term[:, keep],
             self.tail[keep],
+            None if self.weight is None else self.weight[:, keep],
             self.num_sources,
             self.num_targets,
         )
@@ -140,7 +142,7 @@ def _candidates(problem: SplitProblem, stage: int, cutoff: int) -> tuple[Array, 
         if key not in found:
             fits = allowed
             for j, m in set(zip(arcs.column[x].tolist(), problem.micro_batches, strict=True)):
-                fits = fits & (m * (problem.forward[j] + problem.backward[j]) < cutoff)
+                fits = fits & (m * problem.work[j] < cutoff)
             found[key] = np.nonzero(fits)
         rows.append(found[key])
     counts = [len(start) for start, _ in rows]
@@ -157,12 +159,18 @@ def _candidates(problem: SplitProblem, stage: int, cutoff: int) -> tuple[Array, 
     return arc[order], starts[order], ends[order]
 
 
-def bottlenecks(problem: SplitProblem, stage: int, work: Array, least: Array) -> Array:
-    """[R, M] terms of edges of one stage, see `solver.bounds.completion`."""
-    m = np.array(problem.micro_batches, dtype=np.int64)[:, None]
-    warm = [problem.warm_up(stage, r) for r in range(problem.num_lanes)]
-    saved = np.array(warm, dtype=np.int64)[:, None]
-    terms: Array = (m - 1) * work - saved * least
+def bottlenecks(
+    problem: SplitProblem, stage: int, ahead: Array, behind: Array, weight: Array | None = None
+) -> Array:
+    """[R, M] terms of edges of one stage, see `solver.bounds.completion`.
+
+    ahead, behind, weight: [R, M] forward, backward and weight gradients of a micro-batch.
+    """
+    found = []
+    for forward, backward, weights in problem.left(stage):
+        term = forward * ahead + backward * behind
+        found.append(term if weight is None else term + weights * weight)
+    terms: Array = np.maximum(*found) if len(found) == 2 else found[0]
     return terms
 
 
@@ -179,6 +187,9 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
         ahead = forward + least_send[arcs.target[arc]].T
         behind = backward + send_back
     work, least = ahead + behind, np.minimum(ahead, behind)
+    weight = None if problem.weight is None else problem.weight[columns, start, end]
+    if weight is not None:
+        work = work + weight
     row = arcs.tail[arc]
     tail = problem.sync[row, start, end] + problem.finish[row, start, end]
     embedding = _embedding(problem, stage)
@@ -194,8 +205,9 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
         send_back=send_back,
         work=work,
         least=least,
-        term=bottlenecks(problem, stage, work, least),
+        term=bottlenecks(problem, stage, ahead, behind, weight),
         tail=tail + (embedding[arc] if isinstance(embedding, np.ndarray) else embedding),
+        weight=weight,
         num_sources=size * (problem.stages[stage - 1].num_states if stage else 1),
         num_targets=size * arcs.num_states,
     )

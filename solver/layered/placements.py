@@ -9,9 +9,17 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
-from formulations.schedules import in_flight
+from formulations.schedules import SCHEDULES, held, stage_moments
 from formulations.units import ceil_div
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.layered.problem import (
+    Arcs,
+    Array,
+    ChunkMemory,
+    Intervals,
+    Mask,
+    SplitProblem,
+    interval_sums,
+)
 from solver.layered.zones import StageZones
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
@@ -61,9 +69,35 @@ def allowed_layers(
     shape = intervals.tables.shape
     allowed = intervals.allowed
     for j, m in set(zip(groups, shares, strict=True)):
-        held = in_flight(shape.schedule, shape.pp, stage, m)
-        allowed = allowed & intervals.fits(j, held)
+        for moment in stage_moments(shape.schedule, shape.pp, stage, m, shape.vpp):
+            allowed = allowed & intervals.fits(j, *moment)
     return allowed
+
+
+def passes(intervals: Intervals) -> tuple[Array, Array | None]:
+    """[J, n, n] ns of the backward pass, less its weight gradients where the schedule splits it."""
+    if not SCHEDULES[intervals.tables.shape.schedule].splits_backward:
+        return intervals.backward, None
+    return intervals.backward - intervals.weight, intervals.weight
+
+
+def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> ChunkMemory | None:
+    """Memory of devices on slots [p, dp] of these groups; None with one chunk per device."""
+    tables, shape = intervals.tables, intervals.tables.shape
+    if shape.vpp == 1:
+        return None
+    most = max(shares)
+    whole = [
+        held(shape.schedule, shape.pp, device, most, shape.vpp).whole for device in range(shape.pp)
+    ]
+    return ChunkMemory(
+        static=intervals.static - tables.memory.fixed_bytes,
+        activation=intervals.activation,
+        workspace=intervals.workspace,
+        fixed_bytes=tables.memory.fixed_bytes,
+        whole=tuple(whole),
+        capacity=tables.capacity_bytes[slots].min(axis=1),
+    )
 
 
 def fixed_order(
@@ -75,12 +109,12 @@ def fixed_order(
     """The problem of one order in which every replica of class c has `shares[c]` micro-batches."""
     tables = intervals.tables
     shape = tables.shape
-    slots = placement.group_of_slot.reshape(shape.pp, shape.dp)
+    slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
     zero = np.zeros(1, dtype=np.int64)
     stages = []
-    for k in range(shape.pp):
-        groups = [one.groups[k] for one in classes]
-        send = np.array([[one.send_ns[k - 1] if k else 0 for one in classes]])
+    for k in range(shape.num_stages):
+        groups = [one.groups[k % p] for one in classes]
+        send = np.array([[one.send_ns[(k - 1) % p] if k else 0 for one in classes]])
         stages.append(
             Arcs(
                 source=zero,
@@ -94,10 +128,15 @@ def fixed_order(
                 begins=((),),
             )
         )
+    once = np.arange(shape.num_stages) < p
+    device = np.arange(shape.num_stages) % p
+    gather_latency = (placement.gather_latency_ns[device] * once).tolist()
     finish = [
-        finish_ns(intervals, slots[k], placement.gather_ns[k], int(placement.gather_latency_ns[k]))
-        for k in range(shape.pp)
+        finish_ns(intervals, slots[k % p], placement.gather_ns[k % p], gather_latency[k])
+        for k in range(shape.num_stages)
     ]
+    latency = placement.sync_latency_ns[device] * once
+    backward, weight = passes(intervals)
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
@@ -105,9 +144,12 @@ def fixed_order(
         stages=tuple(stages),
         micro_batches=tuple(shares),
         forward=intervals.forward,
-        backward=intervals.backward,
-        sync=interval_sums(placement.sync_ns) + placement.sync_latency_ns[:, None, None],
+        backward=backward,
+        sync=interval_sums(placement.sync_ns)[device] + latency[:, None, None],
         finish=np.stack(finish),
+        chunks=shape.vpp,
+        weight=weight,
+        memory=chunk_memory(intervals, slots, shares),
     )
 
 
@@ -325,10 +367,12 @@ def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> Spl
     """The problem of all node orders at even shares, or the largest of almost even ones.
 
     With `split`, of those in which no stage spans zones. None if it has too many arcs, or if stages
-    may span zones: these share links with what one stage does not know of.
+    may span zones: these share links with what one stage does not know of; or several chunks per
+    slot, placed like the first ones.
     """
     tables = intervals.tables
-    if tables.instance.cluster.zone_link is not None and not split:
+    zoned = tables.instance.cluster.zone_link is not None
+    if tables.shape.vpp > 1 or (zoned and not split):
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)
     return order_graph(intervals, placer, share, split)
@@ -351,6 +395,7 @@ def order_graph(
     stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
     alike = all(arcs.alike for arcs in stages)
     none = np.zeros_like(intervals.forward[:1])
+    backward, weight = passes(intervals)
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
@@ -358,7 +403,8 @@ def order_graph(
         stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
         micro_batches=(share,) * (1 if alike else len(build.lanes)),
         forward=intervals.forward,
-        backward=intervals.backward,
+        backward=backward,
         sync=np.stack(build.tails.sync or [none[0]]),
         finish=np.stack(build.tails.finish or [none[0]]),
+        weight=weight,
     )

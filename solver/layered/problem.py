@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables
 from formulations.instance.instance import ScheduleName
+from formulations.schedules import SCHEDULES
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -53,19 +54,31 @@ class Intervals:
         self.forward = interval_sums(tables.forward_ns.T)  # [J, n, n]
         self.backward = interval_sums(tables.backward_ns.T)
         self.optimizer = interval_sums(tables.optimizer_ns.T)
-        self.static = interval_sums(tables.static_bytes) + tables.fixed_bytes
-        self.activation = interval_sums(tables.activation_bytes)
-        self.workspace = _interval_maxima(tables.workspace_bytes)
+        self.static = interval_sums(tables.memory.static_bytes) + tables.memory.fixed_bytes
+        self.activation = interval_sums(tables.memory.activation_bytes)
+        self.workspace = _interval_maxima(tables.memory.workspace_bytes)
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
-        self._fits: dict[tuple[int, int], Mask] = {}
+        self._fits: dict[tuple[int, int, int], Mask] = {}
 
-    def fits(self, group: int, held: int) -> Mask:
-        """[n, n] layers that may run on `group` with `held` micro-batches in flight."""
-        key = (group, held)
+    @cached_property
+    def put_off(self) -> Array:
+        """[n, n] bytes of one micro-batch that waits for its weight gradients alone."""
+        return interval_sums(self.tables.memory.put_off_bytes)
+
+    @cached_property
+    def weight(self) -> Array:
+        """[J, n, n] ns of weight gradients, part of `backward`."""
+        return interval_sums(self.tables.weight_ns.T)
+
+    def fits(self, group: int, held: int, put_off: int = 0) -> Mask:
+        """[n, n] layers that may run on `group` with so many micro-batches, see `stage_moments`."""
+        key = (group, held, put_off)
         if key not in self._fits:
             need = self.static + held * self.activation + self.workspace
+            if put_off:
+                need = need + put_off * self.put_off
             self._fits[key] = self.allowed & (need <= self.tables.capacity_bytes[group])
         return self._fits[key]
 
@@ -131,9 +144,11 @@ class Arcs:
 class SplitProblem:
     """Find the contiguous split, and path of arcs, of least simulated step time.
 
-    stages: p sets of arcs. micro_batches: per lane. forward, backward: [C, n, n] per micro-batch,
-    by column. sync, finish: [T, n, n] between the last backward of a stage and its optimizer, and
-    from then to its end. tied: the first and last stage also wait for each other between the two.
+    stages: a set of arcs per virtual stage, p of them with one chunk per device. micro_batches: per
+    lane. forward, backward: [C, n, n] per micro-batch, by column. sync, finish: [T, n, n] between
+    the last operation of a device and its optimizer, and from then to its end. tied: the first and
+    last device also wait for each other between the two. weight: [C, n, n] weight gradients where
+    the schedule splits them from `backward`. memory: of devices with several chunks.
     """
 
     schedule: ScheduleName
@@ -145,11 +160,25 @@ class SplitProblem:
     backward: Array
     sync: Array
     finish: Array
+    chunks: int = 1
+    weight: Array | None = None
+    memory: "ChunkMemory | None" = None
 
     @property
     def num_stages(self) -> int:
-        """Number of stages p."""
+        """Number of virtual stages."""
         return len(self.stages)
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices p of a replica; virtual stage s lies on device s mod p."""
+        return len(self.stages) // self.chunks
+
+    @cached_property
+    def work(self) -> Array:
+        """[C, n, n] device time per micro-batch."""
+        both = self.forward + self.backward
+        return both if self.weight is None else both + self.weight
 
     @property
     def num_layers(self) -> int:
@@ -161,11 +190,12 @@ class SplitProblem:
         """Number of lanes R."""
         return len(self.micro_batches)
 
-    def warm_up(self, stage: int, lane: int) -> int:
-        """Forwards of a stage before its first backward, less one: w of the bounds."""
-        if self.schedule == "gpipe":
-            return 0
-        return min(self.num_stages - 1 - stage, self.micro_batches[lane] - 1)
+    def left(self, stage: int) -> list[Array]:
+        """Per latency path of a stage [3, R, 1] operations of each kind beside the latency."""
+        m = np.array(self.micro_batches, dtype=np.int64)
+        p, k, v = (np.full_like(m, n) for n in (self.num_devices, stage, self.chunks))
+        paths = SCHEDULES[self.schedule].missed(p, k, m, v)
+        return [m[:, None] - 1 - np.stack(path)[..., None] for path in paths]
 
     def order(self, arcs: Sequence[int]) -> tuple[int, ...]:
         """Node groups in node order along a path of arcs [p], if the order is free."""
@@ -173,6 +203,38 @@ class SplitProblem:
         for stage, arc in zip(self.stages, arcs, strict=True):
             found.extend(stage.begins[arc])
         return tuple(found)
+
+
+@dataclass(frozen=True)
+class ChunkMemory:
+    """Bytes of devices that hold several chunks of layers.
+
+    static, activation, workspace: [n, n] of one chunk. whole: per device [H, v] micro-batches held,
+    see `formulations.schedules.Held`. capacity: [p] of each device.
+    """
+
+    static: Array
+    activation: Array
+    workspace: Array
+    fixed_bytes: int
+    whole: tuple[Array, ...]
+    capacity: Array
+
+    def fits(self, device: int, first: Array, last: Array) -> Mask:
+        """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""
+        static, activation = self.static[first, last], self.activation[first, last]
+        held = (self.whole[device][:, : len(first)] @ activation).max(axis=0)
+        need = self.fixed_bytes + static.sum(axis=0) + held
+        need += self.workspace[first, last].max(axis=0)
+        room: Mask = np.less_equal(need, self.capacity[device])
+        return room
+
+    def all_fit(self, splits: Array) -> Mask:
+        """[N] whether splits [N, S + 1] fit on every device."""
+        p = len(self.whole)
+        first, last = splits[:, :-1].T, splits[:, 1:].T
+        room: Mask = np.all([self.fits(d, first[d::p], last[d::p]) for d in range(p)], axis=0)
+        return room
 
 
 def chain_problem(

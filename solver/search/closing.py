@@ -8,7 +8,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.plan import Plan, uniform_plan
-from formulations.schedules import in_flight
+from formulations.schedules import stage_moments
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven import Left, Uneven
@@ -30,6 +30,9 @@ from solver.search.distribute import least_vectors, shares
 
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
+
+#: Larger gaps are not taken off a cutoff.
+MOST_GAP = 0.5
 
 #: Growth of the cutoff with which lanes are dealt.
 FURTHER = 1.01
@@ -72,9 +75,11 @@ def lacks_memory(intervals: Intervals) -> bool:
     )
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
-    for k in range(shape.pp):
-        held = in_flight(shape.schedule, shape.pp, k, least)
-        ends = np.any(intervals.fits(largest, held)[ends], axis=0)
+    for k in range(shape.num_stages):
+        fits = intervals.allowed
+        for moment in stage_moments(shape.schedule, shape.pp, k, least, shape.vpp):
+            fits = fits & intervals.fits(largest, *moment)
+        ends = np.any(fits[ends], axis=0)
     return not ends[-1]
 
 
@@ -104,8 +109,10 @@ def _share_vectors(
 def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
-    Where stages may span zones, those orders first in which none does, which are few.
+    Where stages may span zones, those orders first in which none does, which are few. A cutoff is
+    lowered to what is above any step time, also when the gap is off it.
     """
+    cutoff, gap = min(cutoff, 2 * intervals.tables.longest_ns + 2), min(gap, MOST_GAP)
     placer = Placer(intervals.tables)
     zones = StageZones(placer)
     if not zones.known or not zones.aligned or zones.split_by(cutoff):

@@ -24,6 +24,7 @@ from solver.result import (
     Status,
     Termination,
     objective_weight,
+    relative_gap,
 )
 from solver.search.closer import Closer, Task
 from solver.search.closing import ORDER_LIMIT, ShapeEngine, enumerate_shape
@@ -183,15 +184,13 @@ class _Search:
         if self.report is None:
             return
         bound = min((task.objective for task in self._tasks(None)), default=self.objective)
-        known = self.plan is not None and self.objective > 0
-        gap = max(0.0, 1 - bound / self.objective) if known else None
         self.report(
             Progress(
                 shapes_closed=len(self.records),
                 shapes_total=len(self.open),
                 incumbent_ns=self.step_time_ns,
                 bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
-                gap=gap,
+                gap=relative_gap(self.best, bound),
                 elapsed_s=self.elapsed_s,
             )
         )
@@ -228,6 +227,7 @@ class _Search:
             log=SearchLog(shapes=records),
             method=self.options.method,
             infeasibility=explain(self.instance) if status is Status.INFEASIBLE else None,
+            requested_gap=self.options.gap,
         )
 
     def status(self, is_open: bool) -> Status:

@@ -41,7 +41,7 @@ class Harvest:
 def _paths(graph: ScheduleGraph, times: Times, end: Array, stages: Array) -> list[PathCut]:
     """Longest path to the last backward of `stages` [N], one per pipeline."""
     p = graph.num_stages
-    counts = trace(graph, times, end, np.arange(len(stages)), graph.last_backward[stages])
+    counts = trace(graph, times, end, np.arange(len(stages)), graph.last[stages])
     sends = counts.transfers[: p - 1] + counts.transfers[p - 1 : 2 * p - 2]
     return [
         PathCut(
@@ -145,7 +145,7 @@ def harvest(
             splits = _nearby(decisions.boundaries, most)
             times = _times(tables, placement, replicas[0], splits)
             end = simulate(graph, times)
-            ends = end[graph.last_backward]
+            ends = end[graph.last]
             cuts.extend(_paths(graph, times, end, (ends + tails[:, None]).argmax(axis=0)))
             if m in own:
                 ready = np.maximum(ready, ends[:, 0])

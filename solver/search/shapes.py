@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from itertools import product
 
 from formulations.instance import Instance
+from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape, ZeroStage
+from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
 #: Largest micro-batch tried when the instance names none.
@@ -68,6 +70,21 @@ def zero_stages(instance: Instance, dp: int) -> list[ZeroStage]:
     return stages[:1] if dp == 1 else stages
 
 
+def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:
+    """Schedules with their chunks per device, for `share` micro-batches per replica.
+
+    Interleaving needs several devices, a block per chunk, and a multiple of pp micro-batches, as
+    Megatron-LM asks.
+    """
+    search, layers = instance.search, instance.workload.layers
+    longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
+    for schedule in search.schedule:
+        if not SCHEDULES[schedule].interleaves:
+            yield schedule, 1
+        elif search.micro_batches == "even" and pp > 1 and share % pp == 0:
+            yield from ((schedule, v) for v in search.virtual_pipeline if pp * v <= longest)
+
+
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
     gpus = sum(n * g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True))
@@ -77,8 +94,9 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
             total = instance.workload.global_batch // b
             if total < dp or (search.micro_batches == "even" and total % dp):
                 continue
-            strategies = product(search.schedule, search.recompute, zero_stages(instance, dp))
-            for schedule, recompute, zero in strategies:
+            schedules = schedules_of(instance, pp, total // dp)
+            strategies = product(schedules, search.recompute, zero_stages(instance, dp))
+            for (schedule, vpp), recompute, zero in strategies:
                 yield Shape(
                     tp=tp,
                     dp=dp,
@@ -88,6 +106,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                     recompute=recompute,
                     zero=zero,
                     nodes_used=vector,
+                    vpp=vpp,
                 )
 
 

@@ -62,7 +62,7 @@ def simulated(places: Places, stages: Stages, micro_batches: int) -> Array:
         places.send_back[sides],
     )
     graph = schedule_graph(places.schedule, len(own), micro_batches)
-    ready = simulate(graph, times)[graph.last_backward]
+    ready = simulate(graph, times)[graph.last]
     if places.tied:
         joint = np.maximum(ready[0], ready[-1])
         between = stages.crosses.any(axis=0).astype(np.int64)

@@ -37,6 +37,7 @@ from functools import cached_property
 
 import numpy as np
 
+from formulations.schedules import SCHEDULES
 from solver.layered.problem import Array
 from solver.templates.places import Places
 
@@ -56,7 +57,7 @@ class StageTerms:
     @property
     def rounds(self) -> bool:
         """Whether forwards wait for backwards, as in 1F1B."""
-        return self.places.schedule == "1f1b"
+        return SCHEDULES[self.places.schedule].turns
 
     def warm(self, after: Array) -> Array:
         """Number w of stages that `after` stages follow."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from formulations.instance import Instance
 from solver.document import PlanDocument
 from solver.verify.bounds import Prover
+from solver.verify.cascade import Effort
 from solver.verify.findings import Findings
-from solver.verify.records import Argument, check_record
+from solver.verify.records import check_records
 from solver.verify.space import Key, Nodes, PlanSpace, key_of, price_usd_per_hour
 
 #: Missing or surplus shapes that are named one by one.
@@ -34,7 +35,9 @@ class LogSummary:
     num_open: int
 
 
-def check_log(space: PlanSpace, document: PlanDocument, findings: Findings) -> LogSummary | None:
+def check_log(
+    space: PlanSpace, document: PlanDocument, findings: Findings, effort: Effort
+) -> LogSummary | None:
     """Checks the log of a document; None if it has none, so that nothing is proved."""
     _check_counts(document, findings)
     if not document.closed_shapes and not document.closed_nodes and space_has_shapes(space):
@@ -47,12 +50,8 @@ def check_log(space: PlanSpace, document: PlanDocument, findings: Findings) -> L
         for i, record in enumerate(document.closed_shapes)
         if key_of(record.shape) in known
     ]
-    arguments = {
-        i: check_record(prover, f"closed_shapes[{i}]", record, findings) for i, record in records
-    }
-    findings.by_word += [i for i, argument in arguments.items() if argument == "word"]
     _check_nodes_records(prover, document, findings)
-    _note_proofs(document, Counter(arguments.values()), findings)
+    check_records(prover, records, findings, effort)
     weighted = [(r.bound_ns, r.shape.nodes_used) for _, r in records if r.bound_ns is not None]
     weighted += [(r.bound_ns, r.nodes_used) for r in document.closed_nodes]
     return LogSummary(
@@ -109,14 +108,5 @@ def _check_nodes_records(prover: Prover, document: PlanDocument, findings: Findi
         if own is not None:
             field, text = f"closed_nodes[{i}].bound_ns", f"at most {own}, the least work bound"
             findings.require(record.bound_ns <= own, field, record.bound_ns, text)
-
-
-def _note_proofs(document: PlanDocument, arguments: Counter[Argument], findings: Findings) -> None:
-    word = arguments.pop("word", 0)
-    kinds = ", ".join(f"{argument} {n}" for argument, n in sorted(arguments.items()))
-    findings.note(
-        f"log of {len(document.closed_shapes)} shapes: {arguments.total()} re-proved"
-        f"{f' ({kinds})' if kinds else ''}, {word} by the search's word"
-    )
     if document.closed_nodes:
-        findings.note(f"{len(document.closed_nodes)} choices of nodes re-proved (work)")
+        findings.note(f"{len(document.closed_nodes)} choices of nodes proved again (work)")

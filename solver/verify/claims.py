@@ -18,6 +18,8 @@ def check_claims(
 ) -> None:
     """Status, bound and gap of a document; `time_ns` is the step time of its plan, if any."""
     findings.equal("minimize", document.minimize, document.instance.objective.minimize)
+    allowed = 0 <= document.requested_gap < 1
+    findings.require(allowed, "requested_gap", document.requested_gap, "0 or more, below 1")
     if plan is not None and time_ns is not None:
         _check_own_record(document, plan, time_ns, findings)
         _check_with_plan(document, plan, time_ns, log, findings)
@@ -53,6 +55,7 @@ def _check_with_plan(
     status = Status.OPTIMAL if proved else Status.FEASIBLE
     text = f"{status.value}: gap {gap}, requested {document.requested_gap}"
     findings.require(document.status is status, "status", document.status.value, text)
+    findings.note(f"{document.status.value}{'' if gap is None else f', gap {gap:.3%}'}")
     _check_closed(document, log, findings)
     _check_bounded(document, objective, findings)
 

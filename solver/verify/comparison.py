@@ -4,12 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from formulations.instance import Instance
-from solver.document import PlanDocument
-
-
-def compare_instance(document: PlanDocument, instance: Instance) -> tuple[str, ...]:
-    """One line per field in which the document's instance differs: field, found, expected."""
-    return instance_differences(document.instance, instance)
 
 
 def instance_differences(found: Instance, expected: Instance) -> tuple[str, ...]:

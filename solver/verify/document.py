@@ -2,6 +2,7 @@
 
 from formulations.plan import Plan
 from solver.document import PlanDocument
+from solver.verify.cascade import Effort
 from solver.verify.certificate import check_log
 from solver.verify.claims import check_claims
 from solver.verify.feasibility import checked_plan
@@ -11,23 +12,34 @@ from solver.verify.sealed import verification
 from solver.verify.space import PlanSpace
 
 
-def verify_document(document: PlanDocument) -> Verification:
+def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:
     """Checks every constraint, figure and claim of a plan file against its own instance.
 
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
-    return verification(document, _check_content)
+
+    def check(document: PlanDocument, findings: Findings) -> None:
+        _check_content(document, findings, effort or Effort())
+
+    return verification(document, check)
 
 
-def _check_content(document: PlanDocument, findings: Findings) -> None:
-    space = PlanSpace(document.instance)
-    plan: Plan | None = None
-    time_ns = None
+def _checked_plan(
+    space: PlanSpace, document: PlanDocument, findings: Findings
+) -> tuple[Plan, int] | None:
+    """The plan of a document and its step time in ns; None without one that can be judged."""
     if document.shape is None:
         check_absent(document, findings)
-    else:
-        plan = checked_plan(space, document, findings)
-        time_ns = check_figures(document, plan, findings) if plan else None
-    log = check_log(space, document, findings)
-    if document.shape is None or plan is not None:
-        check_claims(document, plan, time_ns, log, findings)
+        return None
+    plan = checked_plan(space, document, findings)
+    return (plan, check_figures(document, plan, findings)) if plan else None
+
+
+def _check_content(document: PlanDocument, findings: Findings, effort: Effort) -> None:
+    space = PlanSpace(document.instance)
+    found = _checked_plan(space, document, findings)
+    log = check_log(space, document, findings, effort)
+    if found is not None:
+        check_claims(document, *found, log, findings)
+    elif document.shape is None:
+        check_claims(document, None, None, log, findings)

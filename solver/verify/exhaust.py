@@ -11,7 +11,7 @@ faster than the claim, and the step time is the longest over replicas of what `T
 more if links between zones lengthen it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,20 +20,28 @@ from numpy.typing import NDArray
 from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape, uniform_plan
 from formulations.schedules import schedule_graph
-from solver.result import Reproof
 from solver.simulate import Times, simulate, step_time_ns
 from solver.verify.bounds import Prover
+from solver.verify.clock import Clock
 from solver.verify.recount import Recount
 from solver.verify.rounds import Left, Refutation
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Stop = Callable[[], bool]
 
 #: Complete plans that are simulated rather than halved further.
 FEW = 512
 #: End times held at once.
 MOST_TIMES = 1 << 25
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The claim holds, whether or not plans had to be tried; or a plan, in whole ns, refutes it."""
+
+    tried: bool
+    plan: Plan | None = None
+    step_time_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,23 +56,26 @@ class Plans:
         return len(self.steps)
 
 
-def exhaust(prover: Prover, shape: Shape, below_ns: int, stop: Stop) -> Reproof | None:
-    """Whether any plan of the shape has a step time below this; None with too many node orders."""
-    trial = Trial(Refutation(prover, shape), below_ns)
+def exhaust(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:
+    """Whether any plan of the shape has a step time below this; None with too many node orders.
+
+    Raises TimeUpError.
+    """
+    trial = Trial(Refutation(prover, shape, clock=clock), below_ns)
     if trial.refutation.graph.steps is None:
         return None
     stack = [trial.refutation.everything(below_ns)]
+    tried = False
     while stack:
-        if stop():
-            return Reproof("open", "exhaustion")
         left = trial.refutation.remaining(stack.pop(), below_ns)
         if left is None:
             continue
+        tried = True
         if trial.count(left) > FEW:
             stack.extend(_halves(left))
         elif (found := trial.faster(left)) is not None:
-            return Reproof("refuted", "exhaustion", *found)
-    return Reproof("proved", "exhaustion")
+            return Outcome(tried, *found)
+    return Outcome(tried)
 
 
 def _halves(left: Left) -> list[Left]:
@@ -170,7 +181,7 @@ class Trial:
         )
         rows = np.stack([step.tail[index] for step, index in steps])
         graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
-        return self._ended(simulate(graph, times)[graph.last_backward], rows, ends)
+        return self._ended(simulate(graph, times)[graph.last], rows, ends)
 
     def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
         """[chosen] end of the step after these last backwards [p, chosen]; rows of tails.

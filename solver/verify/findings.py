@@ -13,19 +13,24 @@ NOISE_NEAR_ZERO = 1e-15
 class Verification:
     """Outcome of `verify_document`. A problem reads "FIELD: found X, expected Y".
 
-    by_word: entries of the log of shapes that no argument of the verifier shows. reservations: what
-    else is not shown, in words.
+    unproved: entries of the log of shapes that were not proved again. reservations: what else was
+    not, in words.
     """
 
     problems: tuple[str, ...]
     checked: tuple[str, ...]
-    by_word: tuple[int, ...] = ()
+    unproved: tuple[int, ...] = ()
     reservations: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether nothing was found wrong."""
         return not self.problems
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that was claimed was found true."""
+        return not (self.problems or self.unproved or self.reservations)
 
 
 class Findings:
@@ -36,7 +41,7 @@ class Findings:
         self._checked: list[str] = []
         self._reservations: list[str] = []
         self.num_figures = 0
-        self.by_word: list[int] = []
+        self.unproved: list[int] = []
 
     @property
     def num_problems(self) -> int:
@@ -80,6 +85,6 @@ class Findings:
         return Verification(
             tuple(self._problems),
             tuple(self._checked),
-            tuple(self.by_word),
+            tuple(self.unproved),
             tuple(self._reservations),
         )

@@ -113,27 +113,40 @@ def _check_figures(
     document: FleetDocument, fleet: tuple[Pipeline, ...], findings: Findings
 ) -> None:
     """Memory, micro-batches and times, simulated again."""
-    instance, micro_batch = document.instance, document.designs[0].strategy.micro_batch
+    instance = document.instance
     used = {document.designs[one.design] for one in document.pipelines}
-    costs = {one.template: template_costs(instance, one.strategy, one.template) for one in used}
-    steps = []
-    for n, one in enumerate(fleet):
-        own = costs[one.template]
-        _check_memory(own, one.micro_batches, f"pipelines[{n}]", findings)
-        steps.append(pipeline_step_ns(own, one.micro_batches))
-        recorded = document.pipelines[n].step_time_s
-        findings.close(f"pipelines[{n}].step_time_s", recorded, seconds(steps[-1]))
-    batch = sum(one.micro_batches for one in fleet) * micro_batch
-    findings.equal("micro-batches of a step, in sequences", batch, instance.workload.global_batch)
+    longest_ns = _check_steps(document, document.pipelines, "pipelines", fleet, findings)
     findings.equal("survives", document.survives, len(fleet) - 1)
     exchange_ns = max(exchange_times_ns(instance, one, len(fleet))[-1] for one in used)
     findings.close("exchange_s", document.exchange_s, seconds(exchange_ns))
-    step_s = seconds(max(steps) + exchange_ns)
+    step_s = seconds(longest_ns + exchange_ns)
     findings.close("step_time_s", document.step_time_s, step_s)
     throughput = instance.workload.global_batch / step_s
     recorded = document.throughput_sequences_per_s
     findings.close("throughput_sequences_per_s", recorded, throughput)
     findings.note(f"memory and simulated step of {len(fleet)} pipelines")
+
+
+def _check_steps(
+    document: FleetDocument,
+    pipelines: tuple[PipelineDocument, ...],
+    field: str,
+    fleet: tuple[Pipeline, ...],
+    findings: Findings,
+) -> int:
+    """Memory, micro-batches and times of a fleet before its exchange; the longest, ns."""
+    instance, micro_batch = document.instance, document.designs[0].strategy.micro_batch
+    used = {document.designs[one.design] for one in pipelines}
+    costs = {one.template: template_costs(instance, one.strategy, one.template) for one in used}
+    steps = []
+    for n, one in enumerate(fleet):
+        own = costs[one.template]
+        _check_memory(own, one.micro_batches, f"{field}[{n}]", findings)
+        steps.append(pipeline_step_ns(own, one.micro_batches))
+        findings.close(f"{field}[{n}].step_time_s", pipelines[n].step_time_s, seconds(steps[-1]))
+    batch = sum(one.micro_batches for one in fleet) * micro_batch
+    findings.equal(f"{field}: sequences of a step", batch, instance.workload.global_batch)
+    return max(steps)
 
 
 def _check_memory(costs: TemplateCosts, micro_batches: int, field: str, findings: Findings) -> None:
@@ -183,7 +196,11 @@ def _check_recovery(
         return
     names = document.instance.cluster.node_names
     before = pipelines_of(document, recovery.before)
+    _check_steps(document, recovery.before, "recovery.before", before, findings)
     away = set(document.away)
+    absent = (away - set(recovery.lost)) | set(recovery.joined)
+    found = sorted(absent.intersection(name for one in recovery.before for name in one.nodes))
+    findings.require(not found, "recovery.before", found, "no node that was away then")
     held = {node: own for node, own in holdings(before).items() if names[node] not in away}
     findings.require(away.issuperset(recovery.lost), "recovery.lost", recovery.lost, "nodes away")
     findings.require(
@@ -195,8 +212,8 @@ def _check_recovery(
         for one in recovery.copies
     ]
     wanted = sorted(missing(held, fleet))
-    found = sorted((copy.target, copy.layer) for copy in copies)
-    findings.require(found == wanted, "recovery.copies", found, f"exactly {wanted}")
+    copied = sorted((copy.target, copy.layer) for copy in copies)
+    findings.require(copied == wanted, "recovery.copies", copied, f"exactly {wanted}")
     _check_sources(document, recovery, copies, held, findings)
     sizes = layer_state_bytes(document.instance.workload)
     time_ns = Links(document.instance.cluster).transfer_ns(copies, sizes)

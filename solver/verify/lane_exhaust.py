@@ -16,10 +16,10 @@ from itertools import combinations
 import numpy as np
 
 from formulations.plan import Plan, Shape, uniform_plan
-from solver.result import Reproof
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
-from solver.verify.exhaust import Stop, Trial
+from solver.verify.clock import Clock
+from solver.verify.exhaust import Outcome, Trial
 from solver.verify.lanes import Lanes, LanesLeft, Nodes, deal
 from solver.verify.recount import Recount
 
@@ -35,18 +35,21 @@ class _Way:
     groups: tuple[int, ...]
 
 
-def exhaust_lanes(prover: Prover, shape: Shape, below_ns: int, stop: Stop) -> Reproof | None:
-    """Whether any plan of the shape has a step time below this; None without an opinion."""
-    lanes = Lanes(prover, shape)
+def exhaust_lanes(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:
+    """Whether any plan of the shape has a step time below this; None without an opinion.
+
+    Raises TimeUpError.
+    """
+    lanes = Lanes(prover, shape, clock)
     if not lanes.possible:
         return None
     stack = [lanes.everything(below_ns)]
+    tried = False
     while stack:
-        if stop():
-            return Reproof("open", "exhaustion")
         left = lanes.remaining(stack.pop(), below_ns)
         if left is None:
             continue
+        tried = True
         if parts := _halves(left):
             stack.extend(parts)
             continue
@@ -56,11 +59,11 @@ def exhaust_lanes(prover: Prover, shape: Shape, below_ns: int, stop: Stop) -> Re
         if lanes.needed({nodes: way.micro_batches for nodes, way in ways.items()}):
             plan, time_ns = _dealt(lanes, left, ways)
             if time_ns < below_ns:
-                return Reproof("refuted", "exhaustion", plan, time_ns)
+                return Outcome(tried, plan, time_ns)
             if None not in left.hosts:
                 return None
             stack.extend(_hosted(lanes, left))
-    return Reproof("proved", "exhaustion")
+    return Outcome(tried)
 
 
 def _halves(left: LanesLeft) -> list[LanesLeft]:

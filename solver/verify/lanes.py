@@ -33,6 +33,7 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
+from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph, Spot, Used
 from solver.verify.rounds import Choices, Left, Refutation
 
@@ -119,8 +120,8 @@ class LanesLeft:
 class Lanes:
     """The question for one shape."""
 
-    def __init__(self, prover: Prover, shape: Shape) -> None:
-        self.prover, self.shape = prover, shape
+    def __init__(self, prover: Prover, shape: Shape, clock: Clock | None = None) -> None:
+        self.prover, self.shape, self.clock = prover, shape, clock or Clock()
         groups = prover.instance.cluster.groups
         sizes = {
             g.gpus_per_node // shape.tp for g, n in zip(groups, shape.nodes_used, strict=True) if n
@@ -180,6 +181,7 @@ class Lanes:
     def remaining(self, left: LanesLeft, below_ns: int) -> LanesLeft | None:
         """What plans with a step time below this may use; None if there are none."""
         while True:
+            self.clock.check()
             ways, most = self._most(left, below_ns)
             least = self.needed(most)
             if not least:
@@ -228,7 +230,7 @@ class Lanes:
         key = nodes, hosts
         if key not in self._refutations:
             graph = LaneGraph(self.prover.instance, self.shape, nodes, hosts)
-            self._refutations[key] = Refutation(self.prover, self.shape, graph)
+            self._refutations[key] = Refutation(self.prover, self.shape, graph, self.clock)
         return self._refutations[key]
 
     def needed(self, most: Mapping[Nodes, int]) -> dict[Nodes, int]:

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
-from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
@@ -149,7 +148,7 @@ class LeastCosts:
         return sorted(value for count, value in nodes for _ in range(count))
 
     def _collective_ns(self, factor: int, sizes_bytes: Array) -> tuple[Array, int]:
-        """[L, groups used] ring collective of a stage with a node of the group, and its start.
+        """[U, groups used] ring collective of a stage with a node of the group, and its start.
 
         Proof, for each N of `spans`; the least over N counts, layer by layer. One node holds
         ceil(dp / N) slots or more. N - 2 nodes, or all if every c_j is q, are whole, so their rings
@@ -189,13 +188,17 @@ class LeastCosts:
         return layers, int(min(starts_ns))
 
     def tail_ns(self) -> tuple[Array, int]:
-        """[L, used groups] and once: what follows the last backward of a stage.
+        """[U, used groups] per layer of a run, and once: what follows the last backward of a stage.
 
         Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
         after the other. On the first stage the tied embeddings come between.
         """
         workload, shards = self.instance.workload, self.shape.dp if self.shape.zero else 1
-        parameters = layer_memory(self.instance, self.shape).parameters
+        counts = [
+            run.layer.parameters_per_gpu(self.shape.tp, self.shape.pp)
+            for run in workload.layer_runs
+        ]
+        parameters = np.array(counts, dtype=np.int64)
         factor = HALF if self.shape.zero else ALL_REDUCE
         layers, start = self._collective_ns(factor, workload.gradient_bytes * parameters)
         if self.shape.zero:

@@ -247,6 +247,7 @@ class Recount:
             tied=tied > 0,
             forward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.forward_ns[:, j])),
             backward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.backward_ns[:, j])),
+            weight_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.weight_ns[:, j])),
             send_ns=self._send_ns(),
             sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
@@ -304,10 +305,22 @@ class Recount:
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)
 
     def _memory_bytes(self, k: int, r: int, _: int) -> int:
-        held = in_flight(self.shape.schedule, self.shape.pp, k, self.plan.replicas[r].micro_batches)
-        memory = self.memory
-        workspace = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
-        static = self._sum(k, memory.static_bytes)
-        return (
-            memory.fixed_bytes + static + held * self._sum(k, memory.activation_bytes) + workspace
-        )
+        return sum(self.memory_parts(k, r).values())
+
+    def memory_parts(self, k: int, r: int) -> dict[str, int]:
+        """What the memory of a GPU of stage k of replica r holds, in bytes."""
+        workload, shape, memory = self.instance.workload, self.shape, self.memory
+        held = in_flight(shape.schedule, shape.pp, k, self.plan.replicas[r].micro_batches)
+        counts = [self.parameters[layer] for layer in self.stages[k]]
+        shards = shape.dp if shape.zero else 1
+        states = sum(ceil_div(count, shards) for count in counts)
+        recomputed = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
+        messages = 2 * (shape.pp > 1) * shape.micro_batch * workload.boundary_bytes
+        return {
+            "weights_bytes": workload.parameter_bytes * sum(counts),
+            "gradients_bytes": workload.gradient_bytes * sum(counts),
+            "optimizer_bytes": workload.optimizer_bytes * states,
+            "activations_bytes": held * self._sum(k, memory.activation_bytes) + recomputed,
+            "buffers_bytes": messages,
+            "reserve_bytes": self.instance.limits.framework_reserve_bytes,
+        }

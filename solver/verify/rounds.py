@@ -36,6 +36,7 @@ from formulations.costs.memory import capacity_bytes
 from formulations.plan import Shape
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover, interval_sums
+from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph, Step
 
 Array = NDArray[np.int64]
@@ -92,8 +93,14 @@ class Costs:
 class Refutation:
     """The question for one shape, by the graph of all orders or another one; n = L + 1."""
 
-    def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph | None = None) -> None:
-        self.shape, self.instance = shape, prover.instance
+    def __init__(
+        self,
+        prover: Prover,
+        shape: Shape,
+        graph: OrderGraph | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.shape, self.instance, self.clock = shape, prover.instance, clock or Clock()
         self.graph = graph or OrderGraph(prover.instance, shape)
         times = prover.times(shape.tp, shape.micro_batch, shape.recompute)
         self.forward = np.stack([interval_sums(column) for column in times.forward_ns.T])
@@ -123,6 +130,7 @@ class Refutation:
         """What plans with a step time below this may use of `left`; None if there are none."""
         before = -1
         while before != (count := sum(map(len, left))):
+            self.clock.check()
             if not all(map(len, left)):
                 return None
             before = count

@@ -5,7 +5,9 @@ on the price. For such a vector: tp divides the GPU count of every node used and
 heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp tensor groups fill
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
 global batch, and every replica has a micro-batch (all the same number, if even). With one replica a
-distributed optimizer changes nothing, so ZeRO 1 counts only if it is the only choice.
+distributed optimizer changes nothing, so ZeRO 1 counts only if it is the only choice. Chunks per
+device are for schedules that interleave: on several devices, with a layer (block) for each chunk,
+and micro-batches per replica, all the same number, that the devices divide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,6 +19,7 @@ from typing import NamedTuple
 from formulations.instance import Instance
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.plan import Shape
+from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
@@ -35,6 +38,7 @@ class Key(NamedTuple):
     schedule: ScheduleName
     recompute: Recompute
     zero: int
+    vpp: int
 
 
 def key_of(shape: Shape) -> Key:
@@ -48,6 +52,7 @@ def key_of(shape: Shape) -> Key:
         shape.schedule,
         shape.recompute,
         shape.zero,
+        shape.vpp,
     )
 
 
@@ -159,8 +164,21 @@ class PlanSpace:
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
-        search = self.instance.search
-        strategies = list(product(set(search.schedule), set(search.recompute)))
+        recomputations = set(self.instance.search.recompute)
         for tp, dp, pp, b in self.partial_keys(nodes_used):
-            for (schedule, recompute), zero in product(strategies, self.zero_stages(dp)):
-                yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero)
+            strategies = product(self.schedules(dp, pp, b), recomputations, self.zero_stages(dp))
+            for (schedule, vpp), recompute, zero in strategies:
+                yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
+
+    def schedules(self, dp: int, pp: int, micro_batch: int) -> list[tuple[ScheduleName, int]]:
+        """Schedules, each with its chunks per device."""
+        search, total = self.instance.search, self.instance.workload.global_batch // micro_batch
+        grouped = search.micro_batches == "even" and pp > 1 and total // dp % pp == 0
+        found: list[tuple[ScheduleName, int]] = []
+        for schedule in sorted(set(search.schedule)):
+            if not SCHEDULES[schedule].interleaves:
+                found.append((schedule, 1))
+            elif grouped:
+                chunks = sorted(set(search.virtual_pipeline))
+                found += [(schedule, v) for v in chunks if pp * v <= self.most_stages]
+        return found

@@ -187,7 +187,7 @@ def test_fasop_layer_times(model: str, gpu: str, layer: str, reference: Path) ->
         seconds = dict(rows[0]["layers"])[layer]
         for b, factor in zip((1, 4, 8, 32), FACTORS[model, gpu, layer], strict=True):
             name = "A100-40" if gpu == "A100" else gpu
-            forward, backward, origin = profile.time_s(KINDS[layer], name, tp, b)
+            (forward, backward, _), origin = profile.time_s(KINDS[layer], name, tp, b)
             assert origin == "measured"
             assert forward == pytest.approx(seconds * factor, rel=1e-8)
             assert backward == pytest.approx(2 * forward)

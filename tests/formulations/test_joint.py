@@ -50,7 +50,7 @@ def least_capacity(tables: CostTables) -> int:
     """Least memory, alike on all GPUs, with which some plan fits."""
     stages = range(tables.shape.pp)
     return min(
-        max(tables.stage_memory(split[k], split[k + 1], k, m) for k in stages for m in share)
+        max(tables.device_memory([(split[k], split[k + 1])], k, m) for k in stages for m in share)
         for split, share in product(brute_force.all_splits(tables), brute_force.all_shares(tables))
     )
 

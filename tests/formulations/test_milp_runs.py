@@ -63,5 +63,5 @@ def test_bytes_needed_are_those_of_a_stage() -> None:
     needed = bytes_needed(tables, 1)  # the last stage of 1F1B, or one micro-batch, holds one
     for start in range(tables.num_layers):
         for end in range(start + 1, tables.num_layers + 1):
-            assert needed[start, end] == tables.stage_memory(start, end, last, 1)
+            assert needed[start, end] == tables.device_memory([(start, end)], last, 1)
     assert np.all(np.diff(needed[0, 1:]) >= 0)

@@ -1,10 +1,16 @@
 """Schedules as fixed operation orders."""
 
+import json
+from pathlib import Path
+from typing import cast
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from formulations.instance.instance import ScheduleName
-from formulations.schedules import device_order, in_flight, schedule_graph
+from formulations.schedules import device_order, held, in_flight, schedule_graph
+from solver.simulate import Times, simulate
 from tests.brute_force import most_in_flight, operations
 
 SIZES = [(p, m) for p in (1, 2, 3, 5) for m in (1, 2, 3, 4, 9)]
@@ -13,9 +19,7 @@ SCHEDULES: list[ScheduleName] = ["1f1b", "gpipe"]
 
 def words(schedule: ScheduleName, p: int, k: int, m: int) -> str:
     """Operations of a stage as F0 F1 B0 ..."""
-    return " ".join(
-        f"{'B' if backward else 'F'}{i}" for backward, i in device_order(schedule, p, k, m)
-    )
+    return " ".join(f"{kind.name[0]}{i}" for kind, _, i in device_order(schedule, p, k, m))
 
 
 def test_1f1b_with_three_stages() -> None:
@@ -41,7 +45,7 @@ def test_gpipe_runs_all_forwards_first() -> None:
 def test_order_is_as_many_forwards_ahead_as_allowed(schedule: ScheduleName, p: int, m: int) -> None:
     """1F1B is the greedy order with at most p - k micro-batches in flight; GPipe has no limit."""
     for k in range(p):
-        order = [("B" if backward else "F", i) for backward, i in device_order(schedule, p, k, m)]
+        order = [(kind.name[0], i) for kind, _, i in device_order(schedule, p, k, m)]
         assert order == operations(schedule, p, k, m)
 
 
@@ -60,7 +64,7 @@ def test_fewer_micro_batches_leave_the_order_of_the_rest(
 ) -> None:
     """Without its last micro-batch an order is that of m - 1: cuts carry over to larger m."""
     for k in range(p):
-        longer = [one for one in device_order(schedule, p, k, m + 1) if one[1] < m]
+        longer = [one for one in device_order(schedule, p, k, m + 1) if one.micro_batch < m]
         assert longer == list(device_order(schedule, p, k, m))
 
 
@@ -85,4 +89,86 @@ def test_data_edges_of_two_stages() -> None:
     # Stage 0 holds operations 0-3 = F0 F1 B0 B1, stage 1 holds 4-7 = F0 B0 F1 B1; 8 is none.
     assert graph.data_before.tolist() == [8, 8, 5, 7, 0, 4, 1, 6]
     assert graph.transfer.tolist() == [2, 2, 1, 1, 0, 2, 0, 2]
-    assert graph.last_backward.tolist() == [3, 7]
+    assert graph.last.tolist() == [3, 7]
+
+
+def test_zb_h1_with_four_stages() -> None:
+    """Stage k puts off k weight gradients (Qi et al., ICLR 2024, figure 2, top)."""
+    assert words("zb-h1", 4, 0, 5) == "F0 F1 F2 F3 B0 W0 F4 B1 W1 B2 W2 B3 W3 B4 W4"
+    assert words("zb-h1", 4, 3, 5) == "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 W2 W3 W4"
+
+
+def megatron_order(p: int, device: int, m: int, v: int) -> list[tuple[str, int, int]]:
+    """Megatron-LM's interleaved order from its table of (micro-batch, chunk), written anew."""
+    table = [(i, c) for g in range(0, m, p) for c in range(v) for i in range(g, g + p)]
+    forward = [("F", c * p + device, i) for i, c in table]
+    backward = [("B", (v - 1 - c) * p + device, i) for i, c in table]
+    warm = min(2 * (p - 1 - device) + (v - 1) * p, m * v)
+    steady = [x for pair in zip(forward[warm:], backward, strict=False) for x in pair]
+    return forward[:warm] + steady + backward[m * v - warm :]
+
+
+@pytest.mark.parametrize(("p", "groups", "v"), [(2, 1, 2), (2, 3, 4), (3, 2, 2), (4, 2, 3)])
+def test_interleaved_is_megatrons_order(p: int, groups: int, v: int) -> None:
+    """Groups of p micro-batches through all chunks (Narayanan et al. 2021, figure 4)."""
+    for device in range(p):
+        order = [
+            (kind.name[0], stage, i)
+            for kind, stage, i in device_order("interleaved", p, device, groups * p, v)
+        ]
+        assert order == megatron_order(p, device, groups * p, v)
+
+
+def test_activations_held_by_two_chunks() -> None:
+    """Two devices, chunks and micro-batches. Device 0: chunk 0 twice, chunk 1 twice."""
+    # Warm-up of device 0: 2 + 2 = 4 forwards, all there are; of device 1: 2 forwards of chunk 0.
+    assert held("interleaved", 2, 0, 2, 2).whole.tolist() == [[2, 2]]
+    assert held("interleaved", 2, 1, 2, 2).whole.tolist() == [[2, 1]]
+
+
+def test_zero_bubble_figures_of_its_authors(reference: Path) -> None:
+    """ZB-H1's span and its peaks of memory, where the authors' memory limit is that of 1F1B."""
+    cases = json.loads((reference / "schedules" / "zero_bubble.json").read_text())["cases"]
+    cases = [c for c in cases if c.get("kind") is None and c["max_mem"] == c["mem_f"] * c["p"]]
+    assert len(cases) == 7
+    for case in cases:
+        p, m = case["p"], case["m"]
+
+        def column(name: str, rows: int, case: dict[str, int] = case) -> NDArray[np.int64]:
+            return np.full((rows, 1), case[name], dtype=np.int64)
+
+        graph = schedule_graph("zb-h1", p, m)
+        times = Times(column("F", p), column("B", p), column("comm", p - 1), weight=column("W", p))
+        end = simulate(graph, times)[:, 0]
+        begin = end[graph.index[0, :, 0]] - case["F"]
+        assert (end[graph.last] - begin).max() == case["result"]["stage_span"]
+        assert end.max() == case["result"]["wall"]
+        peaks = []
+        for k in range(p):
+            most = held("zb-h1", p, k, m)
+            bytes_of = most.whole[:, 0] * case["mem_f"] - most.put_off * case["mem_w"]
+            peaks.append(bytes_of.max())
+        assert peaks == case["result"]["peak"]
+
+
+@pytest.mark.parametrize(("p", "groups"), [(2, 2), (3, 1), (4, 2), (8, 3)])
+def test_bubbles_of_equal_stages(p: int, groups: int) -> None:
+    """1F1B (p-1)(F+B), interleaved that over v, ZB-H1 (p-1)(F+B-W), without transfers."""
+    m = p * groups
+    for schedule, v, bubble in [
+        ("1f1b", 1, (p - 1) * (6 + 12)),
+        ("interleaved", 2, (p - 1) * (6 + 12) // 2),
+        ("interleaved", 3, (p - 1) * (6 + 12) // 3),
+        ("zb-h1", 1, (p - 1) * (6 + 7 - 5)),
+    ]:
+        name = cast(ScheduleName, schedule)
+        graph = schedule_graph(name, p, m, v)
+        split = 5 if name == "zb-h1" else 0
+        full = np.ones((p * v, 1), dtype=np.int64)
+        times = Times(
+            full * (6 // v),
+            full * (12 // v - split),
+            full[1:] * 0,
+            weight=full * split if split else None,
+        )
+        assert simulate(graph, times).max() == m * (6 + 12) + bubble

@@ -73,7 +73,7 @@ def test_commands_and_options_stay() -> None:
             "--workers",
             "instance",
         ],
-        "verify": ["--deep", "--instance", "--time-limit", "plan"],
+        "verify": ["--instance", "--quick", "--time-limit", "plan"],
         "show": ["--svg", "plan"],
         "recover": [
             "--horizon",

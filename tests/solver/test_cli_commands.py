@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from solver.document import read_document, sealed, to_json
-from solver.verify import exhaust, verify_document
+from solver.verify import Effort, exhaust, verify_document
 from tests.certified import certified_document
 from tests.command_line import run
 from tests.hand_made import heuristic_result
@@ -39,11 +39,11 @@ def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
     """The version found and the one allowed are named."""
-    text = plan_file.read_text().replace('"schema_version": 1', '"schema_version": 99')
+    text = plan_file.read_text().replace('"schema_version": 2', '"schema_version": 99')
     plan_file.write_text(text)
     code, out, err = run(command, plan_file)
     assert (code, out) == (2, "")
-    assert "schema version 99; allowed: 1" in err
+    assert "schema version 99; allowed: 2" in err
 
 
 def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
@@ -112,6 +112,21 @@ def test_workload_takes_length_and_batch() -> None:
     assert flops[512] == 2 * flops[256] > 0
 
 
+def test_workload_names_what_training_adds() -> None:
+    """Parameters of multi-token prediction stand beside those of the published model."""
+    text = run("workload", "tests/data/huggingface/deepseek-v3.json")[1]
+    assert "671,026,404,352 (671,026 million), and 11,610,067,968 that training adds" in text
+
+
+def test_workload_refuses_fields_of_another_model(tmp_path: Path) -> None:
+    """Experts under a dense model type are refused where they stand."""
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "qwen3",\n  "num_experts": 128}', encoding="utf-8")
+    code, _, err = run("workload", str(file))
+    assert code == 2
+    assert f"{file}:2:3 num_experts: 128, which model_type qwen3 does not have; allowed: " in err
+
+
 def test_unknown_workload_is_one_line() -> None:
     """The name is repeated, exit code 2."""
     code, out, err = run("workload", "bert-huge")
@@ -128,53 +143,46 @@ def proved_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_verify_says_what_stands_at_the_word_of_the_search(proved_file: Path) -> None:
-    """How many claims, and how to have them proved."""
+def test_verify_proves_everything(proved_file: Path) -> None:
+    """Exit code 0, also for what an exhaustive search closed."""
     code, out, err = run("verify", proved_file)
     assert (code, err) == (0, "")
-    reserved = "verified, but for 2 claims at the word of the search (--deep proves them again)"
-    assert out.endswith(f"{reserved}\n")
-
-
-def test_verify_deep_proves_the_rest(proved_file: Path) -> None:
-    """How many of which kind by what, and no reservation any more."""
-    code, out, err = run("verify", proved_file, "--deep")
-    assert (code, err) == (0, "")
-    assert "checked: 2 closed by enumeration, proved again by exhaustion\n" in out
+    assert "not proved again" not in out
     assert out.endswith("verified\n")
 
 
-def test_verify_deep_refuses_a_claim_with_a_faster_plan(proved_file: Path) -> None:
+@pytest.mark.parametrize("option", [("--quick",), ("--time-limit", "1e-9")])
+def test_verify_exits_5_for_what_is_not_proved(proved_file: Path, option: tuple[str, ...]) -> None:
+    """Exit code 5 and the claims that were not proved, whether time or patience was short."""
+    code, out, err = run("verify", proved_file, *option)
+    assert code == 5
+    assert "not proved again: closed_shapes[" in out
+    assert "verified" not in out
+    assert err.startswith(f"error: {proved_file}: nothing wrong, but ")
+
+
+def test_verify_refuses_a_claim_with_a_faster_plan(proved_file: Path) -> None:
     """Exit code 1, the field, and the step time of the plan."""
     document = read_document(proved_file)
-    index = verify_document(document).by_word[-1]  # not the shape of the plan
+    index = verify_document(document, Effort(prove="quick")).unproved[-1]  # not the plan's shape
     record = document.closed_shapes[index]
     assert record.bound_ns is not None
     raised = record.model_copy(update={"bound_ns": record.bound_ns + 1})
     log = (*document.closed_shapes[:index], raised, *document.closed_shapes[index + 1 :])
     forged = sealed(document.model_copy(update={"closed_shapes": log}))
     proved_file.write_text(to_json(forged), encoding="utf-8")
-    assert run("verify", proved_file)[0] == 0
-    code, out, err = run("verify", proved_file, "--deep")
+    assert run("verify", proved_file, "--quick")[0] == 5
+    code, out, err = run("verify", proved_file)
     assert code == 1
     assert f"refused: closed_shapes[{index}].bound_ns: found {record.bound_ns + 1}, " in out
     assert f"at most {record.bound_ns}, the step time of a plan" in out
     assert err.startswith("error: ")
 
 
-def test_verify_deep_out_of_time_lists_what_is_left(proved_file: Path) -> None:
-    """Nothing that was not proved again passes for proved."""
-    code, out, err = run("verify", proved_file, "--deep", "--time-limit", "1e-9")
-    assert (code, err) == (0, "")
-    assert out.count("not proved again: closed_shapes[") == 2
-    assert "proved again by" not in out
-    assert out.endswith("verified, but for 2 claims at the word of the search\n")
-
-
-def test_verify_deep_interrupted_lists_what_is_left(
+def test_verify_interrupted_lists_what_is_left(
     proved_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C during the second claim: the first is proved again, the second listed."""
+    """Ctrl-C during the second claim: the first is proved again, the second listed; exit code 5."""
     known = exhaust.exhaust
     calls: list[int] = []
 
@@ -184,9 +192,20 @@ def test_verify_deep_interrupted_lists_what_is_left(
             raise KeyboardInterrupt
         return known(*arguments)
 
-    monkeypatch.setattr("solver.deep.exhaust", interrupted)
-    code, out, err = run("verify", proved_file, "--deep")
-    assert (code, err) == (0, "interrupted\n")
-    assert "checked: 1 closed by enumeration, proved again by exhaustion\n" in out
-    assert out.count("not proved again: closed_shapes[") == 1
-    assert out.endswith("but for 1 claim at the word of the search\n")
+    monkeypatch.setattr("solver.verify.cascade.exhaust", interrupted)
+    code, out, _ = run("verify", proved_file)
+    assert code == 5
+    assert "checked: nothing more: interrupted\n" in out
+    assert "paths 1, " in out
+    assert "not proved again: closed_shapes[" in out
+
+
+def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
+    """A resealed file with a better step time is not shown; the field is named."""
+    document = read_document(plan_file)
+    assert document.step_time_s is not None
+    forged = document.model_copy(update={"step_time_s": document.step_time_s / 2})
+    plan_file.write_text(to_json(sealed(forged)), encoding="utf-8")
+    code, out, err = run("show", plan_file)
+    assert (code, out) == (2, "")
+    assert "step_time_s: found" in err

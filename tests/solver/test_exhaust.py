@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.costs.tables import CostTables
-from solver.result import Reproof
 from solver.simulate import step_time_ns
 from solver.verify import exhaust as module
 from solver.verify import orders
 from solver.verify.bounds import Prover
-from solver.verify.exhaust import exhaust
+from solver.verify.clock import Clock, TimeUpError
+from solver.verify.exhaust import Outcome, exhaust
 from solver.verify.recount import Recount
 from solver.verify.space import PlanSpace
 from tests.chain_instances import FAST, SLOW, measured_chain
@@ -20,10 +20,10 @@ from tests.seeds import few_and_many, one_each
 ANY_TIME_NS = 1 << 56
 
 
-def opinion(tables: CostTables, below_ns: int) -> Reproof:
+def opinion(tables: CostTables, below_ns: int) -> Outcome:
     """What is found out without a limit on time."""
     prover = Prover(PlanSpace(tables.instance))
-    found = exhaust(prover, tables.shape, below_ns, lambda: False)
+    found = exhaust(prover, tables.shape, below_ns, Clock())
     assert found is not None
     return found
 
@@ -42,11 +42,11 @@ def test_claims_up_to_the_optimum_are_proved_and_no_others(
     for seed in seeds:
         tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         if best is None:
-            assert opinion(tables, ANY_TIME_NS).verdict == "proved"
+            assert opinion(tables, ANY_TIME_NS).plan is None
             continue
-        assert opinion(tables, best) == Reproof("proved", "exhaustion")
+        assert opinion(tables, best).plan is None
         above = opinion(tables, best + 1)
-        assert (above.verdict, above.step_time_ns) == ("refuted", best)
+        assert above.step_time_ns == best
         assert above.plan is not None
         assert step_time_ns(Recount(tables.instance, above.plan).costs()) == best
 
@@ -70,7 +70,8 @@ def test_a_search_that_is_stopped_proves_nothing() -> None:
     """Not even what is plain."""
     tables = measured_chain(FAST)
     prover = Prover(PlanSpace(tables.instance))
-    assert exhaust(prover, tables.shape, 1, lambda: True) == Reproof("open", "exhaustion")
+    with pytest.raises(TimeUpError):
+        exhaust(prover, tables.shape, 1, Clock(0.0))
 
 
 def test_too_many_orders_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,4 +79,4 @@ def test_too_many_orders_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orders, "MOST_STEPS", 0)
     tables = measured_chain(SLOW)
     prover = Prover(PlanSpace(tables.instance))
-    assert exhaust(prover, tables.shape, 1, lambda: False) is None
+    assert exhaust(prover, tables.shape, 1, Clock()) is None

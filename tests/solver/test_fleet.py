@@ -150,6 +150,8 @@ def change(fields: dict[str, Any], path: str, value: object) -> None:
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "steps before": lambda f: change(f, "recovery.before.0.step_time_s", 1.0),
+    "micro-batches before": lambda f: change(f, "recovery.before.0.micro_batches", 77),
     "steps_bound": lambda f: change(f, "recovery.steps_bound", 0.0),
     "survives": lambda f: change(f, "survives", 7),
     "exchange": lambda f: change(f, "exchange_s", 0.0),

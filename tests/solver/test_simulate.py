@@ -39,7 +39,7 @@ def ends(
     """End of the last backward of every stage."""
     graph = schedule_graph(schedule, len(forward), m)
     times = Times(column(forward), column(backward), column(send), blocking)
-    found: list[int] = simulate(graph, times)[graph.last_backward, 0].tolist()
+    found: list[int] = simulate(graph, times)[graph.last, 0].tolist()
     return found
 
 
@@ -162,10 +162,10 @@ def test_traced_path_is_as_long_as_its_end(
     forward, backward, send = (np.repeat(column(values), p, axis=1) for values in pipeline)
     times = Times(forward, backward, send, blocking)
     end = simulate(graph, times)
-    counts = trace(graph, times, end, np.arange(end.shape[1]), graph.last_backward)
+    counts = trace(graph, times, end, np.arange(end.shape[1]), graph.last)
     length = (counts.weights * times.weights).sum(axis=0)
     length += (counts.transfers * times.transfers).sum(axis=0)
-    assert length.tolist() == end[graph.last_backward, 0].tolist()
+    assert length.tolist() == end[graph.last, 0].tolist()
 
 
 def random_costs(seed: int) -> PlanCosts:
@@ -268,7 +268,7 @@ def test_least_makespan_of_published_splits(reference: Path) -> None:
         send = np.repeat(column(case["send_forward"]), len(splits), axis=1)
         graph = schedule_graph("1f1b", p, case["micro_batches"])
         end = simulate(graph, Times(forward, backward, send))
-        assert end[graph.last_backward].max(axis=0).min() == case["optimal_step_time"]
+        assert end[graph.last].max(axis=0).min() == case["optimal_step_time"]
 
 
 def test_longest_pipeline_asked_for() -> None:

@@ -1,0 +1,97 @@
+"""All schedules, and what each states of itself; what one does not state, nobody assumes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.instance.instance import ScheduleName
+from formulations.schedules import gpipe, interleaved, one_f_one_b, zb_h1
+from formulations.schedules.operations import Counts, Kind, Missed, Order
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Operation order, and the properties that bounds and memory may use.
+
+    order: operations of (p, device, m, chunks). missed: what latency paths leave out, for virtual
+    stages of (p, stage, m, chunks). turns: whether stage k runs F(x + p - k)
+    right after B(x), and B(x + 1) after that. prefixes: whether the order of fewer micro-batches is
+    what is left without the last ones. interleaves: several chunks per device. splits_backward:
+    weight gradients are operations of their own.
+    """
+
+    order: Callable[[int, int, int, int], Order]
+    missed: Callable[[Counts, Counts, Counts, Counts], tuple[Missed, ...]]
+    turns: bool = False
+    prefixes: bool = False
+    interleaves: bool = False
+    splits_backward: bool = False
+
+
+SCHEDULES: dict[ScheduleName, Schedule] = {
+    "1f1b": Schedule(one_f_one_b.order, one_f_one_b.missed, turns=True, prefixes=True),
+    "gpipe": Schedule(gpipe.order, gpipe.missed, prefixes=True),
+    "interleaved": Schedule(interleaved.order, interleaved.missed, interleaves=True),
+    "zb-h1": Schedule(zb_h1.order, zb_h1.missed, splits_backward=True),
+}
+
+
+def device_order(
+    schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int = 1
+) -> Order:
+    """Operations of one device in order."""
+    return SCHEDULES[schedule].order(num_devices, device, micro_batches, chunks)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Micro-batches whose activations a device holds at once.
+
+    Moments H, such that no other has more of everything. whole: [H, v] between forward and
+    backward, per chunk. put_off: [H] those that wait for their weight gradients alone.
+    """
+
+    whole: NDArray[np.int64]
+    put_off: NDArray[np.int64]
+
+
+@lru_cache(maxsize=4096)
+def held(
+    schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int = 1
+) -> Held:
+    """What a device holds at its fullest moments."""
+    ops = np.array(list(device_order(schedule, num_devices, device, micro_batches, chunks)))
+    chunk = (ops[:, 1] // num_devices)[:, None] == np.arange(chunks)
+    forward, backward, weight = (np.cumsum(chunk & (ops[:, :1] == kind), axis=0) for kind in Kind)
+    waiting = (backward - weight) * SCHEDULES[schedule].splits_backward
+    moments = np.column_stack([forward - backward, waiting.sum(axis=1)])
+    rows = _maximal(np.unique(moments, axis=0))
+    return Held(rows[:, :-1], rows[:, -1])
+
+
+@lru_cache(maxsize=4096)
+def stage_moments(
+    schedule: ScheduleName, num_devices: int, stage: int, micro_batches: int, chunks: int = 1
+) -> tuple[tuple[int, int], ...]:
+    """What a virtual stage holds at its fullest moments: whole micro-batches, and put off ones."""
+    chunk, device = divmod(stage, num_devices)
+    most = held(schedule, num_devices, device, micro_batches, chunks)
+    pairs = np.column_stack([most.whole[:, chunk], most.put_off])
+    return tuple((int(a), int(b)) for a, b in _maximal(np.unique(pairs, axis=0)))
+
+
+def _maximal(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows that no other row is at least as large as, component by component."""
+    covered = np.all(rows[None] >= rows[:, None], axis=2).sum(axis=1) > 1
+    kept: NDArray[np.int64] = rows[~covered]
+    return kept
+
+
+def in_flight(schedule: ScheduleName, num_stages: int, stage: int, micro_batches: int) -> int:
+    """Most micro-batches that a stage holds whole; schedules of one chunk per device."""
+    if schedule == "gpipe":
+        return micro_batches
+    return min(num_stages - stage, micro_batches)

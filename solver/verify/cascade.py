@@ -1,0 +1,117 @@
+"""The verifier's own proofs of what a log claims, cheapest argument first, whatever the log names.
+
+A claim says that no plan of a shape has a step time below some bound. Tried in turn:
+
+memory    no split fits, if the claim is that nothing does
+work      work and filling, for all claims at once: `closed_forms`
+paths     what the paths of the schedule strike out of all node orders: `rounds`
+trial     what is left is halved and struck out again, and what then is left is simulated: `exhaust`
+lanes     the same lane by lane, where there are too many node orders: `lane_exhaust`
+
+Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from formulations.plan import Plan, Shape
+from solver.verify.bounds import Prover
+from solver.verify.clock import Clock, TimeUpError
+from solver.verify.closed_forms import ClosedForms
+from solver.verify.exhaust import exhaust
+from solver.verify.lane_exhaust import exhaust_lanes
+
+#: Seconds that every claim gets before any gets more.
+FIRST_S = 1.0
+
+#: What shows a claim.
+Argument = Literal["memory", "work", "paths", "trial", "lanes"]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is proved, and within what time.
+
+    prove: all; or quick, which leaves what an exhaustive search closed at its word unless memory or
+    work shows it; or nothing of the log. show: is told how many claims are settled, of how many.
+    """
+
+    time_limit_s: float | None = None
+    prove: Literal["all", "quick", "nothing"] = "all"
+    show: Callable[[int, int], None] = lambda done, total: None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """No plan of the shape has a step below this; `nothing_fits`: as none fits the memory."""
+
+    index: int
+    shape: Shape
+    below_ns: int
+    nothing_fits: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found out about a claim: an argument, or a plan that refutes it, or neither."""
+
+    claim: Claim
+    argument: Argument | None = None
+    plan: Plan | None = None
+    step_time_ns: int | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the claim is neither proved nor refuted."""
+        return self.argument is None and self.plan is None
+
+
+def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
+    """What memory, work and filling say of the claims, in their order."""
+    bounds = ClosedForms(prover, [claim.shape for claim in claims]).bounds_ns()
+    return [
+        Verdict(claim, _quick(prover, claim, int(bound)))
+        for claim, bound in zip(claims, bounds, strict=True)
+    ]
+
+
+def _quick(prover: Prover, claim: Claim, bound_ns: int) -> Argument | None:
+    if claim.nothing_fits and prover.lacks_memory(claim.shape):
+        return "memory"
+    return "work" if bound_ns >= claim.below_ns else None
+
+
+def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterator[Verdict]:
+    """What is found out about claims, in no fixed order; those without a verdict are open."""
+    clock = Clock(effort.time_limit_s)
+    first = quick_verdicts(prover, claims)
+    yield from (verdict for verdict in first if not verdict.open)
+    left = [verdict.claim for verdict in first if verdict.open]
+    for limit_s in (FIRST_S, None):
+        hard = []
+        for claim in left:
+            effort.show(len(claims) - len(left), len(claims))
+            verdict = searched(prover, claim, Clock(limit_s, clock))
+            if verdict.open:
+                hard.append(claim)
+            else:
+                yield verdict
+        left = hard
+
+
+def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
+    """What the paths of the schedule, and trying plans, say of one claim."""
+    try:
+        clock.check()
+        found = exhaust(prover, claim.shape, claim.below_ns, clock)
+        argument: Argument = "trial"
+        if found is None:
+            found, argument = exhaust_lanes(prover, claim.shape, claim.below_ns, clock), "lanes"
+    except TimeUpError:
+        return Verdict(claim)
+    if found is None:
+        return Verdict(claim)
+    if found.plan is not None:
+        return Verdict(claim, plan=found.plan, step_time_ns=found.step_time_ns)
+    return Verdict(claim, argument if found.tried else "paths")
