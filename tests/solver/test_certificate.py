@@ -20,6 +20,7 @@ from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES, instance
 from tests.chain_instances import FAST, chain_instance, measured_chain
+from tests.random_shapes import crowded_instance
 from tests.resealed import forged
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import plain_shape, random_instance
@@ -216,7 +217,7 @@ def proved_by(proof: Proof, document: PlanDocument) -> tuple[int, int]:
 
 def bounded_document() -> PlanDocument:
     """A plan file with shapes that are closed by their own bounds of both kinds."""
-    return certified_document(random_instance(8), at_once=False)
+    return certified_document(crowded_instance(15), at_once=False)
 
 
 @pytest.mark.parametrize(("more", "accepted"), [(-1, True), (0, True), (1, False)])

@@ -44,7 +44,7 @@ CLOSINGS: tuple[tuple[Reason, Proof], ...] = (
 
 def several() -> PlanDocument:
     """A certified file with shapes whose best plans an exhaustive search found."""
-    return certified_document(random_instance(8), at_once=False)
+    return certified_document(crowded_instance(10), at_once=False)
 
 
 def searched(document: PlanDocument) -> list[int]:
