@@ -216,7 +216,12 @@ def proved_by(proof: Proof, document: PlanDocument) -> tuple[int, int]:
 
 
 def bounded_document() -> PlanDocument:
-    """A plan file with shapes that are closed by their own bounds of both kinds."""
+    """A plan file with shapes that are closed by their own work bounds."""
+    return certified_document(random_instance(8), at_once=False)
+
+
+def piped_document() -> PlanDocument:
+    """A plan file with shapes that pipelines close."""
     return certified_document(crowded_instance(15), at_once=False)
 
 
@@ -231,7 +236,7 @@ def test_work_bound_may_not_be_raised(more: int, accepted: bool) -> None:
 
 def test_pipeline_bound_may_not_be_raised_above_the_best_plan() -> None:
     """No argument shows a bound that is 1 ns too high."""
-    document = bounded_document()
+    document = piped_document()
     index, _ = proved_by("pipeline", document)
     tables = build_tables(document.instance, document.closed_shapes[index].shape)
     best = brute_force.optimum_ns(tables)
@@ -242,7 +247,7 @@ def test_pipeline_bound_may_not_be_raised_above_the_best_plan() -> None:
 
 def test_search_is_not_taken_at_its_word_where_a_bound_proves_it() -> None:
     """A record of an exhaustive search counts as re-proved if the pipeline bound reaches it."""
-    document = bounded_document()
+    document = piped_document()
     index, _ = proved_by("pipeline", document)
     changed = forged(document, {f"closed_shapes.{index}.proof": "enumeration"})
     assert verify_document(changed).checked == verify_document(document).checked
