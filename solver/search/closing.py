@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -165,7 +166,8 @@ def _closed(
     problem = _of_all_orders(intervals, placer, split)
     if problem is None:
         even = intervals.tables.instance.search.micro_batches == "even"
-        close = _relaxed if even else _uneven
+        several = _relaxed if even else _uneven
+        close = _one_by_one if intervals.tables.shape.pp == 1 else several
         return close(intervals, placer, cutoff, gap, stop)
     if not problem.stages:
         return ShapeAnswer(None, None, True, cutoff)
@@ -238,13 +240,17 @@ def _relaxed(
 def _one_by_one(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """Every order and share vector through `solve_split`, with the best time as cutoff."""
+    """Every order and share vector through `solve_split`, with the best time as cutoff.
+
+    All orders of a single stage cost the same.
+    """
     tables = intervals.tables
     shape = tables.shape
     plan: Plan | None = None
     best = cutoff
-    complete = count_orders(shape.nodes_used) <= ORDER_LIMIT
-    for order in node_orders(shape.nodes_used, ORDER_LIMIT):
+    most = 1 if shape.pp == 1 else ORDER_LIMIT
+    complete = shape.pp == 1 or count_orders(shape.nodes_used) <= ORDER_LIMIT
+    for order in islice(node_orders(shape.nodes_used, ORDER_LIMIT), most):
         placement = placer.costs(order)
         classes = replica_classes(placement, shape.dp)
         for vector in _share_vectors(intervals, placement, classes, below(best, gap)):
