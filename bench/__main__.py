@@ -11,6 +11,7 @@ BENCHMARKS = {
     "study": "min-max splits against the simulated optimum, thousands of cases",
     "shares": "what unlike numbers of micro-batches per replica bring over even ones",
     "scaling": "time and gap of the exact search on 2 to 512 nodes",
+    "hard": "clusters of extreme links, zones and shares, against the best values known",
     "start": "seconds and memory of one command, from process start to exit",
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",
     "templates": "pipeline templates beside Oobleck's planner: seconds and quality",
