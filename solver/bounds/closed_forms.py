@@ -230,7 +230,8 @@ class Bounds:
         """[N] most stages on these groups [N, J]: of the mean replica, or if unlike of any."""
         columns = self.columns
         if self.alike:
-            return (columns.slots * inside).sum(axis=1) // columns.dp
+            mean: Array = (columns.slots * inside).sum(axis=1) // columns.dp
+            return mean
         low = columns.per_node // columns.dp[:, None]
         high = -(-columns.per_node // columns.dp[:, None])
         others = columns.pp - (columns.nodes * low * ~inside).sum(axis=1)

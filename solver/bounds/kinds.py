@@ -61,4 +61,5 @@ def least_sends(
         ]
         for one in kinds
     ]
-    return np.maximum(send, np.array(across))
+    least: Array = np.maximum(send, np.array(across))
+    return least

@@ -227,7 +227,8 @@ class ClosedForms:
         each = self.slots // np.maximum(self.nodes, 1)
         up, down = (_along(self.nodes * part, self._order) for part in (-(-each // dp), each // dp))
         others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
-        return np.minimum(np.cumsum(up, axis=1), self._column("pp")[:, None] - others)
+        ends: Numbers = np.minimum(np.cumsum(up, axis=1), self._column("pp")[:, None] - others)
+        return ends
 
     @cached_property
     def _loads(self) -> Numbers:

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bench.hard import BEST_KNOWN, INSTANCES, contradiction, improved
+from bench.scaling import Figures
 from formulations.costs.placement import Placer
 from formulations.instance.load import load_instance
 from formulations.plan import Shape
@@ -53,7 +54,7 @@ def test_a_contradiction_is_found(step: int, bound: int, wrong: bool) -> None:
 def test_best_values_only_get_better() -> None:
     """Steps of 9 and 11 and bounds of 7 and 8.5 beside 10 and 8; a new instance as it is."""
     known = {"x": {"step_time_ns": 10.0, "bound_ns": 8.0}}
-    records = [
+    records: list[Figures] = [
         {"instance": "x", "step_time_ns": 9, "bound": 7.0},
         {"instance": "x", "step_time_ns": 11, "bound": 8.5},
         {"instance": "y", "step_time_ns": 5, "bound": 1.0},

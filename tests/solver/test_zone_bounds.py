@@ -28,19 +28,20 @@ def extreme(instance: Instance, seed: int) -> Instance:
     """The instance with links from 10 MB/s to 100 GB/s, between zones down to 1 MB/s."""
     rng = random.Random(seed)
 
-    def link(slowest: int) -> dict[str, float]:
-        return {
-            "bandwidth_bytes_per_s": 10.0 ** rng.randint(slowest, 11),
-            "latency_s": 10.0 ** -rng.randint(2, 6),
-        }
+    def figures(slowest: int) -> tuple[float, float]:
+        return 10.0 ** rng.randint(slowest, 11), 10.0 ** -rng.randint(2, 6)
 
     groups = tuple(
-        group.model_copy(update={"inter_node": Link(**link(7))})
+        group.model_copy(
+            update={"inter_node": Link(bandwidth_bytes_per_s=speed, latency_s=latency)}
+        )
         for group in instance.cluster.groups
+        for speed, latency in [figures(7)]
     )
     changes: dict[str, object] = {"groups": groups}
     if instance.cluster.zone_link is not None:
-        changes["zone_link"] = ZoneLink(**link(6))
+        speed, latency = figures(6)
+        changes["zone_link"] = ZoneLink(bandwidth_bytes_per_s=speed, latency_s=latency)
     cluster = instance.cluster.model_copy(update=changes)
     return instance.model_copy(update={"cluster": cluster})
 
