@@ -141,9 +141,8 @@ def test_layers_are_half_open_and_cover_the_chain() -> None:
 )
 def test_words_for_status(status: Status, text: str) -> None:
     """Lower-case words."""
-    results = {Status.OPTIMAL: pipelined_result, Status.FEASIBLE: heuristic_result}
-    known = results.get(status)
-    result = known() if known else planless_result(status, Termination.CLOSED)
+    results = {Status.OPTIMAL: pipelined_result(), Status.FEASIBLE: heuristic_result()}
+    result = results.get(status) or planless_result(status, Termination.CLOSED)
     assert json.loads(to_json(document_of(result)))["status"] == text
 
 
