@@ -44,7 +44,7 @@ def least_sends(
     """[J, J] least transfer between stages on two kinds: the slower side counts.
 
     Or the link between their zones, which `flows` replicas at least share: those that no node
-    border parts, or where no stage spans zones all of them.
+    border parts, or where no stage spans zones all of them. The least of all messages.
     """
     outside = np.array([one.outside for one in costs])
     send: Array = np.maximum(outside[:, None], outside)
@@ -56,7 +56,11 @@ def least_sends(
     zone = terms.zone_of_group
     across = [
         [
-            min(terms.send_ns(i, j, flows) if zone[i] != zone[j] else 0 for i in one for j in other)
+            min(
+                min(terms.send_ns(i, j, flows)) if zone[i] != zone[j] else 0
+                for i in one
+                for j in other
+            )
             for other in kinds
         ]
         for one in kinds
