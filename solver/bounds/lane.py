@@ -3,7 +3,8 @@
 Lanes are the replicas in blocks of q = `lane_width`, which no node border parts: on every stage a
 lane stands on one node. So a node of c slots is c / q places, each for one stage of one lane, and a
 lane of p stages takes p places. Where every node used is one place, and no link joins zones, any
-dealing of the places to stages and lanes is a node order: the ways here are `exact`.
+dealing of the places to stages and lanes is a node order: the ways here are `exact`. Where no stage
+spans zones, `split`, each lane has as many places in a zone as stages lie there.
 
 Kinds are node groups; several of them together cost what their nodes cost at least. The tail of a
 stage depends on all nodes of the stage. A lane knows only its own, which gives a lower bound,
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +67,9 @@ class _Tail:
 class Lane:
     """Any lane of a shape. J kinds, the first of them the fastest."""
 
-    def __init__(self, intervals: Intervals, placer: Placer) -> None:
+    def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
         self.intervals, self.placer, self.tables = intervals, placer, intervals.tables
+        self.split = split
         shape, sizes = self.tables.shape, self.tables.slots_per_node
         self.width = lane_width(self.tables)
         self.number = shape.dp // self.width
@@ -80,7 +83,8 @@ class Lane:
         whole = all(sizes[j] == self.width for j in used)
         self.exact = whole and not zones and len(self.kinds) == len(used)
         self.costs = [cheapest([least_costs(placer, j) for j in kind]) for kind in self.kinds]
-        self._send_ns = least_sends(self.costs)
+        flows = shape.dp if split else self.width
+        self._send_ns = least_sends(self.costs, self.kinds, placer.zones, flows)
         self._rows: dict[Counts, list[list[Row]]] = {}
         self._tails: dict[tuple[int, ...], _Tail] = {}
         self._fitting: dict[tuple[int, int, int], Mask] = {}
@@ -113,6 +117,25 @@ class Lane:
 
     def counts(self) -> Iterator[Counts]:
         """All ways to divide the places of one lane among the kinds."""
+        zones = self._zones()
+        for counts in self._divided():
+            taken = (self.number * sum(counts[i] for i in kinds) for kinds in zones)
+            there = (sum(self.places[i] for i in kinds) for kinds in zones)
+            if all(map(eq, taken, there)):
+                yield counts
+
+    def _zones(self) -> list[list[int]]:
+        """Kinds of every zone that has kinds of its own, if no stage spans zones."""
+        zone = self.placer.zones.zone_of_group
+        homes = [{zone[j] for j in kind} for kind in self.kinds]
+        if not self.split or any(len(home) > 1 for home in homes):
+            return []
+        return [
+            [i for i, home in enumerate(homes) if z in home] for z in sorted(set().union(*homes))
+        ]
+
+    def _divided(self) -> Iterator[Counts]:
+        """All ways, whatever the zones."""
 
         def rest(left: int, places: Sequence[int]) -> Iterator[Counts]:
             if len(places) == 1:

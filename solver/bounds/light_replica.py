@@ -18,7 +18,7 @@ from solver.bounds.node_costs import cheapest, least_costs
 from solver.bounds.tallies import Tally, Tallying, Way, Weighed
 from solver.bounds.windows import by_windows
 from solver.layered.graph import Layers, build_layers, taken
-from solver.layered.placements import passes
+from solver.layered.placements import lane_width, passes
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 #: Weight of the fastest kind by speed.
@@ -69,7 +69,8 @@ class LightReplica:
         order = np.argsort(work, kind="stable")
         self.rank = np.argsort(order)
         self.weightings = [self._weighed(weights) for weights in self._weights(work)]
-        self._send_ns = least_sends(self.least)
+        flows = lane_width(self.tables)
+        self._send_ns = least_sends(self.least, self.kinds, placer.zones, flows)
         self.most: list[int] = (np.cumsum(self.slots[order])[:-1] // shape.dp).tolist()
         self.allowed = [
             np.stack([allowed_on(intervals, k, kind, self.micro_batches) for kind in kinds])

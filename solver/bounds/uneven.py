@@ -45,11 +45,11 @@ class Left:
 
 
 class Uneven:
-    """The plans of one shape."""
+    """The plans of one shape; if `split`, those none of whose stages spans zones."""
 
-    def __init__(self, intervals: Intervals, placer: Placer) -> None:
+    def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
         self.tables, self.placer = intervals.tables, placer
-        self.lane = Lane(intervals, placer)
+        self.lane = Lane(intervals, placer, split)
         self.total = ceil_div(self.tables.num_micro_batches, self.lane.width)
         self.most = min(self.total, self.tables.num_micro_batches - self.tables.shape.dp + 1)
         self.possible = self.lane.num_edges <= MOST_EDGES

@@ -30,7 +30,7 @@ STATES_KEPT = 24
 OF_ONE_SHAPE = 6
 #: Shapes are surveyed while a bound leaves this part of the best objective; ends after so many
 #: without a better plan.
-ROOM = 0.25
+ROOM = 0.15
 SURVEYED = 100
 #: Shapes whose orders are turned; the most turns of one order.
 SHAPES_TURNED = 4

@@ -11,26 +11,32 @@ once, on some group: it adds w_j (m_r t_xj + s_xj), at least the least over j. I
 m_r = M / dp that is so for all replicas alike; if not, sum_r m_r = M, and w_j m_r t_xj and w_j s_xj
 are each at least their own least. Any weights are valid; these are 1 / sum_x (M t_xj + dp s_xj).
 
-Filling. All replicas have m micro-batches. By the families of `paths`, the last backward of the
-first stage ends no earlier than the latency, the sum of all t of the replica and its transfers,
-plus (m - 1) t_i - w_i min(f_i, b_i), w_i = min(p - 1 - i, m - 1) in 1F1B and 0 in GPipe; then come
-tied embeddings and the tail of that stage. With x the largest share of the forward pass in t of any
-layer on any group used, y of the backward pass, min(f, b) <= min(x, y) t, and
+Filling. All replicas have m micro-batches; or, where these may be unlike, look at the replica with
+the most, which has m = M / dp, rounded up, or more: what follows only grows with them. By the
+families of `paths`, the last backward of the first stage ends no earlier than the latency, the sum
+of all t of the replica and its transfers, plus (m - 1) t_i - w_i min(f_i, b_i), w_i = min(p - 1 -
+i, m - 1) in 1F1B and 0 in GPipe; then come tied embeddings and the tail of that stage. With x the
+largest share of the forward pass in t of any layer on any group used, y of the backward pass,
+min(f, b) <= min(x, y) t, and
 
     T >= once + latency + c_i t_i + tail_0,    c_i = m - 1 - min(x, y) w_i.
 
-Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and replica r the load
-sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most
-1, its weights over c_i are at most 1 in all, so T >= once + latency + sum of v t - d t_0 + tail_0,
-and layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the
-first stage. It remains to find a replica of load 1 or less. There are dp slots for each stage, and
-slots load more at smaller c_i, that is at earlier stages: the mean load is at most that of the
-groups one after the other, largest weight first, less d / c_0. Some replica has no more. Of two
-groups used, some replica has no more stages on the faster one than its slots over dp, rounded down,
-and its load is at most that of so many stages of the one, then the other; if none, only the other
-counts. Any v and d are valid. These v would give all layers the same (1 + v_j) t_j on every group,
-were they alike; groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves
-no weight negative, and no block of the longest run of equal ones better off on the first stage.
+Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and replica r the load sum
+over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most 1,
+its weights over c_i are at most 1 in all, so T >= once + latency + sum of v t - d t_0 + tail_0, and
+layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the first
+stage. It remains to find a replica of load 1 or less. There are dp slots for each stage, and slots
+load more at smaller c_i, that is at earlier stages: the mean load is at most that of the groups one
+after the other, largest weight first, less d / c_0. Some replica has no more. Of two groups used,
+some replica has no more stages on the faster one than its slots over dp, rounded down, and its load
+is at most that of so many stages of the one, then the other; if none, only the other counts. Where
+micro-batches are unlike the replica is given. A node of c slots in a row has c / dp of its stages,
+rounded up or down: so it has no more on the k fastest groups than their nodes have rounded up, nor
+than the others leave it of pp, rounded down. Weights fall with the speed, so its load is at most
+that of so many on each, one after the other. Any v and d are valid. These v would give all layers
+the same (1 + v_j) t_j on every group, were they alike; groups so slow that they would need v < 0
+have v = 0. d is 0; or as large as leaves no weight negative, and no block of the longest run of
+equal ones better off on the first stage.
 """
 
 from collections.abc import Sequence
@@ -170,16 +176,14 @@ class ClosedForms:
 
     @cached_property
     def micro_batches(self) -> Array:
-        """[N] m, those of every replica where all have equally many."""
-        return self.total // self._column("dp")
+        """[N] m, those of every replica where all have equally many, of one at least elsewhere."""
+        micro_batches: Array = -(-self.total // self._column("dp"))
+        return micro_batches
 
     @cached_property
     def _applies(self) -> Mask:
-        """[N] whether the argument of filling holds: schedule, equal shares, c_i."""
-        alike = (self.total % self._column("dp") == 0) & ((self._column("dp") == 1) | self.even)
-        known = np.array([shape.schedule in ("gpipe", "1f1b") for shape in self.shapes])
-        applies: Mask = alike & known
-        return applies
+        """[N] whether the argument of filling holds: schedule."""
+        return np.array([shape.schedule in ("gpipe", "1f1b") for shape in self.shapes])
 
     @cached_property
     def _c(self) -> Numbers:
@@ -209,10 +213,22 @@ class ClosedForms:
     @cached_property
     def _ends(self) -> Numbers:
         """[N, J] stages of a replica up to a group, along `_order`."""
+        if not self.even:
+            return self._most_ends
         ends = np.cumsum(_along(self.slots, self._order), axis=1) / self._column("dp")[:, None]
         two = ((self.nodes > 0).sum(axis=1) == 2)[:, None]
         last = np.arange(ends.shape[1]) >= 1
         return np.where(two & ~last, np.floor(ends), ends)
+
+    @property
+    def _most_ends(self) -> Numbers:
+        """[N, J] the same at most, of any replica."""
+        dp = self._column("dp")[:, None]
+        each = self.slots // np.maximum(self.nodes, 1)
+        up, down = (_along(self.nodes * part, self._order) for part in (-(-each // dp), each // dp))
+        others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
+        ends: Numbers = np.minimum(np.cumsum(up, axis=1), self._column("pp")[:, None] - others)
+        return ends
 
     @cached_property
     def _loads(self) -> Numbers:
@@ -242,7 +258,9 @@ class ClosedForms:
 
     @cached_property
     def _counted(self) -> Mask:
-        """[N, J] groups on which the replica has stages."""
+        """[N, J] groups on which the replica may have stages."""
+        if not self.even:
+            return self.nodes > 0
         counted = np.zeros(self.nodes.shape, dtype=bool)
         np.put_along_axis(counted, self._order, np.diff(self._ends, axis=1, prepend=0.0) > 0, 1)
         return counted & (self.nodes > 0)
