@@ -60,26 +60,3 @@ class Weighed:
         if any(n > most for n, most in zip(counts, self.most_of, strict=True)):
             return None
         return (weight, *counts)
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Replicas by their stages on every kind but the slowest: those with one of these tallies.
-
-    rank: [J] 0 the fastest kind.
-    """
-
-    rank: tuple[int, ...]
-    tallies: frozenset[Tally]
-
-    @property
-    def start(self) -> Tally:
-        """No stages."""
-        return (0,) * (len(self.rank) - 1)
-
-    def after(self, tally: Tally, way: Way, left: int) -> Tally | None:
-        """Stages of every rank; None if none of the tallies can be reached."""
-        own = self.rank[way[0]]
-        counts = tuple(n + (r == own) for r, n in enumerate(tally))
-        more = ([m - n for n, m in zip(counts, whole, strict=True)] for whole in self.tallies)
-        return counts if any(min(n) >= 0 and sum(n) <= left for n in more) else None

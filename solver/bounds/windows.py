@@ -88,16 +88,8 @@ class Class:
 class _Lane:
     """One lane of tightened layers. least, most: M of the paths that matter below the cutoff."""
 
-    def __init__(
-        self,
-        problem: SplitProblem,
-        layers: Layers,
-        cutoff: int,
-        lane: int,
-        labels: int = LABELS_OF_ALL,
-    ) -> None:
+    def __init__(self, problem: SplitProblem, layers: Layers, cutoff: int, lane: int) -> None:
         self.problem, self.layers, self.cutoff, self.lane = problem, layers, cutoff, lane
-        self.labels = labels
         self.costs = latencies(layers, lane)
         self.least = least_term(layers, lane)
         self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
@@ -163,7 +155,7 @@ class _Pass:
             )
             for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
         ]
-        affordable = lane.labels // max(1, sum(map(len, self.usable)))
+        affordable = LABELS_OF_ALL // max(1, sum(map(len, self.usable)))
         self.most_labels = min(MOST_LABELS, max(LEAST_LABELS, affordable))
 
     def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
@@ -281,26 +273,6 @@ class _Pass:
             for send in {0, inside}
             for drain in set(drains)
         ]
-
-
-def classes_by_windows(
-    problem: SplitProblem,
-    layers: Layers,
-    cutoff: int,
-    lane: int,
-    within: Class | None,
-    number: int,
-    labels: int,
-) -> list[Class]:
-    """The classes of one lane of tightened layers, so many of another or of all, below the cutoff.
-
-    labels: in place of `LABELS_OF_ALL`.
-    """
-    search = _Lane(problem, layers, cutoff, lane, labels)
-    if within is None:
-        return search.classes(search.least, search.most, number)
-    low, high = max(within.low, search.least), min(within.high, search.most)
-    return search.classes(low, high, number) if low <= high else []
 
 
 def by_windows(
