@@ -115,16 +115,21 @@ def solve(
 
 
 def verify(
-    plan: Solution | str | Path, instance: "Instance | str | Path | None" = None
+    plan: Solution | str | Path,
+    instance: "Instance | str | Path | None" = None,
+    *,
+    quick: bool = False,
+    time_limit_s: float | None = None,
 ) -> "Verification":
-    """What is wrong with a plan or a plan file (`problems`, none if all holds), and what was shown.
+    """What is wrong with a plan or a plan file: `problems`, and whether it is proved: `complete`.
 
-    With an instance, or an instance file, also whether the plan is for that one.
+    With an instance, or an instance file, also whether the plan is for that one. quick: what an
+    exhaustive search closed stays at its word; so does what is not proved within the time limit.
     """
-    from solver.verify import instance_differences, verify_document
+    from solver.verify import Effort, instance_differences, verify_document
 
     document = (plan if isinstance(plan, Solution) else load_plan(plan)).document
-    found = verify_document(document)
+    found = verify_document(document, Effort(time_limit_s, "quick" if quick else "all"))
     if instance is None:
         return found
     wanted = load(instance) if isinstance(instance, str | Path) else instance

@@ -29,7 +29,8 @@ def test_solve_takes_an_instance() -> None:
     solution = hetplan.solve(random_instance(3))
     assert (solution.status, solution.gap) == ("optimal", 0.0)
     assert solution.step_time_s == solution.lower_bound_s
-    assert hetplan.verify(solution, random_instance(3)).problems == ()
+    assert hetplan.verify(solution, random_instance(3)).complete
+    assert hetplan.verify(solution, quick=True, time_limit_s=10).problems == ()
 
 
 def test_solution_says_what_the_command_writes_and_prints(tmp_path: Path) -> None:

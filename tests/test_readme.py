@@ -91,8 +91,9 @@ def test_readme_python_runs(
     lines = stable(capsys.readouterr().out.splitlines())
     assert lines[0] == f"optimal {names['solution'].step_time_s} 0.0"
     assert lines[1 : 1 + len(stable(example()))] == stable(example())
-    assert lines[-1].startswith("a100-0 (2,) (23, 26)")
-    assert hetplan.verify(tmp_path / "plan.json", "instances/hetero_small.yaml").problems == ()
+    assert lines[-2].startswith("a100-0 (2,) (23, 26)")
+    assert lines[-1] == "True ()"
+    assert hetplan.verify("plan.json", "instances/hetero_small.yaml").complete
 
 
 def test_readme_explains_what_closes_shapes() -> None:

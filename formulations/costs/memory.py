@@ -117,7 +117,7 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
         activation_bytes=_per_layer(workload, activation),
         put_off_bytes=_per_layer(workload, put_off),
         workspace_bytes=_per_layer(workload, workspace),
-        buffers_bytes=2 * b * workload.boundary_bytes if shape.pp > 1 else 0,
+        buffers_bytes=2 * b * workload.largest_message_bytes if shape.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )
 

@@ -63,6 +63,7 @@ def split_costs(
     def per_stage(table: Array) -> Array:
         return per_device(np.add.reduceat(table, cuts, axis=1)[stages % shape.pp, stages])
 
+    kinds = tables.message_kind[list(boundaries[1:-1])]
     counts, share = np.unique(np.array(micro_batches), return_inverse=True)
     layers = list(pairwise(boundaries))
     memory = [
@@ -77,7 +78,7 @@ def split_costs(
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns),
         weight_ns=per_slot(tables.weight_ns),
-        send_ns=placement.send_ns[stages[:-1] % shape.pp],
+        send_ns=placement.send_ns[kinds, stages[:-1] % shape.pp],
         sync_ns=per_stage(placement.sync_ns) + placement.sync_latency_ns,
         optimizer_ns=per_device(per_slot(tables.optimizer_ns)).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,

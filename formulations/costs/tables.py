@@ -26,8 +26,9 @@ class CostTables:
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
     recomputation. weight_ns: [L, J] the part of the latter for weight gradients. optimizer_ns:
     [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J].
-    send_bytes: per lane, boundary and micro-batch. embedding_bytes: gradient of the tied matrix per
-    lane; 0 if there is nothing to reduce. blocks_before: [L + 1] blocks before each layer.
+    send_bytes: a tensor per lane and micro-batch, one or several of which cross a boundary.
+    embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
+    blocks_before: [L + 1] blocks before each layer.
     """
 
     instance: Instance
@@ -66,6 +67,17 @@ class CostTables:
         return tuple(g.gpus_per_node // self.shape.tp for g in self.instance.cluster.groups)
 
     @cached_property
+    def tensors(self) -> tuple[int, ...]:
+        """[K] numbers of tensors in a message between stages, ascending: what its kind decides."""
+        return tuple(sorted({layer.output_tensors for layer in self.instance.workload.layers}))
+
+    @cached_property
+    def message_kind(self) -> Array:
+        """[L + 1] kind of a message over the boundary before each layer; 0 at the chain's start."""
+        kinds = [self.tensors.index(one.output_tensors) for one in self.instance.workload.layers]
+        return np.array([0, *kinds], dtype=np.int64)
+
+    @cached_property
     def longest_ns(self) -> int:
         """No path through the operations of a step is longer: each of them is on it once."""
         used = [j for j, count in enumerate(self.shape.nodes_used) if count]
@@ -93,7 +105,7 @@ def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array
 
 
 def send_bytes(instance: Instance, shape: Shape) -> int:
-    """Activations of one micro-batch that a lane of tp sends to the next stage."""
+    """One tensor of one micro-batch that a lane of tp sends to the next stage."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
     return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
 
@@ -130,7 +142,7 @@ def _traffic_ns(tables: CostTables) -> float:
     crossings = 2 * (tables.num_micro_batches + shape.pp)
     starts = crossings * shape.tp + 4 * shape.slots
     gradients = 4 * (int(tables.gradient_bytes.sum()) + tables.embedding_bytes)
-    size_bytes = crossings * shape.micro_batch * workload.boundary_bytes + gradients
+    size_bytes = crossings * shape.micro_batch * workload.largest_message_bytes + gradients
     least = min(efficiency for _, efficiency in cluster.network_efficiency)
     return (size_bytes * s_per_byte / least + starts * latency_s) * NANOSECONDS_PER_SECOND
 

@@ -2,6 +2,7 @@
 
 A stage on g GPUs is a tensor-parallel group of g. A message to it from another node crosses the
 links of both nodes g times, as every GPU needs it whole; with scatter and gather once, in parts.
+All messages count as the largest ones of the chain.
 Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
 """
 
@@ -130,7 +131,7 @@ def _sends(own: list[CostTables], template: Template, receiver: int) -> Array:
         first, second = stages
         groups = [template.node_groups[stage.node] for stage in stages]
         if first.node == second.node:
-            found.append(inside_ns(tables[receiver], groups[0]))
+            found.append(inside_ns(tables[receiver], groups[0], tables[receiver].tensors[-1]))
         else:
             found.append(between_ns(tables[receiver], *groups))
     return np.array(found, dtype=np.int64)
@@ -142,8 +143,8 @@ def between_ns(tables: CostTables, i: int, j: int) -> int:
     links = [(one, cluster.groups[one].inter_node) for one in (i, j)]
     zones = cluster.zone_of_group
     zone_links = [cluster.zone_link] if cluster.zone_link and zones[i] != zones[j] else []
-    times = [outside_ns(tables, one, 1, link) for one, link in links]
-    return max(*times, *(outside_ns(tables, one, 1, link) for one in (i, j) for link in zone_links))
+    links += [(one, link) for one in (i, j) for link in zone_links]
+    return max(outside_ns(tables, one, 1, link, tables.tensors[-1]) for one, link in links)
 
 
 def _embedding_ns(own: list[CostTables], template: Template) -> int:

@@ -189,7 +189,9 @@ class Built:
             parts.append((cut.forward[k], self.forward[k][replica]))
             parts.append((cut.backward[k], self.backward[k][replica]))
         sends = cut.sends(self.tables.instance.search.blocking_sends)
-        parts.extend((count, self.order.send(k, replica)) for k, count in enumerate(sends))
+        parts.extend(
+            (count, self.order.send(k, replica, self.split)) for k, count in enumerate(sends)
+        )
         constant = sum(n * part for n, part in parts if isinstance(part, int))
         rest = [n * part for n, part in parts if n and not isinstance(part, int)]
         return constant + cp_model.LinearExpr.sum(rest) if rest else constant

@@ -37,13 +37,16 @@ class CountedPart:
     def of_tokens(self, s: int, flash: bool, dropout: bool) -> Part:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""
         kept = 4 * s if flash else (5 if dropout else 2) * s * s
-        scores = (1 if flash else 3 + dropout) if self.score_columns else 0
+        kernels = (1 if flash else 3 + dropout) if self.score_columns else 0
+        scores = 2 * s * s * self.score_columns
         return Part(
             sharded_parameters=self.split_parameters,
             replicated_parameters=self.whole_parameters,
-            flops=2 * s * self.products + 2 * s * s * self.score_columns,
-            kernels=self.kernels + scores,
+            flops=2 * s * self.products + scores,
+            unweighted_flops=scores,
+            kernels=self.kernels + kernels,
             sharded_bytes=self.split_kept_bytes * s + self.heads * kept,
+            released_sharded_bytes=self.heads * kept,
             replicated_bytes=self.whole_kept_bytes * s,
         )
 
@@ -97,10 +100,16 @@ class CountedModel:
 
     def _blocks(self, s: int, flash: bool) -> Iterator[tuple[Layer, int]]:
         kinds = {part: i for i, part in enumerate(dict.fromkeys(self.blocks), start=1)}
-        traffic = Part(forward_all_reduces=2, backward_all_reduces=2)
+        masks = 2 * s * self.hidden_size * self.dropout
+        common = Part(
+            forward_all_reduces=2,
+            backward_all_reduces=2,
+            replicated_bytes=masks,
+            released_replicated_bytes=masks,
+        )
         for block, equal in groupby(self.blocks):
             kind = "block" if kinds[block] == 1 else f"block_{kinds[block]}"
-            part = traffic + block.of_tokens(s, flash, self.dropout)
+            part = common + block.of_tokens(s, flash, self.dropout)
             yield self._layer(kind, part, 2 * s * self.hidden_size), len(list(equal))
 
     def _layer(self, kind: str, part: Part, input_bytes: int) -> Layer:

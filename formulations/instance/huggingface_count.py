@@ -155,7 +155,7 @@ class _Reading:
         return sum(map(self._of_parameter, leaves), CountedPart())
 
     def block(self, block: Any) -> CountedPart:
-        """One block: its parameters, scores, activations, residual adds and dropout masks."""
+        """One block: its parameters, scores, residual adds, and inputs of attention and network."""
         columns, heads = self._scores(block)
         plain = [m for m in block.modules() if not list(m.children()) and not list(m.parameters())]
         names = [type(module).__name__ for module in plain]
@@ -163,7 +163,7 @@ class _Reading:
         kernels += sum("Dropout" not in name and name != "Identity" for name in names)
         return self.total(list(_leaves(block))) + CountedPart(
             kernels=kernels,
-            whole_kept_bytes=self.hidden_size * (2 * 2 + 2 * self.dropout),
+            whole_kept_bytes=2 * 2 * self.hidden_size,
             score_columns=columns,
             heads=heads,
         )

@@ -4,9 +4,12 @@ Layer kinds (profile keys): `embedding`; `block`, or `dense_block` for the first
 a mixture-of-experts model; `sliding_block` (`sliding_dense_block`) for those blocks of a model
 that a window makes cheaper than its others; `encoder` and `decoder` of an encoder-decoder; `head`.
 
-Assumptions. Encoder and decoder of an encoder-decoder read sequences of the same length. Both
-token streams are looked up on the first stage and travel together: 2 s h of the encoder and 2 s h
-of the decoder cross every boundary. Small things that live elsewhere are booked where the chain
+Assumptions. Encoder and decoder of an encoder-decoder read sequences of the same length. As in
+Megatron-LM (core/pipeline_parallel/schedules.py, get_tensor_shapes), 2 s h cross a boundary behind
+the embedding or an encoder block, and 2 s h of the encoder's output besides behind a decoder block.
+The decoder's tokens are looked up at its first block, in a copy of the embedding where there are
+several stages; the copy's gradients are summed with those of the head's copy, at no further cost.
+Small things that live elsewhere are booked where the chain
 has a place: the relative position tables with the embedding, both final norms with the head.
 
 `Workload.parameters` is the published model's, as Hugging Face counts it: tied matrices once, no
@@ -90,7 +93,7 @@ def build_workload(
         global_batch=global_batch,
         hidden_size=architecture.hidden_size,
         kv_heads=architecture.num_kv_heads,
-        boundary_bytes=2 * sequence_length * architecture.hidden_size * architecture.num_streams,
+        boundary_bytes=2 * sequence_length * architecture.hidden_size,
         tied_embeddings=architecture.tied_embeddings,
         precision=precision,
         gradient_bytes=gradient_bytes,
@@ -114,7 +117,15 @@ def _blocks(sizes: TransformerSizes, s: int, flash: bool) -> Iterator[tuple[Laye
         encoder = _block(sizes, s, flash)
         decoder = encoder + cross_attention(sizes, s, flash) + norm(sizes, s)
         yield _as_layer("encoder", encoder, width), sizes.layers
-        yield _as_layer("decoder", decoder, 2 * width), sizes.decoder_layers
+        block = _as_layer("decoder", decoder, 2 * width).model_copy(update={"output_tensors": 2})
+        matrix = {
+            "vocabulary_rows": sizes.vocabulary_size,
+            "vocabulary_columns": sizes.hidden_size,
+            "tied_copy": True,
+        }
+        yield block.model_copy(update=matrix), 1
+        if sizes.decoder_layers > 1:
+            yield block, sizes.decoder_layers - 1
         return
     dense = sizes.moe.dense_first_layers if sizes.moe else 0
     sliding = [_slides(sizes, s, flash, block) for block in range(sizes.layers)]

@@ -55,6 +55,8 @@ class Layer(Record):
     released_replicated_bytes: Figure = 0
     released_sharded_bytes: Figure = 0
     input_bytes: Figure  #: all that full recomputation keeps
+    #: Tensors of `Workload.boundary_bytes` that cross a boundary right after the layer.
+    output_tensors: int = Field(default=1, ge=1, le=2)
 
     @property
     def parameters(self) -> int:
@@ -106,9 +108,8 @@ class Workload(Record):
     hidden_size: Annotated[Figure, Field(ge=1)]
     #: Groups of query heads; as Megatron-LM's `num_query_groups`, a multiple of every tp.
     kv_heads: Annotated[Figure, Field(ge=1)]
-    boundary_bytes: Annotated[
-        Figure, Field(ge=1)
-    ]  #: activations sent from stage to stage, per sequence
+    #: One tensor sent from stage to stage, per sequence.
+    boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     precision: Precision = "bf16"
     parameter_bytes: Width = 2
@@ -125,6 +126,11 @@ class Workload(Record):
     def layers(self) -> tuple[Layer, ...]:
         """The chain, one entry per layer."""
         return tuple(run.layer for run in self.layer_runs for _ in range(run.count))
+
+    @property
+    def largest_message_bytes(self) -> int:
+        """Most that is sent from stage to stage, per sequence."""
+        return self.boundary_bytes * max(run.layer.output_tensors for run in self.layer_runs)
 
     @property
     def forward_flops(self) -> int:

@@ -100,7 +100,7 @@ def _sends(placer: Placer, j: int, starts: list[int]) -> Iterator[tuple[bool, in
     """Transfers of nodes from these slots: whether to the same node, and ns."""
     dp, size = placer.tables.shape.dp, placer.tables.slots_per_node[j]
     for start in starts:
-        for slot, time in placer.terms(j, start).send_ns.items():
+        for slot, (time, *_) in placer.terms(j, start).send_ns.items():
             yield start <= slot and slot + dp < start + size, time
 
 

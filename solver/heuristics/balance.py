@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
-from formulations.schedules import in_flight
+from formulations.schedules import stage_moments
 from solver.heuristics.space import SplitSpace
 from solver.heuristics.stages import Split
 from solver.layered.distinct import distinct
+from solver.layered.placements import chunk_memory
+from solver.layered.problem import ChunkMemory
 
 Mask = NDArray[np.bool_]
 #: Per stage, distinct (node group, micro-batches) of its replicas.
@@ -27,9 +29,9 @@ WIDTH = 1e-4
 class Balance:
     """What the stages of one node order can take; n = L + 1 layer boundaries.
 
-    groups: [p, dp] node group of every slot. Work of a stage: forward + backward of all its
-    micro-batches on its slowest replica. What follows its last backward counts too where `after` is
-    given, [p, n] sums before each boundary, ns.
+    groups: [S, dp] node group of every replica of a virtual stage. Work of a stage: forward +
+    backward of all its micro-batches on its slowest replica. What follows its last backward counts
+    too where `after` is given, [S, n] sums before each boundary, ns.
     """
 
     def __init__(
@@ -50,21 +52,33 @@ class Balance:
 
     @cached_property
     def farthest(self) -> Array:
-        """[p, n] last end of every stage from each first layer that fits memory."""
+        """[S, n] last end of every stage from each first layer that fits memory."""
         shape = self.space.tables.shape
         rows = []
         for k, kinds in enumerate(self.kinds):
-            needs = {(j, in_flight(shape.schedule, shape.pp, k, m)) for j, m in kinds}
+            needs = {
+                (j, *moment)
+                for j, m in kinds
+                for moment in stage_moments(shape.schedule, shape.pp, k, m, shape.vpp)
+            }
             rows.append(np.min([self.space.farthest_ends(*need) for need in needs], axis=0))
         return np.array(rows)
 
     def fits(self, splits: Array) -> Mask:
-        """Which of the splits [N, p + 1] keep memory and the least number of blocks."""
+        """Which of the splits [N, S + 1] keep memory and the least number of blocks."""
         start, end = splits[:, :-1], splits[:, 1:]
         stages = np.arange(start.shape[1])
         fits = (end >= self.space.least_ends[start]) & (end <= self.farthest[stages, start])
         whole: Mask = np.all(fits, axis=1)
-        return whole
+        return whole if self._chunks is None else whole & self._chunks.all_fit(splits)
+
+    @cached_property
+    def _chunks(self) -> ChunkMemory | None:
+        """Memory of devices with several chunks; None if each has one."""
+        space = self.space
+        if space.tables.shape.vpp == 1:
+            return None
+        return chunk_memory(space.intervals, self.groups[: space.tables.shape.pp], self.shares)
 
     def work(self, split: Split) -> int:
         """Work of the most loaded stage, in ns."""

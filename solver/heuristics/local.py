@@ -57,7 +57,7 @@ class _LocalSearch:
         self.times, self.instance, self.stop = times, times.instance, stop
         self.random = Random(seed)
         self.choice = Choice(self.instance)
-        self.pools: dict[tuple[str, int], PathPool] = {}
+        self.pools: dict[tuple[str, int, int], PathPool] = {}
         self.entries: list[_Entry] = []
         self.count = 0
 
@@ -90,7 +90,7 @@ class _LocalSearch:
 
     def search(self, shape: Shape) -> ShapeSearch:
         """The search within a shape."""
-        pool = self.pools.setdefault((shape.schedule, shape.pp), PathPool())
+        pool = self.pools.setdefault((shape.schedule, shape.pp, shape.vpp), PathPool())
         return ShapeSearch(self.times.costs(shape), pool)
 
     def survey(self, shapes: Iterable[Shape]) -> Iterator[None]:

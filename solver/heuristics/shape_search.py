@@ -48,7 +48,7 @@ class State:
 
 
 class ShapeSearch:
-    """Plans of one shape. `pool`: paths of its schedule and number of stages, shared by shapes."""
+    """Plans of one shape. `pool`: paths of its schedule and degrees, shared by shapes."""
 
     def __init__(self, tables: CostTables, pool: PathPool) -> None:
         self.tables, self.pool = tables, pool
@@ -61,8 +61,9 @@ class ShapeSearch:
         return max(1, round(sum(self.tables.shape.nodes_used) / self.tables.shape.pp))
 
     def _balance(self, order: Order, shares: tuple[int, ...]) -> Balance:
-        groups = group_of_slot(self.tables, order).reshape(self.tables.shape.pp, -1)
-        return Balance(self.space, groups, shares)
+        shape = self.tables.shape
+        groups = group_of_slot(self.tables, order).reshape(shape.pp, -1)
+        return Balance(self.space, np.tile(groups, (shape.vpp, 1)), shares)
 
     def _splits(self, balance: Balance, most: int) -> Array:
         """Splits [N, p + 1] that fit and whose stages all have less work than `most` ns."""
@@ -86,9 +87,9 @@ class ShapeSearch:
         return found if len(found) else splits
 
     def _stacked(self, splits: Sequence[Array | None]) -> Array:
-        """[N, p + 1] those that are one."""
+        """[N, S + 1] those that are one."""
         found = [split for split in splits if split is not None]
-        return np.array(found, dtype=np.int64).reshape(-1, self.tables.shape.pp + 1)
+        return np.array(found, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
 
     def _best(
         self,

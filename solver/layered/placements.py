@@ -11,6 +11,7 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
 from formulations.schedules import SCHEDULES, held, stage_moments
 from formulations.units import ceil_div
+from solver.layered.messages import by_message, longest
 from solver.layered.problem import (
     Arcs,
     Array,
@@ -31,11 +32,11 @@ Cover = tuple[tuple[int, ...], tuple[Node, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ReplicaClass:
-    """Replicas that behave alike: their indices, node group per stage, transfer per boundary."""
+    """Replicas that behave alike: indices, node group per stage, [p - 1][K] messages."""
 
     replicas: tuple[int, ...]
     groups: tuple[int, ...]
-    send_ns: tuple[int, ...]
+    send_ns: tuple[tuple[int, ...], ...]
 
     @property
     def count(self) -> int:
@@ -46,9 +47,10 @@ class ReplicaClass:
 def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
     """Classes of one placement in order of their first replica."""
     groups = placement.group_of_slot.reshape(-1, dp)
-    members: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    members: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], list[int]] = {}
     for r in range(dp):
-        key = (tuple(groups[:, r].tolist()), tuple(placement.send_ns[:, r].tolist()))
+        sends = map(tuple, placement.send_ns[:, :, r].T.tolist())
+        key = (tuple(groups[:, r].tolist()), tuple(sends))
         members.setdefault(key, []).append(r)
     return [ReplicaClass(tuple(found), *key) for key, found in members.items()]
 
@@ -110,22 +112,25 @@ def fixed_order(
     tables = intervals.tables
     shape = tables.shape
     slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
-    zero = np.zeros(1, dtype=np.int64)
     stages = []
     for k in range(shape.num_stages):
         groups = [one.groups[k % p] for one in classes]
-        send = np.array([[one.send_ns[(k - 1) % p] if k else 0 for one in classes]])
+        allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
+        same = np.zeros(len(allowed), dtype=np.int64)
+        send = np.array(
+            [[one.send_ns[(k - 1) % p][n] if k else 0 for one in classes] for n in allowed]
+        )
         stages.append(
             Arcs(
-                source=zero,
-                target=zero,
-                column=np.array([groups]),
+                source=same,
+                target=same,
+                column=np.array([groups])[same],
                 send=send,
                 send_back=send,
-                tail=np.array([k]),
-                embedding=np.array([placement.embedding_ns]),
-                allowed=(allowed_layers(intervals, k, groups, shares),),
-                begins=((),),
+                tail=same + k,
+                embedding=same + placement.embedding_ns,
+                allowed=tuple(allowed.values()),
+                begins=((),) * len(same),
             )
         )
     once = np.arange(shape.num_stages) < p
@@ -315,19 +320,21 @@ class _FreeOrder:
             for r in self.lanes
         ]
 
-    def _sends(self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int) -> list[int]:
+    def _sends(
+        self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int
+    ) -> list[tuple[int, ...]]:
         dp = self.tables.shape.dp
-        first = (stage - 1) * dp
+        first, none = (stage - 1) * dp, (0,) * len(self.tables.tensors)
         ends = self._owners(before, first), self._owners(nodes, first + dp)
         own = [
-            max(self.placer.terms(*n).send_ns.get(first + r, 0) for n in pair)
+            longest(*(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair))
             for r, pair in zip(self.lanes, zip(*ends, strict=True), strict=True)
         ]
         if not self.zones.known:
             return own
         here, there = ([j for j, _ in end] for end in ends)
         across = self.zones.sends(here, there, self.width)
-        return list(map(max, own, across))
+        return list(map(longest, own, across))
 
     def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
         key = (stage, tuple(sorted(set(groups))))
@@ -347,22 +354,25 @@ class _FreeOrder:
 
     def stage(self, k: int, steps: list[_Step]) -> Arcs:
         """Arcs of stage k."""
-        none = [0] * len(self.lanes)
+        none = [(0,)] * len(self.lanes)
         dp = self.tables.shape.dp
         columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
         sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
-        send = np.array(sends, dtype=np.int64)
         embedding = [self._embedding_ns(k, step) for step in steps]
+        masks = [by_message(self.tables, k, self._mask(k, groups)) for groups in columns]
+        arcs = [(i, n) for i, own in enumerate(masks) for n in own]
+        send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
+        step_of = np.array([i for i, _ in arcs])
         return Arcs(
-            source=np.array([step.source for step in steps]),
-            target=np.array([step.target for step in steps]),
-            column=np.array(columns),
+            source=np.array([step.source for step in steps])[step_of],
+            target=np.array([step.target for step in steps])[step_of],
+            column=np.array(columns)[step_of],
             send=send,
             send_back=send,
-            tail=np.array([self.tails.row(k, step.nodes) for step in steps]),
-            embedding=np.array(embedding, dtype=np.int64),
-            allowed=tuple(self._mask(k, groups) for groups in columns),
-            begins=tuple(step.begins for step in steps),
+            tail=np.array([self.tails.row(k, step.nodes) for step in steps])[step_of],
+            embedding=np.array(embedding, dtype=np.int64)[step_of],
+            allowed=tuple(masks[i][n] for i, n in arcs),
+            begins=tuple(steps[i].begins for i, _ in arcs),
         )
 
 

@@ -26,12 +26,16 @@ class StageZones:
             return 0.0, 0.0
         return self.terms.ring_s_per_byte(1), self.terms.link.latency_s
 
-    def sends(self, before: Sequence[int], after: Sequence[int], width: int) -> list[int]:
-        """Transfers from a stage to the next by lanes of `width` replicas, 0 inside a zone."""
-        zone = self.zone_of_group
+    def sends(
+        self, before: Sequence[int], after: Sequence[int], width: int
+    ) -> list[tuple[int, ...]]:
+        """[K] messages from a stage to the next by lanes of `width` replicas, 0 inside a zone."""
+        zone, none = self.zone_of_group, (0,) * len(self.tables.tensors)
         flows = Counter((zone[i], zone[j]) for i, j in zip(before, after, strict=True))
         return [
-            self.terms.send_ns(i, j, flows[zone[i], zone[j]] * width) if zone[i] != zone[j] else 0
+            self.terms.send_ns(i, j, flows[zone[i], zone[j]] * width)
+            if zone[i] != zone[j]
+            else none
             for i, j in zip(before, after, strict=True)
         ]
 

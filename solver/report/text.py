@@ -1,6 +1,7 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
 from collections import Counter
+from itertools import groupby
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -60,11 +61,8 @@ def chain_text(workload: Workload) -> str:
     if len(workload.layer_runs) > _MOST_RUNS:
         kinds = Counter(layer.kind for layer in workload.layers)
         return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-    parts, start = [], 0
-    for run in workload.layer_runs:
-        parts.append(f"{ranges(range(start, start + run.count))} {run.layer.kind}")
-        start += run.count
-    return ", ".join(parts)
+    runs = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
+    return ", ".join(f"{ranges(n for n, _ in layers)} {kind}" for kind, layers in runs)
 
 
 def cluster_text(instance: Instance) -> str:
@@ -188,7 +186,7 @@ def _speed(document: PlanDocument) -> str:
 
 def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
-    launched = search.micro_batches == "even" and "gpipe" not in search.schedule
+    launched = search.micro_batches == "even" and {*search.schedule} <= {"1f1b", "interleaved"}
     who = "what Megatron-LM can launch" if launched else "more than Megatron-LM can launch"
     return f"uniform degrees, {search.micro_batches} micro-batches: {who}"
 

@@ -62,10 +62,17 @@ def workload_json(workload: Workload) -> dict[str, object]:
                 "forward_flops_per_sequence": layer.forward_flops,
                 "activation_bytes_per_sequence": layer.activation_bytes(1),
                 "recompute_activation_bytes_per_sequence": layer.input_bytes,
+                "output_tensors": layer.output_tensors,
             }
             for layers, layer in _runs(workload)
         ],
     }
+
+
+def _message_text(workload: Workload) -> str:
+    least, most = workload.boundary_bytes, workload.largest_message_bytes
+    more = f", behind some layers {size_text(most)}," if most > least else ""
+    return f"{size_text(least)}{more}"
 
 
 def workload_report(workload: Workload) -> list[RenderableType]:
@@ -102,7 +109,7 @@ def workload_report(workload: Workload) -> list[RenderableType]:
         ),
         (
             "transfers",
-            f"{size_text(workload.boundary_bytes)} per sequence from stage to stage, either way",
+            f"{_message_text(workload)} per sequence from stage to stage, either way",
         ),
     ]
     numbers = ("parameters", "weights", "training state", "activations", "forward")

@@ -117,6 +117,8 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     even = tables.instance.search.micro_batches == "even"
     alike = even or lane_width(tables) == tables.shape.dp
     zoned = tables.instance.cluster.zone_link is not None
+    if tables.shape.vpp > 1:
+        return _one_by_one(intervals, placer, cutoff, gap, stop)
     problem = free_order(intervals, placer, cutoff) if alike or zoned else None
     if problem is None or not (alike or problem.num_lanes == 1):
         close = _relaxed if even else _uneven

@@ -208,14 +208,15 @@ class Refutation:
     def _costs(self, left: Left, k: int, r: int) -> Costs:
         steps, choices = self.steps, left[k]
         step, layers = steps[k], (choices.first, choices.last)
-        groups, send = step.group[choices.step, r], step.send[choices.step, r]
+        groups, kind = step.group[choices.step, r], self.graph.kind[choices.first]
+        send = step.send[choices.step, r, kind]
         forward, backward = self.forward[groups, *layers], self.backward[groups, *layers]
         ahead, behind = forward, backward
         if self.instance.search.blocking_sends:
             behind = backward + send
             if k + 1 < len(steps):
                 least = np.full(step.num_targets, NEVER)
-                np.minimum.at(least, steps[k + 1].source, steps[k + 1].send[:, r])
+                np.minimum.at(least, steps[k + 1].source, steps[k + 1].send[:, r, 0])
                 ahead = forward + least[step.target[choices.step]]
         tail = self.tails[step.tail[choices.step], *layers]
         return Costs(forward, backward, ahead, behind, send, tail)

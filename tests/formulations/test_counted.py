@@ -72,6 +72,13 @@ def test_activations_of_a_block(flash: bool, scores: int) -> None:
     assert block.sharded_activation_bytes == 4 * 40 + scores
 
 
+def test_weight_gradients_need_neither_scores_nor_masks() -> None:
+    """Their FLOPs are those of the matrices, and they keep what is neither score nor mask."""
+    block = build(replace(MODEL, dropout=True), 4).layers[1]
+    assert block.weight_gradient_share == 2 * 4 * 60 / (2 * block.forward_flops)
+    assert block.weight_gradient_bytes(tp=1) == 4 * 32 + 4 * 40
+
+
 def test_learned_positions_bound_the_sequence() -> None:
     """A sequence longer than the position table is refused."""
     with pytest.raises(InstanceError, match="5 on w with 4 learned positions"):

@@ -295,7 +295,8 @@ def test_encoder_decoder_layers() -> None:
     """An encoder-decoder has encoder, decoder layers, and a decoder with cross-attention."""
     workload = build(T5_SMALL, 2)
     kinds = [(run.layer.kind, run.count) for run in workload.layer_runs]
-    assert kinds == [("embedding", 1), ("encoder", 6), ("decoder", 6), ("head", 1)]
+    stack = [("encoder", 6), ("decoder", 1), ("decoder", 5)]
+    assert kinds == [("embedding", 1), *stack, ("head", 1)]
     # per token: encoder 4 * 512^2 + 2 * 512 * 2048 = 3145728; s = 2: 4 * that + 4 * 4 * 512
     assert layer(workload, "encoder").forward_flops == 12_582_912 + 8_192
     # decoder: cross-attention adds 4 * 512^2 = 1048576 per token and as many scores
@@ -314,10 +315,23 @@ def test_decoder_activations() -> None:
     assert decoder.sharded_activation_bytes == 33_088
 
 
-@pytest.mark.parametrize(("sizes", "bytes_per_sequence"), [(GPT2, 1536), (T5_SMALL, 2048)])
-def test_boundary_carries_all_streams(sizes: TransformerSizes, bytes_per_sequence: int) -> None:
-    """A boundary carries 2 s h, for an encoder-decoder 4 s h."""
-    assert build(sizes, 1).boundary_bytes == bytes_per_sequence
+@pytest.mark.parametrize(("sizes", "bytes_per_sequence"), [(GPT2, 1536), (T5_SMALL, 1024)])
+def test_boundary_carries_the_activations(sizes: TransformerSizes, bytes_per_sequence: int) -> None:
+    """A tensor is 2 s h; encoder blocks hand on one, decoder blocks the encoder's output too."""
+    workload = build(sizes, 1)
+    assert workload.boundary_bytes == bytes_per_sequence
+    assert {run.layer.output_tensors for run in workload.layer_runs if run.layer.is_block} == (
+        {1, 2} if sizes is T5_SMALL else {1}
+    )
+
+
+def test_first_decoder_block_holds_a_copy_of_the_embedding() -> None:
+    """32,128 x 512 parameters more per GPU where there are several stages; none of the model's."""
+    workload = build(T5_SMALL, 1)
+    first, other = workload.layer_runs[2].layer, workload.layer_runs[3].layer
+    assert first.parameters_per_gpu(1, 2) - other.parameters_per_gpu(1, 2) == 32_128 * 512
+    assert first.parameters_per_gpu(1, 1) == other.parameters_per_gpu(1, 1)
+    assert first.parameters == other.parameters
 
 
 @pytest.mark.parametrize(

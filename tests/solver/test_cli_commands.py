@@ -112,6 +112,21 @@ def test_workload_takes_length_and_batch() -> None:
     assert flops[512] == 2 * flops[256] > 0
 
 
+def test_workload_names_what_training_adds() -> None:
+    """Parameters of multi-token prediction stand beside those of the published model."""
+    text = run("workload", "tests/data/huggingface/deepseek-v3.json")[1]
+    assert "671,026,404,352 (671,026 million), and 11,610,067,968 that training adds" in text
+
+
+def test_workload_refuses_fields_of_another_model(tmp_path: Path) -> None:
+    """Experts under a dense model type are refused where they stand."""
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "qwen3",\n  "num_experts": 128}', encoding="utf-8")
+    code, _, err = run("workload", str(file))
+    assert code == 2
+    assert f"{file}:2:3 num_experts: 128, which model_type qwen3 does not have; allowed: " in err
+
+
 def test_unknown_workload_is_one_line() -> None:
     """The name is repeated, exit code 2."""
     code, out, err = run("workload", "bert-huge")

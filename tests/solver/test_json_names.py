@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from solver.cli import app
 from solver.document import to_json
 from solver.result import Proof, Status, Termination
-from tests.hand_made import document_of, pipelined_result, planless_result
+from tests.hand_made import document_of, heuristic_result, pipelined_result, planless_result
 
 TOP = {
     "schema_version",
@@ -141,8 +141,9 @@ def test_layers_are_half_open_and_cover_the_chain() -> None:
 )
 def test_words_for_status(status: Status, text: str) -> None:
     """Lower-case words."""
-    document = document_of(planless_result(status, Termination.CLOSED))
-    assert json.loads(to_json(document))["status"] == text
+    results = {Status.OPTIMAL: pipelined_result(), Status.FEASIBLE: heuristic_result()}
+    result = results.get(status) or planless_result(status, Termination.CLOSED)
+    assert json.loads(to_json(document_of(result)))["status"] == text
 
 
 @pytest.mark.parametrize(

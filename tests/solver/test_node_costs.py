@@ -39,7 +39,7 @@ def check(sizes: tuple[int, int], counts: tuple[int, int], dp: int) -> None:
         for start in {
             a * sizes[0] + b * sizes[1] for a, b in product(*(range(n + 1) for n in before))
         }:
-            for slot, time in placer.terms(j, start).send_ns.items():
+            for slot, (time,) in placer.terms(j, start).send_ns.items():
                 own = start <= slot and slot + dp < start + size
                 (inside if own else outside).append(time)
         least = least_costs(placer, j)

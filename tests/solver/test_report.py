@@ -1,5 +1,6 @@
 """Reports: documents, tables, timeline and picture say what the plan and the simulator say."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,8 @@ from rich.console import Console, RenderableType
 from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
 from formulations.instance import Objective, SearchSpace
+from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.transformer import build_workload
 from formulations.units import seconds
 from solver.document import PlanDocument, digest, read_document, sealed, to_json
 from solver.report.document import costs_of, plan_of
@@ -27,13 +30,21 @@ from solver.report.quantities import (
     time_text,
 )
 from solver.report.stages import placed
-from solver.report.text import cluster_text, plan_space_text, plan_text, result_text
+from solver.report.text import (
+    chain_text,
+    cluster_text,
+    plan_space_text,
+    plan_text,
+    result_text,
+)
+from solver.report.workload import workload_report
 from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import document_of, pipelined_result, planless_result, results
 from tests.seeds import few_and_many
 
+GPT_OSS = Path(__file__).resolve().parent.parent / "data" / "huggingface" / "gpt-oss-20b.json"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -44,6 +55,21 @@ def printed(parts: list[RenderableType]) -> str:
         for part in parts:
             console.print(part, markup=False)
     return captured.get()
+
+
+def test_layers_of_many_runs_are_counted() -> None:
+    """A chain that alternates says how many of each kind there are."""
+    config = json.loads(GPT_OSS.read_text(encoding="utf-8"))
+    workload = build_workload(
+        sizes_from_config(config, "c"),
+        name="w",
+        source="t",
+        sequence_length=256,
+        global_batch=8,
+        flash_attention=True,
+    )
+    assert chain_text(workload) == "1 embedding, 12 sliding_block, 12 block, 1 head"
+    assert "12 of 1-23  sliding_block" in printed(workload_report(workload))
 
 
 # The document
