@@ -18,8 +18,8 @@ from solver.bounds.completion import tighten
 from solver.layered.graph import (
     Edges,
     Layers,
-    bottlenecks,
     build_layers,
+    edges_of,
     so_far,
     taken,
     to_go,
@@ -65,10 +65,15 @@ def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
 
 
 def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
-    """[R, M] what the better latency path of a stage misses at most, however many micro-batches."""
+    """[R, M] what the better latency path of a stage misses at most, however many micro-batches.
+
+    With blocking sends an operation takes the transfer too that it sends: each at most all of them.
+    """
     p = problem.num_devices
     sizes = (np.array([n]) for n in (p, stage, 2 * p, problem.chunks))
-    times = (edges.forward, edges.backward, edges.weight)
+    weight = 0 if edges.weight is None else edges.weight
+    sends = edges.work - edges.forward - edges.backward - weight
+    times = (edges.forward + sends, edges.backward + sends, edges.weight)
     found = [
         sum(
             int(count[0]) * time
@@ -161,5 +166,5 @@ def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) 
     left = []
     for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
         kept = edges.take(own >= share)
-        left.append(replace(kept, term=bottlenecks(larger, k, kept.least, kept.work - kept.least)))
+        left.append(edges_of(larger, k, kept.arc, kept.start, kept.end))
     return tighten(larger, left, cutoff) is not None
