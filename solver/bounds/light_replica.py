@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.placement import Placer
-from solver.bounds.classes import by_class
 from solver.bounds.completion import tighten
 from solver.bounds.kinds import Kind, allowed_on, least_of, least_sends
 from solver.bounds.node_costs import cheapest, least_costs
@@ -108,21 +107,18 @@ class LightReplica:
         return self._weighed(np.zeros_like(self.rank))
 
     def thinned(
-        self, problem: SplitProblem, cutoff: int, stop: Stop | None = None
+        self, problem: SplitProblem, cutoff: int, stop: Stop = lambda: True
     ) -> Thinned | None:
         """What the light replica may use below the cutoff; None if there is nothing.
 
-        Windows are looked at until `stop` says so, if it is given.
+        Classes are halved until `stop` says so; unless it is given, not at all.
         """
         if not problem.stages:
             return None
         layers = tighten(problem, build_layers(problem, cutoff), cutoff)
         if layers is None:
             return None
-        bounds = by_class(problem, layers, cutoff)
-        if bounds.path is not None and stop is not None and not stop():
-            layers = taken(layers, bounds.useful)
-            bounds = by_windows(problem, layers, cutoff, stop)
+        bounds = by_windows(problem, layers, cutoff, stop)
         if bounds.path is None:
             return None
         left = taken(layers, bounds.useful)

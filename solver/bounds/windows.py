@@ -1,4 +1,10 @@
-"""Bounds by what windows of stages add to the latency of one lane, as `classes` by single stages.
+"""Bounds by what windows of stages add to the latency of one lane, more than their slowest stage.
+
+A window turns like a cycle of a max-plus matrix: N turns take N times its cycle mean C / n, less
+what its ends save (Baccelli, Cohen, Olsder and Quadrat 1992, chapter 3). The bound is the least
+over all paths of the layered graph, by label setting with dominance (Desrochers and Soumis 1988),
+see `labels`. Path families: latency and turns (`formulations.schedules.paths`); of schedules that
+state no turns, single stages alone, see `completion`.
 
 Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
 S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 0. Then
@@ -23,11 +29,12 @@ Proof. The last turn after B_i(N) is one of the window: it ends with B_i(A). Fro
 k, which has m - 1 - A backwards left, and with the last of them up to stage 0. Early stages have no
 window of their own if m <= p, and are then slowest when they drain.
 
-Classes are those of `classes`: M, the largest of what terms, rounds and windows add, is at most
-`high`. Labels, from the last stage on, are what is known of ways to run the rest of the stages. Of
-the windows that begin with the first of these a label keeps one: n, C, S, and q and N of its
-first stage. It is refuted if N C - S > n (high - latency), as by rounds if N = 0, and so are edges
-before it whose b_k is beyond what its drains leave.
+Classes tell paths apart by M, the largest of what terms, rounds and windows add: it is at most
+`high`, and more than in the class before, so the least latency plus `low` bounds a class. Labels,
+from the last stage on, are what is known of ways to run the rest of the stages. Of the windows that
+begin with the first of these a label keeps one: n, C, S, and q and N of its first stage. It is
+refuted if N C - S > n (high - latency), as by rounds if N = 0, and so are edges before it whose b_k
+is beyond what its drains leave.
 One label stands for another if its latency is no larger, its limit of b_k no smaller and its window
 no longer, however both go on: with t more stages, P more work and transfers,
 
@@ -51,7 +58,6 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.schedules import SCHEDULES
-from solver.bounds.classes import ByClass
 from solver.bounds.completion import latencies, least_term, rounds
 from solver.bounds.labels import Labels, no_stages, undominated
 from solver.layered.graph import Layers, so_far, to_go
@@ -72,6 +78,19 @@ LEAST_LABELS = 8
 LABELS_OF_ALL = 1_000_000
 #: With more micro-batches per stage than this drains are too short to be worth their keys.
 DRAINED = 4
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """Bounds of all paths below a cutoff.
+
+    bound_ns: least step time. path: [p] edges of the path with that bound, None if there
+    is none. useful: per stage [M] edges that paths may use.
+    """
+
+    bound_ns: int
+    path: Array | None
+    useful: list[Mask]
 
 
 @dataclass(frozen=True, order=True)
