@@ -18,9 +18,9 @@ from dataclasses import replace
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
+from solver.bounds.kind_automaton import Weighed
 from solver.bounds.kinds import kinds_of
 from solver.bounds.light_replica import LightReplica, Stop
-from solver.bounds.tallies import Weighed
 from solver.layered.problem import Intervals, Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.

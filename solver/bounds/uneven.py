@@ -113,7 +113,7 @@ class Uneven:
         """Per stage [n, n] largest share with these layers."""
         runs = []
         for edges, own in zip(shared.layers, shared.shares, strict=True):
-            run = np.zeros_like(self.lane.forward[0])
+            run = np.zeros_like(self.lane.costs.forward[0])
             most = min(self.most, shared.largest)
             np.maximum.at(run, (edges.start, edges.end), np.minimum(own, most))
             runs.append(run)

@@ -114,9 +114,7 @@ def _ways(lanes: Uneven, left: Left, cutoff: int) -> dict[Counts, _Way]:
             problem = lanes.lane.problem(counts, left.stages, share)
             arcs = solve_split(problem, cutoff).arcs
             if arcs is not None:
-                kinds = problem.order(arcs.tolist())
-                groups = tuple(lanes.lane.kinds[kind][0] for kind in kinds)
-                found[counts] = _Way(share, groups)
+                found[counts] = _Way(share, problem.order(arcs.tolist()))
                 break
     return found
 
