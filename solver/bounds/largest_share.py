@@ -1,6 +1,6 @@
 """The largest share of micro-batches with which a replica may stay below a cutoff.
 
-Every bound of `completion` grows with the share m of a lane, so each edge has a largest share:
+Bounds of `latency_bottleneck` grow with the share m of a lane, so each edge has a largest share:
 (1) latency through the edge + (m - 1) work - min(w, m - 1) least < cutoff;
 (2) latency through the edge + what rounds add < cutoff;
 (3) arrival of the first micro-batch + m work + tail < cutoff;
@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from formulations.schedules import SCHEDULES, in_flight
-from solver.bounds.completion import tighten
-from solver.layered.graph import (
+from solver.bounds.latency_bottleneck import tighten
+from solver.layered.edges import (
     Edges,
     Layers,
     build_layers,

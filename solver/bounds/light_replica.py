@@ -1,4 +1,4 @@
-"""The light replica of a shape, see `relaxation`: as a split problem, and what is left of that.
+"""The light replica of a shape, see `replica_relaxation`: a split problem, and what is left of it.
 
 Kinds are sets of node groups; a kind costs what its groups cost at least. Ranks number the kinds by
 speed, 0 the fastest. `common` and `light` are masks, per stage [J, n, n]: the layers that any
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.placement import Placer
-from solver.bounds.completion import tighten
+from solver.bounds.cycle_means import by_windows
 from solver.bounds.kind_automaton import Tallying, Way, Weighed, steps
 from solver.bounds.kind_graph import KindGraph
 from solver.bounds.kinds import Kind, allowed_on
-from solver.bounds.windows import by_windows
-from solver.layered.graph import Layers, build_layers, taken
+from solver.bounds.latency_bottleneck import tighten
+from solver.layered.edges import Layers, build_layers, taken
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
 
 #: Weight of the fastest kind by speed.

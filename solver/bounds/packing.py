@@ -1,7 +1,7 @@
 """A lower bound of the step time of every plan of a shape: stages hold whole blocks.
 
 For shapes whose replicas all have m micro-batches and whose schedule keeps backwards whole. With
-the notation of `closed_forms`, a plan of step time T keeps, for every stage i of every replica r,
+the notation of `work_and_filling`, a plan of step time T keeps, for all stages i of all replicas r,
 
     latency_r + c_i t_ri + s_r0 + a <= T.                                                      (1)
 
@@ -27,8 +27,8 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.bounds.closed_forms import MARGIN, Bounds
 from solver.bounds.order_free_costs import Array, Mask, Numbers, ShapeColumns
+from solver.bounds.work_and_filling import MARGIN, Bounds
 
 #: More blocks than all stages can hold.
 NEVER = 1 << 40

@@ -16,7 +16,7 @@ from formulations.costs.tables import Array, CostTables
 from solver.heuristics.balance import Mask
 from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
 from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
-from solver.heuristics.orders import Order
+from solver.heuristics.node_orders import Order
 from solver.heuristics.shape_search import LONGEST_NS, TRIED_AT_ONCE, ShapeSearch, State, Stop
 
 #: In smaller stages, in nodes, moves of single nodes do.

@@ -12,7 +12,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.plan import Plan, uniform_plan
-from solver.bounds.relaxation import MOST_EDGES, Relaxation, order_along
+from solver.bounds.replica_relaxation import MOST_EDGES, Relaxation, order_along
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
 from solver.heuristics.blocks import with_blocks

@@ -16,7 +16,7 @@ from formulations.units import GIB
 from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
 from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
 from solver.heuristics.blocks import BlockSearch, block_sizes, with_blocks
-from solver.heuristics.orders import Order
+from solver.heuristics.node_orders import Order
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 from solver.simulate import step_time_ns

@@ -1,4 +1,4 @@
-"""Labels of `windows`: ways to run the last stages, of which some stand for others."""
+"""Labels of `cycle_means`: ways to run the last stages, of which some stand for others."""
 
 from dataclasses import dataclass, replace
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from solver.bounds import windows
-from solver.bounds.completion import frontier, tighten
-from solver.bounds.windows import by_windows
+from solver.bounds import cycle_means
+from solver.bounds.cycle_means import by_windows
+from solver.bounds.latency_bottleneck import frontier, tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.layered.graph import Layers, build_layers
+from solver.layered.edges import Layers, build_layers
 from solver.layered.placements import free_order
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests.seeds import one_each
@@ -64,7 +64,7 @@ def test_long_windows_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
 ) -> None:
     """Also if labels have to be merged to one."""
-    monkeypatch.setattr(windows, "MOST_LABELS", labels)
+    monkeypatch.setattr(cycle_means, "MOST_LABELS", labels)
     problem = long_chain(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
@@ -132,7 +132,7 @@ def test_drains_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
 ) -> None:
     """As long windows do."""
-    monkeypatch.setattr(windows, "MOST_LABELS", labels)
+    monkeypatch.setattr(cycle_means, "MOST_LABELS", labels)
     problem = few_micro_batches(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 

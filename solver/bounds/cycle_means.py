@@ -3,8 +3,8 @@
 A window turns like a cycle of a max-plus matrix: N turns take N times its cycle mean C / n, less
 what its ends save (Baccelli, Cohen, Olsder and Quadrat 1992, chapter 3). The bound is the least
 over all paths of the layered graph, by label setting with dominance (Desrochers and Soumis 1988),
-see `labels`. Path families: latency and turns (`formulations.schedules.paths`); of schedules that
-state no turns, single stages alone, see `completion`.
+see `label_setting`. Path families: latency and turns (`formulations.schedules.paths`); of schedules
+that state no turns, single stages alone, see `latency_bottleneck`.
 
 Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
 S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 0. Then
@@ -58,9 +58,9 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.schedules import SCHEDULES
-from solver.bounds.completion import latencies, least_term, rounds
-from solver.bounds.labels import Labels, no_stages, undominated
-from solver.layered.graph import Layers, so_far, to_go
+from solver.bounds.label_setting import Labels, no_stages, undominated
+from solver.bounds.latency_bottleneck import latencies, least_term, rounds
+from solver.layered.edges import Layers, so_far, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this

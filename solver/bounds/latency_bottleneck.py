@@ -41,7 +41,7 @@ import numpy as np
 
 from formulations.schedules import SCHEDULES, Kind
 from solver.layered.distinct import distinct
-from solver.layered.graph import Edges, Layers, so_far, taken, to_go
+from solver.layered.edges import Edges, Layers, so_far, taken, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
 
 #: Most bottleneck values that a frontier tells apart.

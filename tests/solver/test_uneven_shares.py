@@ -13,10 +13,10 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
 from formulations.plan import uniform_plan
-from solver.bounds import uneven
-from solver.bounds.dealing import dealt, needed, together
+from solver.bounds import uneven_shares
 from solver.bounds.lane import Counts
-from solver.bounds.uneven import Uneven
+from solver.bounds.place_knapsack import dealt, needed, together
+from solver.bounds.uneven_shares import Uneven
 from solver.enumeration.uneven_search import best_dealing
 from solver.layered.problem import Array, Intervals
 from solver.search.closing import enumerate_shape
@@ -167,7 +167,7 @@ def test_bound_at_the_optimum_where_ways_are_exact() -> None:
 
 def test_too_many_ways_are_not_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its limit nothing is exact, and the bound is that of the work or what was known."""
-    monkeypatch.setattr(uneven, "MOST_EDGES", 0)
+    monkeypatch.setattr(uneven_shares, "MOST_EDGES", 0)
     lanes, best = lanes_of(unlike_tables(4)), optimum_ns(4)
     assert not lanes.exact
     assert best is not None

@@ -4,9 +4,9 @@ Take a plan below a cutoff, in lanes of q replicas (see `lane`). A lane with c_j
 has a largest share s; the shares of its replicas add up to q s at most, those of all lanes to M. So
 the s of all lanes add up to M / q or more, and the c to the places of the shape.
 
-Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see `shares`
-and `Lane.most`: the plan has no more than the best dealing of places gives, see `dealing`. If that
-is below M / q there is no such plan.
+Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see
+`largest_share` and `Lane.most`: the plan has no more than the best dealing of places gives, see
+`place_knapsack`. If that is below M / q there is no such plan.
 Needed. A lane with counts c has at least M / q less the most that the others can have with the
 places left. What only leaves it less is nothing that it uses.
 Shared split. All lanes have the same layers on a stage. If the shares that they can have with these
@@ -22,9 +22,9 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.units import ceil_div
-from solver.bounds.dealing import needed, together
 from solver.bounds.lane import MOST_EDGES, Counts, Lane, Stages
 from solver.bounds.largest_share import SharedOut, shared_out
+from solver.bounds.place_knapsack import needed, together
 from solver.layered.problem import Array, Intervals, Mask
 
 #: Additions with which dealings of single runs of layers are looked at.
