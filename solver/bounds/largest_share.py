@@ -5,6 +5,7 @@ Bounds of `latency_bottleneck` grow with the share m of a lane, so each edge has
 (2) latency through the edge + what rounds add < cutoff;
 (3) arrival of the first micro-batch + m work + tail < cutoff;
 (4) memory: m, or with 1F1B at most p - stage, micro-batches in flight.
+Paths: those of `latency_bottleneck`, solved for m instead of the time.
 A path carries no more than its worst edge, a lane no more than its best path.
 """
 

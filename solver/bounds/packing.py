@@ -1,5 +1,8 @@
 """A lower bound of the step time of every plan of a shape: stages hold whole blocks.
 
+Paths: the latency paths, see `work_and_filling`. A trial time leaves each stage room for so many
+whole blocks; if all of them hold fewer than there are, no plan is as fast.
+
 For shapes whose replicas all have m micro-batches and whose schedule keeps backwards whole. With
 the notation of `work_and_filling`, a plan of step time T keeps, for all stages i of all replicas r,
 

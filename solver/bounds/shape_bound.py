@@ -7,6 +7,9 @@ plan below the trial time uses the edge. Fewer edges make the ways through the o
 their shares smaller, so this is repeated until nothing changes; if no path is left, there is no
 such plan.
 
+Paths: those of `latency_bottleneck`. The bound is found by bisection over trial times, each refuted
+or not (dual approximation, Hochbaum and Shmoys 1987).
+
 Proof for uneven shares. The edges of a plan below the trial time form a path. As long as they are
 all left, shortest paths are no longer than its own way, and the shares of the plan no larger than
 the largest ones, lane by lane: a lane is a block of q replicas with equal nodes, and if each of

@@ -11,6 +11,7 @@ Needed. A lane with counts c has at least M / q less the most that the others ca
 places left. What only leaves it less is nothing that it uses.
 Shared split. All lanes have the same layers on a stage. If the shares that they can have with these
 layers there, dealt best, are below M / q, the stage does not have these layers.
+Paths: those of `latency_bottleneck`, lane by lane; lanes are joined by a knapsack.
 Each step makes the others stronger, so they are repeated until nothing changes.
 """
 
