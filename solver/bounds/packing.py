@@ -1,7 +1,11 @@
 """A lower bound of the step time of every plan of a shape: stages hold whole blocks.
 
-With the notation of `closed_forms`, a plan of step time T of a schedule that keeps backwards whole,
-with one chunk per device, keeps, for every stage i of every replica r with m micro-batches or more,
+Paths: the latency paths, see `work_and_filling`. A trial time leaves each stage room for so many
+whole blocks; if all of them hold fewer than there are, no plan is as fast.
+
+With the notation of `work_and_filling`, a plan of step time T of a schedule that keeps backwards
+whole, with one chunk per device, keeps, for every stage i of every replica r with m micro-batches
+or more,
 
     latency_r + c_i t_ri + s_r0 + a <= T.                                                      (1)
 
@@ -28,8 +32,8 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.bounds.closed_forms import MARGIN, Bounds
 from solver.bounds.order_free_costs import Array, Mask, Numbers, ShapeColumns
+from solver.bounds.work_and_filling import MARGIN, Bounds
 
 #: More blocks than all stages can hold.
 NEVER = 1 << 40

@@ -1,11 +1,14 @@
 """A lower bound of the step time of every plan of a shape, whatever its node order and shares.
 
 For a trial time the layered graph of all node orders is thinned. With even shares that is `tighten`
-of `completion`. With uneven shares every edge, a stage on some nodes, has for each lane a largest
-share of micro-batches, see `shares`. Where the lanes together cannot take all micro-batches, no
+of `latency_bottleneck`. With uneven shares every edge, a stage on some nodes, has for each lane a
+largest share of micro-batches, see `largest_share`. Where the lanes together cannot take all, no
 plan below the trial time uses the edge. Fewer edges make the ways through the others longer and
 their shares smaller, so this is repeated until nothing changes; if no path is left, there is no
 such plan.
+
+Paths: those of `latency_bottleneck`. The bound is found by bisection over trial times, each refuted
+or not (dual approximation, Hochbaum and Shmoys 1987).
 
 Proof for uneven shares. The edges of a plan below the trial time form a path. As long as they are
 all left, shortest paths are no longer than its own way, and the shares of the plan no larger than
@@ -27,9 +30,9 @@ import numpy as np
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.units import ceil_div
-from solver.bounds.completion import tighten
 from solver.bounds.largest_share import most_shares
-from solver.layered.graph import Layers, build_layers
+from solver.bounds.latency_bottleneck import tighten
+from solver.layered.edges import Layers, build_layers
 from solver.layered.placements import lane_width, order_graph
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
 from solver.layered.zones import StageZones

@@ -12,11 +12,11 @@ from formulations.plan import Plan, simulable, uniform_plan
 from formulations.schedules import stage_moments
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
-from solver.bounds.uneven import Left, Uneven
+from solver.bounds.uneven_shares import Left, Uneven
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_search import Answer, best_dealing
-from solver.heuristics.orders import Order, count_orders, node_orders
+from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.layered.placements import (
     ReplicaClass,
     fixed_order,

@@ -10,13 +10,13 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.plan import Plan, uniform_plan
-from solver.bounds import uneven
-from solver.bounds.closed_forms import Bounds
+from solver.bounds import uneven_shares
 from solver.bounds.packing import Packing
+from solver.bounds.work_and_filling import Bounds
 from solver.document import PlanDocument
 from solver.enumeration import engine
 from solver.heuristics.local import local_plans
-from solver.layered import graph
+from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, SearchLog, ShapeRecord, Status
@@ -228,9 +228,9 @@ def one_stage(true: Any) -> Any:
 #: Wrong bounds that may creep into a search.
 PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "split": (engine, "tighten", split_bound),
-    "bottleneck": (graph, "bottlenecks", bottleneck),
+    "bottleneck": (edges, "bottlenecks", bottleneck),
     "shape": (closing, "shape_bound_ns", stretched),
-    "lanes": (uneven, "shared_out", lane_bound),
+    "lanes": (uneven_shares, "shared_out", lane_bound),
     "work": (Bounds, "work_ns", stretched),
     "filling": (Bounds, "filling_ns", stretched),
     "packing": (Packing, "refutes", eager),

@@ -10,8 +10,8 @@ from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Link, ZoneLink
-from solver.bounds.closed_forms import closed_forms
 from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.work_and_filling import closed_forms
 from solver.layered.placements import free_order
 from solver.layered.problem import Intervals
 from solver.layered.zones import StageZones

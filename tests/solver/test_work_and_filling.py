@@ -6,9 +6,9 @@ import pytest
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
-from solver.bounds.closed_forms import Bounds, closed_forms
 from solver.bounds.order_free_costs import ShapeColumns
 from solver.bounds.packing import Packing, packed_ns, refuted
+from solver.bounds.work_and_filling import Bounds, closed_forms
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms

@@ -1,5 +1,8 @@
 """Lower bounds of the step time of every plan of a shape, in closed form, many shapes at once.
 
+Paths: the work of one device, of any schedule; and its latency paths. Weighted sums of them over
+all slots are surrogates (Glover 1968) in which node orders and splits cancel out.
+
 They need no cost tables: layers of one run are alike, and shapes of equal tp, micro-batch size and
 recomputation have the same layer times. M micro-batches, t = forward + backward of a layer or a
 stage, s = what it adds to the tail of its stage (gradient sync, optimizer, gather), a = the start
