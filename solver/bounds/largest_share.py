@@ -72,9 +72,7 @@ def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
     """
     p = problem.num_devices
     sizes = (np.array([n]) for n in (p, stage, 2 * p, problem.chunks))
-    weight = 0 if edges.weight is None else edges.weight
-    sends = edges.work - edges.forward - edges.backward - weight
-    times = (edges.forward + sends, edges.backward + sends, edges.weight)
+    times = (edges.ahead, edges.behind, edges.weight)
     found = [
         sum(
             int(count[0]) * time
@@ -166,6 +164,6 @@ def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) 
     larger = replace(problem, micro_batches=(share,))
     left = []
     for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
-        kept = edges.take(own >= share)
-        left.append(edges_of(larger, k, kept.arc, kept.start, kept.end))
+        kept = own >= share
+        left.append(edges_of(larger, k, edges.arc[kept], edges.start[kept], edges.end[kept]))
     return tighten(larger, left, cutoff) is not None

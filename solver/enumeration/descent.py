@@ -58,9 +58,7 @@ def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     keep = np.ones(len(moves), dtype=bool)
     for k, stage in enumerate(problem.stages):
         keep &= stage.allowed[arcs[k]][moves[:, k], moves[:, k + 1]]
-    if problem.memory is not None:
-        keep &= problem.memory.all_fit(moves)
-    return moves[keep]
+    return moves[keep & problem.fits(moves)]
 
 
 def descend(

@@ -108,9 +108,8 @@ class _Search:
         masked = [own[mask] for own, mask in zip(found.values, found.useful, strict=True)]
         before = self.best_time
         for one, split in zip(arcs, splits, strict=True):
-            if self.problem.memory is None or self.problem.memory.all_fit(split[None])[0]:
-                better, time, _ = descend(self.problem, one, split, stop)
-                self._keep(one, better, time)
+            better, time, _ = descend(self.problem, one, split, stop)
+            self._keep(one, better, time)
         if self.best_time < before:
             return
         if all(map(len, layers)):

@@ -70,7 +70,7 @@ class Balance:
         stages = np.arange(start.shape[1])
         fits = (end >= self.space.least_ends[start]) & (end <= self.farthest[stages, start])
         whole: Mask = np.all(fits, axis=1)
-        return whole if self._chunks is None else whole & self._chunks.all_fit(splits)
+        return whole if self._chunks is None else whole & self._chunks.fit(splits)
 
     @cached_property
     def _chunks(self) -> ChunkMemory | None:

@@ -378,11 +378,11 @@ def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> Spl
 
     With `split`, of those in which no stage spans zones. None if it has too many arcs, or if stages
     may span zones: these share links with what one stage does not know of; or several chunks per
-    slot, placed like the first ones.
+    slot, see `order_graph`.
     """
     tables = intervals.tables
     zoned = tables.instance.cluster.zone_link is not None
-    if tables.shape.vpp > 1 or (zoned and not split):
+    if zoned and not split:
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)
     return order_graph(intervals, placer, share, split)
@@ -393,13 +393,14 @@ def order_graph(
 ) -> SplitProblem | None:
     """All node orders, with `share` micro-batches for every replica; None if too many arcs.
 
-    With `split`, those in which no stage spans zones; no stages if there is none. Where stages span
+    With `split`, those in which no stage spans zones; no stages if there is none. None also if
+    slots have several chunks: later ones have to lie where the first ones do. Where stages span
     zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
     """
     tables = intervals.tables
     shape = tables.shape
     build = _FreeOrder(intervals, placer, share, split)
-    steps = build.steps()
+    steps = build.steps() if shape.vpp == 1 else None
     if steps is None:
         return None
     stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
