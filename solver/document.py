@@ -59,9 +59,9 @@ class MemoryDocument(Record):
 class StageDocument(Record):
     """One virtual stage of one replica. Times per micro-batch down to the transfers, then per step.
 
-    Stage s of a replica is chunk s div pp of the layers on the GPUs of s mod pp: without interleaving
-    there is one chunk. Times per micro-batch are those of the chunk; times per step and memory those
-    of the GPU with all its chunks, and stand with each of them.
+    Stage s of a replica is chunk s div pp of the layers on the GPUs of s mod pp, which have only
+    one unless the schedule interleaves. Times per micro-batch are the chunk's; times per step and
+    memory are those of the GPU with all its chunks, and stand with each of them.
     `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer;
     `embedding_sync_s` the all-reduce of tied embeddings, which first and last GPU share.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, pairwise, permutations, product
+from itertools import chain, combinations, pairwise, permutations, product
 from math import ceil
 
 import numpy as np
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from formulations.instance.instance import ScheduleName
+from formulations.schedules import device_order
 
 NOISE = Fraction(1, 10**12)  #: the relative excess that rounding up forgives
 
@@ -77,11 +79,12 @@ class Floor:
     def send(self, slot: int, tensors: int) -> int:
         """From a slot to the one that runs the next stage of the same replica."""
         dp, tp, size = self.shape.dp, self.shape.tp, tensors * self.tables.send_bytes
-        source, target = self.node[slot], self.node[slot + dp]
+        node = self.node + self.node[:dp]  # the last stage sends to the first, if to any
+        source, target = node[slot], node[slot + dp]
         speed, latency = self.link(source, inside=True)
         if source == target:
             return up(size / speed + latency)
-        flows = [(self.node[s], self.node[s + dp]) for s in self.slots(slot // dp)]
+        flows = [(node[s], node[s + dp]) for s in self.slots(slot // dp)]
         crossing = [(a, b) for a, b in flows if a != b]
         ways = [
             (source, self.link(source, inside=False), sum(a == source for a, _ in crossing)),
@@ -92,10 +95,10 @@ class Floor:
             zoned = sum((self.zone(a), self.zone(b)) == (here, there) for a, b in flows)
             ways += [(node, self.zone_link(), zoned) for node in (source, target)]
         times = []
-        for node, (speed, latency), sharing in ways:
+        for end, (speed, latency), sharing in ways:
             seconds = tp * size * sharing / speed + latency
             if self.tables.instance.search.scatter_gather and tp > 1:
-                inner, start = self.link(node, inside=True)
+                inner, start = self.link(end, inside=True)
                 seconds += (tp - 1) * (size / inner + start)
             times.append(up(seconds))
         return max(times)
@@ -178,7 +181,7 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
         groups=[floor.group(node) for node in floor.node],
         send=[
             {n: floor.send(s, n) for n in {layer.output_tensors for layer in layers}}
-            for s in range(shape.dp * (shape.pp - 1))
+            for s in range(shape.dp * (shape.pp - (shape.vpp == 1)))
         ],
         sync=[layers for layers, _ in synced],
         sync_start=[start for _, start in synced],
@@ -203,6 +206,16 @@ def operations(schedule: str, p: int, k: int, m: int) -> list[tuple[str, int]]:
     return done
 
 
+def device_operations(
+    schedule: ScheduleName, p: int, k: int, m: int, vpp: int
+) -> list[tuple[str, int, int]]:
+    """Kind, virtual stage and micro-batch of what device k does; orders of others are given."""
+    if schedule in ("1f1b", "gpipe"):
+        return [(kind, k, i) for kind, i in operations(schedule, p, k, m)]
+    given = device_order(schedule, p, k, m, vpp)
+    return [(one.kind.name[0], one.stage, one.micro_batch) for one in given]
+
+
 def most_in_flight(schedule: str, p: int, k: int, m: int) -> int:
     """Largest number of micro-batches forward but not yet backward."""
     held = most = 0
@@ -213,41 +226,62 @@ def most_in_flight(schedule: str, p: int, k: int, m: int) -> int:
 
 
 def stage_ends(
-    schedule: str,
+    schedule: ScheduleName,
     m: int,
     forward: Sequence[int],
     backward: Sequence[int],
     send: Sequence[int],
     blocking: bool = False,
     send_back: Sequence[int] | None = None,
+    vpp: int = 1,
+    weight: Sequence[int] | None = None,
 ) -> list[int]:
-    """End of the last backward of every stage of one pipeline, by recursion."""
-    back = send if send_back is None else send_back
-    p = len(forward)
-    orders = [operations(schedule, p, k, m) for k in range(p)]
-    position = [{operation: n for n, operation in enumerate(order)} for order in orders]
-    delays = {"F": [0 if blocking else x for x in send], "B": [0 if blocking else x for x in back]}
+    """End of what every device of one pipeline does, by recursion; times by virtual stage.
 
-    def duration(k: int, kind: str) -> int:
+    weight: the part of `backward` for weight gradients, where these are operations of their own.
+    """
+    back = send if send_back is None else send_back
+    last, p = len(forward) - 1, len(forward) // vpp
+    orders = [device_operations(schedule, p, k, m, vpp) for k in range(p)]
+    before = {one: done for order in orders for done, one in pairwise(order)}
+    delays = {"F": [0 if blocking else x for x in send], "B": [0 if blocking else x for x in back]}
+    late = [0] * len(forward) if weight is None else weight
+
+    def duration(kind: str, s: int) -> int:
         if kind == "F":
-            return forward[k] + (send[k] if blocking and k < p - 1 else 0)
-        return backward[k] + (back[k - 1] if blocking and k > 0 else 0)
+            return forward[s] + (send[s] if blocking and s < last else 0)
+        if kind == "W":
+            return late[s]
+        return backward[s] - late[s] + (back[s - 1] if blocking and s > 0 else 0)
 
     @cache
-    def end(k: int, kind: str, i: int) -> int:
-        begin = 0
-        n = position[k][kind, i]
-        if n:
-            begin = end(k, *orders[k][n - 1])
-        if kind == "F" and k > 0:
-            begin = max(begin, end(k - 1, "F", i) + delays["F"][k - 1])
-        if kind == "B" and k < p - 1:
-            begin = max(begin, end(k + 1, "B", i) + delays["B"][k])
-        if kind == "B" and k == p - 1:
-            begin = max(begin, end(k, "F", i))
-        return begin + duration(k, kind)
+    def end(kind: str, s: int, i: int) -> int:
+        begin = end(*before[kind, s, i]) if (kind, s, i) in before else 0
+        if kind == "F" and s > 0:
+            begin = max(begin, end("F", s - 1, i) + delays["F"][s - 1])
+        if kind == "B" and s < last:
+            begin = max(begin, end("B", s + 1, i) + delays["B"][s])
+        if kind == "B" and s == last:
+            begin = max(begin, end("F", s, i))
+        if kind == "W":
+            begin = max(begin, end("B", s, i))
+        return begin + duration(kind, s)
 
-    return [end(k, "B", m - 1) for k in range(p)]
+    return [end(*order[-1]) for order in orders]
+
+
+def most_kept(tables: CostTables, runs: Sequence[range], k: int, m: int) -> int:
+    """Most bytes that a GPU of device k keeps for backward passes, operation by operation."""
+    shape, memory = tables.shape, tables.memory
+    order = device_operations(shape.schedule, shape.pp, k, m, shape.vpp)
+    splits = any(kind == "W" for kind, _, _ in order)
+    kept = most = 0
+    for kind, s, _ in order:
+        whole = sum(int(memory.activation_bytes[x]) for x in runs[s])
+        late = sum(int(memory.put_off_bytes[x]) for x in runs[s]) if splits else 0
+        kept += {"F": whole, "B": late - whole, "W": -late}[kind]
+        most = max(most, kept)
+    return most
 
 
 def fits(
@@ -255,17 +289,13 @@ def fits(
 ) -> bool:
     """Whether every GPU holds what it must."""
     shape = tables.shape
-    for k, (first, stop) in enumerate(pairwise(boundaries)):
+    runs = [range(a, b) for a, b in pairwise(boundaries)]
+    for k in range(shape.pp):
+        layers = list(chain(*runs[k :: shape.pp]))
         for r, m in enumerate(shares):
-            held = most_in_flight(shape.schedule, shape.pp, k, m)
-            layers = range(first, stop)
-            need = tables.memory.fixed_bytes + max(
-                int(tables.memory.workspace_bytes[x]) for x in layers
-            )
-            for x in layers:
-                need += int(tables.memory.static_bytes[x]) + held * int(
-                    tables.memory.activation_bytes[x]
-                )
+            need = tables.memory.fixed_bytes + most_kept(tables, runs, k, m)
+            need += max(int(tables.memory.workspace_bytes[x]) for x in layers)
+            need += sum(int(tables.memory.static_bytes[x]) for x in layers)
             if need > tables.capacity_bytes[placed.groups[k * shape.dp + r]]:
                 return False
     return True
@@ -276,20 +306,36 @@ def step_time_ns(
 ) -> int:
     """Step time of one plan, in memory or not."""
     shape = tables.shape
-    stages = [range(a, b) for a, b in pairwise(boundaries)]
+    runs = [range(a, b) for a, b in pairwise(boundaries)]
+    stages = [list(chain(*runs[k :: shape.pp])) for k in range(shape.pp)]
+    splits = shape.schedule == "zb-h1"
 
-    def on(k: int, r: int, table: NDArray[np.int64]) -> int:
+    def on(k: int, r: int, table: NDArray[np.int64], layers: Iterable[int]) -> int:
         j = placed.groups[k * shape.dp + r]
-        return sum(int(table[x, j]) for x in stages[k])
+        return sum(int(table[x, j]) for x in layers)
+
+    def each(r: int, table: NDArray[np.int64]) -> list[int]:
+        return [on(s % shape.pp, r, table, run) for s, run in enumerate(runs)]
 
     ends = []
     for r, m in enumerate(shares):
-        forward = [on(k, r, tables.forward_ns) for k in range(shape.pp)]
-        backward = [on(k, r, tables.backward_ns) for k in range(shape.pp)]
-        last = [tables.instance.workload.layers[own[-1]] for own in stages[:-1]]
-        send = [placed.send[k * shape.dp + r][one.output_tensors] for k, one in enumerate(last)]
-        blocking = tables.instance.search.blocking_sends
-        ends.append(stage_ends(shape.schedule, m, forward, backward, send, blocking))
+        last = [tables.instance.workload.layers[run[-1]] for run in runs[:-1]]
+        send = [
+            placed.send[s % shape.pp * shape.dp + r][one.output_tensors]
+            for s, one in enumerate(last)
+        ]
+        ends.append(
+            stage_ends(
+                shape.schedule,
+                m,
+                each(r, tables.forward_ns),
+                each(r, tables.backward_ns),
+                send,
+                tables.instance.search.blocking_sends,
+                vpp=shape.vpp,
+                weight=each(r, tables.weight_ns) if splits else None,
+            )
+        )
     ready = [
         max(column[k] for column in ends)
         + sum(placed.sync[k][x] for x in stages[k])
@@ -300,7 +346,7 @@ def step_time_ns(
         ready[0] = ready[-1] = max(ready[0], ready[-1]) + placed.embedding
     return max(
         ready[k]
-        + max(on(k, r, tables.optimizer_ns) for r in range(shape.dp))
+        + max(on(k, r, tables.optimizer_ns, stages[k]) for r in range(shape.dp))
         + sum(placed.gather[k][x] for x in stages[k])
         + placed.gather_start[k]
         for k in range(shape.pp)
@@ -314,10 +360,10 @@ def all_orders(tables: CostTables) -> list[tuple[int, ...]]:
 
 
 def all_splits(tables: CostTables) -> Iterator[tuple[int, ...]]:
-    """Every split into non-empty stages with enough blocks."""
+    """Every split into non-empty virtual stages with enough blocks."""
     layers = tables.instance.workload.layers
     least = 0 if tables.instance.search.embedding_only_stages else 1
-    for cuts in combinations(range(1, len(layers)), tables.shape.pp - 1):
+    for cuts in combinations(range(1, len(layers)), tables.shape.num_stages - 1):
         boundaries = (0, *cuts, len(layers))
         stages = pairwise(boundaries)
         if all(sum(layer.is_block for layer in layers[a:b]) >= least for a, b in stages):
