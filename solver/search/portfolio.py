@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkProcess
 from multiprocessing.sharedctypes import Synchronized
 
+from solver.interrupt import held_back
 from solver.result import objective_weight
 from solver.search.closer import Closer, Closing, Task
 from solver.search.closing import Stop
@@ -88,7 +89,8 @@ class _Workers:
     def _start(self) -> tuple[ForkProcess, Connection]:
         receiver, sender = self.context.Pipe(duplex=False)
         process = self.context.Process(target=self._work, args=(sender,), daemon=True)
-        process.start()
+        with held_back():  # until the worker ignores it
+            process.start()
         sender.close()
         return process, receiver
 
