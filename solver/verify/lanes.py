@@ -35,7 +35,7 @@ from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph, Spot, Used
-from solver.verify.rounds import Choices, Left, Refutation
+from solver.verify.refutation import Choices, Left, Refutation
 
 Mask = NDArray[np.bool_]
 Nodes = tuple[int, ...]  #: nodes by group

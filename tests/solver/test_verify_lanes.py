@@ -19,7 +19,7 @@ from solver.verify.exhaust import Outcome
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes, Nodes, deal, lane_nodes
 from solver.verify.recount import Recount
-from solver.verify.rounds import Refutation
+from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, unlike_replicas
