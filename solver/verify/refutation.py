@@ -284,7 +284,7 @@ class Refutation:
 
     def _largest(self, k: int, stage: "_Stage", most: Array) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving."""
-        low, high = np.zeros_like(most), np.maximum(most, 0)
+        low, high = np.zeros_like(most), np.clip(most, 0, stage.alone)
         while (low < high).any():
             middle = (low + high + 1) // 2
             members = members_of(self.shape.schedule, self.shape.pp, k, np.maximum(middle, 1))
@@ -338,6 +338,13 @@ class _Stage:
     after: Array
     is_first: bool
     limit: int
+
+    @property
+    def alone(self) -> Array:
+        """[M] what fits on the device alone; 0 if nothing does."""
+        own = self.own
+        work = own.forward + own.backward + own.weight
+        return np.maximum(self.limit // np.maximum(work, 1), 0)
 
     def within(self, members: Sequence[Member]) -> Mask:
         """[M] whether no member is longer than the limit."""
