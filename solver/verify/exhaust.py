@@ -24,7 +24,7 @@ from solver.simulate import Times, simulate, step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.recount import Recount
-from solver.verify.refutation import Left, Refutation
+from solver.verify.refutation import Allowed, Left, Refutation
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -56,15 +56,17 @@ class Plans:
         return len(self.steps)
 
 
-def exhaust(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:
+def exhaust(
+    prover: Prover, shape: Shape, below_ns: int, clock: Clock, allowed: Allowed | None = None
+) -> Outcome | None:
     """Whether any plan of the shape has a step time below this; None with too many node orders.
 
-    Raises TimeUpError.
+    allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
     trial = Trial(Refutation(prover, shape, clock=clock), below_ns)
     if not trial.refutation.applies or not trial.certain:
         return None
-    stack = [trial.refutation.everything(below_ns)]
+    stack = [trial.refutation.everything(below_ns, allowed)]
     tried = False
     while stack:
         left = trial.refutation.remaining(stack.pop(), below_ns)

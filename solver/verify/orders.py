@@ -33,7 +33,7 @@ from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
 Array = NDArray[np.int64]
 
 #: With more steps times lanes for one stage, the graph is not built.
-MOST_STEPS = 20000
+MOST_STEPS = 4000
 
 Used = tuple[int, ...]  #: what the nodes used up weigh, by the dimensions of a tally
 Member = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border

@@ -60,8 +60,8 @@ class Choices:
 
 
 Left = list[Choices]
-#: Per stage, by the groups of its lanes: [n, n] layers that may run there.
-Allowed = list[dict[bytes, Mask]]
+#: Per stage [J, n, n] layers that may run on nodes of a group.
+Allowed = list[Mask]
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Refutation:
             for k in range(self.shape.pp)
         ]
 
-    def _choices(self, k: int, limit: int, allowed: dict[bytes, Mask] | None) -> Choices:
+    def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
         step, last = self.steps[k], self.shape.pp - 1
         work = self.forward + self.backward + self.weight
         busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
@@ -174,22 +174,19 @@ class Refutation:
                 mask[1 if k == 0 else len(mask) :] = False
                 mask[:, : -1 if k == last else 0] = False
                 if allowed is not None:
-                    mask = mask & allowed.get(key, False)
+                    mask &= allowed[groups].all(axis=0)
                 found[key] = np.argwhere(mask)
             first, end = found[key].T
             parts.append((np.full(len(first), x), first, end))
         return Choices(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def allowed(self, left: Left) -> Allowed:
-        """What is left, for graphs with the same lanes."""
+        """What is left, of a graph of one lane."""
         found: Allowed = []
         for step, choices in zip(self.steps, left, strict=True):
-            masks: dict[bytes, Mask] = {}
-            for x in np.unique(choices.step):
-                own = choices.step == x
-                mask = masks.setdefault(step.group[x].tobytes(), np.zeros_like(self.blocks))
-                mask[choices.first[own], choices.last[own]] = True
-            found.append(masks)
+            mask = np.zeros(self.forward.shape, dtype=np.bool_)
+            mask[step.group[choices.step, 0], choices.first, choices.last] = True
+            found.append(mask)
         return found
 
     def suffice(self, most: Array, counts: Array) -> Mask:
@@ -360,6 +357,6 @@ class _Stage:
         length = length + (forward - member.beyond) * own.onward
         length = length + (backward - int(member.back)) * own.behind
         if not member.back:
-            return length + self.there + own.send + own.tail
+            return np.asarray(length + self.there + own.send + own.tail)
         tail = own.tail if self.is_first else 0
-        return length + self.back + 2 * own.send + beyond + tail
+        return np.asarray(length + self.back + 2 * own.send + beyond + tail)

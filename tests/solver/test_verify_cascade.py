@@ -188,7 +188,7 @@ def test_interrupted_the_rest_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cascade, "exhaust", interrupted)
+    monkeypatch.setattr(cascade, "searched", interrupted)
     found = verify_document(several())
     assert found.ok
     assert "nothing more: interrupted" in found.checked
