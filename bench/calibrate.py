@@ -10,10 +10,8 @@ source take, besides, the median maximum of the fitted ones: "assumed" in the ca
 """
 
 import argparse
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -21,10 +19,10 @@ import numpy as np
 from bench.fitting import BASE_PRECISION, Floats, fit, log_errors
 from bench.published_times import Observation
 from bench.read_published import read_all
+from bench.records import reference
 from formulations.instance import GpuType
 from formulations.instance.load import gpu_catalogue
 
-ROOT = Path(__file__).resolve().parent.parent
 MAXIMUM, HALF, LAUNCH = "efficiency_maximum", "efficiency_half_flops", "launch_overhead_s"
 START = {MAXIMUM: 0.7, HALF: 4e9, LAUNCH: 2e-4}
 
@@ -127,9 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="fit the GPU catalogue's efficiency figures")
     parser.add_argument("--worst", type=int, default=0, help="show the N largest errors")
     options = parser.parse_args()
-    reference = Path(os.environ.get("HETPLAN_REFERENCE", ROOT.parent / "shared" / "reference"))
     catalogue = gpu_catalogue()
-    observations = read_all(reference, catalogue)
+    folder = reference("measured/*.csv", "megatron/*.json", "fasop/*.json", "sailor/**/*.json")
+    observations = read_all(folder, catalogue)
     gpus = fit_all(observations, catalogue)
     errors = np.expm1(log_errors(observations, gpus))
     print_figures(gpus)

@@ -34,15 +34,6 @@ GROUPS = {"A100 node": "a100", "A10 node": "a10"}
 
 
 @dataclass(frozen=True)
-class Published:
-    """What FASOP's public search reports for one case; `plans` as they stand in the file."""
-
-    search_s: float
-    process_cpu_s: float
-    plans: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
 class Judgement:
     """A plan by our simulator, all transfers between stages charged.
 
@@ -55,8 +46,8 @@ class Judgement:
     outside: tuple[str, ...]
 
 
-def read_published(reference: Path, case: str) -> Published:
-    """Search times and different plans of a case; InstanceError without the reference file."""
+def read_published(reference: Path, case: str) -> tuple[dict[str, Any], ...]:
+    """Different plans of a case as they stand there; InstanceError without the reference file."""
     path = reference / "fasop" / "plans.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))[case]
@@ -64,7 +55,7 @@ def read_published(reference: Path, case: str) -> Published:
         allowed = "the reference folder, named by HETPLAN_REFERENCE"
         raise InstanceError(str(path), str(error.strerror), allowed) from None
     plans = {json.dumps(plan): plan for plan in [*found["best5_within_memory"], *found["best5"]]}
-    return Published(found["search_s_on_2_cores"], found["process_cpu_s"], tuple(plans.values()))
+    return tuple(plans.values())
 
 
 def read_plan(instance: Instance, entry: dict[str, Any]) -> Plan:

@@ -18,6 +18,21 @@ RESULTS = ROOT / "bench" / "results"
 PACKAGES = ("numpy", "ortools", "pulp", "highspy")
 
 
+def reference(*patterns: str, folder: Path | None = None) -> Path:
+    """Folder of the data that are not ours to ship: HETPLAN_REFERENCE, unless one is given.
+
+    Ends the program with exit code 2 and one line if no file in it matches one of the patterns.
+    """
+    usual = os.environ.get("HETPLAN_REFERENCE", ROOT.parent / "shared" / "reference")
+    found = folder or Path(usual)
+    for pattern in patterns:
+        if not any(found.glob(pattern)):
+            text = f"{found / pattern}: no such file; allowed: the reference folder"
+            print(f"error: {text}, named by HETPLAN_REFERENCE", file=sys.stderr)
+            sys.exit(2)
+    return found
+
+
 def processor() -> str:
     """Model name of the CPU."""
     info = Path("/proc/cpuinfo")

@@ -3,12 +3,12 @@
     python -m bench replay [--reference FOLDER]
 
 For five models and three intervals: throughput with Oobleck, Varuna and Bamboo. Fails if Oobleck's
-differs from the published figure by more than 0.1 %. Records go to bench/results/replay.jsonl.
+differs from the published figure by more than 0.1 %; exit code 2 without the reference folder.
+Records go to bench/results/replay.jsonl.
 """
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.published_rules import Bamboo, Case, Varuna
-from bench.records import RESULTS, ROOT, append, record
+from bench.records import RESULTS, append, record, reference
 from formulations.instance.json_document import json_document
 from formulations.instance.positions import Place
 from formulations.instance.validation import validated
@@ -30,6 +30,7 @@ INTERVALS = ("6h", "1h", "10m")
 NODES = tuple(f"node-{i}" for i in range(30))
 MODELS = ("BERT-large", "GPT-2-ours", "GPT-3-medium", "GPT-3-2_7b", "GPT-3-6_7b")
 TOLERANCE = 1e-3
+INPUTS = "oobleck/table2_inputs.json"
 
 # What the inputs leave out, from the public simulator (SymbioticLab/Oobleck, tools/simulator,
 # commit 103c477): Varuna's restart of BERT-large in ms by number of nodes; Bamboo's samples/s with
@@ -72,10 +73,9 @@ class Row:
         return self.lost if self.background is None else self.background
 
 
-def completed(reference: Path) -> dict[str, Any]:
+def completed(folder: Path) -> dict[str, Any]:
     """The published inputs with what they leave out, in the same format."""
-    path = reference / "oobleck" / "table2_inputs.json"
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads((folder / INPUTS).read_text(encoding="utf-8"))
     content["varuna"]["restart_ms"]["BERT-large"] = {str(n): ms for n, ms in _RESTART_MS.items()}
     content["throughput_by_nodes"]["bamboo"] = _BAMBOO_PER_S
     content["bamboo"] = {
@@ -167,11 +167,10 @@ def line(one: Row) -> str:
 def main() -> None:
     """Prints the table, stores it, and fails if Oobleck's column is not reproduced."""
     parser = argparse.ArgumentParser(prog="python -m bench replay")
-    usual = Path(os.environ.get("HETPLAN_REFERENCE", ROOT.parent / "shared" / "reference"))
-    parser.add_argument("--reference", type=Path, default=usual, help="folder of reference data")
+    parser.add_argument("--reference", type=Path, help="folder of reference data")
     parser.add_argument("--out", type=Path, default=RESULTS / "replay.jsonl")
     chosen = parser.parse_args()
-    found = rows(completed(chosen.reference))
+    found = rows(completed(reference(INPUTS, folder=chosen.reference)))
     heads = ("paper", "public", "replay", "lost", "mended")
     print(f"{'policy':8} {'model':13} {'':4}" + "".join(f"{h:>11}" for h in heads) + "      error")
     for one in found:

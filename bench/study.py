@@ -26,7 +26,7 @@ from bench.cases import Case, ShapeStudy, cases
 from bench.curves import distribution_picture
 from bench.fasop_plans import CASES, judge, read_plan, read_published
 from bench.gap import instance_files
-from bench.records import INSTANCES, RESULTS, ROOT, append, cpu_seconds, record
+from bench.records import INSTANCES, RESULTS, append, cpu_seconds, record, reference
 from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance.load import load_instance
@@ -46,11 +46,11 @@ class PublishedCase:
     bound_ns: int
 
 
-def published(reference: Path, limit_s: float) -> Iterator[PublishedCase]:
+def published(folder: Path, limit_s: float) -> Iterator[PublishedCase]:
     """Every plan of FASOP's that is in our plan space."""
     for case, name in CASES.items():
         instance = load_instance(INSTANCES / f"{name}.yaml")
-        for entry in read_published(reference, case).plans:
+        for entry in read_published(folder, case):
             plan = read_plan(instance, entry)
             judged = judge(instance, plan)
             if judged.outside:
@@ -169,10 +169,9 @@ def collect(
         own = list(cases(path.stem, load_instance(path), limit_s))
         console.print(f"{path.stem}: {len(own)} cases, {time.perf_counter() - start_s:.1f} s")
         found += own
-    reference = Path(os.environ.get("HETPLAN_REFERENCE", ROOT.parent / "shared" / "reference"))
-    if names or not reference.is_dir():
+    if names or not (folder := reference()).is_dir():
         return found, []
-    return found, list(published(reference, limit_s))
+    return found, list(published(folder, limit_s))
 
 
 def main() -> None:

@@ -4,12 +4,12 @@
 
 `quality`: every stored output of the public planner under both objectives. `latency`: the grid of
 the paper's Table 3. Fails if a template's T1 + T2 + T3 is above the public planner's. Needs the
-reference folder (HETPLAN_REFERENCE). Records go to bench/results/templates.jsonl.
+reference folder (HETPLAN_REFERENCE), without which it ends with exit code 2. Records go to
+bench/results/templates.jsonl.
 """
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from statistics import mean
 from typing import Any
 
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
-from bench.records import RESULTS, ROOT, append, cpu_seconds, record
+from bench.records import RESULTS, append, cpu_seconds, record, reference
 from formulations.template import Template
 from solver.templates.generate import until
 from solver.templates.judge import step_time
@@ -194,8 +194,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "templates.jsonl")
     chosen = parser.parse_args()
-    default = ROOT.parent / "shared" / "reference"
-    folder = Path(os.environ.get("HETPLAN_REFERENCE", default)) / "oobleck"
+    folder = reference("oobleck/planner/*.json", "oobleck/table3.json") / "oobleck"
     parts = chosen.part or ["quality", "latency"]
     good = run_quality(folder, chosen) if "quality" in parts else True
     if "latency" in parts:

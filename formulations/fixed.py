@@ -27,6 +27,22 @@ class Summing(Protocol[Expression_co]):
     def stage_sum(self, stage: int, values: Array) -> Expression_co | int:
         """Sum of `values` [L] over the layers of a stage."""
 
+    def sum_up_to(self, stage: int, values: Array) -> Expression_co | int:
+        """Sum of `values` [L] over the layers of all stages up to this one."""
+
+
+def message_ns(
+    tables: CostTables, times_ns: Sequence[int], split: Summing[Expression], stage: int
+) -> Expression | int:
+    """Message from a stage to the next: of the times [K], that of the kind that the split makes it.
+
+    The changes of the time from layer to layer add up to it.
+    """
+    if len(times_ns) == 1:
+        return times_ns[0]
+    behind = np.array(times_ns)[tables.message_kind[1:]]
+    return split.sum_up_to(stage, np.diff(behind, prepend=0))
+
 
 class FixedSplit:
     """A split that is given; boundaries [p + 1]."""
@@ -40,6 +56,10 @@ class FixedSplit:
     def stage_sum(self, stage: int, values: Array) -> int:
         """Sum of `values` [L] over the layers of a stage."""
         return int(values[self._layers(stage)].sum())
+
+    def sum_up_to(self, stage: int, values: Array) -> int:
+        """Sum of `values` [L] over the layers of all stages up to this one."""
+        return int(values[: self.boundaries[stage + 1]].sum())
 
     def largest(self, stage: int, values: Array) -> int:
         """Largest of `values` [L] over the layers of a stage."""
@@ -69,7 +89,7 @@ class FixedOrder:
     """A node order that is given, as group indices; its costs are `Placer.costs`."""
 
     def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
-        self.order = tuple(order)
+        self.order, self._tables = tuple(order), tables
         self._dp = tables.shape.dp
         self._costs = Placer(tables).costs(order)
         groups = self._costs.group_of_slot.tolist()
@@ -87,12 +107,13 @@ class FixedOrder:
         """Groups and transfers of all stages of a replica."""
         return (
             tuple(row[replica] for row in self._groups),
-            tuple(self._costs.send_ns[:, replica].tolist()),
+            self._costs.send_ns[:, :, replica].tobytes(),
         )
 
-    def send(self, stage: int, replica: int) -> int:
+    def send(self, stage: int, replica: int, split: Summing[Expression]) -> Expression | int:
         """Transfer from a stage to the next, ns."""
-        return int(self._costs.send_ns[stage, replica])
+        times_ns = self._costs.send_ns[:, stage, replica].tolist()
+        return message_ns(self._tables, times_ns, split, stage)
 
     def sync(self, stage: int, split: Summing[Expression]) -> Expression | int:
         """Gradient sync of a stage, ns."""

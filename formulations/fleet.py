@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pydantic import Field
-
+from formulations.instance.extent import Count
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.instance.record import Record
 from formulations.template import Template
@@ -13,7 +12,7 @@ from formulations.template import Template
 class Strategy(Record):
     """How the stages of a template run."""
 
-    micro_batch: int = Field(ge=1)  #: sequences
+    micro_batch: Count  #: sequences
     recompute: Recompute
     schedule: ScheduleName
 

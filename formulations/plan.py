@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import Field
-
 from formulations.instance import Instance
+from formulations.instance.extent import Batch, Count, Index
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.instance.record import Record
 
@@ -15,15 +14,15 @@ ZeroStage = Literal[0, 1]
 class Shape(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
 
-    tp: int = Field(ge=1)
-    dp: int = Field(ge=1)
-    pp: int = Field(ge=1)
-    micro_batch: int = Field(ge=1)  #: sequences
+    tp: Count
+    dp: Count
+    pp: Count
+    micro_batch: Count  #: sequences
     schedule: ScheduleName
     recompute: Recompute
     zero: ZeroStage  #: 1: distributed optimizer
-    nodes_used: tuple[int, ...]  #: per node group of the cluster
-    vpp: int = Field(default=1, ge=1)  #: chunks of layers per GPU: Megatron's virtual pipeline
+    nodes_used: tuple[Index, ...]  #: per node group of the cluster
+    vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
 
     @property
     def slots(self) -> int:
@@ -39,21 +38,21 @@ class Shape(Record):
 class Group(Record):
     """The tp GPUs of one node that run one stage of one replica."""
 
-    node: int  #: index into Cluster.node_names
-    gpus: tuple[int, ...]  #: indices inside the node
+    node: Index  #: index into Cluster.node_names
+    gpus: tuple[Index, ...]  #: indices inside the node
 
 
 class Stage(Record):
     """Layers [start, end) of the chain on one group."""
 
-    layers: tuple[int, int]
+    layers: tuple[Index, Index]
     group: Group
 
 
 class Replica(Record):
     """One pipeline: a copy of all layers, its micro-batches per step, its virtual stages."""
 
-    micro_batches: int = Field(ge=1)
+    micro_batches: Batch
     stages: tuple[Stage, ...]
 
 
@@ -61,7 +60,7 @@ class Plan(Record):
     """Shape, node order (indices into Cluster.node_names) and replicas."""
 
     shape: Shape
-    node_order: tuple[int, ...]
+    node_order: tuple[Index, ...]
     replicas: tuple[Replica, ...]
 
 

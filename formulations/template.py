@@ -10,6 +10,7 @@ from itertools import pairwise
 from pydantic import Field, ValidationError, model_validator
 
 from formulations.errors import PlanError
+from formulations.instance.extent import GpusPerNode, Index
 from formulations.instance.json_document import parse_json
 from formulations.instance.record import Record
 
@@ -21,16 +22,16 @@ class TemplateStage(Record):
     of that node, which work as one tensor-parallel group.
     """
 
-    layers: tuple[int, int]
-    node: int = Field(ge=0)
-    first_gpu: int = Field(ge=0)
-    gpus: int = Field(ge=1)
+    layers: tuple[Index, Index]
+    node: Index
+    first_gpu: Index
+    gpus: GpusPerNode
 
 
 class Template(Record):
     """Nodes in pipeline order, by node group of the cluster, and the stages that run on them."""
 
-    node_groups: tuple[int, ...] = Field(min_length=1)
+    node_groups: tuple[Index, ...] = Field(min_length=1)
     stages: tuple[TemplateStage, ...] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.result import Status, Termination
+from solver.result import Status, Termination, proves, relative_gap
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.
 NOISE = 1e-9
@@ -16,7 +16,8 @@ class Finding:
     """What one method says. objective, bound: as in `solver.result.Result`.
 
     judged_ns: step time of the plan by the simulator, None without a plan or where it does not
-    fit memory. A heuristic's bound is None: it proves nothing.
+    fit memory. A heuristic's bound is None, as it proves nothing, unless its plan meets
+    a bound that needs no search. requested_gap: what OPTIMAL claims.
     """
 
     method: str
@@ -28,13 +29,12 @@ class Finding:
     objective: float | None
     bound: float | None
     runtime_s: float
+    requested_gap: float = 0.0
 
     @property
     def gap(self) -> float | None:
         """Relative distance of the plan to the method's own bound."""
-        if not self.objective or self.bound is None:
-            return None
-        return max(0.0, 1 - self.bound / self.objective)
+        return relative_gap(self.objective, self.bound)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Comparison:
     @property
     def contradictions(self) -> tuple[str, ...]:
         """Every way in which two findings, or one and the simulator, cannot both be right."""
-        return (*_wrong_plans(self.findings), *_clashes(self.findings))
+        found = self.findings
+        return (*_wrong_plans(found), *_unproved(found), *_clashes(found))
 
 
 def _wrong_plans(findings: Sequence[Finding]) -> list[str]:
@@ -75,6 +76,15 @@ def _wrong_plans(findings: Sequence[Finding]) -> list[str]:
         + ("does not fit memory" if one.judged_ns is None else f"{one.judged_ns} ns simulated")
         for one in findings
         if one.step_time_ns is not None and one.judged_ns != one.step_time_ns
+    ]
+
+
+def _unproved(findings: Sequence[Finding]) -> list[str]:
+    return [
+        f"{one.method}: optimal by its own account, with gap {one.gap}; asked for: "
+        f"{one.requested_gap}"
+        for one in findings
+        if one.status is Status.OPTIMAL and not proves(one.gap, one.requested_gap)
     ]
 
 

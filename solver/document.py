@@ -12,10 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from pydantic import ValidationError
+from pydantic import ValidationError, model_validator
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
+from formulations.instance.extent import (
+    TOO_LONG,
+    Batch,
+    Bytes,
+    Index,
+    Line,
+    Name,
+    Seconds,
+    can_be_simulated,
+)
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
@@ -25,36 +35,70 @@ from formulations.plan import Shape
 from solver.result import NodesRecord, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 #: Fields that describe the run and cannot be derived from the plan.
 RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
 
 
-class StageDocument(Record):
-    """One stage of one replica. Times per micro-batch, except the sync, which is per step.
+class MemoryDocument(Record):
+    """What the memory of one GPU holds; the parts add up to `memory_bytes`.
 
-    `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer.
+    Activations are those of all micro-batches in flight and, with recomputation, of the block that
+    is being recomputed; buffers hold messages between stages; the reserve is the framework's.
     """
 
-    layers: tuple[int, int]
-    node: str
-    gpus: tuple[int, ...]
-    gpu_type: str
-    forward_s: float
-    backward_s: float
-    send_forward_s: float  #: to the next stage; 0 on the last
-    send_backward_s: float  #: to the previous stage; 0 on the first
-    gradient_sync_s: float
-    memory_bytes: int
-    memory_limit_bytes: int
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    buffers_bytes: int
+    reserve_bytes: int
+
+
+class StageDocument(Record):
+    """One stage of one replica. Times per micro-batch down to the transfers, then per step.
+
+    `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer;
+    `embedding_sync_s` the all-reduce of tied embeddings, which first and last stage share.
+    """
+
+    layers: tuple[Index, Index]
+    node: Name
+    gpus: tuple[Index, ...]
+    gpu_type: Name
+    forward_s: Seconds
+    backward_s: Seconds
+    send_forward_s: Seconds  #: to the next stage; 0 on the last
+    send_backward_s: Seconds  #: to the previous stage; 0 on the first
+    gradient_sync_s: Seconds
+    embedding_sync_s: Seconds
+    optimizer_s: Seconds
+    memory_bytes: Bytes
+    memory_limit_bytes: Bytes
+    memory: MemoryDocument
 
 
 class ReplicaDocument(Record):
     """One pipeline."""
 
-    micro_batches: int
+    micro_batches: Batch
     stages: tuple[StageDocument, ...]
+
+
+class StepDocument(Record):
+    """Where the time of a step goes, along one longest path; the parts add up to `step_time_s`.
+
+    The path leads through forwards, backwards and the transfers between them to the last backward
+    of a stage, then through gradient sync, embedding sync and optimizer to the end of the step.
+    Where sends block, transfers are part of the operation that sends, and so of the compute.
+    """
+
+    compute_s: float
+    transfers_s: float
+    gradient_sync_s: float
+    embedding_sync_s: float
+    optimizer_s: float
 
 
 class ShapeCounts(Record):
@@ -71,32 +115,46 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[1]
-    hetplan_version: str
+    schema_version: Literal[2]
+    hetplan_version: Name
     status: Status
     termination: Termination
-    method: str
+    method: Name
     requested_gap: float
     seed: int
-    minimize: str
-    step_time_s: float | None
-    lower_bound_s: float | None  #: of the step time, in the integer cost model
+    minimize: Name
+    step_time_s: Seconds | None
+    lower_bound_s: Seconds | None  #: of the step time, in the integer cost model
     gap: float | None
-    rounding_error_s: float | None  #: the cost model without rounding may be lower by this
-    runtime_s: float
+    critical_path: StepDocument | None
+    rounding_error_s: Seconds | None  #: the cost model without rounding may be lower by this
+    runtime_s: Seconds
     throughput_sequences_per_s: float | None
+    #: 3 x forward FLOPs (Narayanan et al. 2021) per step time and GPU, recomputation not counted
+    model_flop_per_s_per_gpu: float | None
+    #: the same of all GPUs over the sum of their peaks (Chowdhery et al. 2022, appendix B)
+    mfu: float | None
     price_usd_per_hour: float | None
     cost_usd_per_step: float | None
     training_cost_usd: float | None
-    time_sources: tuple[str, ...]  #: measured, interpolated, scaled, analytic
+    time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
     shape: Shape | None
-    node_order: tuple[str, ...]
+    node_order: tuple[Name, ...]
+    idle_nodes: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
     closed_nodes: tuple[NodesRecord, ...]
     instance: Instance
-    digest: str
+    digest: Line
+
+    @model_validator(mode="after")
+    def _check_extent(self) -> "PlanDocument":
+        counts = [replica.micro_batches for replica in self.replicas]
+        stages = max((len(replica.stages) for replica in self.replicas), default=0)
+        if not can_be_simulated(stages, sum(counts), max(counts, default=0)):
+            raise ValueError(TOO_LONG)
+        return self
 
 
 def shape_counts(log: Sequence[ShapeRecord]) -> ShapeCounts:

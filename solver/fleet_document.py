@@ -7,13 +7,23 @@ fleet can be formed from it alone. `verify` derives every figure again, except t
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
+from formulations.instance.extent import (
+    TOO_LONG,
+    Batch,
+    Bytes,
+    Index,
+    Line,
+    Name,
+    Seconds,
+    can_be_simulated,
+)
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
@@ -31,10 +41,10 @@ RECORDED = ("hetplan_version", "steps_bound")
 class PipelineDocument(Record):
     """One pipeline: index of its design, and nodes by the template's positions."""
 
-    design: int = Field(ge=0)
-    nodes: tuple[str, ...]
-    micro_batches: int = Field(ge=1)
-    step_time_s: float
+    design: Index
+    nodes: tuple[Name, ...] = Field(min_length=1)
+    micro_batches: Batch
+    step_time_s: Seconds
 
 
 class CopyDocument(Record):
@@ -43,11 +53,11 @@ class CopyDocument(Record):
     Without a source no node holds the layer any more, and a checkpoint has to be read.
     """
 
-    layer: int
-    source: str | None
-    replica: int | None
-    target: str
-    size_bytes: int
+    layer: Index
+    source: Name | None
+    replica: Index | None
+    target: Name
+    size_bytes: Bytes
 
 
 class RecoveryDocument(Record):
@@ -58,14 +68,14 @@ class RecoveryDocument(Record):
     """
 
     before: tuple[PipelineDocument, ...]
-    lost: tuple[str, ...]
-    joined: tuple[str, ...]
-    horizon_s: float
-    restart_s: float
+    lost: tuple[Name, ...]
+    joined: tuple[Name, ...]
+    horizon_s: Seconds
+    restart_s: Seconds
     copies: tuple[CopyDocument, ...]
-    transfer_s: float
-    steps: float
-    steps_bound: float
+    transfer_s: Seconds
+    steps: Annotated[float, Field(ge=0)]
+    steps_bound: Annotated[float, Field(ge=0)]
 
 
 class FleetDocument(Record):
@@ -78,19 +88,27 @@ class FleetDocument(Record):
 
     kind: Literal["fleet"]
     schema_version: Literal[1]
-    hetplan_version: str
-    faults: int = Field(ge=0)
-    survives: int
+    hetplan_version: Name
+    faults: Index
+    survives: Index
     designs: tuple[Design, ...] = Field(min_length=1)
     pipelines: tuple[PipelineDocument, ...] = Field(min_length=1)
-    idle: tuple[str, ...]
-    away: tuple[str, ...]
-    exchange_s: float
-    step_time_s: float
+    idle: tuple[Name, ...]
+    away: tuple[Name, ...]
+    exchange_s: Seconds
+    step_time_s: Annotated[Seconds, Field(gt=0)]
     throughput_sequences_per_s: float
     recovery: RecoveryDocument | None
     instance: Instance
-    digest: str
+    digest: Line
+
+    @model_validator(mode="after")
+    def _check_extent(self) -> "FleetDocument":
+        stages = max(design.template.num_stages for design in self.designs)
+        most = max(self.micro_batches, *(one.micro_batches for one in self.pipelines))
+        if not can_be_simulated(stages, most, most):
+            raise ValueError(TOO_LONG)
+        return self
 
     @property
     def micro_batches(self) -> int:

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from formulations.errors import PlannerError
 
 Method = Literal["exact", "minmax", "cpsat", "milp"]
+
+MAX_WORKERS: Final = 1024
 
 #: Formats in which the model of a method can be written.
 MODEL_SUFFIXES: dict[Method, tuple[str, ...]] = {
@@ -32,8 +35,9 @@ class SolveOptions:
 
     gap: relative; a plan within it of the bound is OPTIMAL. workers: processes of the
     exact search, threads of CP-SAT and HiGHS; with one, equal seeds give equal plans.
-    write_model: file for the model of the plan's shape; PlannerError unless the method has one
-    that can be written so.
+    write_model: file for the model of the plan's shape.
+
+    Raises PlannerError for values out of range, and for a model that the method cannot write so.
     """
 
     method: Method = "exact"
@@ -44,6 +48,7 @@ class SolveOptions:
     write_model: Path | None = None
 
     def __post_init__(self) -> None:
+        self._check_ranges()
         path = self.write_model
         if path is not None and path.suffix not in MODEL_SUFFIXES.get(self.method, ()):
             ways = (f"{' or '.join(known)} by {name}" for name, known in MODEL_SUFFIXES.items())
@@ -51,3 +56,16 @@ class SolveOptions:
                 f"cannot write {path} by method {self.method}; models are written as "
                 + ", ".join(ways)
             )
+
+    def _check_ranges(self) -> None:
+        limit = self.time_limit_s
+        faults = [
+            (self.method in get_args(Method), "method", self.method, " or ".join(get_args(Method))),
+            (limit is None or isfinite(limit), "time_limit_s", limit, "None or seconds"),
+            (0 <= self.gap < 1, "gap", self.gap, "at least 0 and below 1; 0.01 is one per cent"),
+            (0 <= self.seed < 1 << 31, "seed", self.seed, "0 to 2^31 - 1"),
+            (1 <= self.workers <= MAX_WORKERS, "workers", self.workers, f"1 to {MAX_WORKERS}"),
+        ]
+        for holds, name, found, allowed in faults:
+            if not holds:
+                raise PlannerError(f"{name}: {found!r}; allowed: {allowed}")

@@ -9,6 +9,9 @@ from formulations.instance import Instance
 from formulations.instance.record import Record
 from formulations.plan import Plan, Shape
 
+#: Objectives are products of floats: closer ones than this, relatively, are equal.
+NOISE = 1e-12
+
 
 class Status(StrEnum):
     """What is known about the plan."""
@@ -89,6 +92,8 @@ class Result:
 
     The objective is the step time in ns, times the price of the nodes used in USD per hour if
     money is minimised. `gap` = (objective - bound) / objective; None without a plan.
+    requested_gap: OPTIMAL means that `gap` is no larger. Raises ValueError if the parts contradict
+    each other.
     """
 
     instance: Instance
@@ -102,15 +107,32 @@ class Result:
     log: SearchLog
     method: str
     infeasibility: Infeasibility | None = None
+    requested_gap: float = 0.0
+
+    def __post_init__(self) -> None:
+        parts = (self.plan, self.step_time_ns, self.objective)
+        planned = self.status in (Status.OPTIMAL, Status.FEASIBLE)
+        if any((part is not None) != planned for part in parts):
+            raise ValueError(f"{self.status}, with plan, step time and objective {parts}")
+        if self.status is Status.OPTIMAL and not proves(self.gap, self.requested_gap):
+            raise ValueError(f"optimal, with gap {self.gap} where {self.requested_gap} was asked")
 
     @property
     def gap(self) -> float | None:
         """Largest relative distance to the best plan."""
-        if self.objective is None or self.bound is None:
-            return None
-        if not self.objective:
-            return 0.0
-        return max(0.0, (self.objective - self.bound) / self.objective)
+        return relative_gap(self.objective, self.bound)
+
+
+def relative_gap(objective: float | None, bound: float | None) -> float | None:
+    """Distance of a plan from a bound of all plans, relative to the plan; None without both."""
+    if objective is None or bound is None:
+        return None
+    return max(0.0, (objective - bound) / objective) if objective else 0.0
+
+
+def proves(gap: float | None, requested: float) -> bool:
+    """Whether a gap is as small as requested, up to the noise of products of floats."""
+    return gap is not None and gap <= requested + NOISE
 
 
 def rent_usd_per_hour(instance: Instance, nodes_used: Sequence[int]) -> float:

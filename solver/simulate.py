@@ -8,6 +8,9 @@ and last stage, optimizer, parameter gather (ZeRO 1).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,8 +94,7 @@ def trace(
     return PathCounts(counts, sends)
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(NamedTuple):
     """One bar of the timeline.
 
     kind: forward, backward, weight (gradients split off), sync, embedding, optimizer, gather.
@@ -109,12 +111,29 @@ class Operation:
 
 @dataclass(frozen=True)
 class Step:
-    """One simulated optimizer step, all times in ns."""
+    """One simulated optimizer step, all times in ns.
 
+    tail: what follows the last backwards. ends: graph and end of every operation, by replica.
+    """
+
+    costs: PlanCosts
     step_time_ns: int
     last_backward_ns: Array  #: [p, R]
-    timeline: tuple[Operation, ...]
+    tail: tuple[Operation, ...]
     critical_path: tuple[Operation, ...]
+    ends: tuple[tuple[ScheduleGraph, Array], ...]
+
+    def operations(self, replica: int) -> list[Operation]:
+        """Forward and backward passes of one replica, in its order of operations."""
+        graph, end = self.ends[replica]
+        numbers = np.arange(graph.num_operations)
+        return _operations(self.costs, replica, graph, end, numbers)
+
+    @cached_property
+    def timeline(self) -> tuple[Operation, ...]:
+        """Everything that happens, replica by replica and then the tail."""
+        replicas = range(len(self.ends))
+        return (*(bar for r in replicas for bar in self.operations(r)), *self.tail)
 
 
 def tail_ns(costs: PlanCosts, ready: Array) -> Array:
@@ -195,22 +214,30 @@ def step_time_ns(costs: PlanCosts) -> int:
     return int(tail_ns(costs, np.max(ready, axis=0)).max())
 
 
-def simulate_step(costs: PlanCosts) -> Step:
-    """Simulated step with its timeline and one critical path."""
+def _last_backwards(replicas: Sequence[tuple[ScheduleGraph, Array]]) -> Array:
+    """[p, R] end of the last backward."""
+    return np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)
+
+
+def critical_path(costs: PlanCosts) -> tuple[Operation, ...]:
+    """Operations of one longest path, in order; between them are transfers."""
     replicas = _replica_ends(costs)
-    last = np.stack([end[graph.last, 0] for graph, end in replicas], axis=1)
+    last = _last_backwards(replicas)
+    return tuple(_critical_path(costs, replicas, last, _tail_operations(costs, last.max(axis=1))))
+
+
+def simulate_step(costs: PlanCosts) -> Step:
+    """Simulated step with one critical path."""
+    replicas = _replica_ends(costs)
+    last = _last_backwards(replicas)
     tail = _tail_operations(costs, last.max(axis=1))
-    timeline = [
-        operation
-        for r, (graph, end) in enumerate(replicas)
-        for operation in _operations(costs, r, graph, end)
-    ]
-    end_ns = max(operation.end_ns for operation in (*timeline, *tail))
     return Step(
-        step_time_ns=end_ns,
+        costs=costs,
+        step_time_ns=max([int(last.max()), *(operation.end_ns for operation in tail)]),
         last_backward_ns=last,
-        timeline=(*timeline, *tail),
+        tail=tuple(tail),
         critical_path=tuple(_critical_path(costs, replicas, last, tail)),
+        ends=tuple(replicas),
     )
 
 
@@ -218,17 +245,21 @@ _BARS = {Kind.FORWARD: "forward", Kind.BACKWARD: "backward", Kind.WEIGHT: "weigh
 
 
 def _operations(
-    costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array
+    costs: PlanCosts, replica: int, graph: ScheduleGraph, end: Array, numbers: Array
 ) -> list[Operation]:
-    weights = replica_times(costs, replica).weights[:, 0]
-    bars = []
-    for o in range(graph.num_operations):
-        kind, stage, micro_batch = graph.operation(o)
-        chunk, device = divmod(stage, graph.num_devices)
-        finish = int(end[o, 0])
-        start = finish - int(weights[graph.weight[o]])
-        bars.append(Operation(_BARS[kind], replica, device, micro_batch, start, finish, chunk))
-    return bars
+    """These operations of a replica."""
+    row = graph.weight[numbers]
+    ends = end[numbers, 0]
+    starts = ends - replica_times(costs, replica).weights[row, 0]
+    columns = [column.tolist() for column in (row, graph.micro_batch[numbers], starts, ends)]
+    pairs = product(_BARS, range(graph.num_stages))  # what a row stands for
+    names = [(_BARS[kind], *divmod(stage, graph.num_devices)) for kind, stage in pairs]
+    return [
+        Operation(name, replica, device, i, start_ns, end_ns, chunk)
+        for (name, chunk, device), i, start_ns, end_ns in (
+            (names[k], *rest) for k, *rest in zip(*columns, strict=True)
+        )
+    ]
 
 
 def _tail_operations(costs: PlanCosts, ready: Array) -> list[Operation]:
@@ -266,15 +297,16 @@ def _critical_path(
     stage = _last_stage(path, ready)
     replica = int(last[stage].argmax())
     graph, end = replicas[replica]
-    bars = _operations(costs, replica, graph, end)
-    times = replica_times(costs, replica)
+    transfers = replica_times(costs, replica).transfers[:, 0]
     at = int(graph.last[stage])
+    visited = []
     while at != graph.num_operations:
-        path.append(bars[at])
+        visited.append(at)
         data, device = int(graph.data_before[at]), int(graph.device_before[at])
-        arrival = end[data, 0] + times.transfers[graph.transfer[at], 0]
+        arrival = end[data, 0] + transfers[graph.transfer[at]]
         at = data if arrival > end[device, 0] else device
-    return path[::-1]
+    passes = np.array(visited, dtype=np.int64)
+    return (path + _operations(costs, replica, graph, end, passes))[::-1]
 
 
 def _last_stage(path: list[Operation], ready: Array) -> int:

@@ -30,7 +30,7 @@ class Placed:
     """Costs of one node order, ns: send[s] from slot s; sync, gather [k][l]; groups [s]."""
 
     groups: list[int]
-    send: list[int]
+    send: list[dict[int, int]]  #: by slot and number of tensors
     sync: list[list[int]]
     sync_start: list[int]
     gather: list[list[int]]
@@ -74,9 +74,9 @@ class Floor:
         """Slots of a stage."""
         return range(stage * self.shape.dp, (stage + 1) * self.shape.dp)
 
-    def send(self, slot: int) -> int:
+    def send(self, slot: int, tensors: int) -> int:
         """From a slot to the one that runs the next stage of the same replica."""
-        dp, tp, size = self.shape.dp, self.shape.tp, self.tables.send_bytes
+        dp, tp, size = self.shape.dp, self.shape.tp, tensors * self.tables.send_bytes
         source, target = self.node[slot], self.node[slot + dp]
         speed, latency = self.link(source, inside=True)
         if source == target:
@@ -167,6 +167,7 @@ class Floor:
 def place(tables: CostTables, order: Sequence[int]) -> Placed:
     """Costs of one node order, counted from the slots."""
     floor, shape = Floor(tables, order), tables.shape
+    layers = tables.instance.workload.layers
     gradient = [int(size) for size in tables.gradient_bytes]
     gather = [int(size) for size in tables.gather_bytes]
     factor = 1 if shape.zero else 2
@@ -175,7 +176,10 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     gathered = [floor.ring(k, 1, gather) if shape.zero else none for k in range(shape.pp)]
     return Placed(
         groups=[floor.group(node) for node in floor.node],
-        send=[floor.send(s) for s in range(shape.dp * (shape.pp - 1))],
+        send=[
+            {n: floor.send(s, n) for n in {layer.output_tensors for layer in layers}}
+            for s in range(shape.dp * (shape.pp - 1))
+        ],
         sync=[layers for layers, _ in synced],
         sync_start=[start for _, start in synced],
         gather=[layers for layers, _ in gathered],
@@ -255,9 +259,13 @@ def fits(
         for r, m in enumerate(shares):
             held = most_in_flight(shape.schedule, shape.pp, k, m)
             layers = range(first, stop)
-            need = tables.fixed_bytes + max(int(tables.workspace_bytes[x]) for x in layers)
+            need = tables.memory.fixed_bytes + max(
+                int(tables.memory.workspace_bytes[x]) for x in layers
+            )
             for x in layers:
-                need += int(tables.static_bytes[x]) + held * int(tables.activation_bytes[x])
+                need += int(tables.memory.static_bytes[x]) + held * int(
+                    tables.memory.activation_bytes[x]
+                )
             if need > tables.capacity_bytes[placed.groups[k * shape.dp + r]]:
                 return False
     return True
@@ -278,7 +286,8 @@ def step_time_ns(
     for r, m in enumerate(shares):
         forward = [on(k, r, tables.forward_ns) for k in range(shape.pp)]
         backward = [on(k, r, tables.backward_ns) for k in range(shape.pp)]
-        send = [placed.send[k * shape.dp + r] for k in range(shape.pp - 1)]
+        last = [tables.instance.workload.layers[own[-1]] for own in stages[:-1]]
+        send = [placed.send[k * shape.dp + r][one.output_tensors] for k, one in enumerate(last)]
         blocking = tables.instance.search.blocking_sends
         ends.append(stage_ends(shape.schedule, m, forward, backward, send, blocking))
     ready = [

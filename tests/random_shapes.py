@@ -10,7 +10,7 @@ from formulations.plan import Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
 from tests import brute_force
-from tests.small_instances import gpu, layer, random_instance, workload
+from tests.small_instances import gpu, layer, random_instance, two_tensors, workload
 
 
 def crowded_instance(seed: int) -> Instance:
@@ -21,6 +21,7 @@ def crowded_instance(seed: int) -> Instance:
         layer(k, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
         for k in kinds
     ]
+    chain = two_tensors(chain, seed)
     types = [gpu("fast", 120, rng.choice([1.4, 8])), gpu("slow", 60, rng.choice([1.4, 8]))]
     inside = [Link(bandwidth_bytes_per_s=rng.choice([1e10, 4e10]), latency_s=1e-6) for _ in types]
     outside = [

@@ -65,7 +65,7 @@ def solves_reference(
     engine: ModelEngine, case: dict[str, Any], monkeypatch: pytest.MonkeyPatch, unit: int = 1
 ) -> bool:
     """Whether the loop proves the stored optimum of a pipeline, its times in units of `unit` ns."""
-    send = unit * np.array(case["send_forward"])[:, None]
+    send = unit * np.array(case["send_forward"])[None, :, None]
     placed = Placer.costs
 
     def costs(placer: Placer, order: Sequence[int]) -> PlacementCosts:

@@ -2,6 +2,10 @@
 
 import random
 
+import numpy as np
+
+from formulations.costs.memory import LayerMemory
+from formulations.costs.tables import Array
 from formulations.instance import (
     Cluster,
     GpuType,
@@ -75,6 +79,15 @@ def workload(layers: list[Layer], global_batch: int, boundary_bytes: int, tied: 
     )
 
 
+def two_tensors(chain: list[Layer], seed: int) -> list[Layer]:
+    """Every fourth chain sends twice as much behind the blocks of its second half, as T5 does."""
+    if seed % 4 != 2:
+        return chain
+    middle = len(chain) // 2
+    twice = [one.model_copy(update={"output_tensors": 2}) for one in chain[middle:-1]]
+    return [*chain[:middle], *twice, chain[-1]]
+
+
 def random_instance(seed: int) -> Instance:
     """Up to 6 layers and 3 nodes of 2 types, some too small for some splits."""
     rng = random.Random(seed)
@@ -83,7 +96,7 @@ def random_instance(seed: int) -> Instance:
         layer(k, rng.randint(5, 60), rng.randint(1, 40) * 10**6, rng.randint(1, 60) * 10**6)
         for k in kinds
     ]
-    tied = rng.random() < 0.5
+    chain, tied = two_tensors(chain, seed), rng.random() < 0.5
     batch = rng.choice([2, 4, 6])
     types = [gpu("fast", 120, rng.choice([1.2, 2, 8])), gpu("slow", 60, rng.choice([1, 1.6, 8]))]
     groups = [
@@ -127,4 +140,20 @@ def plain_shape(
         recompute="none",
         zero=zero,
         nodes_used=nodes_used,
+    )
+
+
+def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0) -> LayerMemory:
+    """Layers with these bytes [L], and so many whatever the layers."""
+    nothing = np.zeros_like(static)
+    return LayerMemory(
+        parameters=nothing,
+        weights_bytes=static,
+        gradients_bytes=nothing,
+        optimizer_bytes=nothing,
+        activation_bytes=activation,
+        put_off_bytes=activation,
+        workspace_bytes=workspace,
+        buffers_bytes=fixed,
+        reserve_bytes=0,
     )

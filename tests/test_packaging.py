@@ -1,4 +1,4 @@
-"""What is installed: the wheel holds the two packages and nothing else, and works anywhere."""
+"""What is installed: the wheel holds module and packages and nothing else, and works anywhere."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import pytest
 from solver.document import HETPLAN_VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("formulations", "solver")
+PACKAGES = ("formulations", "solver", "hetplan-stubs")
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
@@ -44,9 +44,9 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def source_files() -> set[str]:
-    """Paths of all files of the packages in the tree, bytecode aside."""
+    """Paths of the module and of all files of the packages in the tree, bytecode aside."""
     files = (path for package in PACKAGES for path in (ROOT / package).rglob("*"))
-    return {
+    return {"hetplan.py"} | {
         path.relative_to(ROOT).as_posix()
         for path in files
         if path.is_file() and "__pycache__" not in path.parts
@@ -54,7 +54,7 @@ def source_files() -> set[str]:
 
 
 def test_wheel_holds_exactly_the_packages(wheel: Path) -> None:
-    """Outside its metadata the wheel lists the files of solver and formulations, no others."""
+    """Outside its metadata the wheel lists the module and the files of the packages, no others."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert names == source_files()
@@ -66,6 +66,15 @@ def test_wheel_holds_the_catalogue(wheel: Path) -> None:
         names = archive.namelist()
     catalogue = [name for name in names if name.startswith("formulations/instance/catalogue/")]
     assert any(name.endswith(".yaml") for name in catalogue)
+
+
+def test_wheel_tells_the_types(wheel: Path) -> None:
+    """The packages are marked as typed (PEP 561); the stubs of the module are its own text."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        stubs = archive.read("hetplan-stubs/__init__.pyi")
+    assert {"solver/py.typed", "formulations/py.typed"} <= set(names)
+    assert stubs == (ROOT / "hetplan.py").read_bytes()
 
 
 def test_plan_files_carry_the_version_of_the_wheel(wheel: Path) -> None:
@@ -86,10 +95,10 @@ def test_wheel_names_script_and_licence(wheel: Path) -> None:
 
 
 def test_api_imports_from_another_folder(site: Path, tmp_path: Path) -> None:
-    """The command line app of the wheel imports where no checkout is in sight."""
-    code = "import solver.cli; print(solver.cli.__file__)"
+    """The module and the command line app of the wheel import where no checkout is in sight."""
+    code = "import hetplan, solver.cli; print(hetplan.__file__); print(solver.cli.__file__)"
     printed = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=str(site))
-    assert Path(printed.strip()).is_relative_to(site)
+    assert all(Path(line).is_relative_to(site) for line in printed.splitlines())
 
 
 def test_console_script_runs_from_another_folder(site: Path, tmp_path: Path) -> None:

@@ -6,11 +6,16 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, get_args
 
+import pytest
 import typer.main
 
+import hetplan
 from formulations.instance.load import load_instance
 from solver.cli import app
+from solver.result import Proof
+from tests.command_line import run
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -72,6 +77,33 @@ def test_readme_lists_the_commands_of_the_command_line() -> None:
     table = README.partition("## Commands")[2].partition("##")[0]
     listed = re.findall(r"^\| `([\w-]+)", table, re.MULTILINE)
     assert sorted(listed) == sorted(typer.main.get_group(app).commands)
+
+
+def test_readme_python_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The Python example solves, prints what the command prints, and its plan is verified."""
+    [code] = re.findall(r"<!-- python -->\n```python\n(.*?)```\n", README, re.DOTALL)
+    (tmp_path / "instances").symlink_to(ROOT / "instances")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    lines = stable(capsys.readouterr().out.splitlines())
+    assert lines[0] == f"optimal {names['solution'].step_time_s} 0.0"
+    assert lines[1 : 1 + len(stable(example()))] == stable(example())
+    assert lines[-2].startswith("a100-0 (2,) (23, 26)")
+    assert lines[-1] == "True ()"
+    assert hetplan.verify("plan.json", "instances/hetero_small.yaml").complete
+
+
+def test_readme_explains_what_closes_shapes() -> None:
+    """Every word behind "closed by" is explained in the README and by `solve` and `show --help`."""
+    [paragraph] = [line for line in README.splitlines() if "**Closed by**" in line]
+    for word in get_args(Proof):
+        assert f"`{word}`" in paragraph
+    for command in ("solve", "show"):
+        words = set(re.findall(r"\w+", run(command, "--help")[1]))
+        assert words >= set(get_args(Proof))
 
 
 def test_readme_instance_is_valid(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.costs.magnitude import check_step
+from formulations.errors import InstanceError
 from formulations.instance import Instance, Layer, NodeGroup
 from formulations.instance.instance import Recompute
 from formulations.instance.profile import LayerSeconds, Origin
@@ -86,14 +87,39 @@ def _layer_ns(
     return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
 
 
-def layer_times(instance: Instance, tp: int, micro_batch: int, recompute: Recompute) -> LayerTimes:
-    """Times of all layers on all node groups; KeyError where a profile lacks a curve.
+def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:
+    """Whether the times of every layer kind on `tp` GPUs of the group are known."""
+    profile, runs = instance.profile, instance.workload.layer_runs
+    return profile is None or all(
+        profile.samples(run.layer.kind, group.gpu.name, tp) for run in runs
+    )
 
-    Raises InstanceError where a node group needs more than a year for one step.
+
+def _timed_groups(instance: Instance, tp: int) -> list[NodeGroup]:
+    """For every node group the one whose times stand in its column: itself, if it has any.
+
+    Where nodes cannot be filled by tp GPUs, a profile may lack them: no plan reads the column, and
+    it repeats another one, so that no least or largest value over the groups changes. Raises
+    InstanceError where times are missing that plans need.
+    """
+    groups = instance.cluster.groups
+    timed = [has_times(instance, group, tp) for group in groups]
+    for group, has in zip(groups, timed, strict=True):
+        if not has and (not any(timed) or group.gpus_per_node % tp == 0):
+            found = f"no times on {group.gpu.name} at tensor-parallel degree {tp}"
+            raise InstanceError("profile", found, "times of every layer kind, or another degree")
+    usual = groups[timed.index(True)]
+    return [group if has else usual for group, has in zip(groups, timed, strict=True)]
+
+
+def layer_times(instance: Instance, tp: int, micro_batch: int, recompute: Recompute) -> LayerTimes:
+    """Times of all layers on all node groups; see `_timed_groups` for what a profile lacks.
+
+    Raises InstanceError where a node group needs more than weeks for one step.
     """
     columns = []
     num_micro_batches = instance.workload.global_batch / micro_batch
-    for group in instance.cluster.groups:
+    for group in _timed_groups(instance, tp):
         rows = []
         for run in instance.workload.layer_runs:
             row = _layer_ns(instance, run.layer, group, tp, micro_batch, recompute)

@@ -1,21 +1,28 @@
 """Figures that cannot be meant, refused before they leave the range of 64-bit integers.
 
-Sums over layers, micro-batches and stages then stay below 2^63 with room to spare.
+Costs are added up along paths of one step, and such sums are multiplied with numbers of stages:
+bounds compare n (T - latency) with N C - S, see `solver.bounds.windows`, where N C <= n T + S for
+the windows of n <= p stages that are looked at, and T is a trial time. T is at most twice the
+longest path. So all products stay below 2^63 if (p + 2) times that path stays below 2^59.
 """
 
 from formulations.errors import InstanceError
 
 _NS_PER_DAY = 86_400 * 10**9
-_MOST_NS = 400 * _NS_PER_DAY
+#: Floats and CP-SAT count whole ns up to here.
+_MOST_NS = 1 << 52
+_MOST_PRODUCT_NS = 1 << 59
 _MOST_BYTES = 1 << 60
 
 
-def check_step(time_ns: float, where: str, what: str) -> None:
-    """Returns if `what` may take this long for one step; InstanceError if not."""
-    if not time_ns <= _MOST_NS:
+def check_step(time_ns: float, where: str, what: str, stages: int = 1) -> None:
+    """Returns if `what` may take this long for one step of so many stages; InstanceError if not."""
+    most_ns = min(_MOST_NS, _MOST_PRODUCT_NS // (stages + 2))
+    if not time_ns <= most_ns:
         found = f"{what} needs {time_ns / _NS_PER_DAY:.3g} days for one step"
-        allowed = "at most 400 days: a smaller workload, or faster GPUs and links"
-        raise InstanceError(where, found, allowed)
+        over = f" over {stages} stages" if stages > 1 else ""
+        allowed = f"at most {most_ns / _NS_PER_DAY:.3g} days{over}: a smaller workload, or faster"
+        raise InstanceError(where, found, f"{allowed} GPUs and links")
 
 
 def check_memory(size_bytes: float, where: str) -> None:

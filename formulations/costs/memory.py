@@ -7,7 +7,10 @@ micro-batches in flight. Full recomputation keeps the input of every block and, 
 is recomputed, that block's activations.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +18,21 @@ from numpy.typing import NDArray
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.plan import Shape
+from formulations.schedules import Held
 from formulations.units import ceil_div
 
 Bytes = NDArray[np.int64]
+
+
+class MemoryParts(NamedTuple):
+    """Bytes on one GPU by what they hold; together they are all that it needs."""
+
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int  #: of all micro-batches in flight, and of a block being recomputed
+    buffers_bytes: int
+    reserve_bytes: int
 
 
 @dataclass(frozen=True)
@@ -25,11 +40,39 @@ class LayerMemory:
     """Bytes per GPU of a group, arrays of shape [layer]."""
 
     parameters: Bytes  #: a count, not bytes
-    static_bytes: Bytes
+    weights_bytes: Bytes
+    gradients_bytes: Bytes
+    optimizer_bytes: Bytes
     activation_bytes: Bytes  #: per micro-batch in flight
     put_off_bytes: Bytes  #: per micro-batch that waits for its weight gradients alone
     workspace_bytes: Bytes  #: once per stage: the largest of its layers
-    fixed_bytes: int  #: per GPU: communication buffers and the framework's reserve
+    buffers_bytes: int  #: per GPU: messages to and from other stages
+    reserve_bytes: int  #: per GPU: the framework's
+
+    @cached_property
+    def static_bytes(self) -> Bytes:
+        """[layer] what stays from step to step."""
+        return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What a GPU needs whatever its layers."""
+        return self.buffers_bytes + self.reserve_bytes
+
+    def parts(self, layers: Sequence[tuple[int, int]], most: Held) -> MemoryParts:
+        """Memory of a GPU with these layers [start, end), per chunk, at its fullest moment."""
+        own = [layer for chunk in layers for layer in range(*chunk)]
+        whole = np.array([self.activation_bytes[start:end].sum() for start, end in layers])
+        put_off = int(self.put_off_bytes[own].sum())
+        kept = int((most.whole @ whole + most.put_off * put_off).max())
+        return MemoryParts(
+            weights_bytes=int(self.weights_bytes[own].sum()),
+            gradients_bytes=int(self.gradients_bytes[own].sum()),
+            optimizer_bytes=int(self.optimizer_bytes[own].sum()),
+            activations_bytes=kept + int(self.workspace_bytes[own].max(initial=0)),
+            buffers_bytes=self.buffers_bytes,
+            reserve_bytes=self.reserve_bytes,
+        )
 
 
 def _per_layer(workload: Workload, values: list[int]) -> Bytes:
@@ -52,28 +95,30 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
     shards = shape.dp if shape.zero else 1
-    parameters, static, activation, put_off, workspace = [], [], [], [], []
+    parameters, optimizer, activation, put_off, workspace = [], [], [], [], []
     for layer in (run.layer for run in workload.layer_runs):
         count = layer.parameters_per_gpu(tp, shape.pp)
         whole = b * layer.activation_bytes(tp)
         recomputed = shape.recompute == "full" and layer.is_block
         parameters.append(count)
-        static.append(
-            count * (workload.parameter_bytes + workload.gradient_bytes)
-            + workload.optimizer_bytes * ceil_div(count, shards)
-        )
+        optimizer.append(workload.optimizer_bytes * ceil_div(count, shards))
         activation.append(b * layer.input_bytes if recomputed else whole)
         put_off.append(b * layer.weight_gradient_bytes(tp))
         workspace.append(whole if recomputed else 0)
+    weights = [workload.parameter_bytes * count for count in parameters]
+    gradients = [workload.gradient_bytes * count for count in parameters]
+    static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
     _check_sizes(workload, static, activation, workspace)
-    buffers = 2 * b * workload.boundary_bytes if shape.pp > 1 else 0
     return LayerMemory(
         parameters=_per_layer(workload, parameters),
-        static_bytes=_per_layer(workload, static),
+        weights_bytes=_per_layer(workload, weights),
+        gradients_bytes=_per_layer(workload, gradients),
+        optimizer_bytes=_per_layer(workload, optimizer),
         activation_bytes=_per_layer(workload, activation),
         put_off_bytes=_per_layer(workload, put_off),
         workspace_bytes=_per_layer(workload, workspace),
-        fixed_bytes=buffers + instance.limits.framework_reserve_bytes,
+        buffers_bytes=2 * b * workload.largest_message_bytes if shape.pp > 1 else 0,
+        reserve_bytes=instance.limits.framework_reserve_bytes,
     )
 
 

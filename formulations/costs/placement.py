@@ -32,13 +32,13 @@ from formulations.units import ceil_ns
 class NodeTerms:
     """Costs that one node brings by starting at one slot; keys are slots or stages.
 
-    send_ns[s]: boundary between slot s and s + dp, as far as this node's links decide it.
+    send_ns[s]: [K] messages between slot s and s + dp, as far as this node's links decide them.
     inside_s_per_byte[k], inside_latency_s[k]: ring inside the node for stage k, for factor 1.
     outside_s_per_byte[k]: seconds per byte on the node's link at efficiency 1, factor 1, before
     the (N - 1) / N share; only stages that leave the node. embedding_ns: this node's share.
     """
 
-    send_ns: dict[int, int]
+    send_ns: dict[int, tuple[int, ...]]
     inside_s_per_byte: dict[int, float]
     inside_latency_s: dict[int, float]
     outside_s_per_byte: dict[int, float]
@@ -49,8 +49,9 @@ class NodeTerms:
 class PlacementCosts:
     """Costs of one node order, ns. S slots, p stages, L layers.
 
-    group_of_slot: [S] node group. send_ns: [p - 1, dp], forward and backward alike; with several
-    chunks per slot [p, dp], as the last stage sends to the first.
+    group_of_slot: [S] node group. send_ns: [K, p - 1, dp] by kind of message
+    (`CostTables.tensors`), ascending, forward and backward alike; with several chunks per slot
+    [K, p, dp], as the last stage sends to the first.
     sync_ns, gather_ns: [p, L] gradient sync before, parameter gather after the optimizer, if the
     layer lies on the stage; *_latency_ns: [p], added once. embedding_ns: tied embeddings.
     """
@@ -69,17 +70,21 @@ def num_boundaries(shape: Shape) -> int:
     return shape.pp - (shape.vpp == 1)
 
 
-def _sends(tables: CostTables, j: int, start: int) -> dict[int, int]:
-    """Transfers from slot s to slot s + dp, in a circle, that begin or end on the node."""
+def _sends(tables: CostTables, j: int, start: int) -> dict[int, tuple[int, ...]]:
+    """Messages from slot s to slot s + dp, in a circle, that begin or end on the node."""
     dp, total = tables.shape.dp, tables.shape.slots
     link = tables.instance.cluster.groups[j].inter_node
     own = range(start, start + tables.slots_per_node[j])
     begun = {s for s in own if s // dp < num_boundaries(tables.shape)}
     ended = {s for t in own if (s := (t - dp) % total) // dp < num_boundaries(tables.shape)}
-    terms = {s: inside_ns(tables, j) for s in begun & ended}
+    inside = tuple(inside_ns(tables, j, n) for n in tables.tensors)
+    terms = dict.fromkeys(begun & ended, inside)
     for crossing in (begun - ended, ended - begun):
         flows = Counter(s // dp for s in crossing)
-        terms.update({s: outside_ns(tables, j, flows[s // dp], link) for s in crossing})
+        terms |= {
+            s: tuple(outside_ns(tables, j, flows[s // dp], link, n) for n in tables.tensors)
+            for s in crossing
+        }
     return terms
 
 
@@ -196,14 +201,14 @@ class Placer:
         )
 
     def _sends_ns(self, nodes: Sequence[NodeTerms], zones: ZoneCrossings) -> Array:
-        """Transfers from every stage to the next, as `PlacementCosts.send_ns`."""
-        shape = self.tables.shape
+        """Messages from every stage to the next, as `PlacementCosts.send_ns`."""
+        shape, kinds = self.tables.shape, len(self.tables.tensors)
         rows = [zones.sends_ns(k) for k in range(num_boundaries(shape))]
-        send = np.array(rows, dtype=np.int64).reshape(-1)
+        send = np.array(rows, dtype=np.int64).reshape(-1, kinds)
         slots = np.array([s for node in nodes for s in node.send_ns], dtype=np.int64)
-        times = [time for node in nodes for time in node.send_ns.values()]
-        np.maximum.at(send, slots, np.array(times, dtype=np.int64))
-        return send.reshape(-1, shape.dp)
+        times = [row for node in nodes for row in node.send_ns.values()]
+        np.maximum.at(send, slots, np.array(times, dtype=np.int64).reshape(-1, kinds))
+        return send.T.reshape(kinds, -1, shape.dp)
 
     def stage(
         self,

@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.schedules import held
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def split_costs(
     def per_stage(table: Array) -> Array:
         return per_device(np.add.reduceat(table, cuts, axis=1)[stages % shape.pp, stages])
 
+    kinds = tables.message_kind[list(boundaries[1:-1])]
     counts, share = np.unique(np.array(micro_batches), return_inverse=True)
     layers = list(pairwise(boundaries))
     memory = [
@@ -75,7 +78,7 @@ def split_costs(
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns),
         weight_ns=per_slot(tables.weight_ns),
-        send_ns=placement.send_ns[stages[:-1] % shape.pp],
+        send_ns=placement.send_ns[kinds, stages[:-1] % shape.pp],
         sync_ns=per_stage(placement.sync_ns) + placement.sync_latency_ns,
         optimizer_ns=per_device(per_slot(tables.optimizer_ns)).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,
@@ -96,3 +99,15 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     return split_costs(tables, Placer(tables).costs(order), boundaries, counts)
+
+
+def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
+    """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
+    memory, shape = layer_memory(instance, plan.shape), plan.shape
+    found = []
+    for replica in plan.replicas:
+        layers = [stage.layers for stage in replica.stages]
+        count = replica.micro_batches
+        most = [held(shape.schedule, shape.pp, k, count, shape.vpp) for k in range(shape.pp)]
+        found.append([memory.parts(layers[k :: shape.pp], one) for k, one in enumerate(most)])
+    return found

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.schedules import held
-from formulations.units import ceil_count, ceil_div
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
 Array = NDArray[np.int64]
 
@@ -24,12 +25,10 @@ class CostTables:
 
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
     recomputation. weight_ns: [L, J] the part of the latter for weight gradients. optimizer_ns:
-    [L, J] per step. static_bytes, activation_bytes (per micro-batch in flight), put_off_bytes (per
-    micro-batch that waits for weight gradients alone), workspace_bytes (largest of a device): [L].
-    gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J]. send_bytes: per
-    lane, boundary and micro-batch. embedding_bytes: gradient of the tied matrix per lane; 0 if
-    there is nothing to reduce.
-    blocks_before: [L + 1] number of blocks before each layer.
+    [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J].
+    send_bytes: a tensor per lane and micro-batch, one or several of which cross a boundary.
+    embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
+    blocks_before: [L + 1] blocks before each layer.
     """
 
     instance: Instance
@@ -38,11 +37,7 @@ class CostTables:
     backward_ns: Array
     weight_ns: Array
     optimizer_ns: Array
-    static_bytes: Array
-    activation_bytes: Array
-    put_off_bytes: Array
-    workspace_bytes: Array
-    fixed_bytes: int
+    memory: LayerMemory
     gradient_bytes: Array
     gather_bytes: Array
     capacity_bytes: Array
@@ -54,7 +49,7 @@ class CostTables:
     @property
     def num_layers(self) -> int:
         """Length L of the chain."""
-        return len(self.static_bytes)
+        return len(self.forward_ns)
 
     @property
     def num_micro_batches(self) -> int:
@@ -71,20 +66,32 @@ class CostTables:
         """Tensor-parallel groups on one node of each node group."""
         return tuple(g.gpus_per_node // self.shape.tp for g in self.instance.cluster.groups)
 
+    @cached_property
+    def tensors(self) -> tuple[int, ...]:
+        """[K] numbers of tensors in a message between stages, ascending: what its kind decides."""
+        return tuple(sorted({layer.output_tensors for layer in self.instance.workload.layers}))
+
+    @cached_property
+    def message_kind(self) -> Array:
+        """[L + 1] kind of a message over the boundary before each layer; 0 at the chain's start."""
+        kinds = [self.tensors.index(one.output_tensors) for one in self.instance.workload.layers]
+        return np.array([0, *kinds], dtype=np.int64)
+
+    @cached_property
+    def longest_ns(self) -> int:
+        """No path through the operations of a step is longer: each of them is on it once."""
+        used = [j for j, count in enumerate(self.shape.nodes_used) if count]
+        layers = (self.forward_ns + self.backward_ns)[:, used].max(axis=1).sum()
+        optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
+        return self.num_micro_batches * int(layers) + int(optimizer) + ceil(_traffic_ns(self))
+
     def device_memory(
         self, layers: Sequence[tuple[int, int]], device: int, micro_batches: int
     ) -> int:
         """Bytes per GPU of a device of a replica with these layers [start, end), per chunk."""
-        shape, chunks = self.shape, [slice(*own) for own in layers]
+        shape = self.shape
         most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-        whole = np.array([self.activation_bytes[own].sum() for own in chunks])
-        put_off = sum(int(self.put_off_bytes[own].sum()) for own in chunks)
-        return int(
-            self.fixed_bytes
-            + sum(self.static_bytes[own].sum() for own in chunks)
-            + (most.whole @ whole + most.put_off * put_off).max()
-            + max(self.workspace_bytes[own].max(initial=0) for own in chunks)
-        )
+        return sum(self.memory.parts(layers, most))
 
 
 def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array:
@@ -98,7 +105,7 @@ def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array
 
 
 def send_bytes(instance: Instance, shape: Shape) -> int:
-    """Activations of one micro-batch that a lane of tp sends to the next stage."""
+    """One tensor of one micro-batch that a lane of tp sends to the next stage."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
     return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
 
@@ -114,50 +121,50 @@ def embedding_bytes(instance: Instance, shape: Shape) -> int:
     )
 
 
-def _check_traffic(instance: Instance, shape: Shape, memory: LayerMemory) -> None:
-    """Raises InstanceError where what one link carries in a step takes it too long.
+def _traffic_ns(tables: CostTables) -> float:
+    """No path through a step is longer by what it spends on links.
 
-    A node's link is shared by its GPUs, that between zones by all; a micro-batch and the gradients
-    cross it there and back, in every stage at the worst.
+    A node's link is shared by its GPUs, that between zones by all. A path crosses a boundary
+    between stages at most twice for each micro-batch and each stage; the gradients go there and
+    back, in every stage at the worst.
     """
+    instance, shape = tables.instance, tables.shape
     workload, cluster = instance.workload, instance.cluster
     links = [link for g in cluster.groups for link in (g.intra_node, g.inter_node)]
     s_per_byte = max(g.gpus_per_node for g in cluster.groups) / min(
         link.bandwidth_bytes_per_s for link in links
     )
+    latency_s = max(link.latency_s for link in links)
     if cluster.zone_link is not None:
         num_gpus = shape.slots * shape.tp
         s_per_byte = max(s_per_byte, num_gpus / cluster.zone_link.bandwidth_bytes_per_s)
-    sequences = workload.global_batch + shape.pp * shape.micro_batch
-    gradients = 4 * workload.gradient_bytes * int(memory.parameters.sum())
-    size_bytes = 2 * sequences * workload.boundary_bytes + gradients
+        latency_s = max(latency_s, cluster.zone_link.latency_s)
+    crossings = 2 * (tables.num_micro_batches + shape.pp)
+    starts = crossings * shape.tp + 4 * shape.slots
+    gradients = 4 * (int(tables.gradient_bytes.sum()) + tables.embedding_bytes)
+    size_bytes = crossings * shape.micro_batch * workload.largest_message_bytes + gradients
     least = min(efficiency for _, efficiency in cluster.network_efficiency)
-    check_step(size_bytes * s_per_byte / least * 1e9, "cluster", "the slowest link")
+    return (size_bytes * s_per_byte / least + starts * latency_s) * NANOSECONDS_PER_SECOND
 
 
 def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = None) -> CostTables:
     """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b).
 
-    Raises InstanceError for a workload that the GPUs or links would take more than a year for.
+    Raises InstanceError for a workload that the GPUs or links would take more than weeks for.
     """
     times = times or layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)
     memory = layer_memory(instance, shape)
-    _check_traffic(instance, shape, memory)
     shards = shape.dp if shape.zero else 1
     workload = instance.workload
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
-    return CostTables(
+    tables = CostTables(
         instance=instance,
         shape=shape,
         forward_ns=times.forward_ns,
         backward_ns=times.backward_ns,
         weight_ns=times.weight_ns,
         optimizer_ns=_optimizer_ns(instance, memory, shards),
-        static_bytes=memory.static_bytes,
-        activation_bytes=memory.activation_bytes,
-        put_off_bytes=memory.put_off_bytes,
-        workspace_bytes=memory.workspace_bytes,
-        fixed_bytes=memory.fixed_bytes,
+        memory=memory,
         gradient_bytes=workload.gradient_bytes * memory.parameters,
         gather_bytes=workload.parameter_bytes * memory.parameters * shape.zero,
         capacity_bytes=capacity_bytes(instance),
@@ -166,3 +173,6 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
         origins=frozenset(times.origins),
     )
+    check_step(_traffic_ns(tables), "cluster", "the slowest link")
+    check_step(tables.longest_ns, f"workload {workload.name}", "the longest path", shape.pp)
+    return tables

@@ -2,17 +2,21 @@
 
 A stage on g GPUs is a tensor-parallel group of g. A message to it from another node crosses the
 links of both nodes g times, as every GPU needs it whole; with scatter and gather once, in parts.
+All messages count as the largest ones of the chain.
 Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from formulations.costs.compute import has_times
+from formulations.costs.memory import LayerMemory
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
+from formulations.errors import PlanError
 from formulations.fleet import Strategy
 from formulations.instance import Cluster, Instance
 from formulations.instance.instance import ScheduleName
@@ -61,17 +65,21 @@ class TemplateCosts:
 
 
 def template_costs(instance: Instance, strategy: Strategy, template: Template) -> TemplateCosts:
-    """Costs of a template whose node groups and GPUs the cluster has."""
+    """Costs of a template whose node groups and GPUs the cluster has; PlanError without times."""
     stages = template.stages
     gpus = {stage.gpus for stage in stages}
     tables = {g: stage_tables(instance, strategy, g, len(stages)) for g in gpus}
     groups = [template.node_groups[stage.node] for stage in stages]
+    for k, (stage, j) in enumerate(zip(stages, groups, strict=True)):
+        if not has_times(instance, instance.cluster.groups[j], stage.gpus):
+            found = f"{stage.gpus} GPUs, for which the profile has no times"
+            raise PlanError(f"stages[{k}]", found, "degrees of the profile")
     own = [tables[stage.gpus] for stage in stages]
 
-    def sums(name: str) -> Array:
+    def sums(name: str, tables: Sequence[CostTables | LayerMemory] = own) -> Array:
         found = [
             getattr(table, name)[slice(*stage.layers)]
-            for table, stage in zip(own, stages, strict=True)
+            for table, stage in zip(tables, stages, strict=True)
         ]
         each = [
             layers.sum(axis=0)[group] if layers.ndim > 1 else layers.sum()
@@ -79,11 +87,12 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
         ]
         return np.array(each, dtype=np.int64)
 
+    memory = [table.memory for table in own]
     workspace = [
-        int(table.workspace_bytes[slice(*stage.layers)].max(initial=0))
+        int(table.memory.workspace_bytes[slice(*stage.layers)].max(initial=0))
         for table, stage in zip(own, stages, strict=True)
     ]
-    fixed = np.array([table.fixed_bytes for table in own], dtype=np.int64)
+    fixed = np.array([table.memory.fixed_bytes for table in own], dtype=np.int64)
     return TemplateCosts(
         schedule=strategy.schedule,
         blocking_sends=instance.search.blocking_sends,
@@ -94,8 +103,8 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
         send_back_ns=_sends(own, template, 0),
         optimizer_ns=sums("optimizer_ns"),
         embedding_ns=_embedding_ns(own, template),
-        memory_bytes=fixed + sums("static_bytes") + np.array(workspace, dtype=np.int64),
-        activation_bytes=sums("activation_bytes"),
+        memory_bytes=fixed + sums("static_bytes", memory) + np.array(workspace, dtype=np.int64),
+        activation_bytes=sums("activation_bytes", memory),
         limit_bytes=own[0].capacity_bytes[groups],
     )
 
@@ -122,7 +131,7 @@ def _sends(own: list[CostTables], template: Template, receiver: int) -> Array:
         first, second = stages
         groups = [template.node_groups[stage.node] for stage in stages]
         if first.node == second.node:
-            found.append(inside_ns(tables[receiver], groups[0]))
+            found.append(inside_ns(tables[receiver], groups[0], tables[receiver].tensors[-1]))
         else:
             found.append(between_ns(tables[receiver], *groups))
     return np.array(found, dtype=np.int64)
@@ -134,8 +143,8 @@ def between_ns(tables: CostTables, i: int, j: int) -> int:
     links = [(one, cluster.groups[one].inter_node) for one in (i, j)]
     zones = cluster.zone_of_group
     zone_links = [cluster.zone_link] if cluster.zone_link and zones[i] != zones[j] else []
-    times = [outside_ns(tables, one, 1, link) for one, link in links]
-    return max(*times, *(outside_ns(tables, one, 1, link) for one in (i, j) for link in zone_links))
+    links += [(one, link) for one in (i, j) for link in zone_links]
+    return max(outside_ns(tables, one, 1, link, tables.tensors[-1]) for one, link in links)
 
 
 def _embedding_ns(own: list[CostTables], template: Template) -> int:

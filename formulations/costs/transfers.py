@@ -6,25 +6,25 @@ from formulations.instance import Link
 from formulations.units import ceil_ns
 
 
-def _inside_s(tables: CostTables, j: int) -> float:
+def _inside_s(tables: CostTables, j: int, tensors: int) -> float:
     link = tables.instance.cluster.groups[j].intra_node
-    return tables.send_bytes / link.bandwidth_bytes_per_s + link.latency_s
+    return tensors * tables.send_bytes / link.bandwidth_bytes_per_s + link.latency_s
 
 
-def inside_ns(tables: CostTables, j: int) -> int:
-    """One transfer between two slots of a node of group j."""
-    return ceil_ns(_inside_s(tables, j))
+def inside_ns(tables: CostTables, j: int, tensors: int) -> int:
+    """One message between two slots of a node of group j."""
+    return ceil_ns(_inside_s(tables, j, tensors))
 
 
-def outside_ns(tables: CostTables, j: int, flows: int, link: Link) -> int:
-    """One transfer from or to a node of group j, with `flows` replicas sharing the link.
+def outside_ns(tables: CostTables, j: int, flows: int, link: Link, tensors: int) -> int:
+    """One message from or to a node of group j, with `flows` replicas sharing the link.
 
     With scatter and gather the parts are gathered over the links inside the node.
     """
-    tp, size = tables.shape.tp, tables.send_bytes
+    tp, size = tables.shape.tp, tensors * tables.send_bytes
     outside_s = tp * size * flows / link.bandwidth_bytes_per_s + link.latency_s
     gathers = tables.instance.search.scatter_gather and tp > 1
-    return ceil_ns(outside_s + (_inside_s(tables, j) * (tp - 1) if gathers else 0.0))
+    return ceil_ns(outside_s + (_inside_s(tables, j, tensors) * (tp - 1) if gathers else 0.0))
 
 
 def embedding_ns(tables: CostTables, lanes: int, link: Link) -> int:

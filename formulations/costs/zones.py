@@ -43,9 +43,12 @@ class ZoneTerms:
         assert link is not None  # Cluster: two zones have one
         return link
 
-    def send_ns(self, i: int, j: int, flows: int) -> int:
-        """One transfer between nodes of groups i and j of different zones."""
-        return max(outside_ns(self.tables, one, flows, self.link) for one in (i, j))
+    def send_ns(self, i: int, j: int, flows: int) -> tuple[int, ...]:
+        """[K] messages between nodes of groups i and j of different zones."""
+        return tuple(
+            max(outside_ns(self.tables, one, flows, self.link, n) for one in (i, j))
+            for n in self.tables.tensors
+        )
 
     def ring_s_per_byte(self, stages: int) -> float:
         """Seconds per byte on a link that the rings of so many stages share, as `NodeTerms`."""
@@ -66,19 +69,19 @@ class ZoneCrossings:
         self.zones = [[zone[j] for j in stage] for stage in self.stages]
         self.rings = Counter(pair for zones in self.zones for pair in neighbours(zones))
 
-    def sends_ns(self, k: int) -> list[int]:
-        """[dp] transfers from stage k to the next as the links between zones allow; 0 inside.
+    def sends_ns(self, k: int) -> list[tuple[int, ...]]:
+        """[dp][K] messages from stage k to the next as the links between zones allow; 0 inside.
 
         The last stage sends to the first, where slots have several chunks.
         """
-        after = (k + 1) % len(self.zones)
+        after, none = (k + 1) % len(self.zones), (0,) * len(self.terms.tables.tensors)
         if self.zones[k] == self.zones[after]:
-            return [0] * len(self.zones[k])
+            return [none] * len(self.zones[k])
         pairs = list(zip(self.zones[k], self.zones[after], strict=True))
         flows = Counter(pairs)
         ends = zip(self.stages[k], self.stages[after], strict=True)
         return [
-            self.terms.send_ns(i, j, flows[pair]) if pair[0] != pair[1] else 0
+            self.terms.send_ns(i, j, flows[pair]) if pair[0] != pair[1] else none
             for (i, j), pair in zip(ends, pairs, strict=True)
         ]
 

@@ -74,6 +74,11 @@ class SplitVariables:
         literals = [*self._row(stage - 1), *self._row(stage)]
         return weighted([*values.tolist(), *(-values).tolist()], literals)
 
+    def sum_up_to(self, stage: int, values: Array) -> Linear:
+        """Sum of `values` [L] over the layers of all stages up to this one."""
+        literals = [*self._row(-1), *self._row(stage)]
+        return weighted([*values.tolist(), *(-values).tolist()], literals)
+
     def largest(self, stage: int, values: Array) -> Linear:
         """At least every one of `values` [L] >= 0 over the layers of a stage: (8)."""
         if not values.any():

@@ -44,7 +44,7 @@ from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
 from formulations.cpsat.zones import ZoneVariables
 from formulations.decisions import Start, only_order, possible_starts
-from formulations.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.fixed import FixedOrder, FixedShares, FixedSplit, message_ns
 
 
 class OrderVariables:
@@ -114,13 +114,19 @@ class OrderVariables:
         upper = max((value for _, value in known), default=0)
         return enforced_maximum(self.model, known, upper, name)
 
-    def _send(self, slot: int) -> Linear:
+    def _send(self, slot: int, split: Split) -> Linear:
         """(15)."""
         nodes = ((literal, self.placer.terms(*key)) for key, literal in self.start.items())
-        terms: Iterator[tuple[tuple[Literal, ...], int]] = (
+        known: list[tuple[tuple[Literal, ...], tuple[int, ...]]] = [
             ((literal,), node.send_ns[slot]) for literal, node in nodes if slot in node.send_ns
-        )
-        return self._largest(chain(terms, self._zones.send_terms(slot)), f"send[{slot}]")
+        ]
+        known += self._zones.send_terms(slot)
+        stage = slot // self.tables.shape.dp
+        terms = [
+            (literals, message_ns(self.tables, times, split, stage)) for literals, times in known
+        ]
+        upper = max((times[-1] for _, times in known), default=0)
+        return enforced_maximum(self.model, terms, upper, f"send[{slot}]")
 
     def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
         """Node groups that may own a slot, and whether they do."""
@@ -138,11 +144,11 @@ class OrderVariables:
         """Every replica may differ from every other."""
         return replica
 
-    def send(self, stage: int, replica: int) -> Linear:
+    def send(self, stage: int, replica: int, split: Split) -> Linear:
         """Transfer from a stage to the next, ns."""
         slot = stage * self.tables.shape.dp + replica
         if slot not in self._sends:
-            self._sends[slot] = self._send(slot)
+            self._sends[slot] = self._send(slot, split)
         return self._sends[slot]
 
     def sync(self, stage: int, split: Split) -> Linear:

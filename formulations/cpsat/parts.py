@@ -13,6 +13,9 @@ class Split(Protocol):
     def stage_sum(self, stage: int, values: Array) -> Linear:
         """Sum of `values` [L] over the layers of a stage."""
 
+    def sum_up_to(self, stage: int, values: Array) -> Linear:
+        """Sum of `values` [L] over the layers of all stages up to this one."""
+
     def largest(self, stage: int, values: Array) -> Linear:
         """At least every one of `values` [L] >= 0 over the layers of a stage."""
 
@@ -35,7 +38,7 @@ class Order(Protocol):
     def column(self, replica: int) -> Hashable:
         """Equal for replicas with equal groups and transfers on every stage."""
 
-    def send(self, stage: int, replica: int) -> Linear:
+    def send(self, stage: int, replica: int, split: Split) -> Linear:
         """Transfer from a stage to the next, ns."""
 
     def sync(self, stage: int, split: Split) -> Linear:

@@ -120,7 +120,7 @@ class Built:
         """(2) Every slot, for every group and number in flight that may occur."""
         tables, shape = self.tables, self.tables.shape
         for k in self._stages:
-            workspace = self.split.largest(k, tables.workspace_bytes)
+            workspace = self.split.largest(k, tables.memory.workspace_bytes)
             needs: dict[int, Linear] = {}
             for r in self._replicas:
                 held_before = 0
@@ -130,8 +130,8 @@ class Built:
                         continue
                     held_before = held
                     if held not in needs:
-                        sizes = tables.static_bytes + held * tables.activation_bytes
-                        needs[held] = tables.fixed_bytes + self.split.stage_sum(k, sizes)
+                        sizes = tables.memory.static_bytes + held * tables.memory.activation_bytes
+                        needs[held] = tables.memory.fixed_bytes + self.split.stage_sum(k, sizes)
                     for j, literal in self.order.types(k * shape.dp + r):
                         require_at_most(
                             self.model,
@@ -189,7 +189,9 @@ class Built:
             parts.append((cut.forward[k], self.forward[k][replica]))
             parts.append((cut.backward[k], self.backward[k][replica]))
         sends = cut.sends(self.tables.instance.search.blocking_sends)
-        parts.extend((count, self.order.send(k, replica)) for k, count in enumerate(sends))
+        parts.extend(
+            (count, self.order.send(k, replica, self.split)) for k, count in enumerate(sends)
+        )
         constant = sum(n * part for n, part in parts if isinstance(part, int))
         rest = [n * part for n, part in parts if n and not isinstance(part, int)]
         return constant + cp_model.LinearExpr.sum(rest) if rest else constant

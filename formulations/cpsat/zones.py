@@ -74,8 +74,8 @@ class ZoneVariables:
         crossing = [self._crosses(s, s + self.shape.dp, [pair]) for s in self._stage(stage)]
         return self._count(crossing, f"flows[{stage},{pair}]")
 
-    def send_terms(self, slot: int) -> Iterator[tuple[Conditions, int]]:
-        """Transfers from a slot to the next stage, ns, and when they hold."""
+    def send_terms(self, slot: int) -> Iterator[tuple[Conditions, tuple[int, ...]]]:
+        """[K] messages from a slot to the next stage, ns, and when they hold."""
         for i, source in self.owners[slot]:
             for j, target in self.owners[slot + self.shape.dp]:
                 if self.zone[i] != self.zone[j]:

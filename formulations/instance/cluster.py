@@ -2,53 +2,69 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
+from formulations.instance.extent import (
+    MOST_GPUS,
+    MOST_GROUPS,
+    Bytes,
+    Count,
+    GpusPerNode,
+    Name,
+    Seconds,
+    Text,
+    first_beyond,
+)
 from formulations.instance.record import Record
+
+Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
+Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
 
 
 class Link(Record):
     """One direction of a full-duplex link, or one GPU's share of the fabric inside a node."""
 
-    bandwidth_bytes_per_s: float = Field(gt=0)
-    latency_s: float = Field(ge=0)
+    bandwidth_bytes_per_s: Rate
+    latency_s: Seconds
 
 
 class ZoneLink(Link):
     """The link that joins each pair of zones; all flows from one to the other share it."""
 
-    source: str = "not stated"
+    source: Text = "not stated"
 
 
 class GpuType(Record):
     """A GPU with its sourced figures. Peaks are dense, without sparsity."""
 
-    name: str
-    source: str
-    peak_flops: dict[str, float]  #: FLOP/s per precision: fp32, tf32, fp16, bf16, ...
-    memory_bytes: int = Field(gt=0)
-    memory_bandwidth_bytes_per_s: float = Field(gt=0)
+    name: Name
+    source: Text
+    peak_flops: dict[Name, Rate]  #: FLOP/s per precision: fp32, tf32, fp16, bf16, ...
+    memory_bytes: Annotated[Bytes, Field(gt=0)]
+    memory_bandwidth_bytes_per_s: Rate
     link: Link  #: GPU to GPU inside a node, one direction, per GPU
     #: See formulations.costs.compute. Fitted once per type on published times: bench.calibrate.
-    efficiency_maximum: float = Field(gt=0, le=1)
-    efficiency_half_flops: float = Field(ge=0)  #: FLOPs per kernel at half the maximum, in 16 bit
-    launch_overhead_s: float = Field(ge=0)  #: host time per kernel, hidden by longer kernels
-    efficiency_source: str
+    efficiency_maximum: Efficiency
+    efficiency_half_flops: float = Field(
+        ge=0, le=1e18
+    )  #: FLOPs per kernel at half the maximum, in 16 bit
+    launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
+    efficiency_source: Text
 
 
 class NodeGroup(Record):
     """`nodes` equal machines; any two of them may change places in a plan."""
 
-    name: str
+    name: Name
     gpu: GpuType
-    gpus_per_node: int = Field(ge=1)
-    nodes: int = Field(ge=1)
-    price_usd_per_hour: float = Field(ge=0)  #: per node
+    gpus_per_node: GpusPerNode
+    nodes: Count
+    price_usd_per_hour: float = Field(ge=0, le=1e6)  #: per node
     intra_node: Link
     inter_node: Link  #: out of the node, shared by its GPUs
-    zone: str | None = None  #: where the nodes stand; of all groups or of none
+    zone: Name | None = None  #: where the nodes stand; of all groups or of none
 
 
 class ZoneFault(NamedTuple):
@@ -81,16 +97,24 @@ def zone_fault(zones: Sequence[str | None], linked: bool) -> ZoneFault | None:
 class Cluster(Record):
     """Node groups, the efficiency of the network between nodes, the link between zones."""
 
-    groups: tuple[NodeGroup, ...] = Field(min_length=1)
+    groups: tuple[NodeGroup, ...] = Field(min_length=1, max_length=MOST_GROUPS)
     zone_link: ZoneLink | None = None  #: given if and only if there are two zones or more
     #: (number of nodes, efficiency): the entry with the largest number <= n holds for n nodes
-    network_efficiency: tuple[tuple[int, float], ...] = ((1, 1.0),)
+    network_efficiency: tuple[tuple[Count, Efficiency], ...] = Field(((1, 1.0),), min_length=1)
 
     @model_validator(mode="after")
     def _check_zones(self) -> "Cluster":
         fault = zone_fault([g.zone for g in self.groups], self.zone_link is not None)
         if fault:
             raise ValueError(f"{fault.path[-1]}: {fault.found}; allowed: {fault.allowed}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_extent(self) -> "Cluster":
+        if first_beyond((g.nodes * g.gpus_per_node for g in self.groups), MOST_GPUS) is not None:
+            raise ValueError(f"more than {MOST_GPUS} GPUs")
+        if self.network_efficiency[0][0] != 1:
+            raise ValueError("network_efficiency without an entry for 1 node")
         return self
 
     def efficiency(self, num_nodes: int) -> float:

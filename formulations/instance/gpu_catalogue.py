@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from formulations.instance.cluster import GpuType, Link
+from formulations.instance.extent import Name
 from formulations.instance.positions import Document, Place
+from formulations.instance.record import Record
 from formulations.instance.schema_cluster import (
     CatalogueLinkFile,
     EfficiencyFile,
@@ -13,16 +15,15 @@ from formulations.instance.schema_cluster import (
     PeakFile,
 )
 from formulations.instance.validation import validated
-from formulations.instance.written import Name, Written
 
 
-class LinksFile(Written):
+class LinksFile(Record):
     """The file links.yaml."""
 
     links: dict[Name, CatalogueLinkFile]
 
 
-class GpusFile(Written):
+class GpusFile(Record):
     """The file gpus.yaml: what the vendor states, and what was fitted on measurements."""
 
     gpus: dict[Name, PeakFile] = Field(min_length=1)

@@ -1,32 +1,44 @@
 """From a Hugging Face `config.json` to the sizes of a transformer.
 
 Missing keys take the defaults of the model type's configuration class
-(`formulations.instance.huggingface_defaults`); unknown keys are ignored, as the library does.
+(`formulations.instance.huggingface_defaults`). Keys that this class does not read are refused where
+they may describe another model (`formulations.instance.huggingface_fields`). Other model types are
+counted from the library's model where it is installed (`formulations.instance.huggingface_model`).
 
-What counts as the model: for GPT-2, T5, Llama, Qwen, Mixtral and DeepSeek-V3 the model with its
-language head, for BERT the base model with pooler (and training adds its pre-training head, see
-`formulations.instance.transformer`). DeepSeek-V3's multi-token-prediction module and its expert
-balancing terms, which no gradient trains, are left out, as the library leaves them out.
+What counts as the model: the model with its language head, for BERT the base model with pooler (and
+training adds its pre-training head, see `formulations.instance.transformer`). The multi-token
+prediction modules of DeepSeek-V3, Kimi K2 and GLM-4.5 are trained, but not part of the published
+count, as the library leaves them out; so are expert balancing terms, which no gradient trains.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.huggingface_defaults import ALIASES, CLASS_DEFAULTS
-from formulations.instance.positions import suggestion
+from formulations.instance.huggingface_defaults import CLASS_DEFAULTS
+from formulations.instance.huggingface_fields import (
+    check_aliases,
+    counted_fields,
+    foreign_fields,
+    refuse,
+)
+from formulations.instance.huggingface_model import counted_from_config, library_knows
+from formulations.instance.huggingface_reader import ConfigReader, spelling_of
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.transformer import Architecture
 
 
 def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSizes:
     """Sizes of the model that a parsed `config.json` describes; `where` names the file in errors.
 
-    Raises InstanceError for an unknown model type, a value of the wrong kind or out of range, and
-    sizes that do not fit together.
+    Raises InstanceError for an unknown model type, a value of the wrong kind or out of range,
+    sizes that do not fit together, and fields that may describe another model.
     """
     reader = _reader(config, where)
+    check_aliases(config, where, reader.model_type)
+    for key in foreign_fields(config, reader.model_type, counted_fields(reader.model_type)):
+        raise refuse(config, where, key)
     try:
         return _BUILDERS[reader.model_type](reader)
     except ValidationError as error:
@@ -35,8 +47,19 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
         raise InstanceError(where, found, "sizes that fit together") from error
 
 
+def architecture_from_config(config: Mapping[str, object], where: str) -> Architecture:
+    """Sizes of a model of a supported type, and counts of any other that the library has."""
+    model_type = config.get("model_type")
+    if model_type not in CLASS_DEFAULTS and library_knows(model_type):
+        return counted_from_config(config, where)
+    return sizes_from_config(config, where)
+
+
 def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
     """Longest sequence that the config states, or None. Raises as `sizes_from_config`."""
+    if library_knows(config.get("model_type")) and config["model_type"] not in CLASS_DEFAULTS:
+        longest = config.get("max_position_embeddings")
+        return longest if type(longest) is int and longest > 0 else None
     reader = _reader(config, where)
     for key in ("n_positions", "max_position_embeddings"):
         if key in reader.defaults:
@@ -44,73 +67,24 @@ def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Typed access to the keys of one config."""
-
-    config: Mapping[str, object]
-    where: str
-    model_type: str
-
-    @property
-    def defaults(self) -> dict[str, object]:
-        return CLASS_DEFAULTS[self.model_type]
-
-    def value(self, key: str) -> object:
-        alias = ALIASES.get(self.model_type, {}).get(key, key)
-        return self.config.get(key, self.config.get(alias, self.defaults[key]))
-
-    def refuse(self, key: str, allowed: str) -> InstanceError:
-        return InstanceError(f"{self.where} {key}", repr(self.value(key)), allowed)
-
-    def integer(self, key: str, least: int = 1) -> int:
-        most = 10**9
-        value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise self.refuse(key, f"a whole number from {least} to {most}")
-        return value
-
-    def optional(self, key: str, least: int = 1) -> int | None:
-        return None if self.value(key) is None else self.integer(key, least)
-
-    def flag(self, key: str) -> bool:
-        value = self.value(key)
-        if not isinstance(value, bool):
-            raise self.refuse(key, "true or false")
-        return value
-
-    def dropout(self, *keys: str) -> bool:
-        """Whether any of the rates is above 0; all of them are checked."""
-        return max(self._rate(key) for key in keys) > 0
-
-    def _rate(self, key: str) -> float:
-        value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-            raise self.refuse(key, "a number from 0 to below 1")
-        return value
-
-    def only(self, key: str, allowed: object) -> None:
-        """Refuses a variant whose costs are not known here."""
-        if self.value(key) != allowed:
-            raise self.refuse(key, f"{allowed!r}")
-
-
-def _reader(config: Mapping[str, object], where: str) -> _Reader:
+def _reader(config: Mapping[str, object], where: str) -> ConfigReader:
     if not isinstance(config, Mapping):
         raise InstanceError(where, f"a {type(config).__name__}", "an object with a model_type")
     found = config.get("model_type")
     if not isinstance(found, str) or found not in CLASS_DEFAULTS:
-        hint = suggestion(found, list(CLASS_DEFAULTS))
+        hint = spelling_of(found, list(CLASS_DEFAULTS))
         shown = "missing" if "model_type" not in config else repr(found) + hint
-        raise InstanceError(f"{where} model_type", shown, ", ".join(CLASS_DEFAULTS))
-    return _Reader(config, where, found)
+        others = "with the optional extra `transformers` those of that library"
+        allowed = f"{', '.join(CLASS_DEFAULTS)}; {others}"
+        raise InstanceError(f"{where} model_type", shown, allowed)
+    return ConfigReader(config, where, found)
 
 
 def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location)) + ": " if location else ""
 
 
-def _gpt2(config: _Reader) -> TransformerSizes:
+def _gpt2(config: ConfigReader) -> TransformerSizes:
     config.only("add_cross_attention", False)
     return TransformerSizes(
         hidden_size=config.integer("n_embd"),
@@ -124,7 +98,7 @@ def _gpt2(config: _Reader) -> TransformerSizes:
     )
 
 
-def _bert(config: _Reader) -> TransformerSizes:
+def _bert(config: ConfigReader) -> TransformerSizes:
     config.only("add_cross_attention", False)
     config.only("position_embedding_type", "absolute")
     return TransformerSizes(
@@ -144,7 +118,8 @@ def _bert(config: _Reader) -> TransformerSizes:
     )
 
 
-def _t5(config: _Reader) -> TransformerSizes:
+def _t5(config: ConfigReader) -> TransformerSizes:
+    config.only("is_encoder_decoder", True)
     layers = config.integer("num_layers")
     activation = config.value("feed_forward_proj")
     words = activation.split("-") if isinstance(activation, str) else []
@@ -169,7 +144,7 @@ def _t5(config: _Reader) -> TransformerSizes:
     )
 
 
-def _decoder(config: _Reader, **own: object) -> TransformerSizes:
+def _decoder(config: ConfigReader, **own: object) -> TransformerSizes:
     """Llama's block: rotary positions, RMS norms, gated network; `own`: the other sizes."""
     common = {
         "hidden_size": config.integer("hidden_size"),
@@ -189,29 +164,73 @@ def _decoder(config: _Reader, **own: object) -> TransformerSizes:
     return TransformerSizes.model_validate(common | own)
 
 
-def _grouped(config: _Reader, **own: object) -> TransformerSizes:
+def _grouped(config: ConfigReader, **own: object) -> TransformerSizes:
     """With grouped heads."""
     kv_heads = config.optional("num_key_value_heads")
     return _decoder(config, kv_heads=kv_heads, head_dim=config.optional("head_dim"), **own)
 
 
-def _llama_or_qwen3(config: _Reader, mlp_bias: bool, qk_norms: bool) -> TransformerSizes:
+def _biased(config: ConfigReader, **own: object) -> TransformerSizes:
+    """With grouped heads, and biases of all four projections of attention if it says so."""
     biases = config.flag("attention_bias")
+    return _grouped(config, qkv_biases=biases, output_bias=biases, **own)
+
+
+def _qwen(config: ConfigReader) -> TransformerSizes:
+    """Qwen2 and Qwen3: a window, if used, in all but the first blocks."""
+    first, count = config.integer("max_window_layers", least=0), config.integer("num_hidden_layers")
+    window = config.window(range(first, count))
+    if config.model_type == "qwen3":
+        return _biased(config, window=window, qk_norms=True)
+    return _grouped(config, window=window, qkv_biases=True)
+
+
+def _qwen3_moe(config: ConfigReader) -> TransformerSizes:
+    config.only("decoder_sparse_step", 1)
+    config.only("mlp_only_layers", None, [])
+    moe = _experts(config, "num_experts", "moe_intermediate_size")
+    return _biased(config, moe=moe, window=config.window(), qk_norms=True)
+
+
+def _gpt_oss(config: ConfigReader) -> TransformerSizes:
+    window = config.window(range(0, config.integer("num_hidden_layers"), 2))
+    experts = _experts(config, "num_local_experts", "intermediate_size")
+    moe = experts.model_copy(update={"biases": True})
+    return _biased(config, moe=moe, window=window, attention_sinks=True)
+
+
+def _gemma2(config: ConfigReader) -> TransformerSizes:
+    """Gemma 2: every second block slides, from the first on."""
+    window = config.window(range(0, config.integer("num_hidden_layers"), 2))
+    return _biased(config, window=window, branch_norms=True)
+
+
+def _gemma3(config: ConfigReader) -> TransformerSizes:
+    """The text model of Gemma 3: all blocks slide but every sixth (`sliding_window_pattern`)."""
+    period, count = config.integer("sliding_window_pattern"), config.integer("num_hidden_layers")
+    sliding = [block for block in range(count) if (block + 1) % period]
+    return _biased(config, window=config.window(sliding), branch_norms=True, qk_norms=True)
+
+
+def _phi3(config: ConfigReader) -> TransformerSizes:
+    dropout = config.dropout("resid_pdrop", "embd_pdrop", "attention_dropout")
+    return _grouped(config, window=config.window(), dropout=dropout)
+
+
+def _glm4_moe(config: ConfigReader) -> TransformerSizes:
     return _grouped(
-        config, qkv_biases=biases, output_bias=biases, ffn_biases=mlp_bias, qk_norms=qk_norms
+        config,
+        qkv_biases=config.flag("attention_bias"),
+        qk_norms=config.flag("use_qk_norm"),
+        moe=_shared_experts(config),
+        mtp_layers=config.integer("num_nextn_predict_layers", least=0),
     )
 
 
-def _mixtral(config: _Reader) -> TransformerSizes:
-    moe = MoeSizes(
-        experts=config.integer("num_local_experts"),
-        experts_per_token=config.integer("num_experts_per_tok"),
-        ffn_size=config.integer("intermediate_size"),
-    )
-    return _grouped(config, moe=moe)
-
-
-def _deepseek_v3(config: _Reader) -> TransformerSizes:
+def _deepseek(config: ConfigReader) -> TransformerSizes:
+    """DeepSeek-V2 and V3, Kimi K2: latent attention, routed and shared experts."""
+    config.only("moe_layer_freq", 1)
+    config.only("mlp_bias", False)
     biases = config.flag("attention_bias")
     latent = LatentAttentionSizes(
         query_rank=config.optional("q_lora_rank"),
@@ -220,23 +239,57 @@ def _deepseek_v3(config: _Reader) -> TransformerSizes:
         rope_head_dim=config.integer("qk_rope_head_dim"),
         value_head_dim=config.integer("v_head_dim"),
     )
-    moe = MoeSizes(
-        experts=config.integer("n_routed_experts"),
-        experts_per_token=config.integer("num_experts_per_tok"),
-        ffn_size=config.integer("moe_intermediate_size"),
-        shared_experts=config.integer("n_shared_experts", least=0),
-        dense_first_layers=config.integer("first_k_dense_replace", least=0),
+    predicts = "num_nextn_predict_layers" in config.defaults
+    return _decoder(
+        config,
+        latent_attention=latent,
+        moe=_shared_experts(config),
+        qkv_biases=biases,
+        output_bias=biases,
+        mtp_layers=config.integer("num_nextn_predict_layers", least=0) if predicts else 0,
     )
-    return _decoder(config, latent_attention=latent, moe=moe, qkv_biases=biases, output_bias=biases)
 
 
-_BUILDERS: dict[str, Callable[[_Reader], TransformerSizes]] = {
+def _experts(config: ConfigReader, count: str, width: str) -> MoeSizes:
+    return MoeSizes(
+        experts=config.integer(count),
+        experts_per_token=config.integer("num_experts_per_tok"),
+        ffn_size=config.integer(width),
+    )
+
+
+def _shared_experts(config: ConfigReader) -> MoeSizes:
+    """Routed and shared experts behind some dense blocks."""
+    more = {
+        "shared_experts": config.integer("n_shared_experts", least=0),
+        "dense_first_layers": config.integer("first_k_dense_replace", least=0),
+    }
+    routed = _experts(config, "n_routed_experts", "moe_intermediate_size")
+    return MoeSizes.model_validate(routed.model_dump() | more)
+
+
+_BUILDERS: dict[str, Callable[[ConfigReader], TransformerSizes]] = {
     "gpt2": _gpt2,
     "bert": _bert,
     "t5": _t5,
-    "llama": lambda config: _llama_or_qwen3(config, config.flag("mlp_bias"), qk_norms=False),
-    "qwen2": lambda config: _grouped(config, qkv_biases=True),
-    "qwen3": lambda config: _llama_or_qwen3(config, mlp_bias=False, qk_norms=True),
-    "mixtral": _mixtral,
-    "deepseek_v3": _deepseek_v3,
+    "llama": lambda config: _biased(config, ffn_biases=config.flag("mlp_bias")),
+    "mistral": lambda config: _grouped(config, window=config.window()),
+    "mixtral": lambda config: _grouped(
+        config,
+        moe=_experts(config, "num_local_experts", "intermediate_size"),
+        window=config.window(),
+    ),
+    "qwen2": _qwen,
+    "qwen3": _qwen,
+    "qwen3_moe": _qwen3_moe,
+    "gemma": _biased,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "phi3": _phi3,
+    "olmo2": lambda config: _biased(config, qk_norms_of_all_heads=True),
+    "gpt_oss": _gpt_oss,
+    "glm4_moe": _glm4_moe,
+    "deepseek_v2": _deepseek,
+    "deepseek_v3": _deepseek,
+    "kimi_k2": _deepseek,
 }

@@ -1,10 +1,11 @@
 """One planning problem: workload, cluster, profile, the space of plans, limits, objective."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from formulations.instance.cluster import Cluster
+from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
 from formulations.instance.workload import Workload
@@ -12,15 +13,16 @@ from formulations.units import GIB
 
 Recompute = Literal["none", "full"]
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
+Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICES)]
 
 
 class SearchSpace(Record):
     """Which plans may be chosen. None means every value that fits the cluster."""
 
-    tensor_parallel: tuple[int, ...] | None = None
-    data_parallel: tuple[int, ...] | None = None
-    pipeline_parallel: tuple[int, ...] | None = None
-    micro_batch: tuple[int, ...] | None = None
+    tensor_parallel: Counts | None = None
+    data_parallel: Counts | None = None
+    pipeline_parallel: Counts | None = None
+    micro_batch: Counts | None = None
     recompute: tuple[Recompute, ...] = ("none", "full")
     distributed_optimizer: tuple[bool, ...] = (False, True)
     schedule: tuple[ScheduleName, ...] = ("1f1b",)
@@ -36,7 +38,7 @@ class Limits(Record):
     """What a plan must respect."""
 
     memory_headroom: float = Field(default=0.0, ge=0, lt=1)  #: share of the memory left free
-    framework_reserve_bytes: int = Field(default=GIB, ge=0)  #: context, NCCL, fragmentation
+    framework_reserve_bytes: Bytes = GIB  #: context, NCCL, fragmentation
     max_step_time_s: float | None = Field(default=None, gt=0)
     max_cost_usd_per_step: float | None = Field(default=None, gt=0)
     max_price_usd_per_hour: float | None = Field(default=None, gt=0)
@@ -46,14 +48,14 @@ class Objective(Record):
     """What is minimised. `training_cost` is the cost of `steps` steps."""
 
     minimize: Literal["step_time", "cost_per_step", "training_cost"] = "step_time"
-    steps: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1, le=10**12)
 
 
 class Instance(Record):
     """Validated once, frozen, complete: nothing is looked up elsewhere any more."""
 
-    name: str
-    source: str
+    name: Name
+    source: Text
     workload: Workload
     cluster: Cluster
     profile: Profile | None = None

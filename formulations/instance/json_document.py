@@ -5,6 +5,7 @@ import re
 from bisect import bisect_right
 
 from formulations.errors import InstanceError
+from formulations.instance.extent import MOST_VALUES, check_extent
 from formulations.instance.positions import Document, Mark, Node, Part
 
 _DECODER = json.JSONDecoder()
@@ -16,13 +17,14 @@ def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
 
     allowed: what errors say of text that is no JSON.
     """
+    check_extent(name, sum(map(text.count, ",[{")), MOST_VALUES)
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{name}:{error.lineno}:{error.colno}"
         raise InstanceError(where, error.msg, allowed) from None
     except RecursionError:
-        raise InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100") from None
+        raise _nested(name) from None
     except ValueError as error:  # a number of thousands of digits
         found = str(error).partition(";")[0]
         raise InstanceError(f"{name}:1:1", found, "numbers of usual size") from None
@@ -32,7 +34,14 @@ def json_document(text: str, name: str) -> Document:
     """Values and positions of JSON text. Raises InstanceError as `parse_json`."""
     value = parse_json(text, name)
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
-    return Document(name, value, _node(text, _skip(text, 0), lines)[0])
+    try:
+        return Document(name, value, _node(text, _skip(text, 0), lines)[0])
+    except RecursionError:
+        raise _nested(name) from None
+
+
+def _nested(name: str) -> InstanceError:
+    return InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100")
 
 
 def _node(text: str, at: int, lines: list[int]) -> tuple[Node, int]:

@@ -1,7 +1,7 @@
 """Instance files: the one place where YAML is read, and the way from a path to an `Instance`."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,6 +11,13 @@ import yaml
 
 from formulations.errors import InstanceError
 from formulations.instance.cluster import GpuType, Link
+from formulations.instance.extent import (
+    MOST_TEXT,
+    MOST_WRITTEN_BYTES,
+    MOST_WRITTEN_VALUES,
+    check_extent,
+    printable,
+)
 from formulations.instance.gpu_catalogue import gpus_of, links_of
 from formulations.instance.instance import Instance
 from formulations.instance.positions import Document, Mark, Node, Part, Place
@@ -84,11 +91,12 @@ class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, where 1e9 is a number, as in YAML 1.2."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        """Value of a node; one such as the date 2001-99-99 is an error with a position."""
+        """Value of a node; one such as the date 2001-99-99 or !!bool x is an error with a place."""
         try:
             return super().construct_object(node, deep)
-        except ValueError as error:
-            problem = str(error).partition(";")[0]
+        except (ArithmeticError, AttributeError, LookupError, ValueError) as error:
+            unfit = f"not a value of the kind {node.tag.rpartition(':')[2]}"
+            problem = str(error).partition(";")[0] if isinstance(error, ValueError) else unfit
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
 
@@ -101,12 +109,14 @@ _Loader.add_implicit_resolver(
 
 def parse_document(text: str, name: str) -> Document:
     """Values and positions of YAML text. Raises InstanceError for syntax and repeated keys."""
+    if len(text) > MOST_WRITTEN_BYTES:
+        raise InstanceError(name, "more than 1 MiB", "a YAML file of at most that size")
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             raise InstanceError(f"{name}:1:1", "an empty file", "a mapping of fields")
-        _check_keys(root, name, (), set())
+        check_extent(name, _num_values(root, name, (), {}), MOST_WRITTEN_VALUES)
         value = loader.construct_document(root)
         return Document(name, value, _positions(root, loader, {}))
     except yaml.reader.ReaderError as error:
@@ -122,34 +132,48 @@ def parse_document(text: str, name: str) -> Document:
         raise InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100") from None
 
 
-def _check_keys(
-    node: yaml.Node, name: str, above: tuple[yaml.Node, ...], done: set[yaml.Node]
-) -> None:
-    """Raises InstanceError for a repeated key and for an alias of what contains it.
+def _num_values(
+    node: yaml.Node, name: str, above: tuple[yaml.Node, ...], known: dict[yaml.Node, int]
+) -> int:
+    """Values in a node, with aliases and merge keys written out.
 
-    `above`: the nodes that contain this one. `done`: nodes not to be visited again (aliases).
+    Raises InstanceError for a repeated key, a text that is too long, and an alias of what contains
+    it. `above`: the nodes that contain this one. `known`: what was counted already (aliases).
     """
     if node in above:
         found = "a value that contains itself"
         raise InstanceError(_where(node, name), found, "aliases of other values")
-    if node in done:
-        return
-    done.add(node)
-    above += (node,)
+    if node not in known:
+        known[node] = 1 + sum(
+            _num_values(inner, name, (*above, node), known) for inner in _inner(node, name)
+        )
+    return known[node]
+
+
+def _inner(node: yaml.Node, name: str) -> Iterator[yaml.Node]:
+    """Entries of a list, values of a mapping; the same errors."""
     if isinstance(node, yaml.SequenceNode):
-        for entry in node.value:
-            _check_keys(entry, name, above, done)
+        yield from node.value
     elif isinstance(node, yaml.MappingNode):
         first_lines: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise InstanceError(_where(key, name), "a key of several parts", "a name or number")
+            _check_length(key, name)
             if key.value in first_lines:
-                where = f"{_where(key, name)} {key.value}"
+                where = f"{_where(key, name)} {printable(key.value)}"
                 found = f"repeated; it stands in line {first_lines[key.value]} too"
                 raise InstanceError(where, found, "every field once")
             first_lines[key.value] = key.start_mark.line + 1
-            _check_keys(value, name, above, done)
+            yield value
+    else:
+        _check_length(node, name)
+
+
+def _check_length(node: yaml.Node, name: str) -> None:
+    if len(node.value) > MOST_TEXT:
+        found = f"a text of {len(node.value):,} characters"
+        raise InstanceError(_where(node, name), found, f"at most {MOST_TEXT:,}")
 
 
 def _positions(node: yaml.Node, loader: _Loader, done: dict[yaml.Node, Node]) -> Node:

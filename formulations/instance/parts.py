@@ -26,6 +26,7 @@ from dataclasses import astuple, dataclass
 from typing import Self
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.workload import Layer
 
 ROTARY_KERNELS = 2  # queries, keys
 
@@ -50,6 +51,36 @@ class Part:
         """Costs of both."""
         return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
+    def layer(
+        self,
+        kind: str,
+        *,
+        is_block: bool,
+        input_bytes: int,
+        vocabulary: tuple[int, int] = (0, 0),
+        tied_copy: bool = False,
+    ) -> Layer:
+        """A layer of these costs and a vocabulary matrix of so many rows and columns."""
+        return Layer(
+            kind=kind,
+            is_block=is_block,
+            sharded_parameters=self.sharded_parameters,
+            replicated_parameters=self.replicated_parameters,
+            vocabulary_rows=vocabulary[0],
+            vocabulary_columns=vocabulary[1],
+            tied_copy=tied_copy,
+            forward_flops=self.flops,
+            unweighted_flops=self.unweighted_flops,
+            released_replicated_bytes=self.released_replicated_bytes,
+            released_sharded_bytes=self.released_sharded_bytes,
+            kernels=self.kernels,
+            forward_all_reduces=self.forward_all_reduces,
+            backward_all_reduces=self.backward_all_reduces,
+            replicated_activation_bytes=self.replicated_bytes,
+            sharded_activation_bytes=self.sharded_bytes,
+            input_bytes=input_bytes,
+        )
+
 
 def norm(sizes: TransformerSizes, s: int) -> Part:
     """A norm over the residual stream; its input is kept."""
@@ -58,20 +89,29 @@ def norm(sizes: TransformerSizes, s: int) -> Part:
     return Part(replicated_parameters=parameters, replicated_bytes=2 * s * h, kernels=1)
 
 
-def self_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
-    """Self-attention with plain, grouped or multi-query heads."""
+def block_norms(sizes: TransformerSizes, s: int) -> Part:
+    """One norm for attention or feed-forward, or one before and one behind it."""
+    return norm(sizes, s) + norm(sizes, s) if sizes.branch_norms else norm(sizes, s)
+
+
+def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> Part:
+    """Self-attention with plain, grouped or multi-query heads, of every query to `keys` tokens.
+
+    The scores' softmax may have a learned sink per head.
+    """
     d = sizes.width_per_head
     q, kv = sizes.heads * d, sizes.num_kv_heads * d
     one_stream = Part(
         kernels=1 + ROTARY_KERNELS * sizes.rotary_positions,
+        sharded_parameters=sizes.heads * sizes.attention_sinks,
         backward_all_reduces=1,
         replicated_bytes=2 * s * sizes.hidden_size,
     )
     return (
         _projections(sizes, s)
         + one_stream
-        + _qk_norms(sizes, s, q + kv)
-        + _scores(sizes, s, d, d, flash)
+        + _qk_norms(sizes, s, q, kv)
+        + _scores(sizes, s, d, d, flash, keys)
         + _output_projection(sizes, s, q)
     )
 
@@ -90,7 +130,7 @@ def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
     return (
         _projections(sizes, s)
         + two_streams
-        + _scores(sizes, s, d, d, flash)
+        + _scores(sizes, s, d, d, flash, keys=s)
         + _output_projection(sizes, s, sizes.heads * d)
     )
 
@@ -136,7 +176,7 @@ def latent_attention(
         shared
         + queries
         + keys
-        + _scores(sizes, s, qk_dim, latent.value_head_dim, flash)
+        + _scores(sizes, s, qk_dim, latent.value_head_dim, flash, keys=s)
         + _output_projection(sizes, s, heads * latent.value_head_dim)
     )
 
@@ -156,7 +196,7 @@ def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
 
 
 def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
-    """Router, routed experts (top-k per token) and shared experts; none has biases.
+    """Router, routed experts (top-k per token) and shared experts; the shared have no biases.
 
     Every rank holds 1/tp of every expert. Kept besides the experts' inner tensors: the router's
     input and fp32 scores, and the copies of tokens in expert order, before and after the experts.
@@ -166,9 +206,10 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
     h, k = sizes.hidden_size, moe.experts_per_token
     inner = 3 if sizes.gated_ffn else 2
     expert = inner * h * moe.ffn_size
+    split_biases = (inner - 1) * moe.ffn_size * moe.biases
     routing = Part(
-        replicated_parameters=h * moe.experts,
-        sharded_parameters=expert * moe.experts,
+        replicated_parameters=(h + moe.biases * (1 + h)) * moe.experts,
+        sharded_parameters=(expert + split_biases) * moe.experts,
         flops=2 * s * (h * moe.experts + k * expert),
         kernels=3 + 2 + 3 + 1,
         forward_all_reduces=1,
@@ -191,24 +232,27 @@ def _projections(sizes: TransformerSizes, s: int) -> Part:
     )
 
 
-def _qk_norms(sizes: TransformerSizes, s: int, columns: int) -> Part:
-    if not sizes.qk_norms:
+def _qk_norms(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
+    """Norms of each head by one weight, or of all heads by as many weights as they are wide."""
+    weights = 2 * sizes.width_per_head * sizes.qk_norms + (q + kv) * sizes.qk_norms_of_all_heads
+    if not weights:
         return Part()
-    return Part(
-        replicated_parameters=2 * sizes.width_per_head, kernels=2, sharded_bytes=2 * s * columns
-    )
+    return Part(replicated_parameters=weights, kernels=2, sharded_bytes=2 * s * (q + kv))
 
 
-def _scores(sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash: bool) -> Part:
+def _scores(
+    sizes: TransformerSizes, s: int, qk_dim: int, value_dim: int, flash: bool, keys: int
+) -> Part:
     """Softmax of the scores times the values.
 
     Kept per head: softmax 2 s^2 and, with dropout, mask s^2 and result 2 s^2 (together the 5 a s^2
     of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022).
+    `keys`: the tokens whose scores are worked out for a query.
     """
     a = sizes.heads
     kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
     kernels = 1 if flash else 3 + sizes.dropout
-    flops = 2 * s * s * a * (qk_dim + value_dim)
+    flops = 2 * s * keys * a * (qk_dim + value_dim)
     return Part(
         flops=flops,
         kernels=kernels,

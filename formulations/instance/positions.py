@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from formulations.errors import InstanceError
+from formulations.instance.extent import printable
 
 Part = str | int | float | bool | None  #: key of a mapping, or index in a list
 
@@ -43,7 +44,7 @@ class Document:
         mark, node, text = self.root.mark, self.root, ""
         known = True
         for i, part in enumerate(path):
-            name = str(part) if str(part).isprintable() else repr(part)
+            name = printable(str(part))
             text += f"[{name}]" if node.is_list and known else f".{name}"
             known = known and part in node.children
             if known:

@@ -1,13 +1,17 @@
 """Measured layer times, and what to do between and beyond the measured micro-batch sizes."""
 
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from formulations.instance.extent import Count, Name, Text
 from formulations.instance.record import Record
 
 Origin = Literal["measured", "interpolated", "scaled"]
+
+
+MeasuredSeconds = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class ProfileEntry(Record):
@@ -16,13 +20,13 @@ class ProfileEntry(Record):
     weight_s: of the backward pass, those for weight gradients; None where that was not measured.
     """
 
-    kind: str
-    gpu: str  #: GpuType.name
-    tp: int = Field(ge=1)
-    micro_batch: int = Field(ge=1)
-    forward_s: float = Field(gt=0)
-    backward_s: float = Field(gt=0)
-    weight_s: float | None = Field(default=None, gt=0)
+    kind: Name
+    gpu: Name  #: GpuType.name
+    tp: Count
+    micro_batch: Count
+    forward_s: MeasuredSeconds
+    backward_s: MeasuredSeconds
+    weight_s: MeasuredSeconds | None = None
 
 
 class LayerSeconds(NamedTuple):
@@ -50,7 +54,7 @@ def _between(low: ProfileEntry, high: ProfileEntry, share: float) -> LayerSecond
 class Profile(Record):
     """Measured times; they replace the analytic compute model for the whole instance."""
 
-    source: str
+    source: Text
     includes_tensor_parallel_traffic: bool
     entries: tuple[ProfileEntry, ...] = Field(min_length=1)
 

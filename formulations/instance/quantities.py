@@ -42,15 +42,10 @@ def shown(value: object) -> str:
         return "a mapping" if value else "an empty mapping"
     if isinstance(value, list):
         return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def one_line(text: str) -> str:
-    """The text; raises the error for one with line breaks or control characters."""
-    if not text.isprintable():
-        raise refusal(shown(text), "printable text in one line")
-    return text
 
 
 class _Parsed(ABC):
@@ -73,7 +68,7 @@ class Quantity(_Parsed):
     dimension: str  #: a key of `formulations.units.UNITS`
     most: str
     example: str
-    zero: bool = False  #: is 0 allowed?
+    least: str = "0"  #: which is allowed itself
 
     def parse(self, value: object) -> float:
         """Value in the base unit; raises the error that names the units or the range."""
@@ -81,11 +76,10 @@ class Quantity(_Parsed):
             number = parse_quantity(value, self.dimension)
         except ValueError:
             raise refusal(shown(value), self._allowed_units()) from None
-        least = number >= 0 if self.zero else number > 0
-        if least and number <= parse_quantity(self.most, self.dimension):
+        least = 0.0 if self.least == "0" else parse_quantity(self.least, self.dimension)
+        if least <= number <= parse_quantity(self.most, self.dimension):
             return number
-        start = "at least 0" if self.zero else "more than 0"
-        raise refusal(shown(value), f"{start} and at most {self.most}")
+        raise refusal(shown(value), f"at least {self.least} and at most {self.most}")
 
     def _allowed_units(self) -> str:
         aliases = ("bps", "b/s")

@@ -1,4 +1,4 @@
-"""The base of every value type that is read from or written to a file."""
+"""The base of every value type that is read from or written to a file, by hand or not."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -11,7 +11,7 @@ from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_workload import resolve_workload
 from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
-from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload
 
 
@@ -32,14 +32,14 @@ def resolve(
 ) -> Instance:
     """The instance. Raises InstanceError for the first field that does not fit the others."""
     workload_place = place.at("workload")
-    sizes, workload = resolve_workload(
+    architecture, workload = resolve_workload(
         written.workload, workload_place, catalogue.workloads, folder
     )
     cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
     _check_precision(workload, cluster, workload_place.at("precision"))
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
-    degrees = _tensor_degrees(written, place.at("search"), sizes, cluster, times, kinds)
+    degrees = _tensor_degrees(written, place.at("search"), architecture, cluster, times, kinds)
     if profile and times:
         check_coverage(times, profile.place, kinds, cluster, degrees)
     _check_micro_batch(written, place.at("search", "micro_batch"), workload)
@@ -69,14 +69,14 @@ def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None
 def _tensor_degrees(
     written: InstanceFile,
     place: Place,
-    sizes: TransformerSizes,
+    architecture: Architecture,
     cluster: Cluster,
     profile: Profile | None,
     kinds: list[str],
 ) -> list[int]:
     """The degrees to choose from: as written, else all powers of two that can be used."""
     most = max(group.gpus_per_node for group in cluster.groups)
-    heads = sizes.num_kv_heads
+    heads = architecture.num_kv_heads
     at = place.at("tensor_parallel")
     if written.search.tensor_parallel is not None:
         for i, tp in enumerate(written.search.tensor_parallel):
@@ -84,7 +84,7 @@ def _tensor_degrees(
                 found = f"{tp} GPUs per tensor-parallel group, larger than every node"
                 raise at.listed(i).error(found, f"1 to {most}, the GPUs of the largest node")
             if heads % tp:
-                kind = "attention" if heads == sizes.heads else "key and value"
+                kind = "attention" if heads == architecture.heads else "key and value"
                 found = f"{tp} does not divide the {heads} {kind} heads"
                 raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
         return written.search.tensor_parallel

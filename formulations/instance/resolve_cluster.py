@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
+from formulations.instance.extent import MOST_GPUS, first_beyond
 from formulations.instance.gpu_catalogue import find_link, gpu_type
 from formulations.instance.positions import Place
-from formulations.instance.schema_cluster import MAX_GPUS, ClusterFile, GpuFile, NodeGroupFile
+from formulations.instance.schema_cluster import ClusterFile, GpuFile, NodeGroupFile
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,14 @@ def _zone_link(written: ClusterFile, place: Place) -> ZoneLink | None:
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
     names = [group.name for group in groups]
-    num_gpus = 0
     for j, group in enumerate(groups):
         if group.name in names[:j]:
             found = f"{group.name!r} is also the name of groups[{names.index(group.name)}]"
             raise place.at("groups", j, "name").error(found, "every group its own name")
-        num_gpus += group.nodes * group.gpus_per_node
-        if num_gpus > MAX_GPUS:
-            found = f"{num_gpus} GPUs up to this group"
-            raise place.at("groups", j, "nodes").error(found, f"at most {MAX_GPUS} GPUs in all")
+    beyond = first_beyond((group.nodes * group.gpus_per_node for group in groups), MOST_GPUS)
+    if beyond is not None:
+        found = f"more than {MOST_GPUS} GPUs up to this group"
+        raise place.at("groups", beyond, "nodes").error(found, f"at most {MOST_GPUS} in all")
 
 
 def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone: bool) -> NodeGroup:

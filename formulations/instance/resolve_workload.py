@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from formulations.errors import InstanceError
-from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.extent import printable
+from formulations.instance.huggingface import architecture_from_config
 from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.positions import Place
 from formulations.instance.quantities import shown
 from formulations.instance.schema import WorkloadFile
-from formulations.instance.sizes import TransformerSizes
 from formulations.instance.text_files import read_text
-from formulations.instance.transformer import build_workload
+from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import Workload
 from formulations.instance.workload_catalogue import CatalogueEntry
 
@@ -25,9 +25,9 @@ _ORIGINS = ("catalogue", "huggingface", "sizes")
 
 @dataclass(frozen=True)
 class _Origin:
-    """Sizes, and what the user may override."""
+    """The architecture, and what the user may override."""
 
-    sizes: TransformerSizes
+    architecture: Architecture
     name: str
     source: str
     sequence_length: int | None = None
@@ -36,8 +36,8 @@ class _Origin:
 
 def resolve_workload(
     written: WorkloadFile, place: Place, workloads: Mapping[str, object], folder: Path
-) -> tuple[TransformerSizes, Workload]:
-    """Sizes and workload; paths are relative to `folder`.
+) -> tuple[Architecture, Workload]:
+    """Architecture and workload; paths are relative to `folder`.
 
     Raises InstanceError for none or several origins, an unknown name, an unreadable or unsupported
     config.json, and a sequence length or batch that is stated nowhere or does not fit.
@@ -51,7 +51,7 @@ def resolve_workload(
         raise place.at("global_batch").error("missing", "sequences per step, such as 256")
     try:
         workload = build_workload(
-            origin.sizes,
+            origin.architecture,
             name=written.name or origin.name,
             source=written.source or origin.source,
             sequence_length=length,
@@ -62,7 +62,7 @@ def resolve_workload(
         )
     except InstanceError as error:
         raise place.at("sequence_length").error(error.found, error.allowed) from None
-    return origin.sizes, workload
+    return origin.architecture, workload
 
 
 def from_config(
@@ -87,7 +87,7 @@ def from_config(
 
 def config_name(path: Path) -> str:
     """Name of the model: of the file, or of its folder if it is called config.json."""
-    return path.resolve().parent.name if path.stem == "config" else path.stem
+    return printable(path.resolve().parent.name if path.stem == "config" else path.stem)
 
 
 def _origin(
@@ -101,8 +101,8 @@ def _origin(
         return _Origin(written.sizes, "transformer", "sizes given in the instance")
     if written.huggingface is not None:
         path = folder / written.huggingface
-        sizes = from_config(path, sizes_from_config, place.at("huggingface"))
-        return _Origin(sizes, config_name(path), str(path))
+        architecture = from_config(path, architecture_from_config, place.at("huggingface"))
+        return _Origin(architecture, config_name(path), printable(str(path)))
     return _from_catalogue(written.catalogue or "", place.at("catalogue"), workloads)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.instance.quantities import (
     LIST,
@@ -19,21 +20,25 @@ from formulations.instance.quantities import (
     name_or_mapping,
     number_or_list,
 )
+from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.workload import Precision
-from formulations.instance.written import Count, Name, Text, Written
 
-Counts = Annotated[list[Count], OneOrMany()]
-Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB", zero=True)]
-LongestTime = Annotated[float, Quantity("time", most="100000 h", example="2 s")]
-HighestCost = Annotated[float, Quantity("money", most="1000000000 USD", example="0.01 USD")]
-HighestPrice = Annotated[float, Quantity("price", most="1000000000 USD/h", example="100 USD/h")]
+Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
+Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
+LongestTime = Annotated[float, Quantity("time", least="1 ns", most="100000 h", example="2 s")]
+HighestCost = Annotated[
+    float, Quantity("money", least="1e-12 USD", most="1000000000 USD", example="0.01 USD")
+]
+HighestPrice = Annotated[
+    float, Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h")
+]
 Headroom = Annotated[float, Share()]
 Chunks = Annotated[int, Field(ge=2, le=64)]
 
 
-class WorkloadFile(Written):
+class WorkloadFile(Record):
     """The model to train: exactly one of catalogue, huggingface, sizes; and how it is trained."""
 
     catalogue: Name | None = Field(default=None, description="Name in the workload catalogue.")
@@ -44,11 +49,11 @@ class WorkloadFile(Written):
     sizes: TransformerSizes | None = Field(default=None, description="Sizes of a transformer.")
     name: Name | None = Field(default=None, description="Name in reports.")
     source: Text | None = Field(default=None, description="Where the sizes come from.")
-    sequence_length: int | None = Field(
-        default=None, ge=1, le=10**8, description="Tokens per sequence; default: the catalogue's."
+    sequence_length: Batch | None = Field(
+        default=None, description="Tokens per sequence; default: the catalogue's."
     )
-    global_batch: int | None = Field(
-        default=None, ge=1, le=10**8, description="Sequences per step; default: the catalogue's."
+    global_batch: Batch | None = Field(
+        default=None, description="Sequences per step; default: the catalogue's."
     )
     precision: Precision = Field(default="bf16", description="Of parameters and activations.")
     gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
@@ -59,7 +64,7 @@ class WorkloadFile(Written):
     )
 
 
-Milliseconds = Annotated[float, Field(gt=0, le=1e7)]
+Milliseconds = Annotated[float, Field(ge=1e-6, le=1e7)]  # a nanosecond at least
 Times = Annotated[
     Annotated[Milliseconds, Tag(NUMBER)]
     | Annotated[list[Milliseconds], Field(min_length=2, max_length=3), Tag(LIST)],
@@ -67,7 +72,7 @@ Times = Annotated[
 ]
 
 
-class ProfileFile(Written):
+class ProfileFile(Record):
     """Measured layer times. They replace the analytic model, so they must be complete."""
 
     source: Text = Field(description="Where the measurements come from.")
@@ -76,7 +81,7 @@ class ProfileFile(Written):
     )
     backward_over_forward: float | None = Field(
         default=None,
-        gt=0,
+        ge=1e-6,
         le=100,
         description="Backward time as a multiple of the forward time, where only the latter was"
         " measured.",
@@ -94,7 +99,7 @@ Profile = Annotated[
 ]
 
 
-class SearchFile(Written):
+class SearchFile(Record):
     """The plans to choose among. Each list may also be written as one bare value."""
 
     tensor_parallel: Counts | None = Field(
@@ -132,7 +137,7 @@ class SearchFile(Written):
     )
 
 
-class LimitsFile(Written):
+class LimitsFile(Record):
     """What a plan must respect."""
 
     memory_headroom: Headroom | None = Field(
@@ -152,7 +157,7 @@ class LimitsFile(Written):
     )
 
 
-class ObjectiveFile(Written):
+class ObjectiveFile(Record):
     """What is minimised."""
 
     minimize: Literal["step_time", "cost_per_step", "training_cost"] = Field(
@@ -163,7 +168,7 @@ class ObjectiveFile(Written):
     )
 
 
-class InstanceFile(Written):
+class InstanceFile(Record):
     """One planning problem."""
 
     name: Name = Field(description="Name of the instance.")

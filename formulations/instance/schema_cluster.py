@@ -7,22 +7,24 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from formulations.instance.cluster import Efficiency
+from formulations.instance.extent import MOST_CHOICES, MOST_GROUPS, Count, GpusPerNode, Name, Text
 from formulations.instance.quantities import MAPPING, NAME, Quantity, name_or_mapping
-from formulations.instance.written import Count, Name, Text, Written
+from formulations.instance.record import Record
 
-Memory = Annotated[float, Quantity("size", most="10 TiB", example="39.59 GiB")]
-Bandwidth = Annotated[float, Quantity("bandwidth", most="100 TB/s", example="40 Gbit/s")]
-Latency = Annotated[float, Quantity("time", most="1 s", example="5 us", zero=True)]
-FlopRate = Annotated[float, Quantity("compute", most="1000 PFLOP/s", example="312 TFLOP/s")]
-Price = Annotated[float, Quantity("price", most="1000000 USD/h", example="16.39 USD/h", zero=True)]
-Efficiency = Annotated[float, Field(gt=0, le=1)]
+Memory = Annotated[float, Quantity("size", least="1 B", most="10 TiB", example="39.59 GiB")]
+Bandwidth = Annotated[
+    float, Quantity("bandwidth", least="1 B/s", most="100 TB/s", example="40 Gbit/s")
+]
+Latency = Annotated[float, Quantity("time", most="1 s", example="5 us")]
+FlopRate = Annotated[
+    float, Quantity("compute", least="1 FLOP/s", most="1000 PFLOP/s", example="312 TFLOP/s")
+]
+Price = Annotated[float, Quantity("price", most="1000000 USD/h", example="16.39 USD/h")]
 PeakPrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
-MAX_GPUS_PER_NODE = 1024
-MAX_GPUS = 10**6
 
-
-class LinkFile(Written):
+class LinkFile(Record):
     """One direction of a full-duplex link."""
 
     bandwidth: Bandwidth = Field(description="Bandwidth of one direction, such as 40 Gbit/s.")
@@ -46,7 +48,7 @@ Link = Annotated[
 ]
 
 
-class EfficiencyFile(Written):
+class EfficiencyFile(Record):
     """How much of its peak a GPU reaches; see `formulations.costs.compute`."""
 
     efficiency_maximum: Efficiency = Field(
@@ -63,7 +65,7 @@ class EfficiencyFile(Written):
     )
 
 
-class PeakFile(Written):
+class PeakFile(Record):
     """What a GPU can do at most, with the sources."""
 
     source: Text = Field(default="not stated", description="Where the figures come from.")
@@ -91,12 +93,12 @@ Gpu = Annotated[
 ]
 
 
-class NodeGroupFile(Written):
+class NodeGroupFile(Record):
     """Equal machines."""
 
     name: Name = Field(description="Name of the group; its nodes are NAME-0, NAME-1, ...")
     gpu: Gpu = Field(description="A name of the GPU catalogue, or the figures of a GPU.")
-    gpus_per_node: int = Field(ge=1, le=MAX_GPUS_PER_NODE, description="GPUs in each node.")
+    gpus_per_node: GpusPerNode = Field(description="GPUs in each node.")
     nodes: Count = Field(description="Number of nodes.")
     price: Price | None = Field(
         default=None, description="Price of one node, such as 16.39 USD/h; default 0."
@@ -119,10 +121,12 @@ class NodeGroupFile(Written):
     )
 
 
-class ClusterFile(Written):
+class ClusterFile(Record):
     """The machines."""
 
-    groups: list[NodeGroupFile] = Field(min_length=1, description="Groups of equal nodes.")
+    groups: list[NodeGroupFile] = Field(
+        min_length=1, max_length=MOST_GROUPS, description="Groups of equal nodes."
+    )
     zone_link: ZoneLinkFile | None = Field(
         default=None,
         description="The link, one direction, that joins each pair of zones and that all flows from"
@@ -131,6 +135,7 @@ class ClusterFile(Written):
     network_efficiency: dict[Count, Efficiency] | None = Field(
         default=None,
         min_length=1,
+        max_length=MOST_CHOICES,
         description="Number of nodes -> share of the nominal bandwidth that a collective over so"
         " many nodes, or more, reaches. Default: 1.0 for all.",
     )

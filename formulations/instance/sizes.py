@@ -1,13 +1,14 @@
 """The sizes of a transformer, as a user writes them: the schema of `workload.sizes`."""
 
+from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from formulations.instance.extent import MOST_LAYERS
 from formulations.instance.record import Record
 
 _MOST_WIDTH = 10**7
-_MOST_LAYERS = 10**5
 _MOST_EXPERTS = 10**5
 
 
@@ -25,10 +26,11 @@ class MoeSizes(Record):
     dense_first_layers: int = Field(
         default=0,
         ge=0,
-        le=_MOST_LAYERS,
+        le=MOST_LAYERS,
         description="First blocks with a plain feed-forward network of width `ffn_size` of the"
         " model (DeepSeek-V3: 3); their layer kind is `dense_block`.",
     )
+    biases: bool = Field(default=False, description="Biases of router and experts (gpt-oss).")
 
     @model_validator(mode="after")
     def _top_k(self) -> Self:
@@ -55,17 +57,37 @@ class LatentAttentionSizes(Record):
     value_head_dim: int = Field(ge=1, le=_MOST_WIDTH, description="Width of a value head.")
 
 
+class WindowSizes(Record):
+    """Attention to the last tokens only; flash attention leaves the other scores out."""
+
+    tokens: int = Field(ge=1, le=10**9, description="Keys that a query sees, its own included.")
+    layers: list[int] | None = Field(
+        default=None,
+        max_length=MOST_LAYERS,
+        description="Blocks with the window, from 0; null: all. Where they cost less than the"
+        " others of a model, their layer kind is `sliding_block`.",
+    )
+
+    def covers(self, block: int) -> bool:
+        """Whether the block has the window."""
+        return self.layers is None or block in self._of_layers
+
+    @cached_property
+    def _of_layers(self) -> frozenset[int]:
+        return frozenset(self.layers or ())
+
+
 class TransformerSizes(Record):
     """Everything about a transformer that costs depend on. Defaults are GPT-2's conventions."""
 
     hidden_size: int = Field(ge=1, le=_MOST_WIDTH, description="Width of the residual stream.")
     layers: int = Field(
-        ge=1, le=_MOST_LAYERS, description="Blocks; with `decoder_layers`, those of the encoder."
+        ge=1, le=MOST_LAYERS, description="Blocks; with `decoder_layers`, those of the encoder."
     )
     decoder_layers: int | None = Field(
         default=None,
         ge=1,
-        le=_MOST_LAYERS,
+        le=MOST_LAYERS,
         description="Decoder blocks with cross-attention; makes an encoder-decoder (T5).",
     )
     heads: int = Field(ge=1, le=_MOST_WIDTH, description="Query heads per attention.")
@@ -77,6 +99,12 @@ class TransformerSizes(Record):
     )
     latent_attention: LatentAttentionSizes | None = Field(
         default=None, description="Latent attention; excludes `kv_heads` and `head_dim`."
+    )
+    window: WindowSizes | None = Field(
+        default=None, description="Sliding window of plain attention; null: all tokens."
+    )
+    attention_sinks: bool = Field(
+        default=False, description="A learned score per head beside the tokens' (gpt-oss)."
     )
     ffn_size: int | None = Field(
         default=None,
@@ -112,7 +140,14 @@ class TransformerSizes(Record):
     )
     embedding_norm: bool = Field(default=False, description="Norm after the embedding (BERT).")
     final_norm: bool = Field(default=True, description="Norm before the head (not in BERT).")
+    branch_norms: bool = Field(
+        default=False,
+        description="Norms behind attention and feed-forward beside those before them (Gemma 2).",
+    )
     qk_norms: bool = Field(default=False, description="RMS norm of query and key heads (Qwen3).")
+    qk_norms_of_all_heads: bool = Field(
+        default=False, description="One norm over all query heads, one over all key heads (OLMo 2)."
+    )
     qkv_biases: bool = Field(default=True, description="Biases of the q, k and v projections.")
     output_bias: bool = Field(default=True, description="Bias of attention's output projection.")
     ffn_biases: bool = Field(default=True, description="Biases of the feed-forward network.")
@@ -126,12 +161,21 @@ class TransformerSizes(Record):
         description="Train with BERT's masked-token head and, if there is a pooler, its"
         " next-sentence classifier; not part of the published parameter count.",
     )
+    mtp_layers: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Train with so many multi-token prediction modules (DeepSeek-V3: 1), in the"
+        " layer of the head; not part of the published parameter count.",
+    )
 
     @model_validator(mode="after")
     def _attention(self) -> Self:
         if self.latent_attention is not None:
             if self.kv_heads is not None or self.head_dim is not None:
                 raise ValueError("latent_attention excludes kv_heads and head_dim")
+            if self.window is not None:
+                raise ValueError("latent_attention excludes window")
             return self
         if self.head_dim is None and self.hidden_size % self.heads:
             raise ValueError(
@@ -145,6 +189,11 @@ class TransformerSizes(Record):
     def _stacks(self) -> Self:
         if self.decoder_layers is not None and (self.moe or self.latent_attention):
             raise ValueError("an encoder-decoder has neither moe nor latent_attention")
+        if self.decoder_layers is not None and (self.window or self.mtp_layers):
+            raise ValueError("an encoder-decoder has neither window nor mtp_layers")
+        blocks = (self.window and self.window.layers) or []
+        if any(not 0 <= block < self.layers for block in blocks):
+            raise ValueError(f"window.layers are not all from 0 to {self.layers - 1}")
         if self.moe is not None and self.moe.dense_first_layers > self.layers:
             raise ValueError(
                 f"moe.dense_first_layers is {self.moe.dense_first_layers}, above layers"

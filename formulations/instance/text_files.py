@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from formulations.errors import InstanceError
+from formulations.instance.extent import MOST_BYTES, printable
 from formulations.instance.positions import Place
-
-_MOST_BYTES = 1 << 28
 
 
 def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
@@ -16,14 +15,14 @@ def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
     """
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+            data = file.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         if place is None:
             raise InstanceError(str(path), reason, allowed) from None
-        name = str(path) if str(path).isprintable() else repr(str(path))
-        raise place.error(f"cannot read {name}: {reason}", allowed) from None
-    if len(data) > _MOST_BYTES:
+        found = f"cannot read {printable(str(path))}: {reason}"
+        raise place.error(found, allowed) from None
+    if len(data) > MOST_BYTES:
         raise InstanceError(str(path), "more than 256 MiB", allowed)
     try:
         return data.decode("utf-8-sig")

@@ -93,6 +93,8 @@ def _found_and_allowed(
     if kind in ("model_type", "model_attributes_type"):
         name = "a name, or " if MAPPING in error["loc"] else ""
         return shown(error["input"]), name + _mapping_of(owner)
+    if kind == "json_invalid":  # what `json` takes and pydantic does not: surrogates, 200 levels
+        return str(context["error"]), "valid JSON"
     if kind == "value_error":
         return str(context["error"]), "values that fit together"
     allowed = _ALLOWED[kind](context) if kind in _ALLOWED else error["msg"]

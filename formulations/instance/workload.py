@@ -6,15 +6,26 @@ m x k by k x n counts 2mkn). Activations: Korthikanti et al. 2023, section 4, it
 """
 
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from formulations.instance.extent import (
+    MOST_CHAIN,
+    Batch,
+    Count,
+    Figure,
+    Name,
+    Text,
+    first_beyond,
+)
 from formulations.instance.record import Record
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
+BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
 Precision = Literal["fp16", "bf16"]
+Width = Annotated[int, Field(ge=1, le=64)]  # bytes per parameter
 
 
 def padded_vocabulary(vocabulary_size: int, tp: int) -> int:
@@ -26,24 +37,26 @@ def padded_vocabulary(vocabulary_size: int, tp: int) -> int:
 class Layer(Record):
     """One item of the chain embedding, block 1..L, head. All figures are for one sequence."""
 
-    kind: str  #: profile key: embedding, block, encoder, decoder, head
+    kind: Name  #: profile key: embedding, block, encoder, decoder, head
     is_block: bool
-    sharded_parameters: int = Field(ge=0)  #: split evenly over the tp ranks
-    replicated_parameters: int = Field(ge=0)  #: held whole by every tp rank (norms, positions)
-    vocabulary_rows: int = Field(default=0, ge=0)  #: rows of a vocabulary matrix, before padding
-    vocabulary_columns: int = Field(default=0, ge=0)
+    sharded_parameters: Figure  #: split evenly over the tp ranks
+    replicated_parameters: Figure  #: held whole by every tp rank (norms, positions)
+    vocabulary_rows: Figure = 0  #: rows of a vocabulary matrix, before padding
+    vocabulary_columns: Figure = 0
     tied_copy: bool = False  #: the vocabulary matrix is the embedding's; a copy only if pp > 1
-    forward_flops: int = Field(ge=0)  #: all tp ranks together
-    unweighted_flops: int = Field(default=0, ge=0)  #: of these without a parameter: scores
-    kernels: int = Field(ge=0)  #: kernel launches of one forward pass on one GPU
-    forward_all_reduces: int = Field(default=0, ge=0)  #: over the tp ranks, 2*s*h bytes each
-    backward_all_reduces: int = Field(default=0, ge=0)
-    replicated_activation_bytes: int = Field(ge=0)  #: kept for backward by every tp rank
-    sharded_activation_bytes: int = Field(ge=0)  #: kept for backward, split over the tp ranks
+    forward_flops: Figure  #: all tp ranks together
+    unweighted_flops: Figure = 0  #: of these without a parameter: scores
+    kernels: Figure  #: kernel launches of one forward pass on one GPU
+    forward_all_reduces: Figure = 0  #: over the tp ranks, 2*s*h bytes each
+    backward_all_reduces: Figure = 0
+    replicated_activation_bytes: Figure  #: kept for backward by every tp rank
+    sharded_activation_bytes: Figure  #: kept for backward, split over the tp ranks
     #: Of the bytes kept for backward, those that no weight gradient needs.
-    released_replicated_bytes: int = Field(default=0, ge=0)
-    released_sharded_bytes: int = Field(default=0, ge=0)
-    input_bytes: int = Field(ge=0)  #: all that full recomputation keeps
+    released_replicated_bytes: Figure = 0
+    released_sharded_bytes: Figure = 0
+    input_bytes: Figure  #: all that full recomputation keeps
+    #: Tensors of `Workload.boundary_bytes` that cross a boundary right after the layer.
+    output_tensors: int = Field(default=1, ge=1, le=2)
 
     @property
     def parameters(self) -> int:
@@ -80,27 +93,34 @@ class LayerRun(Record):
     """`count` equal layers in a row."""
 
     layer: Layer
-    count: int = Field(ge=1)
+    count: Count
 
 
 class Workload(Record):
     """The model and its training settings."""
 
-    name: str
-    source: str
+    name: Name
+    source: Text
     layer_runs: tuple[LayerRun, ...] = Field(min_length=1)
-    parameters: int = Field(ge=1)  #: exact, tied matrices once, vocabulary not padded
-    sequence_length: int = Field(ge=1)
-    global_batch: int = Field(ge=1)  #: sequences per optimizer step
-    hidden_size: int = Field(ge=1)
+    parameters: Annotated[Figure, Field(ge=1)]  #: exact, tied matrices once, vocabulary not padded
+    sequence_length: Batch
+    global_batch: Batch  #: sequences per optimizer step
+    hidden_size: Annotated[Figure, Field(ge=1)]
     #: Groups of query heads; as Megatron-LM's `num_query_groups`, a multiple of every tp.
-    kv_heads: int = Field(ge=1)
-    boundary_bytes: int = Field(ge=1)  #: activations sent from stage to stage, per sequence
+    kv_heads: Annotated[Figure, Field(ge=1)]
+    #: One tensor sent from stage to stage, per sequence.
+    boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     precision: Precision = "bf16"
-    parameter_bytes: int = 2
-    gradient_bytes: int = 4  #: per parameter, also on the wire
-    optimizer_bytes: int = 12  #: Adam: fp32 master copy, two moments
+    parameter_bytes: Width = 2
+    gradient_bytes: Width = 4  #: per parameter, also on the wire
+    optimizer_bytes: Width = 12  #: Adam: fp32 master copy, two moments
+
+    @model_validator(mode="after")
+    def _check_extent(self) -> "Workload":
+        if first_beyond((run.count for run in self.layer_runs), MOST_CHAIN) is not None:
+            raise ValueError(f"more than {MOST_CHAIN} layers")
+        return self
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
@@ -108,6 +128,16 @@ class Workload(Record):
         return tuple(run.layer for run in self.layer_runs for _ in range(run.count))
 
     @property
+    def largest_message_bytes(self) -> int:
+        """Most that is sent from stage to stage, per sequence."""
+        return self.boundary_bytes * max(run.layer.output_tensors for run in self.layer_runs)
+
+    @property
     def forward_flops(self) -> int:
         """FLOPs of one forward pass of one sequence."""
         return sum(run.layer.forward_flops * run.count for run in self.layer_runs)
+
+    @property
+    def training_flops(self) -> int:
+        """FLOPs of one forward and backward pass of one sequence; recomputation counts nothing."""
+        return (1 + BACKWARD_PER_FORWARD) * self.forward_flops

@@ -20,6 +20,7 @@ Size. O(p L) binary variables and rows, one variable and one row of O(L) terms p
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+import numpy as np
 import pulp
 
 from formulations.costs.tables import Array, CostTables
@@ -100,6 +101,13 @@ class SplitVariables:
         if key not in self._totals:
             self._totals[key] = self._total(stage, values)
         return self._totals[key]
+
+    def sum_up_to(self, stage: int, values: Array) -> Linear:
+        """Sum of `values` [L] over the layers of all stages up to this one."""
+        layers = np.flatnonzero(values).tolist()
+        later = [self.begun(stage + 1, layer) for layer in layers]
+        sizes = [int(values[layer]) for layer in layers]
+        return weighted([sum(sizes), *(-size for size in sizes)], [1, *later])
 
     def _total(self, stage: int, values: Array) -> Linear:
         """(8)."""

@@ -41,6 +41,7 @@ O(J^2 S) rows for sends and O(Z^2 p^2 N) for sync.
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
+import numpy as np
 import pulp
 
 from formulations.costs.placement import Placer, SyncPhase
@@ -142,18 +143,41 @@ class OrderVariables:
         """Every replica may differ from every other."""
         return replica
 
-    def send(self, stage: int, replica: int) -> Linear:
-        """(15) Transfer from a stage to the next, ns."""
+    def send(self, stage: int, replica: int, split: Split) -> Linear:
+        """(15) Transfer from a stage to the next, ns.
+
+        At least the message of every kind; that of a larger one than the split makes it, less all.
+        """
         slot = stage * self.tables.shape.dp + replica
         if slot not in self._sends:
-            self._sends[slot] = self._largest(
-                15,
-                (slot, slot + self.tables.shape.dp),
-                lambda key: self.placer.terms(*key).send_ns[slot],
-                f"send_{slot}",
-                self._zones.send_terms(slot),
-            )
+            known = [
+                (self._message(slot, kind), self._exceeds(stage, kind, split))
+                for kind in range(len(self.tables.tensors))
+            ]
+            terms = []
+            for message, exceeds in known:
+                most = largest_value(message)
+                terms.append(weighted([1, -most], [message, exceeds]) if exceeds else message)
+            upper = max(largest_value(message) for message, _ in known)
+            self._sends[slot] = maximum(self.model, 15, terms, f"send_{slot}", upper)
         return self._sends[slot]
+
+    def _exceeds(self, stage: int, kind: int, split: Split) -> Linear:
+        """Whether a kind of message is larger than that behind the last layer of a stage."""
+        if kind == 0:
+            return 0
+        smaller = (self.tables.message_kind[1:] < kind).astype(np.int64)
+        return split.sum_up_to(stage, np.diff(smaller, prepend=0))
+
+    def _message(self, slot: int, kind: int) -> Linear:
+        """A message of one kind."""
+        return self._largest(
+            15,
+            (slot, slot + self.tables.shape.dp),
+            lambda key: self.placer.terms(*key).send_ns[slot][kind],
+            f"message_{slot}_{kind}",
+            self._zones.send_terms(slot, kind),
+        )
 
     def sync(self, stage: int, split: Split) -> Linear:
         """Gradient sync of a stage, ns."""

@@ -19,6 +19,9 @@ class Split(Protocol):
     def stage_sum(self, stage: int, values: Array) -> Linear:
         """Sum of `values` [L] over the layers of a stage."""
 
+    def sum_up_to(self, stage: int, values: Array) -> Linear:
+        """Sum of `values` [L] over the layers of all stages up to this one."""
+
     def begun(self, stage: int, layer: int) -> Literal:
         """Whether a stage starts at a layer or before it; stage p never does."""
 
@@ -41,7 +44,7 @@ class Order(Protocol):
     def column(self, replica: int) -> Hashable:
         """Equal for replicas with equal groups and transfers on every stage."""
 
-    def send(self, stage: int, replica: int) -> Linear:
+    def send(self, stage: int, replica: int, split: Split) -> Linear:
         """Transfer from a stage to the next, ns."""
 
     def sync(self, stage: int, split: Split) -> Linear:

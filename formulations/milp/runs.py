@@ -23,9 +23,9 @@ def bytes_needed(tables: CostTables, held: int) -> Array:
     size = tables.num_layers + 1
     workspace = np.zeros((size, size), dtype=np.int64)
     for start in range(tables.num_layers):
-        workspace[start, start + 1 :] = np.maximum.accumulate(tables.workspace_bytes[start:])
-    need = _sums(tables.static_bytes + held * tables.activation_bytes)
-    return tables.fixed_bytes + need + workspace
+        workspace[start, start + 1 :] = np.maximum.accumulate(tables.memory.workspace_bytes[start:])
+    need = _sums(tables.memory.static_bytes + held * tables.memory.activation_bytes)
+    return tables.memory.fixed_bytes + need + workspace
 
 
 def _allowed(tables: CostTables, stage: int, least_share: int, limit_ns: int | None) -> Mask:

@@ -222,7 +222,9 @@ class Built:
 
     def _sends(self, cut: PathCut, replica: int) -> Linear:
         counts = cut.sends(self.tables.instance.search.blocking_sends)
-        return weighted(counts, [self.order.send(k, replica) for k in range(len(counts))])
+        return weighted(
+            counts, [self.order.send(k, replica, self.split) for k in range(len(counts))]
+        )
 
     def _path(self, cut: PathCut, replica: int) -> Linear:
         counts = [*cut.forward, *cut.backward, 1]

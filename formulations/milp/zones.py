@@ -78,8 +78,8 @@ class ZoneVariables:
         crossing = [self._crosses(19, s, s + self.shape.dp, [pair]) for s in self._stage(stage)]
         return self._count(19, crossing, f"flows_{stage}_{pair[0]}_{pair[1]}")
 
-    def send_terms(self, slot: int) -> list[Linear]:
-        """(15) Times that the transfer from a slot to the next stage takes at least, ns."""
+    def send_terms(self, slot: int, kind: int) -> list[Linear]:
+        """(15) Times that a message of a kind to the next stage takes at least, ns."""
         terms = []
         for i, source in self.owners[slot]:
             for j, target in self.owners[slot + self.shape.dp]:
@@ -87,7 +87,7 @@ class ZoneVariables:
                 if pair[0] == pair[1]:
                     continue
                 counts = self._flows(slot // self.shape.dp, pair)
-                times = {n: self.terms.send_ns(i, j, n) if n else 0 for n in counts}
+                times = {n: self.terms.send_ns(i, j, n)[kind] if n else 0 for n in counts}
                 most = max(times.values())
                 needed = weighted(times.values(), counts.values())
                 terms.append(weighted([1, most, most, -2 * most], [needed, source, target, 1]))

@@ -1,4 +1,8 @@
-"""Runs CP-SAT on a native model; the only place that knows its status codes."""
+"""Runs CP-SAT on a native model; the only place that knows its status codes.
+
+Of presolve the search for constraints that include others is off: with large coefficients that of
+9.15 loses optima (google/or-tools#5293).
+"""
 
 import math
 from pathlib import Path
@@ -8,6 +12,13 @@ from ortools.sat.python import cp_model
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
+
+#: Written above a model in text.
+NOTE = """\
+# hetplan: the joint model of one shape, times in nanoseconds. Solve it with
+# presolve_inclusion_work_limit: 0 (tried: OR-Tools 9.15, whose presolve otherwise loses optima,
+# google/or-tools#5293).
+"""
 
 _STATUS = {
     cp_model.OPTIMAL: Status.OPTIMAL,
@@ -28,6 +39,7 @@ def run(model: cp_model.CpModel, options: SolveOptions) -> Outcome:
     engine.parameters.random_seed = options.seed
     engine.parameters.relative_gap_limit = options.gap
     engine.parameters.linearization_level = 2  # rows under literals join the LP
+    engine.parameters.presolve_inclusion_work_limit = 0  # see the module
     if options.time_limit_s is not None:
         engine.parameters.max_time_in_seconds = max(options.time_limit_s, 0.0)
     code = engine.solve(model)
@@ -40,7 +52,7 @@ def run(model: cp_model.CpModel, options: SolveOptions) -> Outcome:
         status=status,
         termination=Termination.CLOSED if closed else Termination.TIME_LIMIT,
         objective=round(engine.objective_value) if found else None,
-        bound=None if status is Status.INFEASIBLE else _bound(engine.best_objective_bound),
+        bound=None if status is Status.INFEASIBLE else _bound(model, engine),
         runtime_s=engine.wall_time,
         values=tuple(engine.response_proto.solution) if found else None,
     )
@@ -51,8 +63,16 @@ def write(model: cp_model.CpModel, path: Path) -> None:
     model.clear_hints()  # type: ignore[no-untyped-call]
     if not model.export_to_file(str(path)):
         raise OSError(f"CP-SAT could not write {path.name}")
+    if path.suffix == ".pbtxt":
+        path.write_text(NOTE + path.read_text())
 
 
-def _bound(proved: float) -> int | None:
-    """Least integer that a float bound allows; the objective is an integer below 2^53."""
-    return math.ceil(proved - 1e-6) if math.isfinite(proved) else None
+def _bound(model: cp_model.CpModel, engine: cp_model.CpSolver) -> int | None:
+    """The proved bound of an integer objective; None if there is none.
+
+    From the integer that CP-SAT itself keeps: its float may be a step of doubles too high.
+    """
+    if not math.isfinite(engine.best_objective_bound):
+        return None
+    proved: int = engine.response_proto.inner_objective_lower_bound
+    return proved + round(model.proto.objective.offset)

@@ -34,6 +34,15 @@ TOLERANCE = 1e-9
 #: HiGHS solves the relaxations of a MILP with a tenth of the tolerance on reduced costs.
 DUAL_TOLERANCE = TOLERANCE / 10
 
+#: What a written model says first. The versions are those that a test of it was run with.
+NOTE = (
+    "hetplan: the joint model of one shape, times in milliseconds. HiGHS 1.14.0 and 1.15.1 solve",
+    "it rightly with presolve=off, mip_allow_restart=false, mip_rel_gap=0,",
+    "mip_feasibility_tolerance=1e-9, primal_feasibility_tolerance=1e-9,",
+    "dual_feasibility_tolerance=1e-10. With presolve 1.14.0 loses optima of such models",
+    "(ERGO-Code/HiGHS#2957, #3073); other engines need tolerances as small.",
+)
+
 _STOPPED = (
     highspy.HighsModelStatus.kTimeLimit,
     highspy.HighsModelStatus.kInterrupt,
@@ -189,13 +198,15 @@ def write(model: pulp.LpProblem, path: Path) -> None:
     """Writes a model with its times in milliseconds, to the nanosecond: as free MPS or as LP.
 
     Engines let a literal be off by 1e-6: with times in nanoseconds their rows would be beyond the
-    precision of doubles at that tolerance.
+    precision of doubles at that tolerance. The file begins with `NOTE`.
     """
-    scaled = _in_milliseconds(model)
+    scaled, mark = _in_milliseconds(model), "*" if path.suffix == ".mps" else "\\"
     if path.suffix == ".mps":
         scaled.writeMPS(str(path))
     else:
         scaled.writeLP(str(path))
+    note = "".join(f"{mark} {line}\n" for line in NOTE)
+    path.write_text(note + path.read_text())
 
 
 def _in_milliseconds(model: pulp.LpProblem) -> pulp.LpProblem:

@@ -106,8 +106,12 @@ def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Arr
 def added_by_rounds(
     problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array
 ) -> Array:
-    """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after."""
-    whole = edges.forward[lane] + edges.backward[lane] + np.minimum(onward, INFINITY >> 20)
+    """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after.
+
+    Of stages with nothing after them no more is said than of the last one.
+    """
+    after = np.where(onward < INFINITY, onward, 0)
+    whole = edges.forward[lane] + edges.backward[lane] + after
     return rounds(problem, stage, lane, whole, edges.work[lane])
 
 

@@ -6,9 +6,6 @@ import numpy as np
 
 from solver.layered.problem import INFINITY, Array, Mask
 
-#: The length of a window that is none.
-NONE = -(1 << 44)
-
 
 @dataclass(frozen=True)
 class Labels:
@@ -17,8 +14,8 @@ class Labels:
     node: [L] where they start. latency: with the transfers into the first stage, and the tail of
     stage 0. embedding: all-reduce of tied embeddings, as far as the last stage decides it. length,
     sends, count: C, S and n of a window that begins with the first stage; C and S with the
-    transfers into it. limit: b_k of no earlier stage may be longer. edge, onward: the first edge
-    and the label after it.
+    transfers into it; all 0 if there is none. limit: b_k of no earlier stage may be longer. edge,
+    onward: the first edge and the label after it.
     """
 
     node: Array
@@ -39,7 +36,7 @@ class Labels:
 def no_stages(node: Array) -> Labels:
     """No stage is left."""
     none = np.zeros(len(node), dtype=np.int64)
-    return Labels(node, none, none, none + NONE, none, none, none + INFINITY, none, none)
+    return Labels(node, none, none, none, none, none, none + INFINITY, none, none)
 
 
 def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
@@ -53,14 +50,14 @@ def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
         name: np.minimum.reduceat(getattr(labels, name)[rest], starts)
         for name in ("latency", "embedding")
     }
-    window = np.full(len(starts), NONE)
+    nothing = np.zeros(len(starts), dtype=np.int64)
     merged = replace(
         labels.take(rest[starts]),
         **least,
         limit=np.maximum.reduceat(labels.limit[rest], starts),
-        length=window,
-        sends=np.zeros_like(window),
-        count=np.zeros_like(window),
+        length=nothing,
+        sends=nothing,
+        count=nothing,
     )
     names = Labels.__dataclass_fields__
     both = Labels(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from formulations.costs.placement import Placer
 from solver.bounds.kinds import Kind, allowed_on, kinds_of, least_of, least_sends
 from solver.bounds.node_costs import cheapest, least_costs
-from solver.layered.placements import finish_ns, lane_width
+from solver.layered.placements import finish_ns, lane_width, passes
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
 #: Kinds are taken together until the ways on all counts have no more edges, about.
@@ -98,7 +98,13 @@ class Lane:
     @cached_property
     def backward(self) -> Array:
         """[J, n, n] ns."""
-        return least_of(self.intervals.backward, self.kinds)
+        return least_of(passes(self.intervals)[0], self.kinds)
+
+    @cached_property
+    def weight(self) -> Array | None:
+        """[J, n, n] ns of weight gradients, where the schedule splits them from the backward."""
+        weight = passes(self.intervals)[1]
+        return None if weight is None else least_of(weight, self.kinds)
 
     @cached_property
     def room(self) -> Array:
@@ -201,6 +207,7 @@ class Lane:
             micro_batches=(share,),
             forward=self.forward,
             backward=self.backward,
+            weight=self.weight,
             sync=np.stack([tail.sync for tail in tails]),
             finish=np.stack([tail.finish for tail in tails]),
         )

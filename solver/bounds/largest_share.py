@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.schedules import in_flight
+from formulations.schedules import SCHEDULES, in_flight
 from solver.bounds.completion import tighten
 from solver.layered.graph import (
     Edges,
@@ -60,10 +60,25 @@ def _by_rounds(room: Array, edges: Edges, onward: Array, length: int) -> Array:
 
 def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
     """Largest m by (4), where activations of `held` micro-batches fit; INFINITY for any."""
-    if problem.schedule == "gpipe":
-        return held
-    most = in_flight(problem.schedule, problem.num_stages, stage, problem.num_stages)
+    most = in_flight(problem.schedule, problem.num_stages, stage, int(INFINITY))
     return np.where(held >= most, INFINITY, held)
+
+
+def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
+    """[R, M] what the better latency path of a stage misses at most, however many micro-batches."""
+    p = problem.num_devices
+    sizes = (np.array([n]) for n in (p, stage, 2 * p, problem.chunks))
+    times = (edges.forward, edges.backward, edges.weight)
+    found = [
+        sum(
+            int(count[0]) * time
+            for count, time in zip(path, times, strict=True)
+            if time is not None
+        )
+        for path in SCHEDULES[problem.schedule].missed(*sizes)
+    ]
+    least: Array = np.min([np.broadcast_to(one, edges.forward.shape) for one in found], axis=0)
+    return least
 
 
 def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int) -> list[Array]:
@@ -79,13 +94,12 @@ def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int)
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
         onward = after[k + 1][:, edges.target]
         spare = cutoff - 1 - (before[k][:, edges.source] + cost + onward)
-        saved, length = 0, problem.num_stages - k
-        left = np.maximum(spare, 0)
-        if problem.schedule != "gpipe":
-            saved = length - 1
-            most = np.minimum(_by_time(left, edges, saved), _by_rounds(left, edges, onward, length))
+        length, left = problem.num_stages - k, np.maximum(spare, 0)
+        if SCHEDULES[problem.schedule].turns:
+            most = _by_time(left, edges, length - 1)
+            most = np.minimum(most, _by_rounds(left, edges, onward, length))
         else:
-            most = _by_time(left, edges, 0)
+            most = _by_time(left + _missed(problem, edges, k), edges, 0)
         busy = cutoff - 1 - down[k][:, edges.source] - edges.send - edges.tail
         most = np.minimum(most + 1, _times(np.maximum(busy, 0), edges.work))
         columns = problem.stages[k].column[edges.arc].T

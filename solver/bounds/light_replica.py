@@ -18,6 +18,7 @@ from solver.bounds.node_costs import cheapest, least_costs
 from solver.bounds.tallies import Tally, Tallying, Way, Weighed
 from solver.bounds.windows import by_windows
 from solver.layered.graph import Layers, build_layers, taken
+from solver.layered.placements import passes
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 #: Weight of the fastest kind by speed.
@@ -57,7 +58,9 @@ class LightReplica:
         self.kinds = [tuple(sorted(kind, key=lambda j: costs[j].sync_ns)) for kind in kinds]
         self.least = [cheapest([costs[j] for j in kind]) for kind in kinds]
         self.forward = least_of(intervals.forward, kinds)
-        self.backward = least_of(intervals.backward, kinds)
+        backward, weight = passes(intervals)
+        self.backward = least_of(backward, kinds)
+        self.weight = None if weight is None else least_of(weight, kinds)
         self.optimizer = least_of(intervals.optimizer, kinds)
         self.micro_batches = self.tables.num_micro_batches // shape.dp
         slots = np.array(shape.nodes_used) * self.tables.slots_per_node
@@ -213,6 +216,7 @@ class LightReplica:
             micro_batches=(self.micro_batches,),
             forward=self.forward,
             backward=self.backward,
+            weight=self.weight,
             sync=np.stack([one.sync_matrix for one in self.least]),
             finish=self.optimizer + np.stack([one.gather_matrix for one in self.least]),
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, lcm
 
 import numpy as np
 
@@ -60,21 +60,19 @@ def cheapest(parts: Sequence[LeastCosts]) -> LeastCosts:
     return first
 
 
-def _starts(placer: Placer, j: int) -> range | list[int]:
-    """First slots of a node that between them show all its terms: they repeat from stage to stage.
+def _starts(placer: Placer, j: int) -> list[int]:
+    """First slots of a node that between them show all its terms.
 
-    Only the first and the last stages differ, as nothing enters the ones or leaves the others.
+    Nodes start at multiples of the greatest common divisor of their sizes. Away from both ends of
+    the order terms depend on the place within a stage alone, so they repeat after the least common
+    multiple of that and dp. On the first stage nothing enters, from the last one nothing leaves.
     """
     tables = placer.tables
-    dp, slots = tables.shape.dp, tables.shape.slots
-    used = [
-        size for size, n in zip(tables.slots_per_node, tables.shape.nodes_used, strict=True) if n
-    ]
-    step, last = gcd(*used), slots - tables.slots_per_node[j]
-    near = 2 * dp + step
-    if last <= 2 * near:
-        return range(0, last + 1, step)
-    return [*range(0, near, step), *range(last - last % step - near // step * step, last + 1, step)]
+    dp, last = tables.shape.dp, tables.shape.slots - tables.slots_per_node[j]
+    used = zip(tables.slots_per_node, tables.shape.nodes_used, strict=True)
+    step = gcd(*(size for size, n in used if n))
+    period = dp + lcm(step, dp)
+    return [start for start in range(0, last + 1, step) if start < period or start > last - dp]
 
 
 def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Array, int]:
@@ -98,11 +96,11 @@ def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Arr
     return np.min([ring for ring, _ in least], axis=0), min(start for _, start in least)
 
 
-def _sends(placer: Placer, j: int, starts: range | list[int]) -> Iterator[tuple[bool, int]]:
+def _sends(placer: Placer, j: int, starts: list[int]) -> Iterator[tuple[bool, int]]:
     """Transfers of nodes from these slots: whether to the same node, and ns."""
     dp, size = placer.tables.shape.dp, placer.tables.slots_per_node[j]
     for start in starts:
-        for slot, time in placer.terms(j, start).send_ns.items():
+        for slot, (time, *_) in placer.terms(j, start).send_ns.items():
             yield start <= slot and slot + dp < start + size, time
 
 

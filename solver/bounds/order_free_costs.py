@@ -173,8 +173,9 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
 class Rings:
     """Numbers n of nodes that a stage may lie on, K of them per shape, and their rings.
 
-    possible: [N, K]. inside_s, outside_s: [N, K] seconds per byte for factor 1. inside_start_s,
-    outside_start_s: [N, K] latencies for factor 1.
+    possible: [N, K]. inside_s: [N, K] seconds per byte for factor 1. inside_start_s,
+    outside_start_s: [N, K] latencies for factor 1. with_group, outside_s: [J, N, K] whether a stage
+    with a node of the group may lie on n, and seconds per byte between its nodes.
 
     Proof. A stage lies on n nodes in a row with n >= dp / largest c_j. If dp = q it lies on one.
     Else all but the first and the last are covered whole, with the least c_j each at least, and
@@ -182,9 +183,12 @@ class Rings:
     One of them holds ceil(dp / n) slots or more. The costs take the slowest node for each term: of
     n nodes, whichever they are, one is no faster than the n-th fastest of all that are used, and
     likewise for those that are covered whole. If n > 1, the rings of the stage cross each border.
+    With a node of group j they cross that one's, and the other nodes hold dp - c_j slots or more:
+    n >= 1 + (dp - c_j) / largest c.
     """
 
     possible: Mask
+    with_group: Mask
     inside_s: Numbers
     outside_s: Numbers
     inside_start_s: Numbers
@@ -207,9 +211,13 @@ def rings(columns: ShapeColumns) -> Rings:
     fastest = columns.least(per_byte)[:, None] * (members - 1) / members
     efficiency = _efficiency(columns.instance, int(n.max()))[n]
     outer_s, outer_latency = columns.links(inside=False)
-    outside = columns.tp[:, None] * _nth_least(columns, outer_s, n)
+    slowest = np.maximum(_nth_least(columns, outer_s, n), outer_s[:, None, None])
+    outside = columns.tp[:, None] * slowest
+    possible = n <= high[:, None]
+    others = -(-np.maximum(dp[:, None] - columns.per_node, 0) // largest[:, None])
     return Rings(
-        possible=n <= high[:, None],
+        possible=possible,
+        with_group=possible & ((n >= 1 + others.T[:, :, None]) | ~columns.used.T[:, :, None]),
         inside_s=np.maximum(fastest, _nth_least(columns, ring, whole)),
         outside_s=outside * (n - 1) / n / efficiency,
         inside_start_s=columns.least(latency)[:, None] * (members - 1),
@@ -236,8 +244,8 @@ def _efficiency(instance: Instance, most: int) -> Numbers:
 class Tails:
     """What follows the last backward of a stage.
 
-    layers: [N, U, J] gradient sync, optimizer on a node of the group, parameter gather, for one
-    layer of the run. start: [N] once.
+    layers: [N, U, J] gradient sync, optimizer, parameter gather for one layer of the run, of a
+    stage with a node of the group. start: [N] once.
     """
 
     layers: Numbers
@@ -262,7 +270,7 @@ def tails(columns: ShapeColumns) -> Tails:
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
     sizes = touched * -(-parameters // shards)
     optimizer = at_least_ns(sizes[:, :, None] / np.array(speed))
-    return Tails(layers[:, :, None] + optimizer, start)
+    return Tails(layers + optimizer, start)
 
 
 def _parameters(columns: ShapeColumns) -> Array:
@@ -275,13 +283,16 @@ def _parameters(columns: ShapeColumns) -> Array:
 
 
 def _collective(known: Rings, factor: Array, sizes: Array) -> tuple[Numbers, Numbers]:
-    """[N, U] rings for sizes [N, U] in bytes, [N] their start; factor: [N]."""
+    """[N, U, J] rings for sizes [N, U] in bytes, [N] their start; factor: [N]."""
     each = factor[:, None, None] * sizes[:, None, :].astype(np.float64)
-    layers = at_least_ns(each * known.inside_s[:, :, None])
-    layers = layers + at_least_ns(each * known.outside_s[:, :, None])
+    inside = at_least_ns(each * known.inside_s[:, :, None])
+    layers = [
+        np.where(possible[:, :, None], inside + at_least_ns(each * outside[:, :, None]), np.inf)
+        for possible, outside in zip(known.with_group, known.outside_s, strict=True)
+    ]
     start = at_least_ns(factor[:, None] * known.inside_start_s)
     start = start + at_least_ns(factor[:, None] * known.outside_start_s)
     return (
-        np.where(known.possible[:, :, None], layers, np.inf).min(axis=1),
+        np.stack([own.min(axis=1) for own in layers], axis=2),
         np.where(known.possible, start, np.inf).min(axis=1),
     )

@@ -14,7 +14,9 @@ them may take s micro-batches at most, the block takes q s. With M in all, the s
 lanes is M / q or more. So none of the plan's edges is ever removed. If there is one lane only, some
 replica has M / dp micro-batches or more, which no edge of its way costs less than with just these.
 
-Links between zones, which the graph leaves out, only lengthen a step.
+Of the links between zones the graph knows what a stage and its neighbour decide; see
+`solver.layered.zones`. What it does not know only lengthens a step. If all replicas are alike in
+every order that is left, the one with the largest share, M / dp or more, stands for all.
 """
 
 from dataclasses import dataclass, replace
@@ -90,15 +92,18 @@ class _Trial:
         return build_layers(replace(self.problem, stages=tuple(stages)), cutoff)
 
 
-def _trial(intervals: Intervals) -> _Trial | None:
-    """The graph of a shape; None if it has too many node orders."""
-    tables = intervals.tables
+def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
+    """The graph of a shape below a cutoff; None if it has too many node orders."""
+    tables, placer = intervals.tables, Placer(intervals.tables)
     width = lane_width(tables)
     total, dp = tables.num_micro_batches, tables.shape.dp
     given = tables.instance.search.micro_batches == "even" or width == dp
-    problem = order_graph(intervals, Placer(tables), ceil_div(total, dp) if given else 1)
+    share = ceil_div(total, dp)
+    problem = order_graph(intervals, placer, share if given else 1, cutoff)
     if problem is None:
         return None
+    if not given and problem.num_lanes == 1:
+        given, problem = True, replace(problem, micro_batches=(share,))
     return _Trial(problem, intervals, None if given else ceil_div(total, width))
 
 
@@ -115,9 +120,11 @@ def shape_bound_ns(intervals: Intervals, cutoff_ns: int) -> int:
     At least what the argument of this module can show, less 1 part in RESOLUTION; 0 if the shape
     has too many node orders for a graph of all.
     """
-    trial = _trial(intervals)
+    trial = _trial(intervals, cutoff_ns)
     if trial is None:
         return 0
+    if not trial.problem.stages:
+        return cutoff_ns
     layers = trial.start(cutoff_ns)
     if layers is None:
         return cutoff_ns

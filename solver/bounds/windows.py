@@ -31,7 +31,7 @@ before it whose b_k is beyond what its drains leave.
 One label stands for another if its latency is no larger, its limit of b_k no smaller and its window
 no longer, however both go on: with t more stages, P more work and transfers,
 
-    C - S / N - n R  for R = (high - latency) / N of the stages before, which is linear in R, 1 / N;
+    N C - S - n H  for H = high - latency of the stages before, linear in N and H, N work <= H;
     C - (S + s) / A - (n + t) (high - (q - n) b_k) / A  for drains, where A is the same for all t
         and P, and s are the transfers between the t stages; linear in each of t, s and b_k:
 
@@ -257,11 +257,11 @@ class _Pass:
             return keys
         fewest = max(1, self.lane.turns_left(0))
         work = min(one.work for one in self._ranges[:k])
-        rates = work, (self.high - int(labels.latency.min())) // fewest + 1
+        room = self.high - int(labels.latency.min())
         windows = [
-            left * (labels.length - labels.count * rate) - labels.sends
+            left * labels.length - labels.count * above - labels.sends
             for left in {most, fewest}
-            for rate in rates
+            for above in (left * work, room)
         ]
         return [*keys, *windows]
 

@@ -53,11 +53,21 @@ def main(
     """Plan the training of a transformer on mixed GPUs, and prove how good the plan is."""
 
 
-app.command("solve")(with_error_line(solve_command))
+#: For the line `closed by`; the same in the README.
+CLOSED_BY = (
+    "The line 'closed by' counts the combinations of degrees and strategies by what showed that "
+    "none of their plans is better. "
+    "memory, blocks, batch: they have no plan; limit: none within your limits; work: their GPUs "
+    "cannot do the work sooner; filling: nor with the time in which a pipeline fills and empties; "
+    "packing: nor with whole layers on every stage; pipeline: nor on any node order; enumeration, "
+    "cpsat, milp: every plan was looked at, or refuted with others like it."
+)
+
+app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
-app.command("show")(with_error_line(show_command))
+app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))
 app.command("recover")(with_error_line(recover_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))

@@ -63,7 +63,7 @@ def recover_command(
     if out is not None:
         check_writable(out)
     document = read_fleet(plan)
-    _check(document, plan, instance)
+    check_fleet(document, plan, instance)
     found = next_fleet(document, gone, back, times)
     if out is not None:
         write_text(out, to_json(found))
@@ -73,7 +73,7 @@ def recover_command(
         show_fleet(found)
 
 
-def _check(document: "FleetDocument", plan: Path, instance: Path | None) -> None:
+def check_fleet(document: "FleetDocument", plan: Path, instance: Path | None = None) -> None:
     """Raises PlanError for a fleet that was changed by hand, or that is of another instance."""
     from solver.verify import instance_differences, verify_fleet
 

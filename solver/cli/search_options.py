@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from formulations.errors import PlannerError
+from solver.options import MAX_WORKERS
 
 
 def _finite(value: float | None) -> float | None:
@@ -62,7 +63,7 @@ WorkersOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        max=1024,
+        max=MAX_WORKERS,
         help="Processes of the exact search, threads of CP-SAT; unless given, one a core.",
     ),
 ]

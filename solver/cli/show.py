@@ -20,14 +20,14 @@ def show_command(
 
     It is checked as `verify` does, but for the proof that no plan is better.
     """
-    from solver.cli.recover import show_fleet
+    from solver.cli.recover import check_fleet, show_fleet
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
     from solver.report.document import costs_of
     from solver.report.svg import svg_picture
     from solver.report.text import plan_text
     from solver.simulate import simulate_step
-    from solver.verify import Effort, verify_document, verify_fleet
+    from solver.verify import Effort, verify_document
 
     if svg is not None:
         check_writable(svg)
@@ -35,7 +35,7 @@ def show_command(
         if svg is not None:
             raise PlannerError("--svg draws a plan written by solve, not a fleet")
         fleet = read_fleet(plan)
-        refuse_changed(plan, verify_fleet(fleet, bounds=False))
+        check_fleet(fleet, plan)
         show_fleet(fleet)
         return
     document = read_document(plan)

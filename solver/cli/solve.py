@@ -88,19 +88,12 @@ def _write(out: Path, document: "PlanDocument") -> None:
 
 def _print(result: "Result", document: "PlanDocument", as_json: bool) -> None:
     from solver.document import to_json
-    from solver.report.document import costs_of
-    from solver.report.text import infeasible_text, result_text
-    from solver.simulate import simulate_step
+    from solver.report.text import solution_text
 
-    if as_json:
-        say(to_json(document), end="")
-    elif result.plan is None:
-        print_report(result_text(document, None, None))
-    else:
-        costs = costs_of(document)
-        print_report(result_text(document, costs, simulate_step(costs)))
-    if (reason := result.infeasibility) is not None:
-        if as_json:
-            say(f"{reason.constraint}; {reason.remedy}", err=True)
-        else:
-            print_report([infeasible_text(reason)])
+    reason = result.infeasibility
+    if not as_json:
+        print_report(solution_text(document, reason))
+        return
+    say(to_json(document), end="")
+    if reason is not None:
+        say(f"{reason.constraint}; {reason.remedy}", err=True)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from solver.search.progress import Progress
 
-WIDTH = 100  # columns where no terminal says otherwise
-
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
     """Prints to stdout or stderr; characters that it cannot show are escaped.
@@ -49,21 +47,13 @@ def _silence(stream: TextIO) -> None:
 
 def print_report(parts: "Sequence[RenderableType]") -> None:
     """Prints to stdout, 100 columns wide and without colours if that is no terminal."""
-    from rich.console import Console
+    from solver.report.layout import draw
 
     terminal = sys.stdout is not None and sys.stdout.isatty()
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     drawn = io.BytesIO()
     page = io.TextIOWrapper(drawn, encoding, errors="backslashreplace", write_through=True)
-    console = Console(
-        file=page,
-        force_terminal=terminal,
-        width=None if terminal else WIDTH,
-        highlight=False,
-        emoji=False,
-    )
-    for part in parts:
-        console.print(part, markup=False, soft_wrap=isinstance(part, str))
+    draw(parts, page, terminal=terminal)
     for line in drawn.getvalue().decode(encoding).splitlines():
         say(line.rstrip())
 

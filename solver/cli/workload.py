@@ -62,15 +62,15 @@ def _from_catalogue(name: str, length: int | None, batch: int | None) -> "Worklo
 
 
 def _from_config(name: str, length: int | None, batch: int | None) -> "Workload":
-    from formulations.instance.huggingface import maximum_positions, sizes_from_config
+    from formulations.instance.huggingface import architecture_from_config, maximum_positions
     from formulations.instance.resolve_workload import config_name, from_config
     from formulations.instance.transformer import build_workload
 
     path = Path(name)
-    sizes = from_config(path, sizes_from_config)
+    architecture = from_config(path, architecture_from_config)
     longest = from_config(path, maximum_positions) or DEFAULT_TOKENS
     return build_workload(
-        sizes,
+        architecture,
         name=config_name(path),
         source=name,
         sequence_length=length or min(longest, DEFAULT_TOKENS),

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
-from formulations.schedules import in_flight
+from formulations.schedules import stage_moments
 from solver.heuristics.space import SplitSpace
 from solver.heuristics.stages import Split
 from solver.layered.distinct import distinct
+from solver.layered.placements import chunk_memory
+from solver.layered.problem import ChunkMemory
 
 Mask = NDArray[np.bool_]
 #: Per stage, distinct (node group, micro-batches) of its replicas.
@@ -27,12 +29,20 @@ WIDTH = 1e-4
 class Balance:
     """What the stages of one node order can take; n = L + 1 layer boundaries.
 
-    groups: [p, dp] node group of every slot. Work of a stage: forward + backward of all its
-    micro-batches on its slowest replica.
+    groups: [S, dp] node group of every replica of a virtual stage. Work of a stage: forward +
+    backward of all its micro-batches on its slowest replica. What follows its last backward counts
+    too where `after` is given, [S, n] sums before each boundary, ns.
     """
 
-    def __init__(self, space: SplitSpace, groups: Array, shares: Sequence[int]) -> None:
+    def __init__(
+        self,
+        space: SplitSpace,
+        groups: Array,
+        shares: Sequence[int],
+        after: Array | None = None,
+    ) -> None:
         self.space, self.groups, self.shares = space, groups, tuple(shares)
+        self.after = after
         counts, index = np.unique(np.array(shares), return_inverse=True)
         present = np.zeros((len(groups), space.work.shape[1], len(counts)), dtype=bool)
         present[np.arange(len(groups))[:, None], groups, index] = True
@@ -42,21 +52,33 @@ class Balance:
 
     @cached_property
     def farthest(self) -> Array:
-        """[p, n] last end of every stage from each first layer that fits memory."""
+        """[S, n] last end of every stage from each first layer that fits memory."""
         shape = self.space.tables.shape
         rows = []
         for k, kinds in enumerate(self.kinds):
-            needs = {(j, in_flight(shape.schedule, shape.pp, k, m)) for j, m in kinds}
+            needs = {
+                (j, *moment)
+                for j, m in kinds
+                for moment in stage_moments(shape.schedule, shape.pp, k, m, shape.vpp)
+            }
             rows.append(np.min([self.space.farthest_ends(*need) for need in needs], axis=0))
         return np.array(rows)
 
     def fits(self, splits: Array) -> Mask:
-        """Which of the splits [N, p + 1] keep memory and the least number of blocks."""
+        """Which of the splits [N, S + 1] keep memory and the least number of blocks."""
         start, end = splits[:, :-1], splits[:, 1:]
         stages = np.arange(start.shape[1])
         fits = (end >= self.space.least_ends[start]) & (end <= self.farthest[stages, start])
         whole: Mask = np.all(fits, axis=1)
-        return whole
+        return whole if self._chunks is None else whole & self._chunks.all_fit(splits)
+
+    @cached_property
+    def _chunks(self) -> ChunkMemory | None:
+        """Memory of devices with several chunks; None if each has one."""
+        space = self.space
+        if space.tables.shape.vpp == 1:
+            return None
+        return chunk_memory(space.intervals, self.groups[: space.tables.shape.pp], self.shares)
 
     def work(self, split: Split) -> int:
         """Work of the most loaded stage, in ns."""
@@ -69,6 +91,8 @@ class Balance:
 
     def _reach(self, limits: Array) -> list[Array]:
         """Per stage, [limits, n] last end that fits memory and keeps each limit on the work."""
+        if self.after is not None:
+            return [self._reach_with(k, sums, limits) for k, sums in enumerate(self.after)]
         time = {}
         for j, m in {kind for kinds in self.kinds for kind in kinds}:
             work = self.space.work[:, j]
@@ -78,6 +102,16 @@ class Balance:
             kinds: np.min([time[kind] for kind in kinds], axis=0) for kinds in set(self.kinds)
         }
         return [np.minimum(within[kinds], self.farthest[k]) for k, kinds in enumerate(self.kinds)]
+
+    def _reach_with(self, k: int, after: Array, limits: Array) -> Array:
+        """The same for stage k, where `after` [n] counts."""
+        ends = []
+        for j, m in self.kinds[k]:
+            load = m * self.space.work[:, j] + after
+            most = np.searchsorted(load, (load[None, :] + limits[:, None]).ravel(), "right") - 1
+            ends.append(most.reshape(len(limits), -1))
+        reach: Array = np.minimum(np.min(ends, axis=0), self.farthest[k])
+        return reach
 
     def feasible(self, limits: Array) -> Mask:
         """Which limits [N] on the work of every stage, in ns, some split keeps.
@@ -99,7 +133,8 @@ class Balance:
 
     def least_limit(self, most: int) -> int | None:
         """Least work, to `WIDTH`, that some split keeps on every stage; None above `most` ns."""
-        most = min(most, max(self.shares) * int(self.space.work[-1].max()))
+        longest = 0 if self.after is None else int(self.after[:, -1].max())
+        most = min(most, max(self.shares) * int(self.space.work[-1].max()) + longest)
         if not self.feasible(np.array([most]))[0]:
             return None
         low, high = 0, most

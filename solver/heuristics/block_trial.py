@@ -47,7 +47,7 @@ class Patterns:
 class BlockCosts:
     """What stages cost that hold whole nodes of one size; J node groups, n = L + 1.
 
-    outside: [J] transfers, ns. farthest: [p, J, n] last end that fits memory. sync, gather:
+    outside: [J, K] messages, ns. farthest: [p, J, n] last end that fits memory. sync, gather:
     [J, J, n] of all layers before each, on nodes of two groups, and start-up [J, J]. embedding:
     [2, J] on the first stage, and on the last. Links between zones are left out.
     """
@@ -60,9 +60,11 @@ class BlockCosts:
         held = [in_flight(shape.schedule, shape.pp, k, self.micro_batches) for k in range(shape.pp)]
         every = range(len(sizes))
         self.farthest = np.array([[space.farthest_ends(j, h) for j in every] for h in held])
-        self.outside, self.embedding = np.zeros(len(sizes), int), np.zeros((2, len(sizes)), int)
+        self.outside = np.zeros((len(sizes), len(self.tables.tensors)), int)
+        self.embedding = np.zeros((2, len(sizes)), int)
         for j in used:
-            self.outside[j] = max(placer.terms(j, 0).send_ns.values(), default=0)
+            for times in placer.terms(j, 0).send_ns.values():
+                self.outside[j] = np.maximum(self.outside[j], times)
             last = shape.slots - sizes[j]
             self.embedding[:, j] = [placer.terms(j, at).embedding_ns for at in (0, last)]
         square = (len(sizes), len(sizes))
@@ -91,7 +93,7 @@ class BlockTrial(Trial):
 
     def __init__(self, costs: BlockCosts, groups: Array) -> None:
         self.costs, self.groups = costs, groups.transpose(2, 1, 0)
-        self.schedule = costs.tables.shape.schedule
+        self.shape = costs.tables.shape
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
         """Of a replica of each block."""
@@ -101,9 +103,11 @@ class BlockTrial(Trial):
             (table[end, self.groups] - table[start, self.groups]).reshape(p, columns)
             for table in (self.costs.space.forward, self.costs.space.backward)
         )
-        link = self.costs.outside[self.groups].reshape(p, columns)
-        blocking = self.costs.tables.instance.search.blocking_sends
-        send = np.maximum(link[1:], link[:-1])
+        tables = self.costs.tables
+        kinds = tables.message_kind[splits[:, 1:-1].T][:, None]
+        ends = (self.costs.outside[one, kinds] for one in (self.groups[1:], self.groups[:-1]))
+        send = np.maximum(*ends).reshape(p - 1, columns)
+        blocking = tables.instance.search.blocking_sends
         yield self.costs.micro_batches, Times(forward, backward, send, blocking)
 
     def tail_ns(self, splits: Array) -> Array:

@@ -128,8 +128,10 @@ class Choice:
 def try_orders(
     choice: Choice, tables: CostTables, rule: SplitRule, orders: Iterable[tuple[int, ...]]
 ) -> None:
-    """Offers the split that `rule` finds for every order of one shape."""
+    """Offers the split that `rule` finds for every order of a shape with one chunk per device."""
     shape = tables.shape
+    if shape.vpp > 1:
+        return
     shares = even_shares(tables)
     placer = Placer(tables)
     for order in orders:

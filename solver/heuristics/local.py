@@ -28,6 +28,10 @@ PACKED = 32
 #: States kept, at most so many of one shape.
 STATES_KEPT = 24
 OF_ONE_SHAPE = 6
+#: Shapes are surveyed while a bound leaves this part of the best objective; ends after so many
+#: without a better plan.
+ROOM = 0.25
+SURVEYED = 100
 #: Shapes whose orders are turned; the most turns of one order.
 SHAPES_TURNED = 4
 TURNS = 64
@@ -53,7 +57,7 @@ class _LocalSearch:
         self.times, self.instance, self.stop = times, times.instance, stop
         self.random = Random(seed)
         self.choice = Choice(self.instance)
-        self.pools: dict[tuple[str, int], PathPool] = {}
+        self.pools: dict[tuple[str, int, int], PathPool] = {}
         self.entries: list[_Entry] = []
         self.count = 0
 
@@ -84,6 +88,28 @@ class _LocalSearch:
             self.entries.remove(own[-1])
         del self.entries[STATES_KEPT:]
 
+    def search(self, shape: Shape) -> ShapeSearch:
+        """The search within a shape."""
+        pool = self.pools.setdefault((shape.schedule, shape.pp, shape.vpp), PathPool())
+        return ShapeSearch(self.times.costs(shape), pool)
+
+    def survey(self, shapes: Iterable[Shape]) -> Iterator[None]:
+        """A start and a descent for every shape that its bound leaves room for a much better plan.
+
+        Such bounds do not tell which shapes are good.
+        """
+        failures = 0
+        for bound, shape in self.ranked(shapes):
+            best = self.choice.objective
+            if bound >= (1 - ROOM) * best or failures == SURVEYED or self.stop():
+                return
+            search = self.search(shape)
+            orders = start_orders(shape.nodes_used, search.nodes_per_stage)
+            for state in self.started(search, orders)[:1]:
+                self.offer(search, search.descend(state, self.stop))
+            failures = 0 if self.choice.objective < best else failures + 1
+            yield
+
     def starts(self, shapes: Iterable[Shape]) -> Iterator[None]:
         """The groups of nodes side by side, for every shape; the best order of each is kept."""
         left = self.ranked(shapes)[::-1]
@@ -92,8 +118,7 @@ class _LocalSearch:
             bound, shape = left.pop()
             if bound >= best:
                 return
-            pool = self.pools.setdefault((shape.schedule, shape.pp), PathPool())
-            search = ShapeSearch(self.times.costs(shape), pool)
+            search = self.search(shape)
             orders = start_orders(shape.nodes_used, search.nodes_per_stage)
             for state in self.started(search, orders)[:1]:
                 self.keep(search, state)
@@ -196,6 +221,21 @@ def local_plans(
         if found is not None and found != best:
             best = found
             yield found
+
+
+def surveyed_plan(
+    instance: Instance,
+    shapes: Iterable[Shape],
+    below: float,
+    stop: Stop = lambda: False,
+    times: TimeTables | None = None,
+) -> tuple[Plan, int] | None:
+    """The best plan of a survey with an objective `below` some other's; None if there is none."""
+    search = _LocalSearch(times or TimeTables(instance), 0, stop)
+    search.choice.objective = below
+    for _ in search.survey(shapes):
+        pass
+    return search.choice.result
 
 
 def local_plan(

@@ -13,7 +13,7 @@ MOST_PATHS = 256
 
 
 class PathPool:
-    """Paths of one (schedule, number of stages), by micro-batches.
+    """Paths of one (schedule, number of devices and chunks), by micro-batches.
 
     The operation graph depends on neither split nor order, so every path of it bounds every plan
     with as many micro-batches on some replica.
@@ -26,14 +26,14 @@ class PathPool:
         """Adds the paths."""
         for paths in found:
             old = self._known.get(paths.micro_batches)
-            rows = np.column_stack([paths.stage, paths.weights, paths.transfers])
+            rows = np.column_stack([paths.device, paths.weights, paths.transfers])
             if old is not None:
-                before = np.column_stack([old.stage, old.weights, old.transfers])
+                before = np.column_stack([old.device, old.weights, old.transfers])
                 rows = np.concatenate([before, rows])
             rows = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])][-MOST_PATHS:]
-            p = paths.transfers.shape[1] + 1
+            end = 1 + paths.weights.shape[1]
             self._known[paths.micro_batches] = Paths(
-                paths.micro_batches, rows[:, 1 : 2 * p + 1], rows[:, 2 * p + 1 :], rows[:, 0]
+                paths.micro_batches, rows[:, 1:end], rows[:, end:], rows[:, 0]
             )
 
     def bound_ns(self, trial: Trial, splits: Array) -> Bounds:
@@ -44,8 +44,10 @@ class PathPool:
             known = self._known.get(micro_batches)
             if known is None:
                 continue
-            terms = np.concatenate([times.forward, times.backward, times.send]).astype(np.float64)
+            weight = [] if times.weight is None else [times.weight]
+            parts = [times.forward, times.backward, *weight, times.send]
+            terms = np.concatenate(parts).astype(np.float64)
             counts = np.concatenate([known.weights, known.transfers], axis=1)
-            value = (terms.T @ counts.T).reshape(-1, len(splits), len(known.stage))
-            np.maximum(bound, (value.max(axis=0) + tail[:, known.stage]).max(axis=1), out=bound)
+            value = (terms.T @ counts.T).reshape(-1, len(splits), len(known.device))
+            np.maximum(bound, (value.max(axis=0) + tail[:, known.device]).max(axis=1), out=bound)
         return bound

@@ -25,6 +25,10 @@ Stop = Callable[[], bool]
 SLACKS = (1.0, 1.05, 1.2)
 #: No step takes so long, in ns; sums of a few do not overflow.
 LONGEST_NS = 1 << 58
+#: Part of the work of the most loaded stage from which on what follows its last backward counts.
+LONG_TAIL = 0.1
+#: Shares are not fitted to starts that are slower than this, relative to what is of interest.
+FAR = 1.5
 #: Splits simulated at once in a descent.
 TRIED_AT_ONCE = 16
 #: Orders are followed up if their split is not slower than this, relative to the best one.
@@ -44,7 +48,7 @@ class State:
 
 
 class ShapeSearch:
-    """Plans of one shape. `pool`: paths of its schedule and number of stages, shared by shapes."""
+    """Plans of one shape. `pool`: paths of its schedule and degrees, shared by shapes."""
 
     def __init__(self, tables: CostTables, pool: PathPool) -> None:
         self.tables, self.pool = tables, pool
@@ -57,8 +61,9 @@ class ShapeSearch:
         return max(1, round(sum(self.tables.shape.nodes_used) / self.tables.shape.pp))
 
     def _balance(self, order: Order, shares: tuple[int, ...]) -> Balance:
-        groups = group_of_slot(self.tables, order).reshape(self.tables.shape.pp, -1)
-        return Balance(self.space, groups, shares)
+        shape = self.tables.shape
+        groups = group_of_slot(self.tables, order).reshape(shape.pp, -1)
+        return Balance(self.space, np.tile(groups, (shape.vpp, 1)), shares)
 
     def _splits(self, balance: Balance, most: int) -> Array:
         """Splits [N, p + 1] that fit and whose stages all have less work than `most` ns."""
@@ -67,10 +72,24 @@ class ShapeSearch:
             [] if limit is None else [balance.split(int(limit * slack)) for slack in SLACKS]
         )
 
+    def _with_tails(self, balance: Balance, placement: PlacementCosts, splits: Array) -> Array:
+        """These splits or, if their tails are long, others that even out work + tail.
+
+        Even work leaves much to a stage on a slow link, where few layers take long to exchange.
+        """
+        after = OrderTrial(balance, placement).after
+        stages = np.arange(len(after))
+        tails = after[stages, splits[:, 1:]] - after[stages, splits[:, :-1]]
+        if tails.max(axis=1, initial=0).min() < LONG_TAIL * balance.work(tuple(splits[0])):
+            return splits
+        whole = Balance(self.space, balance.groups, balance.shares, after)
+        found = self._splits(whole, LONGEST_NS)
+        return found if len(found) else splits
+
     def _stacked(self, splits: Sequence[Array | None]) -> Array:
-        """[N, p + 1] those that are one."""
+        """[N, S + 1] those that are one."""
         found = [split for split in splits if split is not None]
-        return np.array(found, dtype=np.int64).reshape(-1, self.tables.shape.pp + 1)
+        return np.array(found, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
 
     def _best(
         self,
@@ -89,6 +108,8 @@ class ShapeSearch:
     def start(self, order: Order, most: int) -> State | None:
         """A plan of the order with balanced stages; None if none fits or works less than `most`.
 
+        Balanced in work, and if gradient sync is long also in what the two take together.
+
         Uneven shares are fitted to the split, and the split to them, in turn.
         """
         shares = even_shares(self.tables)
@@ -97,12 +118,13 @@ class ShapeSearch:
         if not len(splits):
             return None
         placement = self.placer.costs(order)
-        best = self._best(balance, placement, order, splits, paths=False)
-        for _ in range(FITTINGS if self.uneven else 0):
-            found = self._refitted(best, placement)
-            if found is None or found.step_time_ns >= best.step_time_ns:
+        found = np.concatenate([splits[:1], self._with_tails(balance, placement, splits)])
+        best = self._best(balance, placement, order, found, paths=False)
+        for _ in range(FITTINGS if self.uneven and best.step_time_ns < FAR * most else 0):
+            fitted = self._refitted(best, placement)
+            if fitted is None or fitted.step_time_ns >= best.step_time_ns:
                 break
-            best = found
+            best = fitted
         return best
 
     def judged(self, order: Order, shares: tuple[int, ...], split: Split) -> State | None:
@@ -127,6 +149,8 @@ class ShapeSearch:
         balance = self._balance(state.order, shares)
         old = np.array([state.split])
         splits = np.concatenate([old[balance.fits(old)], self._splits(balance, LONGEST_NS)])
+        if len(splits):
+            splits = self._with_tails(balance, placement, splits)
         return self._best(balance, placement, state.order, splits) if len(splits) else None
 
     def descend(self, state: State, stop: Stop) -> State:

@@ -1,9 +1,13 @@
 """What one shape allows, whatever the node order: prefix sums over layers and farthest ends."""
 
+from functools import cached_property
+
 import numpy as np
 
 from formulations.costs.tables import Array, CostTables
+from formulations.schedules import SCHEDULES
 from solver.heuristics.stages import least_ends
+from solver.layered.problem import Intervals
 
 
 def _before(values: Array) -> Array:
@@ -24,10 +28,24 @@ class SplitSpace:
         self.work = self.forward + self.backward
         self.optimizer = _before(tables.optimizer_ns)
         self.least_ends = np.array(least_ends(tables))
-        self._static = _before(tables.static_bytes)
-        self._activation = _before(tables.activation_bytes)
-        self._workspace = self._largest(tables.workspace_bytes)
-        self._known: dict[tuple[int, int], Array] = {}
+        self._static = _before(tables.memory.static_bytes)
+        self._activation = _before(tables.memory.activation_bytes)
+        self._put_off = _before(tables.memory.put_off_bytes)
+        self._workspace = self._largest(tables.memory.workspace_bytes)
+        self._known: dict[tuple[int, int, int], Array] = {}
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """The same as sums over intervals of layers."""
+        return Intervals(self.tables)
+
+    @cached_property
+    def passes(self) -> tuple[Array, ...]:
+        """[n, J] times of each kind of operation."""
+        if not SCHEDULES[self.tables.shape.schedule].splits_backward:
+            return self.forward, self.backward
+        weight = _before(self.tables.weight_ns)
+        return self.forward, self.backward - weight, weight
 
     @staticmethod
     def _largest(values: Array) -> Array:
@@ -38,17 +56,17 @@ class SplitSpace:
             largest[start, start + 1 :] = np.maximum.accumulate(values[start:])
         return largest
 
-    def farthest_ends(self, group: int, held: int) -> Array:
+    def farthest_ends(self, group: int, held: int, put_off: int = 0) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.
 
-        `held`: micro-batches in flight. The start itself where not one layer fits: memory grows
-        with the layers, so every end up to the last fits.
+        With so many micro-batches, see `formulations.schedules.stage_moments`. The start itself
+        where not one layer fits: memory grows with the layers, so every end up to the last fits.
         """
-        key = (group, held)
+        key = (group, held, put_off)
         if key not in self._known:
             tables = self.tables
-            whole = self._static + held * self._activation
-            need = whole[None, :] - whole[:, None] + self._workspace + tables.fixed_bytes
+            whole = self._static + held * self._activation + put_off * self._put_off
+            need = whole[None, :] - whole[:, None] + self._workspace + tables.memory.fixed_bytes
             ends = np.arange(len(whole))
             fits = (need <= tables.capacity_bytes[group]) & (ends[None, :] > ends[:, None])
             self._known[key] = ends + fits.sum(axis=1)

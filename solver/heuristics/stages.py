@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from formulations.costs.tables import Array, CostTables
-from formulations.schedules import in_flight
+from formulations.schedules import stage_moments
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]
@@ -41,9 +41,9 @@ class StageCosts:
         self.least_ends = least_ends(tables)
         self.groups = group_of_slot.reshape(shape.pp, shape.dp)
         self._work = [_before(times) for times in (tables.forward_ns + tables.backward_ns).T]
-        self._static = _before(tables.static_bytes)
-        self._activation = _before(tables.activation_bytes)
-        self._workspace = tables.workspace_bytes.tolist()
+        self._static = _before(tables.memory.static_bytes)
+        self._activation = _before(tables.memory.activation_bytes)
+        self._workspace = tables.memory.workspace_bytes.tolist()
         kinds = self._kinds()
         self._types = [sorted({j for j, _ in row}) for row in kinds]
         self._demands = [self._demand(k, row) for k, row in enumerate(kinds)]
@@ -57,11 +57,18 @@ class StageCosts:
         return [[(int(j), int(counts[i])) for j, i in np.argwhere(one)] for one in present]
 
     def _demand(self, k: int, kinds: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Distinct (usable bytes, micro-batches in flight) among the replicas of stage k."""
+        """Distinct (usable bytes, micro-batches held) among the replicas of stage k.
+
+        Those put off count as whole where the schedule splits the backward pass: never below it.
+        """
         shape, capacity = self.tables.shape, self.tables.capacity_bytes.tolist()
-        spare = self.tables.fixed_bytes
+        spare = self.tables.memory.fixed_bytes
         return sorted(
-            {(capacity[j] - spare, in_flight(shape.schedule, shape.pp, k, m)) for j, m in kinds}
+            {
+                (capacity[j] - spare, sum(moment))
+                for j, m in kinds
+                for moment in stage_moments(shape.schedule, shape.pp, k, m)
+            }
         )
 
     def time_ns(self, k: int, start: int, end: int) -> int:

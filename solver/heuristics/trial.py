@@ -9,7 +9,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
-from formulations.instance.instance import ScheduleName
+from formulations.plan import Shape
 from formulations.schedules import schedule_graph
 from solver.heuristics.balance import Balance, Mask
 from solver.layered.distinct import distinct, distinct_rows
@@ -21,7 +21,7 @@ BATCH_ENTRIES = 1 << 22
 
 @dataclass(frozen=True)
 class Lanes:
-    """C kinds of replicas with equal micro-batches: groups [C, p], transfers [C, p - 1] in ns."""
+    """C kinds of replicas with equal micro-batches: groups [C, p], messages [C, K, p - 1] in ns."""
 
     micro_batches: int
     groups: Array
@@ -30,15 +30,15 @@ class Lanes:
 
 @dataclass(frozen=True)
 class Paths:
-    """N critical paths of pipelines with equal micro-batches, to the last backward of `stage`.
+    """N critical paths of pipelines with equal micro-batches, to the last operation of `device`.
 
-    weights: [N, 2p] forwards, then backwards. transfers: [N, p - 1] per boundary, both ways.
+    weights: [N, 2S or 3S] by kind of operation. transfers: [N, S - 1] per boundary, both ways.
     """
 
     micro_batches: int
     weights: Array
     transfers: Array
-    stage: Array
+    device: Array
 
 
 def _before(values: Array) -> Array:
@@ -47,20 +47,20 @@ def _before(values: Array) -> Array:
 
 
 class Trial(ABC):
-    """Plans of one shape whose step times splits [N, p + 1] decide."""
+    """Plans of one shape whose step times splits [N, S + 1] decide; p devices."""
 
-    schedule: ScheduleName
+    shape: Shape
 
     @abstractmethod
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
-        """Micro-batches, and times [p, C * N] of the C kinds of replicas with them, kind by kind.
+        """Micro-batches, and times [S, C * N] of the C kinds of replicas with them, kind by kind.
 
         Every kind under every split; those that may finish last are there.
         """
 
     @abstractmethod
     def tail_ns(self, splits: Array) -> Array:
-        """[p, N] from the last backward of a stage to the end of the step, at least.
+        """[p, N] from the last operation of a device to the end of the step, at least.
 
         The step ends when the last of them does.
         """
@@ -71,33 +71,34 @@ class Trial(ABC):
         count = len(splits)
         step, found = np.zeros(count, dtype=np.int64), []
         for micro_batches, times in self.runs(splits):
-            graph = schedule_graph(self.schedule, len(tail), micro_batches)
+            shape = self.shape
+            graph = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp)
             end = simulate(graph, times)
             whole = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
             np.maximum(step, whole.max(axis=(0, 1)), out=step)
             if not paths:
                 continue
             flat = whole.reshape(-1, count).argmax(axis=0)
-            stage, lane = np.divmod(flat, whole.shape[1])
+            device, lane = np.divmod(flat, whole.shape[1])
             columns = lane * count + np.arange(count)
-            path = trace(graph, times, end, columns, graph.last[stage])
-            p = len(tail)
-            sends = path.transfers[: p - 1] + path.transfers[p - 1 : 2 * p - 2]
+            path = trace(graph, times, end, columns, graph.last[device])
+            stages = graph.num_stages
+            sends = path.transfers[: stages - 1] + path.transfers[stages - 1 : -1]
             if times.blocking:
-                sends = path.weights[: p - 1] + path.weights[p + 1 :]
-            found.append(Paths(micro_batches, path.weights.T, sends.T, stage))
+                sends = path.weights[: stages - 1] + path.weights[stages + 1 : 2 * stages]
+            found.append(Paths(micro_batches, path.weights.T, sends.T, device))
         return step, found
 
 
 class OrderTrial(Trial):
-    """Judges splits [N, p + 1] of one node order; `placement`: its costs."""
+    """Judges splits [N, S + 1] of one node order; `placement`: its costs."""
 
     def __init__(self, balance: Balance, placement: PlacementCosts) -> None:
         self.balance, self.placement = balance, placement
         self.space, self.tables = balance.space, balance.space.tables
-        self.schedule = self.tables.shape.schedule
-        self._sync = _before(placement.sync_ns)
-        self._gather = _before(placement.gather_ns)
+        self.shape = shape = self.tables.shape
+        self._sync = np.tile(_before(placement.sync_ns), (shape.vpp, 1))
+        self._gather = np.tile(_before(placement.gather_ns), (shape.vpp, 1))
 
     @cached_property
     def lanes(self) -> list[Lanes]:
@@ -106,18 +107,20 @@ class OrderTrial(Trial):
         Left out are those that another kind outdoes in every forward, backward and transfer, with
         no fewer micro-batches: all their operations end no later.
         """
-        times = np.concatenate([self.tables.forward_ns, self.tables.backward_ns])
+        times = np.concatenate([np.diff(part, axis=0) for part in self.space.passes])
         slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
-        groups, send = self.balance.groups.T, self.placement.send_ns.T
+        boundaries = np.arange(self.shape.num_stages - 1) % self.shape.pp
+        groups = self.balance.groups.T
+        send = self.placement.send_ns[:, boundaries].transpose(2, 0, 1).reshape(len(groups), -1)
         shares = np.array(self.balance.shares)[:, None]
         kept = np.empty((0, 1 + groups.shape[1] + send.shape[1]), dtype=np.int64)
-        p = groups.shape[1]
+        p, kinds = groups.shape[1], len(self.tables.tensors)
         for row in distinct_rows(np.concatenate([shares, groups, send], axis=1))[::-1]:
             outdone = (kept[:, 0] >= row[0]) & (kept[:, p + 1 :] >= row[p + 1 :]).all(axis=1)
             if not (outdone & slower[kept[:, 1 : p + 1], row[1 : p + 1]].all(axis=1)).any():
                 kept = np.concatenate([kept, row[None]])
         return [
-            Lanes(int(m), own[:, 1 : p + 1], own[:, p + 1 :])
+            Lanes(int(m), own[:, 1 : p + 1], own[:, p + 1 :].reshape(len(own), kinds, p - 1))
             for m in distinct(kept[:, 0])
             for own in [kept[kept[:, 0] == m]]
         ]
@@ -128,32 +131,52 @@ class OrderTrial(Trial):
         for lanes in self.lanes:
             groups = lanes.groups.T[:, :, None]
             columns = groups.shape[1] * len(splits)
-            forward, backward = (
+            forward, backward, *weight = (
                 (table[end, groups] - table[start, groups]).reshape(-1, columns)
-                for table in (self.space.forward, self.space.backward)
+                for table in self.space.passes
             )
-            send = np.repeat(lanes.send_ns.T, len(splits), axis=1)
+            kinds = self.tables.message_kind[splits[:, 1:-1]]
+            send = (
+                lanes.send_ns[:, kinds, np.arange(kinds.shape[1])]
+                .reshape(columns, kinds.shape[1])
+                .T
+            )
             blocking = self.tables.instance.search.blocking_sends
-            yield lanes.micro_batches, Times(forward, backward, send, blocking)
+            times = Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
+            yield lanes.micro_batches, times
+
+    def _of_devices(self, stages: Array) -> Array:
+        """[p, ..] sums of [S, ..] over the chunks of every device."""
+        whole: Array = stages.reshape(-1, self.shape.pp, *stages.shape[1:]).sum(axis=0)
+        return whole
 
     def finish_ns(self, splits: Array) -> Array:
-        """[p, N] optimizer and parameter gather of every stage."""
+        """[p, N] optimizer and parameter gather of every device."""
         start, end = splits[:, :-1].T, splits[:, 1:].T
         stages = np.arange(len(start))[:, None]
-        gather = self._gather[stages, end] - self._gather[stages, start]
+        gather = self._of_devices(self._gather[stages, end] - self._gather[stages, start])
         table = self.space.optimizer
+        every = self._of_devices(table[end] - table[start])
         slowest = [
-            np.max([table[end[k], j] - table[start[k], j] for j in {j for j, _ in kinds}], axis=0)
-            for k, kinds in enumerate(self.balance.kinds)
+            every[k][:, sorted({j for j, _ in kinds})].max(axis=1)
+            for k, kinds in enumerate(self.balance.kinds[: len(every)])
         ]
         whole: Array = np.array(slowest) + gather + self.placement.gather_latency_ns[:, None]
         return whole
 
+    @property
+    def after(self) -> Array:
+        """[S, n] what the layers before each boundary add to the tail of every stage."""
+        groups = self.balance.groups
+        optimizer = np.array([self.space.optimizer[:, sorted(set(g))].max(axis=1) for g in groups])
+        whole: Array = self._sync + self._gather + optimizer
+        return whole
+
     def sync_ns(self, splits: Array) -> Array:
-        """[p, N] gradient sync of every stage."""
+        """[p, N] gradient sync of every device."""
         stages = np.arange(len(self._sync))[:, None]
         sync = self._sync[stages, splits[:, 1:].T] - self._sync[stages, splits[:, :-1].T]
-        whole: Array = sync + self.placement.sync_latency_ns[:, None]
+        whole: Array = self._of_devices(sync) + self.placement.sync_latency_ns[:, None]
         return whole
 
     def tail_ns(self, splits: Array) -> Array:

@@ -11,6 +11,7 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables
 from formulations.schedules import SCHEDULES, held, stage_moments
 from formulations.units import ceil_div
+from solver.layered.messages import by_message, longest
 from solver.layered.problem import (
     Arcs,
     Array,
@@ -20,6 +21,7 @@ from solver.layered.problem import (
     SplitProblem,
     interval_sums,
 )
+from solver.layered.zones import StageZones
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000
@@ -30,11 +32,11 @@ Cover = tuple[tuple[int, ...], tuple[Node, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class ReplicaClass:
-    """Replicas that behave alike: their indices, node group per stage, transfer per boundary."""
+    """Replicas that behave alike: indices, node group per stage, [p - 1][K] messages."""
 
     replicas: tuple[int, ...]
     groups: tuple[int, ...]
-    send_ns: tuple[int, ...]
+    send_ns: tuple[tuple[int, ...], ...]
 
     @property
     def count(self) -> int:
@@ -45,9 +47,10 @@ class ReplicaClass:
 def replica_classes(placement: PlacementCosts, dp: int) -> list[ReplicaClass]:
     """Classes of one placement in order of their first replica."""
     groups = placement.group_of_slot.reshape(-1, dp)
-    members: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    members: dict[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], list[int]] = {}
     for r in range(dp):
-        key = (tuple(groups[:, r].tolist()), tuple(placement.send_ns[:, r].tolist()))
+        sends = map(tuple, placement.send_ns[:, :, r].T.tolist())
+        key = (tuple(groups[:, r].tolist()), tuple(sends))
         members.setdefault(key, []).append(r)
     return [ReplicaClass(tuple(found), *key) for key, found in members.items()]
 
@@ -90,10 +93,10 @@ def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> C
         held(shape.schedule, shape.pp, device, most, shape.vpp).whole for device in range(shape.pp)
     ]
     return ChunkMemory(
-        static=intervals.static - tables.fixed_bytes,
+        static=intervals.static - tables.memory.fixed_bytes,
         activation=intervals.activation,
         workspace=intervals.workspace,
-        fixed_bytes=tables.fixed_bytes,
+        fixed_bytes=tables.memory.fixed_bytes,
         whole=tuple(whole),
         capacity=tables.capacity_bytes[slots].min(axis=1),
     )
@@ -109,22 +112,25 @@ def fixed_order(
     tables = intervals.tables
     shape = tables.shape
     slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
-    zero = np.zeros(1, dtype=np.int64)
     stages = []
     for k in range(shape.num_stages):
         groups = [one.groups[k % p] for one in classes]
-        send = np.array([[one.send_ns[(k - 1) % p] if k else 0 for one in classes]])
+        allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
+        same = np.zeros(len(allowed), dtype=np.int64)
+        send = np.array(
+            [[one.send_ns[(k - 1) % p][n] if k else 0 for one in classes] for n in allowed]
+        )
         stages.append(
             Arcs(
-                source=zero,
-                target=zero,
-                column=np.array([groups]),
+                source=same,
+                target=same,
+                column=np.array([groups])[same],
                 send=send,
                 send_back=send,
-                tail=np.array([k]),
-                embedding=np.array([placement.embedding_ns]),
-                allowed=(allowed_layers(intervals, k, groups, shares),),
-                begins=((),),
+                tail=same + k,
+                embedding=same + placement.embedding_ns,
+                allowed=tuple(allowed.values()),
+                begins=((),) * len(same),
             )
         )
     once = np.arange(shape.num_stages) < p
@@ -154,29 +160,40 @@ def fixed_order(
 
 @dataclass(frozen=True)
 class _State:
-    """Nodes used of every group, and the nodes of the last stage placed."""
+    """Nodes used of every group, the nodes of the last stage placed, the zone of the first."""
 
     used: tuple[int, ...]
     nodes: tuple[Node, ...]
+    origin: int
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One arc: states before and after, nodes of the stage before and of this one, new groups."""
+    """One arc: states before and after, nodes of the stage before and of this one, new groups.
+
+    origin: zone of the first stage, as far as it counts.
+    """
 
     source: int
     target: int
     before: tuple[Node, ...]
     nodes: tuple[Node, ...]
     begins: tuple[int, ...]
+    origin: int
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots."""
+    """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots.
+
+    zones: of every group if no stage is to span two of them, else equal. tied: the zone of the
+    first stage counts for the last one.
+    """
 
     sizes: tuple[int, ...]
     counts: tuple[int, ...]
+    zones: tuple[int, ...]
+    tied: bool
     dp: int
     pp: int
 
@@ -191,21 +208,23 @@ class _Steps:
                 yield used, nodes, begins
                 continue
             for j, count in enumerate(self.counts):
-                if used[j] < count:
+                apart = bool(nodes) and self.zones[j] != self.zones[nodes[-1][0]]
+                if used[j] < count and not apart:
                     more = (*used[:j], used[j] + 1, *used[j + 1 :])
                     stack.append((more, (*nodes, (j, end)), (*begins, j)))
 
     def stages(self, most: int) -> list[list[_Step]] | None:
         """The steps of every stage; None if there are more than `most`."""
-        states = [_State((0,) * len(self.counts), ())]
+        states = [_State((0,) * len(self.counts), (), 0)]
         stages: list[list[_Step]] = []
         for k in range(self.pp):
             found: dict[_State, int] = {}
             steps = []
             for index, state in enumerate(states):
                 for used, nodes, begins in self._covers(state, k * self.dp):
-                    target = found.setdefault(_State(used, nodes), len(found))
-                    steps.append(_Step(index, target, state.nodes, nodes, begins))
+                    origin = self.zones[nodes[0][0]] if self.tied and k == 0 else state.origin
+                    target = found.setdefault(_State(used, nodes, origin), len(found))
+                    steps.append(_Step(index, target, state.nodes, nodes, begins, origin))
                     most -= 1
                     if most < 0:
                         return None
@@ -216,10 +235,16 @@ class _Steps:
 
 @lru_cache(maxsize=256)
 def _steps(
-    sizes: tuple[int, ...], counts: tuple[int, ...], dp: int, pp: int, most: int
+    sizes: tuple[int, ...],
+    counts: tuple[int, ...],
+    zones: tuple[int, ...],
+    tied: bool,
+    dp: int,
+    pp: int,
+    most: int,
 ) -> list[list[_Step]] | None:
     """Steps that all shapes with these nodes and degrees share."""
-    return _Steps(sizes, counts, dp, pp).stages(most)
+    return _Steps(sizes, counts, zones, tied, dp, pp).stages(most)
 
 
 @dataclass
@@ -228,6 +253,7 @@ class _Tails:
 
     intervals: Intervals
     placer: Placer
+    zones: StageZones
     rows: dict[bytes, int] = field(default_factory=dict)
     sync: list[Array] = field(default_factory=list)
     finish: list[Array] = field(default_factory=list)
@@ -243,7 +269,8 @@ class _Tails:
     def _row(self, stage: int, nodes: tuple[Node, ...]) -> int:
         groups = [j for j, _ in nodes]
         terms = [self.placer.terms(*node) for node in nodes]
-        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups)
+        ring = self.zones.ring(groups)
+        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups, ring)
         extra = np.array([latency, gather_latency, *sorted(set(groups))], dtype=np.int64)
         key = sync.tobytes() + gather.tobytes() + extra.tobytes()
         if key not in self.rows:
@@ -265,19 +292,26 @@ def lane_width(tables: CostTables) -> int:
 class _FreeOrder:
     """Turns steps into arcs with the costs of one shape."""
 
-    def __init__(self, intervals: Intervals, placer: Placer, share: int) -> None:
+    def __init__(
+        self, intervals: Intervals, placer: Placer, share: int, cutoff: int | None
+    ) -> None:
         self.intervals, self.placer, self.share = intervals, placer, share
         self.tables: CostTables = intervals.tables
         self.sizes = self.tables.slots_per_node
-        self.lanes = range(0, self.tables.shape.dp, lane_width(self.tables))
-        self.tails = _Tails(intervals, placer)
+        self.width = lane_width(self.tables)
+        self.lanes = range(0, self.tables.shape.dp, self.width)
+        self.zones = StageZones(placer)
+        self.split = self.zones.split_by(cutoff)
+        self.tails = _Tails(intervals, placer, self.zones)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
 
     def steps(self) -> list[list[_Step]] | None:
         """Steps of all orders; None if there are too many."""
-        shape = self.tables.shape
+        shape, zone = self.tables.shape, self.zones.zone_of_group
+        zones = zone if self.split else (0,) * len(zone)
         most = ARC_LIMIT // len(self.lanes)
-        return _steps(self.sizes, shape.nodes_used, shape.dp, shape.pp, most)
+        tied = self.tables.embedding_bytes > 0
+        return _steps(self.sizes, shape.nodes_used, zones, tied, shape.dp, shape.pp, most)
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
         """The node of every lane."""
@@ -286,14 +320,21 @@ class _FreeOrder:
             for r in self.lanes
         ]
 
-    def _sends(self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int) -> list[int]:
+    def _sends(
+        self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int
+    ) -> list[tuple[int, ...]]:
         dp = self.tables.shape.dp
-        first = (stage - 1) * dp
-        pairs = zip(self._owners(before, first), self._owners(nodes, first + dp), strict=True)
-        return [
-            max(self.placer.terms(*n).send_ns.get(first + r, 0) for n in pair)
-            for r, pair in zip(self.lanes, pairs, strict=True)
+        first, none = (stage - 1) * dp, (0,) * len(self.tables.tensors)
+        ends = self._owners(before, first), self._owners(nodes, first + dp)
+        own = [
+            longest(*(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair))
+            for r, pair in zip(self.lanes, zip(*ends, strict=True), strict=True)
         ]
+        if not self.zones.known:
+            return own
+        here, there = ([j for j, _ in end] for end in ends)
+        across = self.zones.sends(here, there, self.width)
+        return list(map(longest, own, across))
 
     def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
         key = (stage, tuple(sorted(set(groups))))
@@ -302,67 +343,82 @@ class _FreeOrder:
             self.masks[key] = allowed_layers(self.intervals, stage, key[1], shares)
         return self.masks[key]
 
-    def _embedding_ns(self, stage: int, nodes: tuple[Node, ...]) -> int:
-        if stage not in (0, self.tables.shape.pp - 1):
+    def _embedding_ns(self, stage: int, step: _Step) -> int:
+        last = self.tables.shape.pp - 1
+        if stage not in (0, last):
             return 0
-        return max(self.placer.terms(*n).embedding_ns for n in nodes)
+        own = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
+        if stage == last and self.split:
+            own = max(own, self.zones.embedding_ns(step.origin, step.nodes[0][0]))
+        return own
 
     def stage(self, k: int, steps: list[_Step]) -> Arcs:
         """Arcs of stage k."""
-        none = [0] * len(self.lanes)
+        none = [(0,)] * len(self.lanes)
         dp = self.tables.shape.dp
         columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
         sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
-        send = np.array(sends, dtype=np.int64)
-        embedding = [self._embedding_ns(k, step.nodes) for step in steps]
+        embedding = [self._embedding_ns(k, step) for step in steps]
+        masks = [by_message(self.tables, k, self._mask(k, groups)) for groups in columns]
+        arcs = [(i, n) for i, own in enumerate(masks) for n in own]
+        send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
+        step_of = np.array([i for i, _ in arcs])
         return Arcs(
-            source=np.array([step.source for step in steps]),
-            target=np.array([step.target for step in steps]),
-            column=np.array(columns),
+            source=np.array([step.source for step in steps])[step_of],
+            target=np.array([step.target for step in steps])[step_of],
+            column=np.array(columns)[step_of],
             send=send,
             send_back=send,
-            tail=np.array([self.tails.row(k, step.nodes) for step in steps]),
-            embedding=np.array(embedding, dtype=np.int64),
-            allowed=tuple(self._mask(k, groups) for groups in columns),
-            begins=tuple(step.begins for step in steps),
+            tail=np.array([self.tails.row(k, step.nodes) for step in steps])[step_of],
+            embedding=np.array(embedding, dtype=np.int64)[step_of],
+            allowed=tuple(masks[i][n] for i, n in arcs),
+            begins=tuple(steps[i].begins for i, _ in arcs),
         )
 
 
-def free_order(intervals: Intervals, placer: Placer) -> SplitProblem | None:
+def free_order(
+    intervals: Intervals, placer: Placer, cutoff: int | None = None
+) -> SplitProblem | None:
     """The problem of all node orders at even shares, or the largest of almost even ones.
 
-    None if it has too many arcs, or zones: between these a link is shared by flows that one
-    stage does not know of; or several chunks per slot, whose order is that of the first ones.
+    None if it has too many arcs, or zones and stages that may span them below the cutoff: these
+    share links with what one stage does not know of; or several chunks per slot, placed like the
+    first ones.
     """
-    tables = intervals.tables
-    if tables.instance.cluster.zone_link is not None or tables.shape.vpp > 1:
+    tables, zones = intervals.tables, StageZones(placer)
+    if tables.shape.vpp > 1 or (zones.known and not zones.split_by(cutoff)):
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)
-    return order_graph(intervals, placer, share)
+    return order_graph(intervals, placer, share, cutoff)
 
 
-def order_graph(intervals: Intervals, placer: Placer, share: int) -> SplitProblem | None:
+def order_graph(
+    intervals: Intervals, placer: Placer, share: int, cutoff: int | None = None
+) -> SplitProblem | None:
     """All node orders, with `share` micro-batches for every replica; None if too many arcs.
 
-    Links between zones are left out: with them, times are lower bounds.
+    Of plans below the cutoff, if there is one; without stages if there is none. Where stages span
+    zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
     """
     tables = intervals.tables
     shape = tables.shape
-    build = _FreeOrder(intervals, placer, share)
+    build = _FreeOrder(intervals, placer, share, cutoff)
     steps = build.steps()
     if steps is None:
         return None
-    stages = [build.stage(k, own) for k, own in enumerate(steps)]
+    stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
+    alike = all(arcs.alike for arcs in stages)
+    none = np.zeros_like(intervals.forward[:1])
     backward, weight = passes(intervals)
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.embedding_bytes > 0,
-        stages=tuple(stages),
-        micro_batches=(share,) * len(build.lanes),
+        stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
+        micro_batches=(share,) * (1 if alike else len(build.lanes)),
         forward=intervals.forward,
         backward=backward,
-        sync=np.stack(build.tails.sync),
-        finish=np.stack(build.tails.finish),
+        sync=np.stack(build.tails.sync or [none[0]]),
+        finish=np.stack(build.tails.finish or [none[0]]),
         weight=weight,
     )

@@ -54,9 +54,9 @@ class Intervals:
         self.forward = interval_sums(tables.forward_ns.T)  # [J, n, n]
         self.backward = interval_sums(tables.backward_ns.T)
         self.optimizer = interval_sums(tables.optimizer_ns.T)
-        self.static = interval_sums(tables.static_bytes) + tables.fixed_bytes
-        self.activation = interval_sums(tables.activation_bytes)
-        self.workspace = _interval_maxima(tables.workspace_bytes)
+        self.static = interval_sums(tables.memory.static_bytes) + tables.memory.fixed_bytes
+        self.activation = interval_sums(tables.memory.activation_bytes)
+        self.workspace = _interval_maxima(tables.memory.workspace_bytes)
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
@@ -65,7 +65,7 @@ class Intervals:
     @cached_property
     def put_off(self) -> Array:
         """[n, n] bytes of one micro-batch that waits for its weight gradients alone."""
-        return interval_sums(self.tables.put_off_bytes)
+        return interval_sums(self.tables.memory.put_off_bytes)
 
     @cached_property
     def weight(self) -> Array:
@@ -117,6 +117,22 @@ class Arcs:
         names = ("source", "target", "column", "send", "send_back", "tail", "embedding")
         taken = {name: getattr(self, name)[arcs] for name in names}
         return replace(self, **taken, allowed=(), begins=())
+
+    @property
+    def alike(self) -> bool:
+        """Whether all lanes have equal columns and transfers on every arc."""
+        per_lane = (self.column, self.send, self.send_back)
+        return all(bool((one == one[:, :1]).all()) for one in per_lane)
+
+    @property
+    def first_lane(self) -> "Arcs":
+        """The arcs of the first lane alone."""
+        return replace(
+            self,
+            column=self.column[:, :1],
+            send=self.send[:, :1],
+            send_back=self.send_back[:, :1],
+        )
 
     @property
     def num_states(self) -> int:

@@ -1,7 +1,7 @@
 """What limits a step: where the time of its critical path goes, and what would shorten it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -10,8 +10,9 @@ import numpy as np
 from formulations.costs.plan_costs import PlanCosts
 from solver.document import PlanDocument
 from solver.report.quantities import percent
-from solver.simulate import Array, Step, step_time_ns
+from solver.simulate import Array, Operation, Step, step_time_ns
 
+TAIL = ("sync", "embedding", "optimizer", "gather")  # what follows the last backward
 SPEED_UP_PERCENT = 10
 _LEAST_GAIN = 0.001
 _SHOWN = 5
@@ -26,20 +27,27 @@ class Share:
     time_ns: int
 
 
-def shares(step: Step) -> list[Share]:
-    """Shares of the critical path, largest first; together they are the step time.
+def shares(path: Sequence[Operation]) -> list[Share]:
+    """Shares of a critical path, largest first; together they are the step time.
 
     Gaps between its operations are transfers between stages.
     """
     times: Counter[tuple[str, int | None]] = Counter()
-    for operation in step.critical_path:
-        compute = operation.kind in ("forward", "backward")
-        kind = "compute" if compute else operation.kind
+    for operation in path:
+        kind = operation.kind if operation.kind in TAIL else "compute"
         stage = operation.stage if kind in ("compute", "sync") else None
         times[kind, stage] += operation.end_ns - operation.start_ns
-    for before, after in pairwise(step.critical_path):
+    for before, after in pairwise(path):
         times["transfers", None] += after.start_ns - before.end_ns
     return [Share(*key, time_ns) for key, time_ns in times.most_common() if time_ns]
+
+
+def path_times_ns(path: Sequence[Operation]) -> Counter[str]:
+    """The same by kind, over all stages."""
+    times: Counter[str] = Counter()
+    for share in shares(path):
+        times[share.kind] += share.time_ns
+    return times
 
 
 def describe(share: Share, document: PlanDocument, blocking_sends: bool) -> str:
@@ -119,7 +127,7 @@ def summary(document: PlanDocument, costs: PlanCosts, step: Step) -> list[tuple[
     """Lines (label, text) on what limits the step and what would make it faster."""
     total = step.step_time_ns
     blocking = costs.blocking_sends
-    all_shares = shares(step)
+    all_shares = shares(step.critical_path)
     parts = [
         f"{percent(share.time_ns / total)} {describe(share, document, blocking)}"
         for share in all_shares[:_SHOWN]

@@ -1,24 +1,29 @@
 """From a result to the plan file's content, and back from a plan file to plan and costs."""
 
-from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.memory import MemoryParts
+from formulations.costs.plan_costs import PlanCosts, plan_costs, plan_memory
 from formulations.costs.rounding import rounding_error_ns
 from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import Group, Plan, Replica, Stage
+from formulations.plan import Group, Plan, Replica, Shape, Stage
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
     SCHEMA_VERSION,
+    MemoryDocument,
     PlanDocument,
     ReplicaDocument,
     StageDocument,
+    StepDocument,
     digest,
     sealed,
     shape_counts,
 )
 from solver.options import SolveOptions
+from solver.report.critical import path_times_ns
 from solver.result import Result, objective_weight, price_usd_per_hour
+from solver.simulate import critical_path
 
 
 def build_document(result: Result, options: SolveOptions) -> PlanDocument:
@@ -30,21 +35,25 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         status=result.status,
         termination=result.termination,
         method=result.method,
-        requested_gap=options.gap,
+        requested_gap=result.requested_gap,
         seed=options.seed,
         minimize=result.instance.objective.minimize,
         step_time_s=None if result.step_time_ns is None else seconds(result.step_time_ns),
         lower_bound_s=_lower_bound_s(result),
         gap=result.gap,
+        critical_path=None,
         rounding_error_s=None,
         runtime_s=result.runtime_s,
         throughput_sequences_per_s=None,
+        model_flop_per_s_per_gpu=None,
+        mfu=None,
         price_usd_per_hour=None,
         cost_usd_per_step=None,
         training_cost_usd=None,
         time_sources=(),
         shape=plan.shape if plan else None,
         node_order=(),
+        idle_nodes=(),
         replicas=(),
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
@@ -76,28 +85,63 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
     cost = price * step_time_s / 3600
     steps = instance.objective.steps
     rounding_ns = rounding_error_ns(shape, tables.num_layers, max(costs.micro_batches))
+    memory, names = plan_memory(instance, plan), instance.cluster.node_names
+    flop_per_s = instance.workload.training_flops * instance.workload.global_batch / step_time_s
     return document.model_copy(
         update={
+            "critical_path": _step(costs),
             "rounding_error_s": seconds(rounding_ns),
             "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
+            "model_flop_per_s_per_gpu": flop_per_s / (shape.tp * shape.slots),
+            "mfu": flop_per_s / peak_flop_per_s(instance, shape),
             "price_usd_per_hour": price,
             "cost_usd_per_step": cost,
             "training_cost_usd": None if steps is None else cost * steps,
             "time_sources": tuple(sorted(tables.origins)),
-            "node_order": tuple(instance.cluster.node_names[n] for n in plan.node_order),
+            "node_order": tuple(names[n] for n in plan.node_order),
+            "idle_nodes": tuple(
+                name for n, name in enumerate(names) if n not in set(plan.node_order)
+            ),
             "replicas": tuple(
-                _replica(instance, replica, costs, r) for r, replica in enumerate(plan.replicas)
+                _replica(instance, replica, costs, memory[r], r)
+                for r, replica in enumerate(plan.replicas)
             ),
         }
     )
 
 
-def _replica(instance: Instance, replica: Replica, costs: PlanCosts, r: int) -> ReplicaDocument:
-    stages = tuple(_stage(instance, stage, costs, k, r) for k, stage in enumerate(replica.stages))
+def peak_flop_per_s(instance: Instance, shape: Shape) -> float:
+    """Dense peaks of all GPUs of the nodes that a shape uses, in the workload's precision."""
+    groups, precision = instance.cluster.groups, instance.workload.precision
+    return sum(
+        n * group.gpus_per_node * group.gpu.peak_flops[precision]
+        for n, group in zip(shape.nodes_used, groups, strict=True)
+    )
+
+
+def _step(costs: PlanCosts) -> StepDocument:
+    times_ns = path_times_ns(critical_path(costs))
+    return StepDocument(
+        compute_s=seconds(times_ns["compute"]),
+        transfers_s=seconds(times_ns["transfers"]),
+        gradient_sync_s=seconds(times_ns["sync"] + times_ns["gather"]),
+        embedding_sync_s=seconds(times_ns["embedding"]),
+        optimizer_s=seconds(times_ns["optimizer"]),
+    )
+
+
+def _replica(
+    instance: Instance, replica: Replica, costs: PlanCosts, memory: list[MemoryParts], r: int
+) -> ReplicaDocument:
+    stages = tuple(
+        _stage(instance, stage, costs, memory[k], k, r) for k, stage in enumerate(replica.stages)
+    )
     return ReplicaDocument(micro_batches=replica.micro_batches, stages=stages)
 
 
-def _stage(instance: Instance, stage: Stage, costs: PlanCosts, k: int, r: int) -> StageDocument:
+def _stage(
+    instance: Instance, stage: Stage, costs: PlanCosts, memory: MemoryParts, k: int, r: int
+) -> StageDocument:
     cluster, node = instance.cluster, stage.group.node
     last = costs.shape.pp - 1
     return StageDocument(
@@ -110,8 +154,11 @@ def _stage(instance: Instance, stage: Stage, costs: PlanCosts, k: int, r: int) -
         send_forward_s=seconds(int(costs.send_ns[k, r])) if k < last else 0.0,
         send_backward_s=seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
         gradient_sync_s=seconds(int(costs.sync_ns[k] + costs.gather_ns[k])),
+        embedding_sync_s=seconds(costs.embedding_ns) if k in (0, last) else 0.0,
+        optimizer_s=seconds(int(costs.optimizer_ns[k])),
         memory_bytes=int(costs.memory_bytes[k, r]),
         memory_limit_bytes=int(costs.limit_bytes[k, r]),
+        memory=MemoryDocument(**memory._asdict()),
     )
 
 

@@ -1,13 +1,29 @@
 """The two forms that reports take on a terminal: tables and labelled lines."""
 
 from collections.abc import Iterable, Sequence
+from typing import IO
 
 from rich import box
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 Lines = list[tuple[str, str]]
 _LABEL_WIDTH = 12
+WIDTH = 100  # columns where no terminal says otherwise
+
+
+def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = False) -> None:
+    """Writes the parts of a report, 100 columns wide and without colours if that is no terminal."""
+    console = Console(
+        file=page,
+        force_terminal=terminal,
+        width=None if terminal else WIDTH,
+        highlight=False,
+        emoji=False,
+    )
+    for part in parts:
+        console.print(part, markup=False, soft_wrap=isinstance(part, str))
 
 
 def table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -47,14 +47,13 @@ def stages_of(document: PlanDocument, stage: int, replicas: tuple[int, ...]) -> 
 
 def rows_of(document: PlanDocument, step: Step) -> list[Row]:
     """Rows by group of replicas, then stage; what all replicas share stands in every group."""
-    bars: dict[tuple[int, int | None], list[Operation]] = defaultdict(list)
-    for operation in step.timeline:
-        bars[operation.stage, operation.replica].append(operation)
     rows = []
     for group in identical_replicas(document):
+        bars: dict[int, list[Operation]] = defaultdict(list)
+        for operation in (*step.operations(group[0]), *step.tail):
+            bars[operation.stage].append(operation)
         for k in range(len(document.replicas[0].stages)):
             stages = stages_of(document, k, group)
-            own = [*bars[k, group[0]], *bars[k, None]]
             rows.append(
                 Row(
                     stage=k,
@@ -62,7 +61,7 @@ def rows_of(document: PlanDocument, step: Step) -> list[Row]:
                     replicas=group,
                     nodes=node_ranges(dict.fromkeys(stage.node for stage in stages)),
                     gpu_type=stages[0].gpu_type,
-                    bars=tuple(sorted(own, key=lambda bar: bar.start_ns)),
+                    bars=tuple(sorted(bars[k], key=lambda bar: bar.start_ns)),
                 )
             )
     return rows

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
-from solver.document import PlanDocument, StageDocument
+from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import table
 from solver.report.quantities import node_ranges, ranges, size_text, time_text
 
@@ -29,10 +29,10 @@ def layers_text(layers: tuple[int, int]) -> str:
 def _alike(document: PlanDocument) -> Iterator[tuple[int, list[int], list[StageDocument]]]:
     """Stage number, replicas with equal figures on that stage, and that stage of each."""
     for k in range(len(document.replicas[0].stages)):
-        groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
+        groups: dict[tuple[int, StageDocument], list[int]] = defaultdict(list)
         for r, replica in enumerate(document.replicas):
-            shown = replica.stages[k].model_dump(exclude={"node", "gpus"})
-            groups[replica.micro_batches, *shown.values()].append(r)
+            shown = replica.stages[k].model_copy(update={"node": "", "gpus": ()})
+            groups[replica.micro_batches, shown].append(r)
         for replicas in groups.values():
             yield k, replicas, [document.replicas[r].stages[k] for r in replicas]
 
@@ -67,10 +67,10 @@ def stage_table(document: PlanDocument) -> Table:
 
 
 def traffic_table(document: PlanDocument) -> Table:
-    """Transfers per micro-batch and gradient sync per step, by stage."""
+    """Transfers per micro-batch, syncs and optimizer per step, by stage."""
     stages = [stage for replica in document.replicas for stage in replica.stages]
     longest = max(max(stage.send_forward_s, stage.send_backward_s) for stage in stages)
-    sync = max(stage.gradient_sync_s for stage in stages)
+    sync = max(max(s.gradient_sync_s, s.embedding_sync_s, s.optimizer_s) for s in stages)
     rows = [
         (
             str(k),
@@ -78,10 +78,29 @@ def traffic_table(document: PlanDocument) -> Table:
             time_text(own[0].send_forward_s, longest),
             time_text(own[0].send_backward_s, longest),
             time_text(own[0].gradient_sync_s, sync),
+            time_text(own[0].embedding_sync_s, sync),
+            time_text(own[0].optimizer_s, sync),
         )
         for k, replicas, own in _alike(document)
     ]
-    return table(("stage", "replicas"), ("send forward", "send backward", "gradient sync"), rows)
+    transfers = ("send forward", "send backward")
+    updates = ("gradient sync", "embedding sync", "optimizer")
+    return table(("stage", "replicas"), (*transfers, *updates), rows)
+
+
+def memory_table(document: PlanDocument) -> Table:
+    """What the memory of a GPU holds, by stage."""
+    parts = tuple(MemoryDocument.model_fields)
+    largest = max(s.memory_limit_bytes for replica in document.replicas for s in replica.stages)
+    rows = [
+        (
+            str(k),
+            ranges(replicas),
+            *(size_text(getattr(own[0].memory, part), largest) for part in parts),
+        )
+        for k, replicas, own in _alike(document)
+    ]
+    return table(("stage", "replicas"), [part.removesuffix("_bytes") for part in parts], rows)
 
 
 def placement_table(document: PlanDocument) -> Table:

@@ -1,21 +1,37 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
 from collections import Counter
+from itertools import groupby
 
 from rich.console import RenderableType
 from rich.table import Table
 
 from formulations.costs.plan_costs import PlanCosts
-from formulations.instance import Instance, Workload
+from formulations.instance import Instance, SearchSpace, Workload
 from formulations.plan import Shape
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, summary
+from solver.report.document import costs_of
 from solver.report.layout import Lines, labelled
-from solver.report.quantities import counted, money, percent, ranges, significant, time_text
-from solver.report.stages import placement_table, stage_table, tightest, traffic_table
+from solver.report.quantities import (
+    counted,
+    money,
+    node_ranges,
+    percent,
+    ranges,
+    significant,
+    time_text,
+)
+from solver.report.stages import (
+    memory_table,
+    placement_table,
+    stage_table,
+    tightest,
+    traffic_table,
+)
 from solver.report.timeline import text_timeline
 from solver.result import Infeasibility
-from solver.simulate import Step
+from solver.simulate import Step, simulate_step
 
 _STATUS = {
     "optimal": "optimal: proved that no plan is better",
@@ -30,6 +46,7 @@ _TERMINATION = {
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
 }
+_MOST_RUNS = 8  # of equal layers, that are listed one by one
 _TABLE_NOTE = "stages; times per micro-batch, memory per GPU"
 _SOURCES = {
     "measured": "measured",
@@ -40,12 +57,12 @@ _SOURCES = {
 
 
 def chain_text(workload: Workload) -> str:
-    """The layers by number: "0 embedding, 1-24 block, 25 head"."""
-    parts, start = [], 0
-    for run in workload.layer_runs:
-        parts.append(f"{ranges(range(start, start + run.count))} {run.layer.kind}")
-        start += run.count
-    return ", ".join(parts)
+    """The layers by number: "0 embedding, 1-24 block, 25 head"; of many runs the numbers."""
+    if len(workload.layer_runs) > _MOST_RUNS:
+        kinds = Counter(layer.kind for layer in workload.layers)
+        return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    runs = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
+    return ", ".join(f"{ranges(n for n, _ in layers)} {kind}" for kind, layers in runs)
 
 
 def cluster_text(instance: Instance) -> str:
@@ -126,6 +143,7 @@ def outcome(document: PlanDocument) -> Lines:
     runtime = significant(document.runtime_s, 3)
     logged = document.closed_shapes or document.closed_nodes
     return [
+        ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
         *([("shapes", _closed(document))] if logged else []),
         *_closed_by(document),
@@ -145,13 +163,32 @@ def figures(document: PlanDocument) -> Lines:
     whole = f", {money(training)} for {steps:,} steps" if steps and training is not None else ""
     sources = ", ".join(_SOURCES[source] for source in document.time_sources)
     rounding = time_text(document.rounding_error_s or 0.0)
+    rent = f"{money(per_step)} per step, {money(per_hour)} per hour{whole}"
+    idle = node_ranges(document.idle_nodes)
     return [
         ("step time", f"{time_text(step_s)}, of which at most {rounding} is rounding up"),
         ("throughput", f"{significant(rate)} sequences/s, {significant(tokens)} tokens/s"),
-        ("money", f"{money(per_step)} per step, {money(per_hour)} per hour{whole}"),
+        ("model FLOPs", _speed(document)),
+        *([("money", rent)] if per_hour else []),
         ("memory", tightest(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
+        *([("idle", idle)] if idle else []),
     ]
+
+
+def _speed(document: PlanDocument) -> str:
+    """Model FLOP/s, and their share of what the GPUs could do at most."""
+    per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
+    precision = document.instance.workload.precision
+    mfu = percent(document.mfu or 0.0)
+    return f"{per_gpu} TFLOP/s per GPU, MFU {mfu} of the dense {precision} peaks"
+
+
+def plan_space_text(search: SearchSpace) -> str:
+    """What all plans of the plan space have in common, and who can launch them."""
+    launched = search.micro_batches == "even" and {*search.schedule} <= {"1f1b", "interleaved"}
+    who = "what Megatron-LM can launch" if launched else "more than Megatron-LM can launch"
+    return f"uniform degrees, {search.micro_batches} micro-batches: {who}"
 
 
 def result_text(
@@ -170,6 +207,18 @@ def infeasible_text(infeasibility: Infeasibility) -> Table:
     return labelled([("not met", infeasibility.constraint), ("would help", infeasibility.remedy)])
 
 
+def solution_text(
+    document: PlanDocument, infeasibility: Infeasibility | None
+) -> list[RenderableType]:
+    """The same from the document alone; and if there is no plan, what stands in the way."""
+    if document.shape is None:
+        parts = result_text(document, None, None)
+    else:
+        costs = costs_of(document)
+        parts = result_text(document, costs, simulate_step(costs))
+    return parts if infeasibility is None else [*parts, infeasible_text(infeasibility)]
+
+
 def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
     """Everything that `show` prints, in order."""
     return [
@@ -178,7 +227,10 @@ def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
         _TABLE_NOTE,
         stage_table(document),
         "",
-        "traffic; transfers per micro-batch, gradient sync per step",
+        "memory per GPU",
+        memory_table(document),
+        "",
+        "traffic and update; transfers per micro-batch, the rest per step",
         traffic_table(document),
         "",
         placement_table(document),

@@ -8,8 +8,6 @@ from formulations.instance import Layer, Workload
 from solver.report.layout import labelled, table
 from solver.report.quantities import decimal_text, ranges, significant, size_text
 
-BACKWARD_PER_FORWARD = 2  # Narayanan et al. 2021, appendix
-
 
 def _state_bytes(workload: Workload) -> int:
     """Parameter, gradient and optimizer state, per parameter."""
@@ -23,9 +21,23 @@ def _runs(workload: Workload) -> Iterator[tuple[range, Layer]]:
         start += run.count
 
 
-def training_flops(workload: Workload) -> int:
-    """FLOPs of forward and backward of one sequence, without recomputation."""
-    return (1 + BACKWARD_PER_FORWARD) * workload.forward_flops
+def _places(workload: Workload) -> dict[Layer, list[int]]:
+    """Distinct layers, and where in the chain they stand."""
+    places: dict[Layer, list[int]] = {}
+    for layers, layer in _runs(workload):
+        places.setdefault(layer, []).extend(layers)
+    return places
+
+
+def _place_text(layers: list[int]) -> str:
+    """Numbers of layers: "4-61", or "12 of 1-23" where others stand between them."""
+    first, last = layers[0], layers[-1]
+    return ranges(layers) if last - first < len(layers) else f"{len(layers)} of {first}-{last}"
+
+
+def trained_parameters(workload: Workload) -> int:
+    """With those that training adds to the published model, in the head."""
+    return sum(run.layer.parameters * run.count for run in workload.layer_runs)
 
 
 def workload_json(workload: Workload) -> dict[str, object]:
@@ -34,10 +46,11 @@ def workload_json(workload: Workload) -> dict[str, object]:
         "name": workload.name,
         "source": workload.source,
         "parameters": workload.parameters,
+        "trained_parameters": trained_parameters(workload),
         "sequence_length": workload.sequence_length,
         "global_batch": workload.global_batch,
         "forward_flops_per_sequence": workload.forward_flops,
-        "training_flops_per_sequence": training_flops(workload),
+        "training_flops_per_sequence": workload.training_flops,
         "boundary_bytes_per_sequence": workload.boundary_bytes,
         "layers": [
             {
@@ -49,10 +62,17 @@ def workload_json(workload: Workload) -> dict[str, object]:
                 "forward_flops_per_sequence": layer.forward_flops,
                 "activation_bytes_per_sequence": layer.activation_bytes(1),
                 "recompute_activation_bytes_per_sequence": layer.input_bytes,
+                "output_tensors": layer.output_tensors,
             }
             for layers, layer in _runs(workload)
         ],
     }
+
+
+def _message_text(workload: Workload) -> str:
+    least, most = workload.boundary_bytes, workload.largest_message_bytes
+    more = f", behind some layers {size_text(most)}," if most > least else ""
+    return f"{size_text(least)}{more}"
 
 
 def workload_report(workload: Workload) -> list[RenderableType]:
@@ -60,7 +80,7 @@ def workload_report(workload: Workload) -> list[RenderableType]:
     tokens, batch = workload.sequence_length, workload.global_batch
     rows = [
         (
-            ranges(layers),
+            _place_text(layers),
             layer.kind,
             f"{layer.parameters:,}",
             size_text(layer.parameters * workload.parameter_bytes),
@@ -68,25 +88,28 @@ def workload_report(workload: Workload) -> list[RenderableType]:
             size_text(layer.activation_bytes(1)),
             decimal_text(layer.forward_flops, "FLOP"),
         )
-        for layers, layer in _runs(workload)
+        for layer, layers in _places(workload).items()
     ]
     flops = workload.forward_flops
+    added = trained_parameters(workload) - workload.parameters
+    in_training = f", and {added:,} that training adds to the head" if added else ""
     lines = [
         ("workload", f"{workload.name} ({workload.source})"),
         (
             "parameters",
-            f"{workload.parameters:,} ({significant(workload.parameters / 1e6)} million)",
+            f"{workload.parameters:,} ({significant(workload.parameters / 1e6)} million)"
+            + in_training,
         ),
         ("step", f"{batch:,} sequences of {tokens:,} tokens, {workload.precision}"),
         (
             "FLOPs",
             f"{decimal_text(flops, 'FLOP')} forward and "
-            f"{decimal_text(training_flops(workload), 'FLOP')} forward and backward per sequence, "
-            f"{decimal_text(training_flops(workload) * batch, 'FLOP')} per step",
+            f"{decimal_text(workload.training_flops, 'FLOP')} forward and backward per sequence, "
+            f"{decimal_text(workload.training_flops * batch, 'FLOP')} per step",
         ),
         (
             "transfers",
-            f"{size_text(workload.boundary_bytes)} per sequence from stage to stage, either way",
+            f"{_message_text(workload)} per sequence from stage to stage, either way",
         ),
     ]
     numbers = ("parameters", "weights", "training state", "activations", "forward")

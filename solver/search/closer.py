@@ -11,10 +11,17 @@ from solver.enumeration.enumerate import below
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
-from solver.result import Proof, Reason, ShapeRecord, max_step_time_ns, objective_weight
-from solver.search.closing import ShapeAnswer, ShapeEngine, Stop, lacks_memory
+from solver.result import (
+    NOISE,
+    Proof,
+    Reason,
+    ShapeRecord,
+    max_step_time_ns,
+    objective_weight,
+)
+from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, lacks_memory
 
-#: Above any step time in ns.
+#: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
 ANY_TIME = 1 << 56
 
 
@@ -68,30 +75,36 @@ class Closer:
         return method if method in ("cpsat", "milp") else "enumeration"
 
     @cached_property
-    def _scales(self) -> dict[tuple[int, ...], tuple[int | None, float]]:
-        """Longest step time allowed and objective per ns, by the nodes used."""
+    def _scales(self) -> dict[tuple[int, ...], tuple[int, float]]:
+        """Shortest step time beyond the limits and objective per ns, by the nodes used."""
         return {}
 
-    def _scale(self, shape: Shape) -> tuple[int | None, float]:
+    def _scale(self, shape: Shape) -> tuple[int, float]:
         known = self._scales.get(shape.nodes_used)
         if known is None:
-            known = max_step_time_ns(self.instance, shape), objective_weight(self.instance, shape)
+            longest = max_step_time_ns(self.instance, shape)
+            refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
+            known = refused, objective_weight(self.instance, shape)
             self._scales[shape.nodes_used] = known
         return known
 
-    def cutoff(self, shape: Shape, best: float | None) -> tuple[int, bool]:
-        """Only step times below this are of interest; and whether the limits say so."""
-        limit, weight = self._scale(shape)
-        better = ANY_TIME
-        if best is not None:
-            better = math.ceil(best / weight) if weight else 1
-        limited = limit is not None and limit < better
-        return (limit + 1 if limit is not None and limited else better), limited
+    def _refused(self, shape: Shape) -> int:
+        """Step times of at least this are beyond the limits, or any."""
+        return self._scale(shape)[0]
+
+    def _reached(self, shape: Shape, best: float | None, gap: float) -> int:
+        """Step times of at least this are no better than the incumbent, up to a gap.
+
+        On nodes without rent any plan is better than an incumbent that costs something.
+        """
+        _, weight = self._scale(shape)
+        if best is None or not weight:
+            return 0 if best == 0 else ANY_TIME
+        return min(ANY_TIME, math.ceil(best * (1 - gap) * (1 - NOISE) / weight))
 
     def target(self, shape: Shape, best: float | None) -> int:
         """Bounds of at least this close a shape. The gap is not taken off a limit."""
-        cutoff, limited = self.cutoff(shape, best)
-        return cutoff if limited else below(cutoff, self.options.gap)
+        return min(self._refused(shape), self._reached(shape, best, self.options.gap))
 
     def beyond(self, task: Task, best: float | None) -> bool:
         """Whether neither this task nor any later one can beat the incumbent."""
@@ -100,10 +113,9 @@ class Closer:
     def by_bound(self, task: Task, best: float | None) -> Closing:
         """By the bound of the task if that is beyond a limit or the incumbent; else open."""
         shape, bound_ns = task.shape, task.bound_ns
-        _, limited = self.cutoff(shape, best)
         if bound_ns < self.target(shape, best):
             return Closing(_record(shape, "open", task.proof, bound_ns))
-        if limited:
+        if bound_ns >= self._refused(shape):
             closed_form = task.proof in ("work", "filling", "packing")
             proof: Proof = "limit" if closed_form else task.proof
             return Closing(_record(shape, "infeasible", proof))
@@ -126,13 +138,19 @@ class Closer:
         intervals = Intervals(self.times.costs(shape))
         if lacks_memory(intervals):
             return Closing(_record(shape, "infeasible", "memory"))
-        cutoff, limited = self.cutoff(shape, best)
-        gap = 0.0 if limited else self.options.gap
+        cutoff, gap = self._question(shape, best)
         answer = self.engine(intervals, cutoff, gap, after(task.effort, stop))
-        record = self._recorded(task, answer, best)
+        record = self._recorded(task, answer, cutoff, gap)
         if answer.plan is None or answer.step_time_ns is None:
             return Closing(record)
         return Closing(record, (answer.plan, answer.step_time_ns))
+
+    def _question(self, shape: Shape, best: float | None) -> tuple[int, float]:
+        """Below which step time to look for the best plan, and to what gap."""
+        refused, reached = self._refused(shape), self._reached(shape, best, 0.0)
+        if refused < reached:
+            return refused, 0.0
+        return reached, min(self.options.gap, MOST_GAP)
 
     def reviewed(self, record: ShapeRecord, best: float | None) -> ShapeRecord:
         """The record of a shape, closed after all if a later incumbent has reached its bound."""
@@ -142,15 +160,14 @@ class Closer:
         closed = bound_ns >= self.target(record.shape, best)
         return record.model_copy(update={"reason": "bounded"}) if closed else record
 
-    def _recorded(self, task: Task, answer: ShapeAnswer, best: float | None) -> ShapeRecord:
+    def _recorded(self, task: Task, answer: ShapeAnswer, cutoff: int, gap: float) -> ShapeRecord:
+        """What the answer to a question says."""
         shape = task.shape
-        cutoff, limited = self.cutoff(shape, best)
         if not answer.complete:
             if answer.bound_ns > task.bound_ns:
                 return _record(shape, "open", self.proof, answer.bound_ns)
             return _record(shape, "open", task.proof, task.bound_ns)
-        if answer.plan is None and (limited or best is None):
+        if answer.plan is None and cutoff >= self._refused(shape):
             return _record(shape, "infeasible", self.proof)
-        gap = 0.0 if limited else self.options.gap
         bound_ns = below(answer.step_time_ns or cutoff, gap)
         return _record(shape, "solved" if answer.plan else "bounded", self.proof, bound_ns)

@@ -30,6 +30,9 @@ from solver.search.distribute import least_vectors, shares
 #: With more distinct node orders than these only the heuristic's are tried: the shape stays open.
 ORDER_LIMIT = 20_000
 
+#: Larger gaps are not taken off a cutoff.
+MOST_GAP = 0.5
+
 #: Growth of the cutoff with which lanes are dealt.
 FURTHER = 1.01
 
@@ -105,16 +108,23 @@ def _share_vectors(
 def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
-    Unlike shares bring nothing if all replicas stand on the same nodes at every stage.
+    Unlike shares bring nothing if all replicas stand on the same nodes at every stage. A cutoff is
+    lowered to what is above any step time, also when the gap is off it.
     """
     tables = intervals.tables
+    cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
     placer = Placer(tables)
     even = tables.instance.search.micro_batches == "even"
     alike = even or lane_width(tables) == tables.shape.dp
-    problem = free_order(intervals, placer) if alike else None
-    if problem is None:
+    zoned = tables.instance.cluster.zone_link is not None
+    if tables.shape.vpp > 1:
+        return _one_by_one(intervals, placer, cutoff, gap, stop)
+    problem = free_order(intervals, placer, cutoff) if alike or zoned else None
+    if problem is None or not (alike or problem.num_lanes == 1):
         close = _relaxed if even else _uneven
         return close(intervals, placer, cutoff, gap, stop)
+    if not problem.stages:
+        return ShapeAnswer(None, None, True, cutoff)
     found = solve_split(problem, cutoff, gap, stop)
     if found.arcs is None or found.split is None:
         return ShapeAnswer(None, None, found.complete, found.bound_ns)
@@ -165,8 +175,16 @@ def _dealt(
 def _relaxed(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """By relaxations, and if that is not enough one order after the other, unless they are many."""
-    search = ByRelaxation(intervals, placer, gap, stop, cutoff)
+    """By relaxations, and if that is not enough one order after the other, unless they are many.
+
+    What crosses between zones is in the graph of all orders alone.
+    """
+    target, low = below(cutoff, gap), 0
+    if intervals.tables.instance.cluster.zone_link is not None:
+        low = shape_bound_ns(intervals, target)
+    if low >= target:
+        return ShapeAnswer(None, None, True, target)
+    search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
     complete = search.run()
     time_ns = None if search.plan is None else search.best
     answer = ShapeAnswer(search.plan, time_ns, complete, search.bound_ns)

@@ -33,7 +33,7 @@ def judged_ns(instance: Instance, plan: Plan) -> int | None:
 def _solved(instance: Instance, options: SolveOptions, progress: Report | None) -> Finding:
     result = solve(instance, options, progress)
     plan = result.plan
-    proves = options.method != "minmax"
+    proves = options.method != "minmax" or result.status is Status.OPTIMAL
     return Finding(
         method=options.method,
         status=result.status,
@@ -44,6 +44,7 @@ def _solved(instance: Instance, options: SolveOptions, progress: Report | None) 
         objective=result.objective,
         bound=result.bound if proves else None,
         runtime_s=result.runtime_s,
+        requested_gap=options.gap,
     )
 
 

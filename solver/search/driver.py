@@ -14,7 +14,7 @@ from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
-from solver.heuristics.local import local_plans
+from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.orders import count_orders
 from solver.options import SolveOptions
 from solver.result import (
@@ -24,6 +24,7 @@ from solver.result import (
     Status,
     Termination,
     objective_weight,
+    relative_gap,
 )
 from solver.search.closer import Closer, Task
 from solver.search.closing import ORDER_LIMIT, ShapeEngine, enumerate_shape
@@ -39,6 +40,8 @@ Report = Callable[[Progress], None]
 #: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
 #: and more.
 PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
+#: Part of the time limit that a survey may take.
+SURVEY = 0.3
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 
@@ -114,6 +117,17 @@ class _Search:
             self.offer(found)
             left = iter(range(patience))
 
+    def survey(self) -> None:
+        """Incumbents from all shapes, if bounds leave room for much better plans."""
+        limit = self.options.time_limit_s
+        until_s = None if limit is None else self.elapsed_s + SURVEY * limit
+
+        def stop() -> bool:
+            return until_s is not None and self.elapsed_s >= until_s
+
+        space = [task.shape for task in self.open]
+        self.offer(surveyed_plan(self.instance, space, self.objective, stop, self.closer.times))
+
     def baselines(self) -> None:
         """Incumbents of the rules that others use, on all shapes."""
         space = [task.shape for task in self.open]
@@ -170,15 +184,13 @@ class _Search:
         if self.report is None:
             return
         bound = min((task.objective for task in self._tasks(None)), default=self.objective)
-        known = self.plan is not None and self.objective > 0
-        gap = max(0.0, 1 - bound / self.objective) if known else None
         self.report(
             Progress(
                 shapes_closed=len(self.records),
                 shapes_total=len(self.open),
                 incumbent_ns=self.step_time_ns,
                 bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
-                gap=gap,
+                gap=relative_gap(self.best, bound),
                 elapsed_s=self.elapsed_s,
             )
         )
@@ -215,6 +227,7 @@ class _Search:
             log=SearchLog(shapes=records),
             method=self.options.method,
             infeasibility=explain(self.instance) if status is Status.INFEASIBLE else None,
+            requested_gap=self.options.gap,
         )
 
     def status(self, is_open: bool) -> Status:
@@ -249,6 +262,7 @@ def solve(
             search.baselines()
         else:
             search.seed(search.patience)
+            search.survey()
             search.run()
         if options.method == "minmax" and not search.out_of_time():
             termination = Termination.HEURISTIC

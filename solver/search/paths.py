@@ -95,7 +95,8 @@ def _times(tables: CostTables, placement: PlacementCosts, replica: int, splits: 
         total: Array = before[splits[:, 1:].T, groups] - before[splits[:, :-1].T, groups]
         return total
 
-    send = np.repeat(placement.send_ns[:, replica, None], len(splits), axis=1)
+    kinds = tables.message_kind[splits[:, 1:-1].T]
+    send = placement.send_ns[kinds, np.arange(len(kinds))[:, None], replica]
     blocking = tables.instance.search.blocking_sends
     return Times(sums(tables.forward_ns), sums(tables.backward_ns), send, blocking)
 
@@ -113,7 +114,7 @@ def _columns(placement: PlacementCosts, decisions: Decisions, dp: int) -> dict[b
     groups = placement.group_of_slot.reshape(-1, dp)
     columns: dict[bytes, list[int]] = {}
     for r in range(dp):
-        key = groups[:, r].tobytes() + placement.send_ns[:, r].tobytes()
+        key = groups[:, r].tobytes() + placement.send_ns[:, :, r].tobytes()
         columns.setdefault(key, []).append(r)
     return columns
 

@@ -15,7 +15,7 @@ from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
-from solver.search.closing import Stop, enumerate_shape, lacks_memory
+from solver.search.closing import MOST_GAP, Stop, enumerate_shape, lacks_memory
 from solver.search.shapes import node_vectors, powers_of_two, shapes, shapes_of
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
@@ -23,7 +23,6 @@ MEMORY_STEP_GIB = 1 / 16
 _MOST_STEPS = 1 << 20
 
 _ANY_TIME = 1 << 56
-_FIRST_PLAN = 0.99  #: a gap that the first plan found is within, or nearly
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = Non
         if lacks_memory(intervals):
             continue
         cutoff = _cutoff(instance, shape)
-        gap = _FIRST_PLAN if cutoff == _ANY_TIME else 0.0
+        gap = MOST_GAP if cutoff == _ANY_TIME else 0.0
         answer = enumerate_shape(intervals, cutoff, gap, stop)
         if answer.plan is not None:
             return True

@@ -7,6 +7,7 @@ laid out; `any`: all numbers of GPUs in every order.
 from collections.abc import Collection
 from functools import lru_cache
 
+from formulations.costs.compute import has_times
 from formulations.instance import Instance, NodeGroup
 from solver.templates.options import Split
 
@@ -18,13 +19,15 @@ def _is_power_of_two(count: int) -> bool:
 def degrees_of(instance: Instance, group: NodeGroup, split: Split) -> tuple[int, ...]:
     """Numbers of GPUs that a stage may have on a node of the group, ascending.
 
-    Those that the instance lists; for any split without a profile, all that divide the heads.
+    Those that the instance lists and the profile has times for; for any split without a profile,
+    all that divide the heads.
     """
     most, heads = group.gpus_per_node, instance.workload.kv_heads
     listed = instance.search.tensor_parallel or tuple(range(1, most + 1))
     if split is Split.ANY and instance.profile is None:
         listed = tuple(range(1, most + 1))
-    fitting = sorted({g for g in listed if g <= most and heads % g == 0})
+    possible = {g for g in listed if g <= most and heads % g == 0}
+    fitting = sorted(g for g in possible if has_times(instance, group, g))
     return tuple(g for g in fitting if split is Split.ANY or _is_power_of_two(g))
 
 

@@ -100,11 +100,15 @@ def _places(instance: Instance, strategy: Strategy, split: Split, pp: int, acros
     def sends(receiver: int) -> Array:
         """[2, C, C] messages; `receiver` 1: to the stage at y, 0: to the one at x."""
         pairs = [[(x, y) for y in found] for x in found]
-        inside = [[inside_ns(tables[p[receiver][1]], p[receiver][0]) for p in row] for row in pairs]
+
+        def inside(j: int, g: int) -> int:
+            return inside_ns(tables[g], j, tables[g].tensors[-1])
+
+        within = [[inside(*p[receiver]) for p in row] for row in pairs]
         between = [
             [between_ns(tables[p[receiver][1]], p[0][0], p[1][0]) for p in row] for row in pairs
         ]
-        return np.array([inside, between], dtype=np.int64)
+        return np.array([within, between], dtype=np.int64)
 
     embedding = [_embedding_ns(tables[g], j, across) for j, g in found]
     return Places(

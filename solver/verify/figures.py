@@ -1,31 +1,46 @@
 """Every figure of a plan, worked out again from its groups, and the limits that it must keep."""
 
 from bisect import bisect_left
-from itertools import product
+from collections import Counter
+from itertools import pairwise, product
+
+import numpy as np
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.costs.rounding import rounding_error_ns
 from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
-from solver.document import PlanDocument
-from solver.simulate import step_time_ns
+from solver.document import PlanDocument, StepDocument
+from solver.simulate import critical_path, step_time_ns
 from solver.verify.findings import NOISE, Findings
 from solver.verify.recount import Recount
 from solver.verify.space import Nodes, price_usd_per_hour
 
 SECONDS_PER_HOUR = 3600
 
+#: Part of the step that every kind of operation on the critical path counts for.
+PATH_FIELDS = {
+    "sync": "gradient_sync_s",
+    "gather": "gradient_sync_s",
+    "embedding": "embedding_sync_s",
+    "optimizer": "optimizer_s",
+}
+
 #: Fields that describe a plan; without a plan they hold nothing.
 PLAN_FIELDS = (
     "step_time_s",
+    "critical_path",
     "rounding_error_s",
     "throughput_sequences_per_s",
+    "model_flop_per_s_per_gpu",
+    "mfu",
     "price_usd_per_hour",
     "cost_usd_per_step",
     "training_cost_usd",
     "time_sources",
     "node_order",
+    "idle_nodes",
     "replicas",
     "gap",
 )
@@ -80,12 +95,14 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
     costs = recount.costs()
     time_ns = step_time_ns(costs)
     findings.equal("step_time_s", document.step_time_s, seconds(time_ns))
+    _check_path(document, costs, time_ns, findings)
     findings.equal("time_sources", document.time_sources, recount.origins)
     layers = len(document.instance.workload.layers)
     rounding_ns = rounding_error_ns(plan.shape, layers, max(costs.micro_batches))
     findings.equal("rounding_error_s", document.rounding_error_s, seconds(rounding_ns))
-    _check_stages(document, costs, findings)
+    _check_stages(document, recount, costs, findings)
     _check_money(document, plan, time_ns, findings)
+    _check_speed(document, plan, time_ns, findings)
     _check_memory(costs, findings)
     for name, value in broken_limits(document.instance, plan.shape.nodes_used, time_ns):
         limit = getattr(document.instance.limits, name)
@@ -94,7 +111,41 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
     return time_ns
 
 
-def _check_stages(document: PlanDocument, costs: PlanCosts, findings: Findings) -> None:
+def _check_path(document: PlanDocument, costs: PlanCosts, time_ns: int, findings: Findings) -> None:
+    """The parts of the step, which the operations of the critical path and its gaps add up to.
+
+    Raises ValueError for negative times, which an instance with absurd figures has.
+    """
+    tail = (costs.sync_ns, costs.gather_ns, costs.optimizer_ns, costs.embedding_ns)
+    if min(int(np.min(times)) for times in tail) < 0:
+        raise ValueError("times below 0")
+    path = critical_path(costs)
+    parts = Counter({"transfers_s": sum(b.start_ns - a.end_ns for a, b in pairwise(path))})
+    for one in path:
+        parts[PATH_FIELDS.get(one.kind, "compute_s")] += one.end_ns - one.start_ns
+    findings.equal("critical_path: sum", parts.total(), time_ns)
+    for name in StepDocument.model_fields:
+        found = getattr(document.critical_path, name, None)
+        findings.equal(f"critical_path.{name}", found, seconds(parts[name]))
+
+
+def _check_speed(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:
+    """Model FLOPs per GPU and over all peaks, GPU by GPU; nodes that do nothing."""
+    cluster, workload = document.instance.cluster, document.instance.workload
+    used = [cluster.groups[cluster.node_groups[node]] for node in plan.node_order]
+    peaks = [g.gpu.peak_flops[workload.precision] for g in used for _ in range(g.gpus_per_node)]
+    passes = 3 * workload.global_batch  # forward, and backward of twice the FLOPs
+    speed = sum(layer.forward_flops for layer in workload.layers) * passes / seconds(time_ns)
+    found = document.model_flop_per_s_per_gpu
+    findings.close("model_flop_per_s_per_gpu", found, speed / len(peaks))
+    findings.close("mfu", document.mfu, speed / sum(peaks))
+    idle = tuple(name for name in cluster.node_names if name not in document.node_order)
+    findings.equal("idle_nodes", document.idle_nodes, idle)
+
+
+def _check_stages(
+    document: PlanDocument, recount: Recount, costs: PlanCosts, findings: Findings
+) -> None:
     cluster = document.instance.cluster
     gpu_types = {
         name: cluster.groups[j].gpu.name
@@ -111,11 +162,16 @@ def _check_stages(document: PlanDocument, costs: PlanCosts, findings: Findings) 
             "send_forward_s": seconds(int(costs.send_ns[k, r])) if k < last else 0.0,
             "send_backward_s": seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
             "gradient_sync_s": seconds(int(sync_ns)),
+            "embedding_sync_s": seconds(costs.embedding_ns) if k in (0, last) else 0.0,
+            "optimizer_s": seconds(int(costs.optimizer_ns[k])),
             "memory_bytes": int(costs.memory_bytes[k, r]),
             "memory_limit_bytes": int(costs.limit_bytes[k, r]),
         }
         for name, value in expected.items():
             findings.equal(f"replicas[{r}].stages[{k}].{name}", getattr(stage, name), value)
+        for name, size in recount.memory_parts(k, r).items():
+            field = f"replicas[{r}].stages[{k}].memory.{name}"
+            findings.equal(field, getattr(stage.memory, name), size)
 
 
 def _check_money(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:

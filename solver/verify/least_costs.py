@@ -148,13 +148,14 @@ class LeastCosts:
         return sorted(value for count, value in nodes for _ in range(count))
 
     def _collective_ns(self, factor: int, sizes_bytes: Array) -> tuple[Array, int]:
-        """[U] ring collective over the dp replicas of one stage, and its start.
+        """[U, groups used] ring collective of a stage with a node of the group, and its start.
 
         Proof, for each N of `spans`; the least over N counts, layer by layer. One node holds
         ceil(dp / N) slots or more. N - 2 nodes, or all if every c_j is q, are whole, so their rings
         join c_j slots each; one of them is no faster than the (N - 2)-th fastest such ring of all
         nodes, nor one of the N nodes' links than the N-th fastest. If N > 1, tp rings cross each
-        border at least.
+        border at least. With a node of a group they cross that one's too, and N - 1 others hold
+        what it leaves of the stage.
         """
         dp, tp, groups = self.shape.dp, self.shape.tp, self.groups
         whole_s = [
@@ -162,23 +163,29 @@ class LeastCosts:
             for g, c in zip(groups, self.slots, strict=True)
         ]
         rings_s = [0.0, *self._ranked(whole_s)]
-        links_s = [0.0, *self._ranked(1 / g.inter_node.bandwidth_bytes_per_s for g in groups)]
+        own_s = [1 / g.inter_node.bandwidth_bytes_per_s for g in groups]
+        links_s = [0.0, *self._ranked(own_s)]
         delays_s = [0.0, *self._ranked(g.inter_node.latency_s for g in groups)]
         inner = max(g.intra_node.bandwidth_bytes_per_s for g in groups)
         inner_s = min(g.intra_node.latency_s for g in groups)
         aligned = self.flows == max(self.slots)
-        inside_s, outside_s, starts_ns = [], [], []
+        inside_s, outside_s, lacking, starts_ns = [], [], [], []
         for nodes in self.spans():
             members = ceil_div(dp, nodes)
             whole = nodes if aligned else max(nodes - 2, 0)
             efficiency = self.instance.cluster.efficiency(nodes)
             inside_s.append(factor * max((members - 1) / members / inner, rings_s[whole]))
-            outside_s.append(tp * factor * (nodes - 1) / nodes * links_s[nodes] / efficiency)
+            share = tp * factor * (nodes - 1) / nodes / efficiency
+            outside_s.append([share * max(links_s[nodes], own) for own in own_s])
+            others = [ceil_div(max(dp - c, 0), max(self.slots)) for c in self.slots]
+            lacking.append([nodes < 1 + count for count in others])
             start_ns = at_least_ns(factor * inner_s * (members - 1))
             starts_ns.append(start_ns + at_least_ns(factor * delays_s[nodes] * (nodes - 1)))
-        sizes = sizes_bytes[:, None].astype(np.float64)
-        layers = at_least_ns(sizes * np.array(inside_s)) + at_least_ns(sizes * np.array(outside_s))
-        return layers.min(axis=1), int(min(starts_ns))
+        sizes = sizes_bytes[:, None, None].astype(np.float64)
+        inside = at_least_ns(sizes * np.array(inside_s)[:, None])
+        layers = inside + at_least_ns(sizes * np.array(outside_s))
+        layers = np.where(np.array(lacking), np.iinfo(np.int64).max, layers).min(axis=1)
+        return layers, int(min(starts_ns))
 
     def tail_ns(self) -> tuple[Array, int]:
         """[U, used groups] per layer of a run, and once: what follows the last backward of a stage.
@@ -200,4 +207,4 @@ class LeastCosts:
         touched = touched_bytes(workload) * -(-parameters // shards)
         speeds = [group.gpu.memory_bandwidth_bytes_per_s for group in self.groups]
         optimizer = at_least_ns(touched[:, None] / np.array(speeds))
-        return layers[:, None] + optimizer, start
+        return layers + optimizer, start

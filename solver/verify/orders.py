@@ -80,9 +80,10 @@ def exact_tally(nodes: Sequence[int]) -> Tally:
 class Step:
     """The ways to place one stage; A of them, R lanes, times in ns.
 
-    source, target: [A] states before and after. group: [A, R] node group. send: [A, R] transfer
-    between the stage before and this one, either way. tail: [A] row of `OrderGraph.tails`. begins:
-    per step the groups of the nodes whose first slots are of this stage.
+    source, target: [A] states before and after. group: [A, R] node group. send: [A, R, K] message
+    between the stage before and this one, either way, of every number of tensors. tail: [A] row of
+    `OrderGraph.tails`. begins: per step the groups of the nodes whose first slots are of this
+    stage.
     """
 
     source: Array
@@ -106,6 +107,10 @@ class OrderGraph:
         self.width = gcd(shape.dp, *used)
         self.lanes = range(0, shape.dp, self.width)
         self.message = message_bytes(instance, shape)
+        counts = [layer.output_tensors for layer in instance.workload.layers]
+        self.tensors = sorted(set(counts))
+        #: [n] of which number of tensors the message before a layer is
+        self.kind = np.array([0, *map(self.tensors.index, counts)])
         self.tied = tied_bytes(instance, shape)
         self.parameters = layer_memory(instance, shape).parameters
         self.tails: list[Array] = []
@@ -144,10 +149,11 @@ class OrderGraph:
                 rows.append((index, target, before, spots))
                 if len(rows) * len(self.lanes) > self.most_steps:
                     return None
+        none = [0] * len(self.tensors)
         owners = [[self._owner(spots, k, r) for r in self.lanes] for _, _, _, spots in rows]
         sends = [
             [
-                self._transfer_ns(k, self._owner(before, k - 1, r), own[i]) if k else 0
+                self._transfer_ns(k, self._owner(before, k - 1, r), own[i]) if k else none
                 for i, r in enumerate(self.lanes)
             ]
             for (_, _, before, _), own in zip(rows, owners, strict=True)
@@ -206,22 +212,23 @@ class OrderGraph:
     def _group(self, spot: Spot) -> NodeGroup:
         return self.instance.cluster.groups[spot.group]
 
-    def _send_ns(self, k: int, source: Spot, target: Spot) -> int:
-        """Transfer between stages k - 1 and k on these nodes."""
+    def _send_ns(self, k: int, source: Spot, target: Spot) -> list[int]:
+        """[K] messages between stages k - 1 and k on these nodes."""
+        sizes = [n * self.message for n in self.tensors]
         if source == target:
-            return ceil_ns(self._inside_s(source))
+            return [ceil_ns(self._inside_s(source, size)) for size in sizes]
         ends = [(source, self._departures(source, k - 1)), (target, self._arrivals(target, k - 1))]
-        return max(ceil_ns(self._outside_s(spot, flows)) for spot, flows in ends)
+        return [max(ceil_ns(self._outside_s(*end, size)) for end in ends) for size in sizes]
 
-    def _inside_s(self, spot: Spot) -> float:
+    def _inside_s(self, spot: Spot, size_bytes: int) -> float:
         link = self._group(spot).intra_node
-        return self.message / link.bandwidth_bytes_per_s + link.latency_s
+        return size_bytes / link.bandwidth_bytes_per_s + link.latency_s
 
-    def _outside_s(self, spot: Spot, replicas: int) -> float:
+    def _outside_s(self, spot: Spot, replicas: int, size_bytes: int) -> float:
         link, tp = self._group(spot).inter_node, self.shape.tp
-        outside_s = replicas * tp * self.message / link.bandwidth_bytes_per_s + link.latency_s
+        outside_s = replicas * tp * size_bytes / link.bandwidth_bytes_per_s + link.latency_s
         if self.instance.search.scatter_gather:
-            outside_s += (tp - 1) * self._inside_s(spot)
+            outside_s += (tp - 1) * self._inside_s(spot, size_bytes)
         return outside_s
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:

@@ -35,11 +35,15 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a plan runs: nodes[k][r] is the node of stage k of replica r."""
+    """Where a plan runs: nodes[k][r] is the node of stage k of replica r.
+
+    messages_bytes[k]: what one GPU sends from stage k to the next for one micro-batch.
+    """
 
     instance: Instance
     shape: Shape
     nodes: tuple[tuple[int, ...], ...]
+    messages_bytes: tuple[int, ...]
 
     def group(self, node: int) -> NodeGroup:
         """The group that a node belongs to."""
@@ -116,32 +120,31 @@ class Layout:
     def send_ns(self, k: int, r: int) -> int:
         """Transfer of one micro-batch between stages k and k + 1 of replica r, either way."""
         source, target = self.nodes[k][r], self.nodes[k + 1][r]
+        size = self.messages_bytes[k]
         if source == target:
-            return ceil_ns(self._inside_s(source))
+            return ceil_ns(self._inside_s(source, size))
         own = [self.group(node).inter_node for node in (source, target)]
         ways = [
-            self._outside_s(source, own[0], self.departures[k][source]),
-            self._outside_s(target, own[1], self.arrivals[k][target]),
+            self._outside_s(source, own[0], self.departures[k][source] * size, size),
+            self._outside_s(target, own[1], self.arrivals[k][target] * size, size),
         ]
         way = (self.zone[source], self.zone[target])
         if way[0] != way[1]:
-            flows = self.passages[k][way]
-            ways += [self._outside_s(node, self.zone_link, flows) for node in (source, target)]
+            whole = self.passages[k][way] * size
+            ways += [
+                self._outside_s(node, self.zone_link, whole, size) for node in (source, target)
+            ]
         return max(map(ceil_ns, ways))
 
-    @cached_property
-    def message_bytes(self) -> int:
-        """What one GPU sends to the next stage."""
-        return message_bytes(self.instance, self.shape)
-
-    def _inside_s(self, node: int) -> float:
+    def _inside_s(self, node: int, size_bytes: int) -> float:
         link = self.group(node).intra_node
-        return self.message_bytes / link.bandwidth_bytes_per_s + link.latency_s
+        return size_bytes / link.bandwidth_bytes_per_s + link.latency_s
 
-    def _outside_s(self, node: int, link: Link, flows: int) -> float:
-        outside_s = flows * self.message_bytes / link.bandwidth_bytes_per_s + link.latency_s
+    def _outside_s(self, node: int, link: Link, whole_bytes: int, size_bytes: int) -> float:
+        """`whole_bytes` of all flows over a link, one of which has `size_bytes`."""
+        outside_s = whole_bytes / link.bandwidth_bytes_per_s + link.latency_s
         if self.instance.search.scatter_gather:  # the parts are gathered inside the node
-            outside_s += (self.shape.tp - 1) * self._inside_s(node)
+            outside_s += (self.shape.tp - 1) * self._inside_s(node, size_bytes)
         return outside_s
 
     def collective_ns(self, k: int, factor: int, sizes_bytes: Iterable[int]) -> int:
@@ -198,7 +201,7 @@ class Layout:
 
 
 def message_bytes(instance: Instance, shape: Shape) -> int:
-    """Activations of one micro-batch that one GPU sends to the next stage."""
+    """One tensor of one micro-batch that one GPU sends to the next stage; a message has some."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
     return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
 
@@ -223,11 +226,14 @@ class Recount:
     def __init__(self, instance: Instance, plan: Plan) -> None:
         self.instance, self.plan, self.shape = instance, plan, plan.shape
         self.stages = [range(*stage.layers) for stage in plan.replicas[0].stages]
+        last = [instance.workload.layers[layers[-1]] for layers in self.stages[:-1]]
+        tensor = message_bytes(instance, plan.shape)
         stages, replicas = range(self.shape.pp), plan.replicas
         self.layout = Layout(
             instance,
             self.shape,
             tuple(tuple(one.stages[k].group.node for one in replicas) for k in stages),
+            tuple(layer.output_tensors * tensor for layer in last),
         )
         self.times = layer_times(
             instance, self.shape.tp, self.shape.micro_batch, self.shape.recompute
@@ -305,10 +311,23 @@ class Recount:
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)
 
     def _memory_bytes(self, k: int, r: int, _: int) -> int:
-        held = in_flight(self.shape.schedule, self.shape.pp, k, self.plan.replicas[r].micro_batches)
-        memory = self.memory
-        workspace = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
-        static = self._sum(k, memory.static_bytes)
-        return (
-            memory.fixed_bytes + static + held * self._sum(k, memory.activation_bytes) + workspace
-        )
+        return sum(self.memory_parts(k, r).values())
+
+    def memory_parts(self, k: int, r: int) -> dict[str, int]:
+        """What the memory of a GPU of stage k of replica r holds, in bytes."""
+        workload, shape, memory = self.instance.workload, self.shape, self.memory
+        held = in_flight(shape.schedule, shape.pp, k, self.plan.replicas[r].micro_batches)
+        counts = [self.parameters[layer] for layer in self.stages[k]]
+        shards = shape.dp if shape.zero else 1
+        states = sum(ceil_div(count, shards) for count in counts)
+        recomputed = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
+        tensors = max(layer.output_tensors for layer in workload.layers)
+        messages = 2 * (shape.pp > 1) * shape.micro_batch * tensors * workload.boundary_bytes
+        return {
+            "weights_bytes": workload.parameter_bytes * sum(counts),
+            "gradients_bytes": workload.gradient_bytes * sum(counts),
+            "optimizer_bytes": workload.optimizer_bytes * states,
+            "activations_bytes": held * self._sum(k, memory.activation_bytes) + recomputed,
+            "buffers_bytes": messages,
+            "reserve_bytes": self.instance.limits.framework_reserve_bytes,
+        }

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from formulations.errors import InstanceError
 from solver.document import PlanDocument, digest
 from solver.fleet_document import FleetDocument
 from solver.verify.findings import Findings, Verification
@@ -18,7 +19,7 @@ def verification(document: D, check: Callable[[D, Findings], None]) -> Verificat
     findings.note("digest")
     try:
         check(document, findings)
-    except (ArithmeticError, LookupError, ValueError) as error:
+    except (ArithmeticError, InstanceError, LookupError, ValueError) as error:
         reason = f"{type(error).__name__}: {error}"
         findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
     return findings.verification()

@@ -77,7 +77,7 @@ def test_all_published_plans_can_be_read(case: str, reference: Path) -> None:
     """Each is one of the shapes of FASOP's own plan space."""
     instance = load_instance(INSTANCES / f"{CASES[case]}.yaml")
     known = set(shapes(their_space(instance)))
-    found = read_published(reference, case).plans
+    found = read_published(reference, case)
     assert len(found) >= 5
     for one in found:
         assert read_plan(instance, one).shape in known
@@ -128,7 +128,7 @@ def test_only_a_faster_plan_that_we_could_have_chosen_is_a_contradiction() -> No
 
 
 def test_tables_show_speed_and_distance() -> None:
-    """Theirs 8 s, ours 0.5 and 0.4 s: 20 times; 1.94 % above ours."""
+    """The faster of 0.5 and 0.4 s; 1.94 % above ours."""
     run = {
         "kind": "search",
         "case": "bert_hetero",
@@ -138,7 +138,6 @@ def test_tables_show_speed_and_distance() -> None:
         "bound_s": 0.86,
         "process_s": 1.0,
         "search_cpu_s": 0.375,
-        "published": {"search_s": 8.0, "process_cpu_s": 9.0},
     }
     runs = [run | {"search_s": 0.5}, run | {"search_s": 0.4}]
     assert fastest(runs, "search_s") == 0.4
@@ -148,5 +147,5 @@ def test_tables_show_speed_and_distance() -> None:
     console.print(plan_table(records))
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
-    for cell in ("20.0", "860.000", "0.400", "0.375", "1.94", "14 12", "H."):
+    for cell in ("860.000", "0.400", "0.375", "1.94", "14 12", "H."):
         assert cell in text

@@ -8,7 +8,7 @@ import pytest
 from bench.published_times import LayerTime, StepTime, gpt, in_fp32
 from formulations.instance import Layer, Link
 
-ENDLESS = Link(bandwidth_bytes_per_s=1e30, latency_s=0)
+ENDLESS = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
 SLOW = Link(bandwidth_bytes_per_s=8, latency_s=0.5)
 #: h 2, 1 head, 1 block, 1 token, vocabulary 128: the block has 12 h^2 + 13 h = 74 parameters,
 #: the embedding 128 h + 1 h = 258.
@@ -39,7 +39,7 @@ def step(**changes: Any) -> StepTime:
         gpus_per_node=8,
         intra_node=ENDLESS,
         inter_node=ENDLESS,
-        memory_bandwidth_bytes_per_s=1e30,
+        memory_bandwidth_bytes_per_s=1e18,
     )
     return replace(base, **changes)
 

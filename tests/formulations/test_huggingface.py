@@ -25,6 +25,21 @@ PUBLISHED = {
     "t5-small": 60_506_624,
 }
 
+#: Of the other supported types, as the library counts their models.
+COUNTED = {
+    "mistral-7b": 7_241_732_096,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "gemma-7b": 8_537_680_896,
+    "gemma2-2b": 2_614_341_888,
+    "gemma3-1b": 999_885_952,
+    "phi3-mini": 3_821_079_552,
+    "olmo2-7b": 7_298_617_344,
+    "gpt-oss-20b": 20_914_757_184,
+    "glm-4.5-air": 106_852_245_504,
+    "deepseek-v2-lite": 15_706_484_224,
+    "kimi-k2": 1_026_408_209_408,
+}
+
 
 def config_of(name: str) -> dict[str, object]:
     """The parsed config.json of a model."""
@@ -44,10 +59,10 @@ def workload_of(config: dict[str, object]) -> Workload:
     )
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", PUBLISHED | COUNTED)
 def test_published_parameter_counts(name: str) -> None:
     """The parameter count equals the published model's exactly."""
-    assert workload_of(config_of(name)).parameters == PUBLISHED[name]
+    assert workload_of(config_of(name)).parameters == (PUBLISHED | COUNTED)[name]
 
 
 def test_reference_parameter_counts(reference: Path) -> None:
@@ -65,11 +80,15 @@ def test_reference_parameter_counts(reference: Path) -> None:
         ("llama", "llama2-7b"),
         ("mixtral", "mixtral-8x7b"),
         ("deepseek_v3", "deepseek-v3"),
+        ("mistral", "mistral-7b"),
+        ("gemma", "gemma-7b"),
+        ("gemma2", "gemma2-2b"),
+        ("phi3", "phi3-mini"),
     ],
 )
 def test_class_defaults(model_type: str, name: str) -> None:
     """A config of nothing but its model type is the model that the class defaults describe."""
-    assert workload_of({"model_type": model_type}).parameters == PUBLISHED[name]
+    assert workload_of({"model_type": model_type}).parameters == (PUBLISHED | COUNTED)[name]
 
 
 def test_other_names_of_keys() -> None:
@@ -149,15 +168,18 @@ def test_t5_without_positions_states_no_maximum() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "lama"}, r"c.json model_type: 'lama' \(did you mean llama\?\); allowed: g"),
-        ({"model_type": 3}, r"c.json model_type: 3; allowed: gpt2, bert, t5, llama"),
+        ({"model_type": "Lama"}, r"c.json model_type: 'Lama' \(did you mean llama\?\); allowed: g"),
+        (
+            {"model_type": 3},
+            r"c.json model_type: 3; allowed: gpt2, bert, .*kimi_k2; with",
+        ),
         ({"hidden_size": -4096}, r"c.json hidden_size: -4096; allowed: a whole number from 1 to"),
         ({"hidden_size": "4096"}, r"c.json hidden_size: '4096'; allowed: a whole number"),
         ({"hidden_size": 4096.5}, r"c.json hidden_size: 4096.5; allowed: a whole number"),
         ({"hidden_size": None}, r"c.json hidden_size: None; allowed: a whole number"),
         ({"num_hidden_layers": True}, r"c.json num_hidden_layers: True; allowed: a whole number"),
         ({"num_hidden_layers": 10**12}, r"c.json num_hidden_layers: 1000000000000; allowed"),
-        ({"num_hidden_layers": 10**8}, r"c.json: layers: .* equal to 100000; allowed: sizes that"),
+        ({"num_hidden_layers": 10**8}, r"c.json: layers: .* equal to 1000; allowed: sizes that"),
         ({"num_attention_heads": 31}, r"c.json: heads 31 do not divide hidden_size 4096"),
         ({"num_key_value_heads": 3}, r"c.json: kv_heads 3 do not divide heads 32"),
         ({"tie_word_embeddings": "no"}, r"c.json tie_word_embeddings: 'no'; allowed: true or"),
@@ -183,6 +205,156 @@ def test_unknown_variants(config: dict[str, object], message: str) -> None:
     """A variant whose costs are not known is refused, not planned wrongly."""
     with pytest.raises(InstanceError, match=message):
         sizes_from_config(config, "c.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("qwen3-8b", {"num_experts": 128}, r"c num_experts: 128, which model_type qwen3 does not"),
+        ("qwen3-8b", {"num_experts": 128}, r"allowed: a model_type with it \(mixtral, qwen3_moe,"),
+        ("llama3-8b", {"num_local_experts": 8}, "num_local_experts: 8, which model_type llama"),
+        ("llama3-8b", {"n_routed_experts": 64}, "n_routed_experts: 64, which model_type llama"),
+        ("llama3-8b", {"moe_intermediate_size": 768}, "moe_intermediate_size: 768, which"),
+        ("llama3-8b", {"num_nextn_predict_layers": 1}, "num_nextn_predict_layers: 1, which"),
+        ("llama3-8b", {"sliding_window": 4096}, "sliding_window: 4096, which model_type llama"),
+        ("mistral-7b", {"attention_bias": True}, "attention_bias: true, which model_type mistral"),
+        ("mixtral-8x7b", {"n_shared_experts": 1}, "n_shared_experts: 1, which model_type mixtral"),
+        (
+            "gpt2",
+            {"vision_config": {"depth": 2}},
+            "vision_config: a mapping, which",
+        ),
+        (
+            "gpt2",
+            {"pruned_heads": {"0": [1]}},
+            "pruned_heads: a mapping, .*: no such field",
+        ),
+        ("t5-small", {"tie_encoder_decoder": True}, "tie_encoder_decoder: true, which"),
+    ],
+)
+def test_bug_fields_of_another_model_were_ignored(
+    name: str, change: dict[str, object], message: str
+) -> None:
+    """A field of sizes or parts that the model type does not have is refused by its name."""
+    with pytest.raises(InstanceError, match=message):
+        sizes_from_config(config_of(name) | change, "c")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_experts": 0, "num_local_experts": None, "mlp_only_layers": [], "qk_norm": False},
+        {"rope_scaling": {"type": "yarn"}, "rms_norm_eps": 1e-6, "num_labels": 2},
+        {"hidden_act": "silu", "output_hidden_states": True, "_attn_implementation": "sdpa"},
+        {"quantization_config": {"bits": 4}, "bos_token_id": 1, "router_aux_loss_coef": 0.1},
+    ],
+)
+def test_fields_that_change_nothing(change: dict[str, object]) -> None:
+    """Fields that say "none", and those that change neither parameters nor FLOPs, are ignored."""
+    config = config_of("llama3-8b")
+    assert sizes_from_config(config | change, "c") == sizes_from_config(config, "c")
+
+
+def test_bug_multi_token_prediction_was_ignored() -> None:
+    """The layer of the head trains the modules, which the published count leaves out."""
+    # h = 7168: block 11507286016, join 2 h^2 = 102760448, two norms and the final one 3 h = 21504
+    with_module = workload_of(config_of("deepseek-v3"))
+    without = workload_of(config_of("deepseek-v3") | {"num_nextn_predict_layers": 0})
+    assert with_module.parameters == without.parameters == PUBLISHED["deepseek-v3"]
+    added = 11_507_286_016 + 102_760_448 + 21_504
+    assert with_module.layers[-1].parameters == without.layers[-1].parameters + added
+    assert with_module.layers[-1].forward_flops > 2 * without.layers[-1].forward_flops
+
+
+def test_two_names_of_one_field_agree() -> None:
+    """A field under two names has one value."""
+    config = config_of("gpt-oss-20b")
+    assert sizes_from_config(config | {"num_experts": 32}, "c") == sizes_from_config(config, "c")
+    with pytest.raises(InstanceError, match="num_experts: 16 beside num_local_experts: 32; allow"):
+        sizes_from_config(config | {"num_experts": 16}, "c")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "tokens", "layers"),
+    [
+        ("mistral-7b", {}, 4096, None),
+        ("gpt-oss-20b", {"layer_types": None}, 128, list(range(0, 24, 2))),
+        ("gpt-oss-20b", {}, 128, list(range(0, 24, 2))),
+        ("gemma3-1b", {}, 512, [i for i in range(26) if i not in (5, 11, 17, 23)]),
+        ("qwen3-8b", {"use_sliding_window": True, "max_window_layers": 34}, 4096, [34, 35]),
+        ("qwen3-30b-a3b", {"use_sliding_window": True, "sliding_window": 512}, 512, None),
+    ],
+)
+def test_sliding_windows(
+    name: str, change: dict[str, object], tokens: int, layers: list[int] | None
+) -> None:
+    """Windows cover the blocks that the class or the config says."""
+    window = sizes_from_config(config_of(name) | change, "c").window
+    assert window is not None
+    assert (window.tokens, window.layers) == (tokens, layers)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("qwen2-7b", {"sliding_window": 4096}),
+        ("mistral-7b", {"sliding_window": None}),
+        ("gemma2-2b", {"layer_types": ["full_attention"] * 26}),
+        ("qwen2-7b", {"use_sliding_window": True}),
+    ],
+)
+def test_no_sliding_window(name: str, change: dict[str, object]) -> None:
+    """No window where it is not used, or no block has it."""
+    assert sizes_from_config(config_of(name) | change, "c").window is None
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "gpt-oss-20b",
+            {"layer_types": ["full_attention"]},
+            "allowed: a list of 24, each",
+        ),
+        ("gpt-oss-20b", {"layer_types": ["linear_attention"] * 24}, "each full_attention or slid"),
+        ("qwen2-7b", {"layer_types": ["sliding_attention"] * 28}, "each full_attention$"),
+        ("qwen3-30b-a3b", {"decoder_sparse_step": 2}, "decoder_sparse_step: 2; allowed: 1"),
+        ("qwen3-30b-a3b", {"mlp_only_layers": [0]}, r"mlp_only_layers: \[0\]; allowed: None or"),
+        ("deepseek-v2-lite", {"moe_layer_freq": 2}, "moe_layer_freq: 2; allowed: 1"),
+        ("deepseek-v2-lite", {"num_experts_per_tok": None}, "num_experts_per_tok: None; allowed"),
+        ("t5-small", {"is_encoder_decoder": False}, "is_encoder_decoder: False; allowed: True"),
+    ],
+)
+def test_refused_variants(name: str, change: dict[str, object], message: str) -> None:
+    """Layers that differ in a way that is not counted are refused by the field's name."""
+    with pytest.raises(InstanceError, match=message):
+        sizes_from_config(config_of(name) | change, "c")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Llama", "llama"),
+        ("lama", "llama"),
+        ("Qwen3-MoE", "qwen3_moe"),
+        ("DeepSeekV3", "deepseek_v3"),
+    ],
+)
+def test_other_spellings_are_suggested(name: str, meant: str) -> None:
+    """A known name in another spelling is suggested."""
+    with pytest.raises(InstanceError, match=rf"\(did you mean {meant}\?\)"):
+        sizes_from_config({"model_type": name}, "c")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mamba", "mllama", "bart", "mt5", "ministral", "qwen2_moe", "gemma3n_text", "olmo3"],
+)
+def test_bug_another_architecture_was_suggested(name: str) -> None:
+    """A suggestion never names another architecture, however close its name."""
+    with pytest.raises(InstanceError) as caught:
+        sizes_from_config({"model_type": name}, "c")
+    assert "did you mean" not in str(caught.value)
 
 
 def test_missing_model_type() -> None:

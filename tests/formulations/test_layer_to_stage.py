@@ -10,7 +10,7 @@ import pytest
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, NodeGroup, SearchSpace
 from tests.brute_force import all_splits
-from tests.small_instances import gpu, layer, plain_shape, workload
+from tests.small_instances import gpu, layer, layers_of, plain_shape, workload
 from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
 
 
@@ -47,14 +47,8 @@ def sized(
     workspace: Sequence[int] = (0, 0, 0, 0),
 ) -> CostTables:
     """Tables of four layers with these bytes per layer, and nothing else in memory."""
-    return replace(
-        tables,
-        fixed_bytes=0,
-        static_bytes=np.array(static),
-        activation_bytes=np.array(activation),
-        workspace_bytes=np.array(workspace),
-        capacity_bytes=np.array([capacity]),
-    )
+    memory = layers_of(np.array(static), np.array(activation), np.array(workspace))
+    return replace(tables, memory=memory, capacity_bytes=np.array([capacity]))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

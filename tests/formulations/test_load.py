@@ -270,11 +270,41 @@ cluster:
     assert [group.name for group in parsed(text).cluster.groups] == ["a", "b"]
 
 
-def test_aliases_of_aliases_cost_no_time() -> None:
-    """Positions of shared values are worked out once, not 8^30 times."""
-    lines = [f"b{i + 1}: &x{i + 1} [{', '.join([f'*x{i}'] * 8)}]" for i in range(30)]
-    document = parse_document("b0: &x0 [1]\n" + "\n".join(lines), "x.yaml")
-    assert document.has(("b30", 7, 7, 7))
+@pytest.mark.parametrize(
+    ("first", "level"),
+    [("b0: &x0 [1]", "&x{0} [{1}]"), ("b0: &x0 {k: 1}", "&x{0} {{<<: [{1}]}}")],
+    ids=["aliases", "merge keys"],
+)
+def test_bug_values_written_out_by_the_billion_are_refused(first: str, level: str) -> None:
+    """Aliases and merge keys are counted as what they stand for, here 8^12, before they are."""
+    lines = [f"b{i + 1}: " + level.format(i + 1, ", ".join([f"*x{i}"] * 8)) for i in range(12)]
+    with pytest.raises(InstanceError, match=r"^x.yaml: .* values; allowed: at most 200,000 in"):
+        parse_document(first + "\n" + "\n".join(lines), "x.yaml")
+
+
+def test_shared_values_have_positions_of_their_own_file_line() -> None:
+    """A value that stands in two places by an alias is found at both."""
+    document = parse_document("a: &x [1, 2]\nb: {<<: {c: *x}}\n", "x.yaml")
+    assert document.has(("b", "c", 1))
+    assert document.value == {"a": [1, 2], "b": {"c": [1, 2]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: '" + "x" * 10_001 + "'", r"1:4: a text of 10,001 characters; allowed: at most 10,000"),
+        ("a: " + "1:" * 6000 + "1", "1:4: a text of 12,001 characters"),
+        ("a: !!bool x", "1:4: not a value of the kind bool; allowed: valid YAML"),
+        ("a: !!int ''", "1:4: not a value of the kind int"),
+        ("a: !!timestamp x", "1:4: not a value of the kind timestamp"),
+        ("#" * (1 << 20) + "\na: 1", " more than 1 MiB"),
+    ],
+    ids=range(6),
+)
+def test_bug_hostile_yaml_is_one_line(text: str, line: str) -> None:
+    """Explicit kinds that do not fit, and texts that take long to read, are told with a place."""
+    with pytest.raises(InstanceError, match="^x.yaml:" + line):
+        parse_document(text, "x.yaml")
 
 
 def _paths(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

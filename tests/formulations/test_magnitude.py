@@ -1,13 +1,19 @@
 """Figures beyond all meaning are refused before they overflow 64 bits."""
 
+from itertools import product
+
 import pytest
 
 from formulations.costs.magnitude import check_memory, check_step
 from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance import Instance, Link
+from solver.search.shapes import shapes
+from tests.brute_force import all_orders, all_shares, all_splits, place, step_time_ns
 from tests.chain_instances import SLOW, chain_instance
-from tests.small_instances import plain_shape
+from tests.random_shapes import zoned
+from tests.seeds import one_each
+from tests.small_instances import plain_shape, random_instance
 
 DAY_S = 86_400
 #: Forward and backward of one GFLOP on SLOW for the four sequences of a step: 4 * 3 ms.
@@ -19,12 +25,15 @@ def slow_step(days: float) -> Instance:
     return chain_instance([round(days * DAY_S / STEP_S_PER_GFLOP)], [SLOW])
 
 
-def test_400_days_are_the_limit() -> None:
-    """The limit itself and a day more."""
-    check_step(400 * DAY_S * 1e9, "here", "it")
-    line = r"^here: it needs 401 days for one step; allowed: at most 400 days"
+def test_52_days_are_the_limit() -> None:
+    """2^52 ns are 52.1 days; over 126 stages too, and half of that over 254: 2^59 / 256."""
+    check_step(1 << 52, "here", "it", stages=126)
+    line = r"^here: it needs 53 days for one step; allowed: at most 52.1 days: a smaller"
     with pytest.raises(InstanceError, match=line):
-        check_step(401 * DAY_S * 1e9, "here", "it")
+        check_step(53 * DAY_S * 1e9, "here", "it")
+    check_step(1 << 51, "here", "it", stages=254)
+    with pytest.raises(InstanceError, match=r"at most 26.1 days over 254 stages: a smaller"):
+        check_step((1 << 51) + 1000, "here", "it", stages=254)
 
 
 def test_memory_of_1024_pib_is_the_limit() -> None:
@@ -36,9 +45,9 @@ def test_memory_of_1024_pib_is_the_limit() -> None:
 
 def test_workload_beyond_its_gpu_is_refused() -> None:
     """Step time just inside the limit and beyond it; the embedding and head compute nothing."""
-    build_tables(slow_step(399), plain_shape((1,)))
-    with pytest.raises(InstanceError, match=r"cluster\.groups slow0: one slow needs 401 days"):
-        build_tables(slow_step(401), plain_shape((1,)))
+    build_tables(slow_step(51), plain_shape((1,)))
+    with pytest.raises(InstanceError, match=r"cluster\.groups slow0: one slow needs 53 days"):
+        build_tables(slow_step(53), plain_shape((1,)))
 
 
 def test_bug_times_beyond_64_bits_were_a_traceback() -> None:
@@ -55,3 +64,17 @@ def test_link_that_takes_years_is_refused() -> None:
     cluster = instance.cluster.model_copy(update={"groups": (group,)})
     with pytest.raises(InstanceError, match="cluster: the slowest link needs"):
         build_tables(instance.model_copy(update={"cluster": cluster}), plain_shape((1,)))
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 5))
+def test_no_step_is_longer_than_the_longest_path(seed: int) -> None:
+    """Every shape of random instances, zones or not, in the worst of all node orders."""
+    instance = random_instance(seed)
+    instance = zoned(instance, seed) if seed % 2 else instance
+    for shape in shapes(instance):
+        tables = build_tables(instance, shape)
+        split = next(all_splits(tables), None)
+        for order, shares in product(all_orders(tables), all_shares(tables)):
+            if split is not None:
+                step_ns = step_time_ns(tables, place(tables, order), split, shares)
+                assert step_ns <= tables.longest_ns

@@ -61,7 +61,7 @@ def least_terms(
     model = twin.model()
     part = twin.node_order.OrderVariables(model, tables)
     split, shape = FixedSplit(boundaries), tables.shape
-    terms = [part.send(k, r) for k in range(shape.pp - 1) for r in range(shape.dp)]
+    terms = [part.send(k, r, split) for k in range(shape.pp - 1) for r in range(shape.dp)]
     terms += [part.sync(k, split) for k in range(shape.pp)]
     terms += [part.gather(k, split) for k in range(shape.pp)]
     terms.append(part.embedding())
@@ -77,7 +77,9 @@ def counted_terms(
     stages = [slice(a, b) for a, b in pairwise(boundaries)]
     syncs = [sum(placed.sync[k][own]) + placed.sync_start[k] for k, own in enumerate(stages)]
     gathers = [sum(placed.gather[k][own]) + placed.gather_start[k] for k, own in enumerate(stages)]
-    return [*placed.send, *syncs, *gathers, placed.embedding]
+    last = [tables.instance.workload.layers[own.stop - 1].output_tensors for own in stages]
+    sends = [time[last[s // tables.shape.dp]] for s, time in enumerate(placed.send)]
+    return [*sends, *syncs, *gathers, placed.embedding]
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

@@ -1,10 +1,15 @@
 """Promises of formulations.instance.transformer, parts and sizes."""
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.sizes import (
+    LatentAttentionSizes,
+    MoeSizes,
+    TransformerSizes,
+    WindowSizes,
+)
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Workload
 from formulations.units import GIB
@@ -140,6 +145,65 @@ def test_latent_attention_flops() -> None:
     assert layer(workload, "block").forward_flops == 2 * (187105280 + 398196736) + 81920
 
 
+def test_a_window_shortens_scores_under_flash_attention_only() -> None:
+    """Queries meet the window's keys; without flash attention all scores are worked out."""
+    # s = 16: 32 * 218103808 for the matrices; 4 * 16 * 4096 per key
+    short = LLAMA3.model_copy(update={"window": WindowSizes(tokens=6)})
+    matrices = 32 * 218_103_808
+    assert layer(build(short, 16, flash=True), "block").forward_flops == matrices + 262_144 * 6
+    assert layer(build(short, 16), "block").forward_flops == matrices + 262_144 * 16
+
+
+@pytest.mark.parametrize(
+    ("window", "s", "kinds"),
+    [
+        (WindowSizes(tokens=7, layers=[0, 1, 3]), 8, "sliding_block 2, block 1, sliding_block 1"),
+        (WindowSizes(tokens=8, layers=[0, 1, 3]), 8, "block 4"),
+        (WindowSizes(tokens=7), 8, "block 4"),
+    ],
+)
+def test_kinds_of_sliding_blocks(window: WindowSizes, s: int, kinds: str) -> None:
+    """Blocks are `sliding_block` where a window makes them cheaper than others of the model."""
+    sizes = LLAMA3.model_copy(update={"layers": 4, "window": window})
+    blocks = build(sizes, s, flash=True).layer_runs[1:-1]
+    assert ", ".join(f"{run.layer.kind} {run.count}" for run in blocks) == kinds
+
+
+@pytest.mark.parametrize(
+    ("change", "more"),
+    [
+        ({"branch_norms": True}, 2 * 4096),
+        ({"qk_norms": True}, 2 * 128),
+        ({"qk_norms_of_all_heads": True}, (32 + 8) * 128),
+        ({"attention_sinks": True}, 32),
+    ],
+)
+def test_small_parameters_of_a_block(change: dict[str, object], more: int) -> None:
+    """Two more norms of h; norms of one or of all heads; a sink per head."""
+    block = layer(build(LLAMA3.model_copy(update=change), 8), "block")
+    assert block.parameters == layer(build(LLAMA3, 8), "block").parameters + more
+
+
+def test_biases_of_experts() -> None:
+    """A router has a bias per expert, an expert one per inner column and one per output."""
+    # 8 * (1 + 2 * 14336 + 4096)
+    moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=14336, biases=True)
+    biased = layer(build(MIXTRAL.model_copy(update={"moe": moe}), 8), "block")
+    assert biased.parameters == layer(build(MIXTRAL, 8), "block").parameters + 262_152
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_multi_token_prediction_holds_a_copy_of_the_embedding(tied: bool) -> None:
+    """The head holds the embedding's matrix beside its own where it lies on another stage."""
+    sizes = LLAMA3.model_copy(update={"tied_embeddings": tied, "mtp_layers": 1})
+    head = layer(build(sizes, 8), "head")
+    assert head.parameters_per_gpu(1, 2) - head.parameters_per_gpu(1, 1) == 128256 * 4096
+    # norms before the product, its 2 h^2, a block, norms before both projections, untied matrix
+    block = layer(build(LLAMA3, 8), "block").parameters
+    own = 2 * 4096 + 2 * 4096**2 + block + 2 * 4096 + (not tied) * 128256 * 4096
+    assert head.parameters == own
+
+
 def test_head_flops_and_embedding_flops() -> None:
     """The head costs 2 s h V, the embedding nothing."""
     workload = build(GPT2, 1024)
@@ -231,7 +295,8 @@ def test_encoder_decoder_layers() -> None:
     """An encoder-decoder has encoder, decoder layers, and a decoder with cross-attention."""
     workload = build(T5_SMALL, 2)
     kinds = [(run.layer.kind, run.count) for run in workload.layer_runs]
-    assert kinds == [("embedding", 1), ("encoder", 6), ("decoder", 6), ("head", 1)]
+    stack = [("encoder", 6), ("decoder", 1), ("decoder", 5)]
+    assert kinds == [("embedding", 1), *stack, ("head", 1)]
     # per token: encoder 4 * 512^2 + 2 * 512 * 2048 = 3145728; s = 2: 4 * that + 4 * 4 * 512
     assert layer(workload, "encoder").forward_flops == 12_582_912 + 8_192
     # decoder: cross-attention adds 4 * 512^2 = 1048576 per token and as many scores
@@ -250,10 +315,23 @@ def test_decoder_activations() -> None:
     assert decoder.sharded_activation_bytes == 33_088
 
 
-@pytest.mark.parametrize(("sizes", "bytes_per_sequence"), [(GPT2, 1536), (T5_SMALL, 2048)])
-def test_boundary_carries_all_streams(sizes: TransformerSizes, bytes_per_sequence: int) -> None:
-    """A boundary carries 2 s h, for an encoder-decoder 4 s h."""
-    assert build(sizes, 1).boundary_bytes == bytes_per_sequence
+@pytest.mark.parametrize(("sizes", "bytes_per_sequence"), [(GPT2, 1536), (T5_SMALL, 1024)])
+def test_boundary_carries_the_activations(sizes: TransformerSizes, bytes_per_sequence: int) -> None:
+    """A tensor is 2 s h; encoder blocks hand on one, decoder blocks the encoder's output too."""
+    workload = build(sizes, 1)
+    assert workload.boundary_bytes == bytes_per_sequence
+    assert {run.layer.output_tensors for run in workload.layer_runs if run.layer.is_block} == (
+        {1, 2} if sizes is T5_SMALL else {1}
+    )
+
+
+def test_first_decoder_block_holds_a_copy_of_the_embedding() -> None:
+    """32,128 x 512 parameters more per GPU where there are several stages; none of the model's."""
+    workload = build(T5_SMALL, 1)
+    first, other = workload.layer_runs[2].layer, workload.layer_runs[3].layer
+    assert first.parameters_per_gpu(1, 2) - other.parameters_per_gpu(1, 2) == 32_128 * 512
+    assert first.parameters_per_gpu(1, 1) == other.parameters_per_gpu(1, 1)
+    assert first.parameters == other.parameters
 
 
 @pytest.mark.parametrize(
@@ -355,6 +433,8 @@ def test_sequence_longer_than_position_table() -> None:
             {"decoder_layers": 2, "moe": {"experts": 4, "experts_per_token": 2, "ffn_size": 8}},
             "an encoder-decoder has neither",
         ),
+        ({"window": {"tokens": 4, "layers": [12]}}, "window.layers are not all from 0 to 11"),
+        ({"decoder_layers": 2, "mtp_layers": 1}, "neither window nor mtp_layers"),
         ({"hidden": 768}, "Extra inputs are not permitted"),
     ],
 )
@@ -364,9 +444,9 @@ def test_sizes_that_do_not_fit(change: dict[str, object], message: str) -> None:
         TransformerSizes.model_validate(GPT2.model_dump() | change)
 
 
-@pytest.mark.parametrize("record", [TransformerSizes, MoeSizes, LatentAttentionSizes])
+@pytest.mark.parametrize("record", [TransformerSizes, MoeSizes, LatentAttentionSizes, WindowSizes])
 def test_schema_describes_every_field(
-    record: type[TransformerSizes] | type[MoeSizes] | type[LatentAttentionSizes],
+    record: type[BaseModel],
 ) -> None:
     """Every field that a user may write has a description in the JSON schema."""
     properties = record.model_json_schema()["properties"]

@@ -52,7 +52,7 @@ def test_scattered_message_is_gathered_after_the_link() -> None:
     """Two lanes of half a message share the link, then each part passes inside the node."""
     # 2 x 0.5 MB / 0.5 GB/s + 1 ms + 0.5 MB / 10 GB/s + 1 us.
     costs = placed("xy", 1, 2, gpus=2, tp=2, scatter_gather=True)
-    assert costs.send_ns.tolist() == [[3_051_000]]
+    assert costs.send_ns.tolist() == [[[3_051_000]]]
 
 
 def test_sync_between_zones() -> None:

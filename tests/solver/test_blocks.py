@@ -20,7 +20,7 @@ from solver.heuristics.orders import Order
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 from solver.simulate import step_time_ns
-from tests.small_instances import gpu, layer, plain_shape, workload
+from tests.small_instances import gpu, layer, layers_of, plain_shape, workload
 
 LAYERS = 12
 SIZES = (2, 2)
@@ -90,9 +90,7 @@ def timed_tables() -> CostTables:
         forward_ns=forward,
         backward_ns=forward * 3 // 2,
         optimizer_ns=0 * forward,
-        static_bytes=nothing,
-        activation_bytes=nothing + GIB // 64,
-        workspace_bytes=nothing,
+        memory=layers_of(nothing, nothing + GIB // 64, nothing, tables.memory.fixed_bytes),
         gradient_bytes=nothing,
         gather_bytes=nothing,
         send_bytes=0,
@@ -184,7 +182,7 @@ def test_faster_nodes_take_the_place_of_slower_ones_only_where_memory_allows() -
     """Fast nodes hold one layer: two spare ones go to the stage that has one, or nowhere."""
     tables = timed_tables()
     # 1 micro-batch in flight, 1/64 GiB a layer
-    capacity = np.array([tables.fixed_bytes + GIB // 64, 8 * GIB, 8 * GIB])
+    capacity = np.array([tables.memory.fixed_bytes + GIB // 64, 8 * GIB, 8 * GIB])
     blocks = blocks_of(replace(tables, capacity_bytes=capacity))
     groups = np.array([[[0, 1, 1, 2], [0, 1, 1, 2]]])  # 4 fast nodes, 8 middle, 4 slow
     order = blocks.order(Patterns(groups, np.array([[0, 1, 10, 11, 12]])))

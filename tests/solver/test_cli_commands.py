@@ -39,11 +39,11 @@ def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
     """The version found and the one allowed are named."""
-    text = plan_file.read_text().replace('"schema_version": 1', '"schema_version": 99')
+    text = plan_file.read_text().replace('"schema_version": 2', '"schema_version": 99')
     plan_file.write_text(text)
     code, out, err = run(command, plan_file)
     assert (code, out) == (2, "")
-    assert "schema version 99; allowed: 1" in err
+    assert "schema version 99; allowed: 2" in err
 
 
 def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:
@@ -110,6 +110,21 @@ def test_workload_takes_length_and_batch() -> None:
         assert fields["sequence_length"] == length
         flops[length] = fields["layers"][-1]["forward_flops_per_sequence"]
     assert flops[512] == 2 * flops[256] > 0
+
+
+def test_workload_names_what_training_adds() -> None:
+    """Parameters of multi-token prediction stand beside those of the published model."""
+    text = run("workload", "tests/data/huggingface/deepseek-v3.json")[1]
+    assert "671,026,404,352 (671,026 million), and 11,610,067,968 that training adds" in text
+
+
+def test_workload_refuses_fields_of_another_model(tmp_path: Path) -> None:
+    """Experts under a dense model type are refused where they stand."""
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "qwen3",\n  "num_experts": 128}', encoding="utf-8")
+    code, _, err = run("workload", str(file))
+    assert code == 2
+    assert f"{file}:2:3 num_experts: 128, which model_type qwen3 does not have; allowed: " in err
 
 
 def test_unknown_workload_is_one_line() -> None:

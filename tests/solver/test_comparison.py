@@ -114,3 +114,11 @@ def test_money_is_given_in_dollars_per_step() -> None:
         Comparison(instance.model_copy(update={"objective": objective}), (dear,))
     )
     assert (found["unit"], found["objective"]) == ("USD", pytest.approx(1))
+
+
+def test_optimal_with_a_gap_is_a_contradiction() -> None:
+    """1250 is 20 % above 1000: fine if 25 % was asked for, not if 10 % was."""
+    said = replace(PROOF, status=Status.OPTIMAL, requested_gap=0.1)
+    [found] = compare(said).contradictions
+    assert found.startswith("exact: optimal by its own account, with gap 0.2")
+    assert compare(replace(said, requested_gap=0.25)).contradictions == ()

@@ -46,6 +46,13 @@ def test_unknown_is_not_infeasible() -> None:
     assert outcome.bound is None or outcome.bound <= 3
 
 
+def test_bound_is_the_integer_that_was_proved() -> None:
+    """Above 2^53 a float is rounded to even numbers: 2^53 + 1, and 7 that the model adds."""
+    model = cp_model.CpModel()
+    model.minimize(model.new_int_var(2**53 + 1, 2**54, "x") + 7)
+    assert cpsat.run(model, SolveOptions()).bound == 2**53 + 8
+
+
 def test_invalid_model_is_refused() -> None:
     """A model that CP-SAT does not accept raises, with its reason."""
     model = cp_model.CpModel()

@@ -92,6 +92,7 @@ def test_harvest_never_exceeds_any_plan() -> None:
         made = Decisions(rng.choice(orders), rng.choice(splits), rng.choice(shares))
         found = harvest(tables, Placer(tables).costs(made.order), made, range(1, 9), 0)
         shape, blocking = tables.shape, tables.instance.search.blocking_sends
+        layers = tables.instance.workload.layers
         for boundaries in splits:
             placed = brute_force.place(tables, rng.choice(orders))
             share = rng.choice(shares)
@@ -104,7 +105,8 @@ def test_harvest_never_exceeds_any_plan() -> None:
                     ]
                     for table in (tables.forward_ns, tables.backward_ns)
                 )
-                send = [placed.send[k * shape.dp + r] for k in range(shape.pp - 1)]
+                last = [layers[end - 1].output_tensors for end in boundaries[1:-1]]
+                send = [placed.send[k * shape.dp + r][n] for k, n in enumerate(last)]
                 ends = brute_force.stage_ends(shape.schedule, m, forward, backward, send, blocking)
                 for cut in found.cuts:
                     if cut.micro_batches <= m:

@@ -8,7 +8,7 @@ import pytest
 from formulations.instance import Instance
 from solver.heuristics.local import local_plans
 from solver.options import CheckMethod, SolveOptions
-from solver.result import Result, Termination
+from solver.result import Result, Status, Termination
 from solver.search import cross_check as module
 from solver.search.cross_check import cross_check
 from solver.search.driver import solve
@@ -31,12 +31,14 @@ def test_all_methods_agree_on_tiny_instances(seed: int) -> None:
     assert len(set(bounds)) == 1
 
 
-def test_heuristics_claim_no_bound() -> None:
-    """Neither of them proves anything."""
+@pytest.mark.parametrize("seed", [0, 1, 5, 6])
+def test_heuristics_claim_no_bound_but_one_that_is_met(seed: int) -> None:
+    """Local search proves nothing; a min-max plan is optimal only with the bound that says so."""
     methods = (CheckMethod.MINMAX, CheckMethod.LOCAL)
-    found = cross_check(random_instance(1), methods).findings
-    assert [finding.bound for finding in found] == [None, None]
-    assert all(finding.objective is not None for finding in found)
+    minmax, local = cross_check(random_instance(seed), methods).findings
+    assert (minmax.bound == minmax.objective) == (minmax.status is Status.OPTIMAL)
+    assert (minmax.bound is None) == (minmax.status is Status.FEASIBLE)
+    assert (local.bound, local.status) == (None, Status.FEASIBLE)
 
 
 def test_table_names_the_methods_and_the_verdict() -> None:

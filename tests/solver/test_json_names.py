@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from solver.cli import app
 from solver.document import to_json
 from solver.result import Proof, Status, Termination
-from tests.hand_made import document_of, pipelined_result, planless_result
+from tests.hand_made import document_of, heuristic_result, pipelined_result, planless_result
 
 TOP = {
     "schema_version",
@@ -23,15 +23,19 @@ TOP = {
     "step_time_s",
     "lower_bound_s",
     "gap",
+    "critical_path",
     "rounding_error_s",
     "runtime_s",
     "throughput_sequences_per_s",
+    "model_flop_per_s_per_gpu",
+    "mfu",
     "price_usd_per_hour",
     "cost_usd_per_step",
     "training_cost_usd",
     "time_sources",
     "shape",
     "node_order",
+    "idle_nodes",
     "replicas",
     "shapes",
     "closed_shapes",
@@ -50,8 +54,20 @@ STAGE = {
     "send_forward_s",
     "send_backward_s",
     "gradient_sync_s",
+    "embedding_sync_s",
+    "optimizer_s",
     "memory_bytes",
     "memory_limit_bytes",
+    "memory",
+}
+PATH = {"compute_s", "transfers_s", "gradient_sync_s", "embedding_sync_s", "optimizer_s"}
+MEMORY = {
+    "weights_bytes",
+    "gradients_bytes",
+    "optimizer_bytes",
+    "activations_bytes",
+    "buffers_bytes",
+    "reserve_bytes",
 }
 
 
@@ -63,8 +79,8 @@ def fields() -> dict[str, object]:
 
 
 def test_names_of_the_object() -> None:
-    """All names of schema version 1 are there."""
-    assert fields()["schema_version"] == 1
+    """All names of schema version 2 are there."""
+    assert fields()["schema_version"] == 2
     assert set(fields()) >= TOP
 
 
@@ -93,6 +109,14 @@ def test_names_of_replicas_and_stages() -> None:
         assert set(replica) >= {"micro_batches", "stages"}
         for stage in replica["stages"]:
             assert set(stage) >= STAGE
+            assert set(stage["memory"]) >= MEMORY
+
+
+def test_names_of_the_critical_path() -> None:
+    """The parts that a step consists of."""
+    path = fields()["critical_path"]
+    assert isinstance(path, dict)
+    assert set(path) >= PATH
 
 
 def test_layers_are_half_open_and_cover_the_chain() -> None:
@@ -117,8 +141,9 @@ def test_layers_are_half_open_and_cover_the_chain() -> None:
 )
 def test_words_for_status(status: Status, text: str) -> None:
     """Lower-case words."""
-    document = document_of(planless_result(status, Termination.CLOSED))
-    assert json.loads(to_json(document))["status"] == text
+    results = {Status.OPTIMAL: pipelined_result(), Status.FEASIBLE: heuristic_result()}
+    result = results.get(status) or planless_result(status, Termination.CLOSED)
+    assert json.loads(to_json(document_of(result)))["status"] == text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Models as files: other readers find the optimum that was proved."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ from ortools.sat.python import cp_model
 
 from formulations.errors import PlannerError
 from formulations.instance import Limits
+from solver.backends import highs
 from solver.options import Method, SolveOptions
 from solver.result import Status
 from solver.search.critical_path import solve_shape
@@ -26,6 +28,7 @@ from tests.small_instances import random_instance
 def by_cpsat(text: str) -> int:
     """Optimum of a model in CP-SAT's text format, ns."""
     model, engine = cp_model.CpModel(), cp_model.CpSolver()
+    engine.parameters.presolve_inclusion_work_limit = 0
     assert model.proto.parse_text_format(text)
     assert engine.solve(model) == cp_model.OPTIMAL
     return round(engine.objective_value)
@@ -43,13 +46,21 @@ def read_text(path: Path) -> int:
     return by_cpsat(path.read_text())
 
 
+def advised(path: Path) -> dict[str, str | float | bool]:
+    """The options that a file says in its first lines."""
+    head = " ".join(line[2:] for line in path.read_text().splitlines()[: len(highs.NOTE)])
+    pairs = re.findall(r"(\w+)=([\w.-]*\w)", head)
+    assert len(pairs) == 6
+    words: dict[str, str | bool] = {"off": "off", "false": False}
+    return {name: words[value] if value in words else float(value) for name, value in pairs}
+
+
 def read_milp(path: Path) -> int:
     """Optimum of an .lp or .mps file in ms by HiGHS, in ns."""
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
-    engine.setOptionValue("presolve", "off")
-    engine.setOptionValue("mip_rel_gap", 0.0)
-    engine.setOptionValue("mip_feasibility_tolerance", 1e-9)
+    for name, value in advised(path).items():
+        assert engine.setOptionValue(name, value) == highspy.HighsStatus.kOk
     assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
     engine.run()
     assert engine.getModelStatus() == highspy.HighsModelStatus.kOptimal

@@ -1,7 +1,6 @@
 """Step times of an instance by the nodes that are left, and the costs of recovery."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from solver.replay.policy import Checkpoints
 from solver.replay.published_costs import costs_of_size, recovery_of_size
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
+from tests.hand_made import planless_result
 from tests.small_instances import random_instance
 
 
@@ -64,7 +64,7 @@ def test_search_without_a_plan_or_a_proof_is_an_error(monkeypatch: pytest.Monkey
 
     def unknown(problem: Instance, options: SolveOptions, _: None) -> Result:
         status, termination = Status.UNKNOWN, Termination.TIME_LIMIT
-        return replace(solve(problem), status=status, termination=termination, plan=None)
+        return planless_result(status, termination)
 
     monkeypatch.setattr("solver.replay.planned.solve", unknown)
     with pytest.raises(PlannerError, match=r"no plan found for 1 .*raise --time-limit"):

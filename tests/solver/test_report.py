@@ -1,5 +1,6 @@
 """Reports: documents, tables, timeline and picture say what the plan and the simulator say."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +11,9 @@ from rich.console import Console, RenderableType
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
-from formulations.instance import Objective
+from formulations.instance import Objective, SearchSpace
+from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.transformer import build_workload
 from formulations.units import seconds
 from solver.document import PlanDocument, digest, read_document, sealed, to_json
 from solver.report.document import costs_of, plan_of
@@ -27,13 +30,21 @@ from solver.report.quantities import (
     time_text,
 )
 from solver.report.stages import placed
-from solver.report.text import cluster_text, plan_text, result_text
+from solver.report.text import (
+    chain_text,
+    cluster_text,
+    plan_space_text,
+    plan_text,
+    result_text,
+)
+from solver.report.workload import workload_report
 from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import document_of, pipelined_result, planless_result, results
 from tests.seeds import few_and_many
 
+GPT_OSS = Path(__file__).resolve().parent.parent / "data" / "huggingface" / "gpt-oss-20b.json"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -44,6 +55,21 @@ def printed(parts: list[RenderableType]) -> str:
         for part in parts:
             console.print(part, markup=False)
     return captured.get()
+
+
+def test_layers_of_many_runs_are_counted() -> None:
+    """A chain that alternates says how many of each kind there are."""
+    config = json.loads(GPT_OSS.read_text(encoding="utf-8"))
+    workload = build_workload(
+        sizes_from_config(config, "c"),
+        name="w",
+        source="t",
+        sequence_length=256,
+        global_batch=8,
+        flash_attention=True,
+    )
+    assert chain_text(workload) == "1 embedding, 12 sliding_block, 12 block, 1 head"
+    assert "12 of 1-23  sliding_block" in printed(workload_report(workload))
 
 
 # The document
@@ -99,6 +125,44 @@ def test_document_sync_is_reduction_and_gather(document: PlanDocument) -> None:
             assert stage.gradient_sync_s == seconds(sync_ns)
 
 
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 4))
+def test_step_and_memory_are_the_sums_that_the_document_shows(seeds: Sequence[int]) -> None:
+    """To the nanosecond and to the byte, for plans of many forms."""
+    for result in results(seeds):
+        document = document_of(result)
+        assert document.critical_path is not None
+        parts_s = document.critical_path.model_dump().values()
+        assert sum(round(1e9 * part) for part in parts_s) == result.step_time_ns
+        for stage in (stage for replica in document.replicas for stage in replica.stages):
+            assert sum(stage.memory.model_dump().values()) == stage.memory_bytes
+
+
+def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
+    """Stage 0 of 2 keeps two micro-batches in flight; ZeRO 1 halves 12 bytes a parameter."""
+    assert document.shape is not None
+    assert (document.shape.tp, document.shape.dp, document.shape.zero) == (1, 2, 1)
+    workload, memory = document.instance.workload, document.replicas[0].stages[0].memory
+    layers = workload.layers[slice(*document.replicas[0].stages[0].layers)]
+    counts = [layer.parameters_per_gpu(1, 2) for layer in layers]
+    assert (memory.weights_bytes, memory.gradients_bytes) == (2 * sum(counts), 4 * sum(counts))
+    assert memory.optimizer_bytes == 12 * sum(-(-count // 2) for count in counts)
+    b = document.shape.micro_batch
+    assert memory.activations_bytes == 2 * b * sum(layer.activation_bytes(1) for layer in layers)
+    assert memory.buffers_bytes == 2 * b * workload.boundary_bytes
+    assert memory.reserve_bytes == document.instance.limits.framework_reserve_bytes
+
+
+def test_document_has_model_flops_and_their_share_of_the_peaks(document: PlanDocument) -> None:
+    """Forward plus twice that, over 4 GPUs of 120 TFLOP/s in fp16."""
+    workload = document.instance.workload
+    forward = sum(layer.forward_flops for layer in workload.layers) * workload.global_batch
+    assert document.step_time_s is not None
+    assert document.model_flop_per_s_per_gpu == pytest.approx(
+        3 * forward / document.step_time_s / 4
+    )
+    assert document.mfu == pytest.approx(3 * forward / document.step_time_s / (4 * 120e12))
+
+
 def test_training_cost_is_that_of_all_steps() -> None:
     """1,000 steps cost 1,000 times one step."""
     result = pipelined_result()
@@ -117,7 +181,13 @@ def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
     rent = 2 * instance.cluster.groups[0].price_usd_per_hour
     objective = rent * result.step_time_ns
     document = document_of(
-        replace(result, instance=instance, objective=objective, bound=objective * 0.75)
+        replace(
+            result,
+            instance=instance,
+            objective=objective,
+            bound=objective * 0.75,
+            requested_gap=0.25,
+        )
     )
     assert document.step_time_s is not None
     assert document.gap == pytest.approx(0.25)
@@ -197,6 +267,51 @@ def test_placed_joins_nodes_and_gpus(document: PlanDocument) -> None:
     assert placed(stages) == "fast-0..1: 0-1"
 
 
+def test_idle_nodes_are_named() -> None:
+    """Nodes without work stand in the document and in the text."""
+    result = next(
+        one
+        for one in results(range(200))
+        if one.plan is not None and len(one.plan.node_order) < len(one.instance.cluster.node_names)
+    )
+    document = document_of(result)
+    assert {*document.idle_nodes, *document.node_order} == set(document.instance.cluster.node_names)
+    text = printed(result_text(document, costs_of(document), simulate_step(costs_of(document))))
+    assert re.search(rf"^idle +{node_ranges(document.idle_nodes)} *$", text, re.MULTILINE)
+
+
+def test_free_nodes_print_no_money() -> None:
+    """A price of zero is not worth a line."""
+    result = pipelined_result()
+    cluster = result.instance.cluster
+    free = tuple(group.model_copy(update={"price_usd_per_hour": 0.0}) for group in cluster.groups)
+    instance = result.instance.model_copy(
+        update={"cluster": cluster.model_copy(update={"groups": free})}
+    )
+    document = document_of(replace(result, instance=instance))
+    text = printed(result_text(document, costs_of(document), simulate_step(costs_of(document))))
+    assert "USD" not in text
+
+
+@pytest.mark.parametrize(
+    ("search", "line"),
+    [
+        (SearchSpace(), "uniform degrees, even micro-batches: what Megatron-LM can launch"),
+        (
+            SearchSpace(micro_batches="uneven"),
+            "uniform degrees, uneven micro-batches: more than Megatron-LM can launch",
+        ),
+        (
+            SearchSpace(schedule=("1f1b", "gpipe")),
+            "uniform degrees, even micro-batches: more than Megatron-LM can launch",
+        ),
+    ],
+)
+def test_plan_space_is_told(search: SearchSpace, line: str) -> None:
+    """Megatron-LM has no uneven shares and no GPipe."""
+    assert plan_space_text(search) == line
+
+
 def test_result_text_groups_identical_replicas(document: PlanDocument, step: Step) -> None:
     """One line per stage: both replicas do the same."""
     text = printed(result_text(document, costs_of(document), step))
@@ -210,6 +325,7 @@ def test_result_text_has_a_unit_behind_every_figure(document: PlanDocument, step
     for figure in (
         r"step time +[\d.]+ ms",
         r"throughput +[\d.,]+ sequences/s",
+        r"model FLOPs +[\d.]+ TFLOP/s per GPU, MFU [\d.]+ % of the dense fp16 peaks",
         r"money +[\d.]+ USD per step, [\d.]+ USD per hour",
         r"tightest on stage \d.* GiB free",
         r"status +optimal: .* gap 0 %, lower bound [\d.]+ ms",

@@ -28,7 +28,7 @@ def test_shares_of_the_critical_path_are_the_step_time(seeds: Sequence[int]) -> 
     """Nothing of the step is left unexplained, for plans of many forms."""
     for result in results(seeds):
         step = simulate_step(costs_of(document_of(result)))
-        assert sum(share.time_ns for share in shares(step)) == step.step_time_ns
+        assert sum(share.time_ns for share in shares(step.critical_path)) == step.step_time_ns
 
 
 def test_improvement_of_a_lone_stage_is_its_share() -> None:
@@ -41,7 +41,7 @@ def test_improvement_of_a_lone_stage_is_its_share() -> None:
     document = document_of(result)
     costs = costs_of(document)
     step = simulate_step(costs)
-    compute = next(share for share in shares(step) if share.kind == "compute")
+    compute = next(share for share in shares(step.critical_path) if share.kind == "compute")
     [stage] = document.replicas[0].stages
     saved = dict(improvements(document, costs, step))[f"compute on {stage.gpu_type}"]
     assert saved == pytest.approx(0.1 * compute.time_ns / step.step_time_ns, rel=1e-6)

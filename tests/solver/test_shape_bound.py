@@ -110,12 +110,12 @@ def test_memory_limits_the_share_of_a_replica() -> None:
     """With room for one micro-batch in flight under GPipe, neither replica can have two."""
     tables = two_speeds(4, "uneven")
     shape = tables.shape.model_copy(update={"schedule": "gpipe"})
-    size = tables.capacity_bytes - tables.static_bytes.sum() - tables.fixed_bytes
+    size = tables.capacity_bytes - tables.memory.static_bytes.sum() - tables.memory.fixed_bytes
     full = np.array([0, int(size.min()), 0])
-    cramped = replace(tables, shape=shape, activation_bytes=full)
+    cramped = replace(tables, shape=shape, memory=replace(tables.memory, activation_bytes=full))
     assert brute_force.optimum_ns(cramped) is None
     assert shape_bound_ns(Intervals(cramped), NO_CUTOFF) == NO_CUTOFF
-    roomy = replace(cramped, activation_bytes=full // 3)
+    roomy = replace(cramped, memory=replace(tables.memory, activation_bytes=full // 3))
     assert shape_bound_ns(Intervals(roomy), NO_CUTOFF) < NO_CUTOFF
 
 

@@ -67,7 +67,7 @@ def test_kinds_of_replicas_that_others_outdo_are_left_out() -> None:
     for seed in range(30):
         tables = random_tables(seed)
         for trial in trials(tables):
-            send = trial.placement.send_ns.T.tolist()
+            send = trial.placement.send_ns.transpose(2, 0, 1).tolist()
             replicas = zip(trial.balance.shares, trial.balance.groups.T.tolist(), send, strict=True)
             kinds = {str(one) for one in replicas}
             left = sum(len(lanes.groups) for lanes in trial.lanes)

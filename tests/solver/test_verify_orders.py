@@ -29,7 +29,7 @@ from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance, workload
 
 #: What a step is made of: lane by lane its node groups and transfers, and the tail over layers.
-Content = tuple[tuple[int, ...], tuple[int, ...], bytes]
+Content = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bytes]
 
 
 def refutation(tables: CostTables) -> Refutation:
@@ -45,7 +45,7 @@ def by_graph(tables: CostTables) -> list[set[Content]]:
         {
             (
                 tuple(step.group[i].tolist()),
-                tuple(step.send[i].tolist()),
+                tuple(tuple(times) for times in step.send[i].tolist()),
                 graph.tails[step.tail[i]].tobytes(),
             )
             for i in range(len(step.source))
@@ -54,10 +54,15 @@ def by_graph(tables: CostTables) -> list[set[Content]]:
     ]
 
 
+def by_size(times: dict[int, int]) -> tuple[int, ...]:
+    """Times by number of tensors, fewest first."""
+    return tuple(times[n] for n in sorted(times))
+
+
 def by_orders(tables: CostTables) -> list[set[Content]]:
     """The same from every order, each placed slot by slot."""
     dp, pp = tables.shape.dp, tables.shape.pp
-    lanes = OrderGraph(tables.instance, tables.shape).lanes
+    lanes, none = OrderGraph(tables.instance, tables.shape).lanes, (0,) * len(tables.tensors)
     found: list[set[Content]] = [set() for _ in range(pp)]
     for order in brute_force.all_orders(tables):
         placed = brute_force.place(tables, order)
@@ -70,7 +75,7 @@ def by_orders(tables: CostTables) -> list[set[Content]]:
             found[k].add(
                 (
                     tuple(placed.groups[s] for s in slots),
-                    tuple(placed.send[s - dp] if k else 0 for s in slots),
+                    tuple(by_size(placed.send[s - dp]) if k else none for s in slots),
                     tail.tobytes(),
                 )
             )

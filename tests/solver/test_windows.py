@@ -144,3 +144,38 @@ def test_windows_are_tighter_than_classes() -> None:
         distances.append([1 - ns / best for ns in found])
     by_stages, by_turns = np.mean(distances, axis=0)
     assert by_turns < by_stages / 2
+
+
+@pytest.mark.parametrize("exponent", [18, 19, 20, 30])
+def test_bug_windows_of_many_micro_batches_refuted_every_path(exponent: int) -> None:
+    """Like stages of 3 ns without transfers: m micro-batches take 3 (m + p - 1) ns."""
+    m, times = 1 << exponent, np.ones((4, 4), dtype=np.int64)
+    problem = chain_problem("1f1b", m, times, 2 * times, [0] * 3, [0] * 3)
+    step_ns = 3 * (m + 3)
+    layers = tightened(problem, step_ns + 1)
+    bounds = by_windows(problem, layers, step_ns + 1)
+    assert bounds.path is not None
+    assert bounds.bound_ns <= step_ns
+    assert by_class(problem, layers, step_ns + 1).path is not None
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("stages", [4, 30])
+def test_range_of_products_is_as_the_door_says(seed: int, stages: int) -> None:
+    """With the longest path just allowed, windows say as much as with times of some ns.
+
+    With all operations one after the other as long as `formulations.costs.magnitude` lets through.
+    """
+    rng = np.random.default_rng(seed)
+    p, m = stages, int(rng.integers(stages // 2, 3 * stages))
+    forward = rng.integers(8, 12, (p, p + 1 + 4 // p)) * rng.integers(1, 3, (p, 1))
+    send = rng.integers(0, 30, p - 1)
+    longest_ns = m * (3 * int(forward.max(axis=0).sum()) + 2 * int(send.sum()))
+    bounds = []
+    for unit in (1000, min(1 << 52, (1 << 59) // (p + 2)) // longest_ns):
+        times, sends = forward * unit, (send * unit).tolist()
+        problem = chain_problem("1f1b", m, times, 2 * times, sends, sends)
+        found = by_windows(problem, tightened(problem, longest_ns * unit), longest_ns * unit)
+        assert found.path is not None
+        bounds.append(found.bound_ns / unit)
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-4)

@@ -1,0 +1,77 @@
+"""What links between zones cost the stages of a layered graph.
+
+The flows of a stage boundary are those of two neighbouring stages: an arc knows both, so its
+transfers are those of `formulations.costs.zones`. How many stages' rings share a link is not known
+to one arc: its own counts, which is the least.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from formulations.costs.placement import Placer, SyncPhase
+
+
+class StageZones:
+    """Zones under the stages of one shape; `slots`: node group of every slot of a stage."""
+
+    def __init__(self, placer: Placer) -> None:
+        self.placer, self.tables = placer, placer.tables
+        self.terms = placer.zones
+        self.zone_of_group = self.terms.zone_of_group
+        self.known = self.tables.instance.cluster.zone_link is not None
+
+    def ring(self, groups: Sequence[int]) -> tuple[float, float]:
+        """Seconds per byte and latency that a stage on nodes of these groups has at least."""
+        if len({self.zone_of_group[j] for j in groups}) < 2:
+            return 0.0, 0.0
+        return self.terms.ring_s_per_byte(1), self.terms.link.latency_s
+
+    def sends(
+        self, before: Sequence[int], after: Sequence[int], width: int
+    ) -> list[tuple[int, ...]]:
+        """[K] messages from a stage to the next by lanes of `width` replicas, 0 inside a zone."""
+        zone, none = self.zone_of_group, (0,) * len(self.tables.tensors)
+        flows = Counter((zone[i], zone[j]) for i, j in zip(before, after, strict=True))
+        return [
+            self.terms.send_ns(i, j, flows[zone[i], zone[j]] * width)
+            if zone[i] != zone[j]
+            else none
+            for i, j in zip(before, after, strict=True)
+        ]
+
+    def embedding_ns(self, first: int, group: int) -> int:
+        """Tied embeddings of a first stage in zone `first` and a last one on nodes of a group."""
+        if first == self.zone_of_group[group]:
+            return 0
+        return self.terms.embedding_ns(self.tables.shape.dp)
+
+    def spanning_ns(self) -> int:
+        """No plan in which some stage spans zones has a shorter step.
+
+        Proof. The stage has a layer, and n >= 2 nodes, min(dp, all nodes) at most. Its last
+        backward comes after a forward pass of all stages, which takes no less than every layer on
+        its fastest group used. The sync of the stage follows, and its gather: tp rings at least
+        share the zone link, so the part between nodes takes no less than for that layer, the n of
+        least time, and one ring. So does the start-up, (n - 1) latencies of that link.
+        """
+        tables = self.tables
+        used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
+        forward = int(tables.forward_ns[:, used].min(axis=1).sum())
+        most = min(tables.shape.dp, sum(tables.shape.nodes_used))
+        phases = [phase for phase in (self.placer.sync, self.placer.gather) if phase is not None]
+        return forward + sum(self._least_ring_ns(phase, range(2, most + 1)) for phase in phases)
+
+    def _least_ring_ns(self, phase: SyncPhase, counts: range) -> int:
+        """Of any layer on any of these numbers of nodes."""
+        cluster = self.tables.instance.cluster
+        s_per_byte, latency_s = self.terms.ring_s_per_byte(1), self.terms.link.latency_s
+        rings = [
+            int(phase.outside_ns(s_per_byte, n, cluster.efficiency(n)).min())
+            + phase.latency_ns(0.0, n, latency_s)
+            for n in counts
+        ]
+        return min(rings, default=0)
+
+    def split_by(self, cutoff: int | None) -> bool:
+        """Whether no stage of a plan below the cutoff spans zones."""
+        return self.known and cutoff is not None and self.spanning_ns() >= cutoff

@@ -1,0 +1,78 @@
+"""Times of layers where a profile does not have all of them."""
+
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.compute import layer_times
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
+from solver.options import SolveOptions
+from solver.result import Status
+from solver.search.driver import solve
+from tests.command_line import run
+
+KINDS = ("embedding", "block", "head")
+
+
+def text_of(sizes: tuple[int, int], degrees: tuple[list[int], list[int]]) -> str:
+    """Two nodes of so many GPUs, whose types have times at these degrees; 1 ms on the first."""
+    gpus = dict(zip(("A100-40", "V100-32"), degrees, strict=True))
+    times = {
+        gpu: {tp: {1: ms} for tp in own}
+        for ms, (gpu, own) in zip((1.0, 2.0), gpus.items(), strict=True)
+    }
+    groups = [
+        {"name": gpu, "gpu": gpu, "gpus_per_node": size, "nodes": 1, "inter_node": "Ethernet 40G"}
+        for gpu, size in zip(gpus, sizes, strict=True)
+    ]
+    profile = {
+        "source": "invented",
+        "includes_tensor_parallel_traffic": True,
+        "backward_over_forward": 2.0,
+        "times_ms": dict.fromkeys(KINDS, times),
+    }
+    return f"""
+name: lacking
+workload: {{catalogue: bert-large, global_batch: 8, precision: fp16}}
+cluster: {{groups: {groups}}}
+profile: {profile}
+""".replace("True", "true")
+
+
+def lacking(sizes: tuple[int, int], degrees: tuple[list[int], list[int]]) -> Instance:
+    """The instance of `text_of`."""
+    return parse_instance(text_of(sizes, degrees), "x.yaml", Path())
+
+
+def test_bug_profile_without_a_degree_that_small_nodes_cannot_hold() -> None:
+    """Nodes of 4 GPUs need no times at tp 8, beside nodes of 8: their column shows the others'."""
+    instance = lacking((8, 4), ([1, 2, 4, 8], [1, 2, 4]))
+    times = layer_times(instance, 8, 1, "none")
+    assert times.forward_ns[1].tolist() == [1_000_000, 1_000_000]
+    assert layer_times(instance, 4, 1, "none").forward_ns[1].tolist() == [1_000_000, 2_000_000]
+    assert solve(instance, SolveOptions(gap=0.1)).status is Status.OPTIMAL
+
+
+def test_times_that_plans_need_are_missed() -> None:
+    """Nodes of 8 GPUs can be filled by groups of 8: without times that is an error of the input."""
+    instance = lacking((8, 4), ([1, 2, 4, 8], [1, 2, 4]))
+    swapped = tuple(reversed(instance.cluster.groups))
+    groups = tuple(
+        one.model_copy(update={"gpu": other.gpu})
+        for one, other in zip(instance.cluster.groups, swapped, strict=True)
+    )
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    line = "^profile: no times on V100-32 at tensor-parallel degree 8; allowed: "
+    with pytest.raises(InstanceError, match=line):
+        layer_times(instance.model_copy(update={"cluster": cluster}), 8, 1, "none")
+
+
+def test_bug_templates_of_a_profile_without_a_degree(tmp_path: Path) -> None:
+    """A stage takes no 4 of a node's 6 GPUs where the profile has no times at tp 4."""
+    path = tmp_path / "lacking.yaml"
+    path.write_text(text_of((8, 6), ([1, 2, 4, 8], [1, 2])), encoding="utf-8")
+    code, out, _ = run("templates", path, "--faults", 0, "--gap", 0.1)
+    assert code == 0
+    assert "1 V100-32" in out

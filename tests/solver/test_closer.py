@@ -1,0 +1,104 @@
+"""What an incumbent, a limit and a rent close, held against brute force."""
+
+from dataclasses import replace
+
+import pytest
+
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.heuristics.choose import TimeTables
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Status, max_step_time_ns, objective_weight
+from solver.search.closer import Closer, Task
+from solver.search.closing import enumerate_shape
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import verify_document
+from tests.brute_force import optimum_ns
+from tests.seeds import one_each
+from tests.small_instances import random_instance
+
+
+def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None) -> Instance:
+    """A random instance that minimises money, its groups at these prices; two stages at most."""
+    instance = random_instance(seed)
+    groups = tuple(
+        group.model_copy(update={"price_usd_per_hour": price})
+        for group, price in zip(instance.cluster.groups, prices, strict=False)
+    )
+    update = {
+        "cluster": instance.cluster.model_copy(update={"groups": groups}),
+        "objective": instance.objective.model_copy(update={"minimize": "cost_per_step"}),
+        "search": instance.search.model_copy(update={"pipeline_parallel": (1, 2)}),
+        "limits": instance.limits.model_copy(update={"max_step_time_s": longest_s}),
+    }
+    return instance.model_copy(update=update)
+
+
+def optima(instance: Instance) -> dict[Shape, int]:
+    """Least step time of every shape that has a plan within the limits, by brute force."""
+    best = {shape: optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)}
+    within = {shape: max_step_time_ns(instance, shape) for shape in best}
+    return {
+        shape: ns
+        for shape, ns in best.items()
+        if ns is not None and ((most := within[shape]) is None or ns <= most)
+    }
+
+
+def check(instance: Instance, gap: float) -> None:
+    """Search and brute force agree up to the gap, and the verifier with both."""
+    values = [ns * objective_weight(instance, one) for one, ns in optima(instance).items()]
+    options = SolveOptions(gap=gap)
+    result = solve(instance, options)
+    assert result.status is (Status.OPTIMAL if values else Status.INFEASIBLE)
+    if result.objective is not None:
+        assert result.objective * (1 - gap) <= min(values) * (1 + 1e-9)
+    found = verify_document(build_document(result, options))
+    assert found.ok, found.problems
+
+
+@pytest.mark.parametrize("seed", one_each((13, 16, 21, 25, 40, 52, 53, 59, 73, 87, 90), 3))
+def test_bug_nodes_without_rent_were_closed_unseen(seed: int) -> None:
+    """No plan on the free nodes alone: their shapes have none, rather than one that costs 0."""
+    check(rented(seed, (1.0, 0.0)), 0.0)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.1, 0.7])
+@pytest.mark.parametrize("seed", one_each(range(30, 60), 10))
+def test_money_within_a_time_limit_equals_brute_force(seed: int, gap: float) -> None:
+    """The limit is the median of what the shapes take; one group is free, the other is not."""
+    times = sorted(optima(rented(seed, (0.37, 0.0))).values())
+    longest_s = times[len(times) // 2] * 1e-9 if times else None
+    check(rented(seed, (0.37, 0.0), longest_s), gap)
+
+
+def closer_of(instance: Instance, gap: float = 0.0) -> Closer:
+    """The closer of the exact search."""
+    options = SolveOptions(gap=gap)
+    return Closer(instance, options, enumerate_shape, TimeTables(instance))
+
+
+def test_bug_equal_cost_was_a_nanosecond_short() -> None:
+    """A bound that meets the incumbent closes its shape: 100000001 * 0.7 / 0.7 is above itself."""
+    instance = rented(1, (0.7, 0.7))
+    shape = next(one for one in shapes(instance) if sum(one.nodes_used) == 1)
+    weight = objective_weight(instance, shape)
+    time_ns = 100_000_001
+    assert time_ns * weight / weight > time_ns
+    task = Task(time_ns * weight, time_ns, "work", shape)
+    assert closer_of(instance).by_bound(task, time_ns * weight).record.reason == "bounded"
+
+
+def test_bug_limit_hid_that_a_bound_was_within_the_gap() -> None:
+    """Incumbent 1000, gap 10 %, limit 950: a bound of 920 closes, though below the limit."""
+    instance = rented(1, (1.0, 1.0), longest_s=950e-9)
+    shape = next(one for one in shapes(instance) if sum(one.nodes_used) == 1)
+    closer, task = closer_of(instance, 0.1), Task(920.0, 920, "work", shape)
+    assert closer.by_bound(task, 1000.0).record.reason == "bounded"
+    late = replace(task, bound_ns=951)
+    assert closer.by_bound(late, 1000.0).record.reason == "infeasible"
+    early = replace(task, bound_ns=899)
+    assert closer.by_bound(early, 1000.0).record.reason == "open"

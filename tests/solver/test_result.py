@@ -1,0 +1,36 @@
+"""A result cannot be built contradicting itself."""
+
+from dataclasses import replace
+
+import pytest
+
+from solver.result import Status, Termination, proves
+from tests.hand_made import pipelined_result, planless_result
+
+
+def test_optimal_is_within_the_gap_asked_for() -> None:
+    """1 % asked for: a bound 1 % below is enough, one 2 % below is not, and none at all neither."""
+    result = replace(pipelined_result(), requested_gap=0.01)
+    objective = result.objective
+    assert objective is not None
+    replace(result, bound=objective * 0.99)
+    for bound in (objective * 0.98, None):
+        with pytest.raises(ValueError, match=r"^optimal, with gap .* where 0.01 was asked"):
+            replace(result, bound=bound)
+
+
+@pytest.mark.parametrize("status", [Status.INFEASIBLE, Status.UNKNOWN])
+def test_plan_belongs_to_statuses_that_have_one(status: Status) -> None:
+    """Neither a plan that does not exist, nor a status that needs one without."""
+    with pytest.raises(ValueError, match=status.value):
+        replace(pipelined_result(), status=status)
+    nothing = planless_result(status, Termination.CLOSED)
+    with pytest.raises(ValueError, match="feasible"):
+        replace(nothing, status=Status.FEASIBLE)
+
+
+def test_gap_forgives_the_noise_of_floats_alone() -> None:
+    """1e-13 is noise, 1e-11 is not."""
+    assert proves(1e-13, 0.0)
+    assert not proves(1e-11, 0.0)
+    assert not proves(None, 0.5)

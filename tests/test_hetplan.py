@@ -1,0 +1,83 @@
+"""The Python API: what it gives back, what it refuses, and that importing it is quick."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hetplan
+from solver.document import to_json
+from solver.report.quantities import time_text
+from solver.result import Infeasibility, Status, Termination
+from tests.hand_made import document_of, pipelined_result, planless_result
+from tests.small_instances import random_instance
+
+SLOW = ("numpy", "ortools", "pulp", "highspy", "pydantic", "yaml", "rich", "typer")
+
+
+def test_import_loads_no_library() -> None:
+    """`import hetplan` needs the standard library alone; the rest comes when it is called."""
+    code = "import sys, hetplan; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(SLOW) & set(done.stdout.split())
+
+
+def test_solve_takes_an_instance() -> None:
+    """The plan of an instance in memory is proved, timed in seconds, and verified."""
+    solution = hetplan.solve(random_instance(3))
+    assert (solution.status, solution.gap) == ("optimal", 0.0)
+    assert solution.step_time_s == solution.lower_bound_s
+    assert hetplan.verify(solution, random_instance(3)).complete
+    assert hetplan.verify(solution, quick=True, time_limit_s=10).problems == ()
+
+
+def test_solution_says_what_the_command_writes_and_prints(tmp_path: Path) -> None:
+    """JSON as in a plan file, which can be loaded again; a summary in at most 100 columns."""
+    solution = hetplan.Solution(document_of(pipelined_result()))
+    assert solution.to_json() == to_json(solution.document)
+    path = tmp_path / "plan.json"
+    path.write_text(solution.to_json(), encoding="utf-8")
+    assert hetplan.load_plan(path) == solution
+    assert solution.step_time_s is not None
+    lines = solution.summary().splitlines()
+    assert any(re.match(rf"step time +{time_text(solution.step_time_s)},", line) for line in lines)
+    assert max(map(len, lines)) <= 100
+
+
+def test_summary_without_a_plan_says_what_stands_in_the_way() -> None:
+    """The constraint that cannot be met, and what would help."""
+    document = document_of(planless_result(Status.INFEASIBLE, Termination.CLOSED))
+    solution = hetplan.Solution(document, Infeasibility("memory of a GPU", "larger GPUs"))
+    assert solution.step_time_s is None
+    assert "not met       memory of a GPU\nwould help    larger GPUs\n" in solution.summary()
+
+
+def test_verify_compares_with_an_instance() -> None:
+    """A plan for another instance is told field by field."""
+    solution = hetplan.Solution(document_of(pipelined_result()))
+    problems = hetplan.verify(solution, random_instance(2)).problems
+    assert any(line.startswith("instance.name: found ") for line in problems)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"gap": 1.0}, "gap: 1.0; allowed: at least 0 and below 1; 0.01 is one per cent"),
+        ({"method": "x"}, "method: 'x'; allowed: exact or minmax or cpsat or milp"),
+        ({"time_limit_s": float("nan")}, "time_limit_s: nan; allowed: None or seconds"),
+        ({"seed": -1}, "seed: -1; allowed: 0 to 2^31 - 1"),
+        ({"workers": 0}, "workers: 0; allowed: 1 to 1024"),
+    ],
+)
+def test_options_out_of_range_are_one_line(options: dict[str, object], line: str) -> None:
+    """What was found and what is allowed, as for a mistake in a file."""
+    with pytest.raises(hetplan.PlannerError, match=re.escape(line)):
+        hetplan.solve(random_instance(0), **options)  # type: ignore[arg-type]
+
+
+def test_missing_file_is_one_line(tmp_path: Path) -> None:
+    """The error is the one that the command line prints."""
+    with pytest.raises(hetplan.PlannerError, match="no such file"):
+        hetplan.load(tmp_path / "x.yaml")
