@@ -177,7 +177,8 @@ class Trial:
         question, ends = self.refutation, plans.ends[chosen].T
         steps = list(zip(question.steps, plans.steps[chosen].T, strict=True))
         groups = np.stack([step.group[index, r] for step, index in steps])
-        send = [step.send[index, r] for step, index in steps[1:]]
+        kinds = question.graph.kind[ends[1:-1]]
+        send = [step.send[index, r, n] for (step, index), n in zip(steps[1:], kinds, strict=True)]
         splits = SCHEDULES[self.shape.schedule].splits_backward
         times = Times(
             forward=question.forward[groups, ends[:-1], ends[1:]],

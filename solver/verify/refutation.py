@@ -216,17 +216,18 @@ class Refutation:
         steps, choices = self.steps, left[k]
         step, layers = steps[k], (choices.first, choices.last)
         groups = step.group[choices.step, r]
-        onward = np.zeros(step.num_targets, dtype=np.int64)
-        send, blocking = step.send[choices.step, r], self.instance.search.blocking_sends
+        kinds, blocking = self.graph.kind, self.instance.search.blocking_sends
+        send = step.send[choices.step, r, kinds[choices.first]]
+        onward = np.zeros((step.num_targets, step.send.shape[-1]), dtype=np.int64)
         if blocking and k + 1 < len(steps):
-            onward = np.full(step.num_targets, NEVER)
+            onward += NEVER
             np.minimum.at(onward, steps[k + 1].source, steps[k + 1].send[:, r])
         return Costs(
             forward=self.forward[groups, *layers],
             backward=self.backward[groups, *layers],
             weight=self.weight[groups, *layers],
             send=send,
-            onward=onward[step.target[choices.step]],
+            onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
             behind=send * blocking,
             tail=self.tails[step.tail[choices.step], *layers],
         )
@@ -341,7 +342,7 @@ class _Stage:
         """[M] what fits on the device alone; 0 if nothing does."""
         own = self.own
         work = own.forward + own.backward + own.weight
-        return np.maximum(self.limit // np.maximum(work, 1), 0)
+        return np.asarray(np.maximum(self.limit // np.maximum(work, 1), 0))
 
     def within(self, members: Sequence[Member]) -> Mask:
         """[M] whether no member is longer than the limit."""
