@@ -134,7 +134,8 @@ def _replica(
     instance: Instance, replica: Replica, costs: PlanCosts, memory: list[MemoryParts], r: int
 ) -> ReplicaDocument:
     stages = tuple(
-        _stage(instance, stage, costs, memory[k], k, r) for k, stage in enumerate(replica.stages)
+        _stage(instance, stage, costs, memory[k % costs.shape.pp], k, r)
+        for k, stage in enumerate(replica.stages)
     )
     return ReplicaDocument(micro_batches=replica.micro_batches, stages=stages)
 
@@ -143,7 +144,7 @@ def _stage(
     instance: Instance, stage: Stage, costs: PlanCosts, memory: MemoryParts, k: int, r: int
 ) -> StageDocument:
     cluster, node = instance.cluster, stage.group.node
-    last = costs.shape.pp - 1
+    last, d = costs.shape.num_stages - 1, k % costs.shape.pp
     return StageDocument(
         layers=stage.layers,
         node=cluster.node_names[node],
@@ -153,11 +154,11 @@ def _stage(
         backward_s=seconds(int(costs.backward_ns[k, r])),
         send_forward_s=seconds(int(costs.send_ns[k, r])) if k < last else 0.0,
         send_backward_s=seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
-        gradient_sync_s=seconds(int(costs.sync_ns[k] + costs.gather_ns[k])),
+        gradient_sync_s=seconds(int(costs.sync_ns[d] + costs.gather_ns[d])),
         embedding_sync_s=seconds(costs.embedding_ns) if k in (0, last) else 0.0,
-        optimizer_s=seconds(int(costs.optimizer_ns[k])),
-        memory_bytes=int(costs.memory_bytes[k, r]),
-        memory_limit_bytes=int(costs.limit_bytes[k, r]),
+        optimizer_s=seconds(int(costs.optimizer_ns[d])),
+        memory_bytes=int(costs.memory_bytes[d, r]),
+        memory_limit_bytes=int(costs.limit_bytes[d, r]),
         memory=MemoryDocument(**memory._asdict()),
     )
 

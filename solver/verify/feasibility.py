@@ -106,24 +106,26 @@ def check_placement(
 ) -> bool:
     """Whether replicas and stages are as many as the degrees say, and each on its slot's GPUs.
 
-    Rank layout: slot k * dp + r, in node order, runs stage k of replica r.
+    Rank layout: slot k * dp + r, in node order, runs stage k of replica r, and with several chunks
+    stages k + pp, k + 2 pp, ... too.
     """
     start = findings.num_problems
     text = f"{shape.dp}, as shape.dp"
     findings.require(len(document.replicas) == shape.dp, "replicas", len(document.replicas), text)
     for r, replica in enumerate(document.replicas):
         found = len(replica.stages)
-        text = f"{shape.pp}, as shape.pp"
-        findings.require(found == shape.pp, f"replicas[{r}].stages", found, text)
+        text = f"{shape.num_stages}, as shape.pp and its chunks"
+        findings.require(found == shape.num_stages, f"replicas[{r}].stages", found, text)
     if findings.num_problems > start:
         return False
     names = document.instance.cluster.node_names
     seen: set[tuple[str, int]] = set()
     for slot, (node, gpus) in enumerate(_slots(document.instance, shape.tp, order)):
-        k, r = divmod(slot, shape.dp)
-        stage, field = document.replicas[r].stages[k], f"replicas[{r}].stages[{k}]"
-        findings.equal(f"{field}.node", stage.node, names[node])
-        findings.equal(f"{field}.gpus", stage.gpus, gpus)
+        d, r = divmod(slot, shape.dp)
+        for k in range(d, shape.num_stages, shape.pp):
+            stage, field = document.replicas[r].stages[k], f"replicas[{r}].stages[{k}]"
+            findings.equal(f"{field}.node", stage.node, names[node])
+            findings.equal(f"{field}.gpus", stage.gpus, gpus)
         own = {(stage.node, gpu) for gpu in stage.gpus}
         text = "GPUs that no other stage uses"
         findings.require(not own & seen, f"{field}.gpus", f"{stage.gpus}, used twice", text)

@@ -151,10 +151,10 @@ def _check_stages(
         name: cluster.groups[j].gpu.name
         for name, j in zip(cluster.node_names, cluster.node_groups, strict=True)
     }
-    last = costs.shape.pp - 1
-    for k, r in product(range(costs.shape.pp), range(costs.shape.dp)):
-        stage = document.replicas[r].stages[k]
-        sync_ns = costs.sync_ns[k] + costs.gather_ns[k]
+    last = costs.shape.num_stages - 1
+    for k, r in product(range(costs.shape.num_stages), range(costs.shape.dp)):
+        stage, d = document.replicas[r].stages[k], k % costs.shape.pp
+        sync_ns = costs.sync_ns[d] + costs.gather_ns[d]
         expected = {
             "gpu_type": gpu_types[stage.node],
             "forward_s": seconds(int(costs.forward_ns[k, r])),
@@ -163,13 +163,13 @@ def _check_stages(
             "send_backward_s": seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
             "gradient_sync_s": seconds(int(sync_ns)),
             "embedding_sync_s": seconds(costs.embedding_ns) if k in (0, last) else 0.0,
-            "optimizer_s": seconds(int(costs.optimizer_ns[k])),
-            "memory_bytes": int(costs.memory_bytes[k, r]),
-            "memory_limit_bytes": int(costs.limit_bytes[k, r]),
+            "optimizer_s": seconds(int(costs.optimizer_ns[d])),
+            "memory_bytes": int(costs.memory_bytes[d, r]),
+            "memory_limit_bytes": int(costs.limit_bytes[d, r]),
         }
         for name, value in expected.items():
             findings.equal(f"replicas[{r}].stages[{k}].{name}", getattr(stage, name), value)
-        for name, size in recount.memory_parts(k, r).items():
+        for name, size in recount.memory_parts(d, r).items():
             field = f"replicas[{r}].stages[{k}].memory.{name}"
             findings.equal(field, getattr(stage.memory, name), size)
 

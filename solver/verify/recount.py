@@ -27,7 +27,7 @@ from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.workload import Workload, padded_vocabulary
 from formulations.plan import Plan, Shape
-from formulations.schedules import in_flight
+from formulations.schedules import held
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div, ceil_ns
 
 Array = NDArray[np.int64]
@@ -35,9 +35,9 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a plan runs: nodes[k][r] is the node of stage k of replica r.
+    """Where a plan runs: nodes[k][r] is the node of device k of replica r, stages k, k + pp, ...
 
-    messages_bytes[k]: what one GPU sends from stage k to the next for one micro-batch.
+    messages_bytes[s]: what one GPU sends from stage s to the next for one micro-batch.
     """
 
     instance: Instance
@@ -77,18 +77,27 @@ class Layout:
         crossing = [node for stage in self.members if len(stage) > 1 for node in stage]
         return Counter(node for node in crossing for _ in range(self.shape.tp))
 
+    @property
+    def boundaries(self) -> range:
+        """From a device to the next; with several chunks from the last to the first too."""
+        return range(self.shape.pp - (self.shape.vpp == 1))
+
+    def across(self, k: int) -> list[tuple[int, int]]:
+        """Nodes on either side of a boundary, by replica."""
+        return list(zip(self.nodes[k], self.nodes[(k + 1) % self.shape.pp], strict=True))
+
     @cached_property
     def departures(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that leave each node."""
-        return [self._flows(k, lambda source, target: source) for k in range(self.shape.pp - 1)]
+        return [self._flows(k, lambda source, target: source) for k in self.boundaries]
 
     @cached_property
     def arrivals(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that enter each node."""
-        return [self._flows(k, lambda source, target: target) for k in range(self.shape.pp - 1)]
+        return [self._flows(k, lambda source, target: target) for k in self.boundaries]
 
     def _flows(self, k: int, end: Callable[[int, int], int]) -> Counter[int]:
-        pairs = zip(self.nodes[k], self.nodes[k + 1], strict=True)
+        pairs = self.across(k)
         lanes = range(self.shape.tp)
         return Counter(end(a, b) for a, b in pairs if a != b for _ in lanes)
 
@@ -98,10 +107,10 @@ class Layout:
         return [
             Counter(
                 (self.zone[a], self.zone[b])
-                for a, b in zip(self.nodes[k], self.nodes[k + 1], strict=True)
+                for a, b in self.across(k)
                 for _ in range(self.shape.tp)
             )
-            for k in range(self.shape.pp - 1)
+            for k in self.boundaries
         ]
 
     @cached_property
@@ -117,10 +126,10 @@ class Layout:
             for tour in tours
         ]
 
-    def send_ns(self, k: int, r: int) -> int:
-        """Transfer of one micro-batch between stages k and k + 1 of replica r, either way."""
-        source, target = self.nodes[k][r], self.nodes[k + 1][r]
-        size = self.messages_bytes[k]
+    def send_ns(self, stage: int, r: int) -> int:
+        """Transfer of one micro-batch from a stage of replica r to the next, either way."""
+        size, k = self.messages_bytes[stage], stage % self.shape.pp
+        source, target = self.across(k)[r]
         if source == target:
             return ceil_ns(self._inside_s(source, size))
         own = [self.group(node).inter_node for node in (source, target)]
@@ -251,9 +260,9 @@ class Recount:
             micro_batches=tuple(replica.micro_batches for replica in self.plan.replicas),
             blocking_sends=self.instance.search.blocking_sends,
             tied=tied > 0,
-            forward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.forward_ns[:, j])),
-            backward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.backward_ns[:, j])),
-            weight_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.weight_ns[:, j])),
+            forward_ns=self._times(self.times.forward_ns),
+            backward_ns=self._times(self.times.backward_ns),
+            weight_ns=self._times(self.times.weight_ns),
             send_ns=self._send_ns(),
             sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
@@ -279,7 +288,7 @@ class Recount:
         return capacity_bytes(self.instance)
 
     def _per_group(self, figure: Callable[[int, int, int], int]) -> Array:
-        """[p, R] `figure` of stage k, replica r and the node group j that it runs on."""
+        """[p, R] `figure` of device k, replica r and the node group j that it runs on."""
         where = self.layout.group_index
         rows = [
             [figure(k, r, where[node]) for r, node in enumerate(row)]
@@ -287,19 +296,34 @@ class Recount:
         ]
         return np.array(rows, dtype=np.int64)
 
-    def _sum(self, k: int, values: Array) -> int:
-        return sum(int(values[layer]) for layer in self.stages[k])
+    def _times(self, layer_ns: Array) -> Array:
+        """[S, R] sums of times [L, J] over the layers of every stage, on the group under it."""
+        where, nodes = self.layout.group_index, self.layout.nodes
+        rows = [
+            [sum(int(layer_ns[x, where[node]]) for x in layers) for node in nodes[s % len(nodes)]]
+            for s, layers in enumerate(self.stages)
+        ]
+        return np.array(rows, dtype=np.int64)
+
+    def _layers(self, k: int) -> list[int]:
+        """Layers of all chunks of a device."""
+        return [layer for layers in self.stages[k :: self.shape.pp] for layer in layers]
+
+    def _sum(self, layers: Iterable[int], values: Array) -> int:
+        return sum(int(values[layer]) for layer in layers)
 
     def _send_ns(self) -> Array:
         replicas = range(self.shape.dp)
-        rows = [[self.layout.send_ns(k, r) for r in replicas] for k in range(self.shape.pp - 1)]
+        rows = [
+            [self.layout.send_ns(s, r) for r in replicas] for s in range(self.shape.num_stages - 1)
+        ]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
     def _collectives(self, factor: int, sizes_bytes: list[int]) -> Array:
         """[p] over the replicas of every stage."""
         times = [
-            self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])
-            for k, layers in enumerate(self.stages)
+            self.layout.collective_ns(k, factor, [sizes_bytes[x] for x in self._layers(k)])
+            for k in range(self.shape.pp)
         ]
         return np.array(times, dtype=np.int64)
 
@@ -307,27 +331,31 @@ class Recount:
         touched = touched_bytes(self.instance.workload)
         shards = self.shape.dp if self.shape.zero else 1
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
-        sizes = (touched * ceil_div(self.parameters[layer], shards) for layer in self.stages[k])
+        sizes = (touched * ceil_div(self.parameters[layer], shards) for layer in self._layers(k))
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)
 
     def _memory_bytes(self, k: int, r: int, _: int) -> int:
         return sum(self.memory_parts(k, r).values())
 
     def memory_parts(self, k: int, r: int) -> dict[str, int]:
-        """What the memory of a GPU of stage k of replica r holds, in bytes."""
+        """What the memory of a GPU of device k of replica r holds, in bytes."""
         workload, shape, memory = self.instance.workload, self.shape, self.memory
-        held = in_flight(shape.schedule, shape.pp, k, self.plan.replicas[r].micro_batches)
-        counts = [self.parameters[layer] for layer in self.stages[k]]
+        layers, chunks = self._layers(k), self.stages[k :: shape.pp]
+        m = self.plan.replicas[r].micro_batches
+        most = held(shape.schedule, shape.pp, k, m, shape.vpp)
+        whole = np.array([self._sum(own, memory.activation_bytes) for own in chunks])
+        waiting = most.put_off * self._sum(layers, memory.put_off_bytes)
+        counts = [self.parameters[layer] for layer in layers]
         shards = shape.dp if shape.zero else 1
         states = sum(ceil_div(count, shards) for count in counts)
-        recomputed = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
+        recomputed = max(int(memory.workspace_bytes[layer]) for layer in layers)
         tensors = max(layer.output_tensors for layer in workload.layers)
         messages = 2 * (shape.pp > 1) * shape.micro_batch * tensors * workload.boundary_bytes
         return {
             "weights_bytes": workload.parameter_bytes * sum(counts),
             "gradients_bytes": workload.gradient_bytes * sum(counts),
             "optimizer_bytes": workload.optimizer_bytes * states,
-            "activations_bytes": held * self._sum(k, memory.activation_bytes) + recomputed,
+            "activations_bytes": int((most.whole @ whole + waiting).max()) + recomputed,
             "buffers_bytes": messages,
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
         }
