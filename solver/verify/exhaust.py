@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, schedule_graph
-from solver.simulate import Times, simulate, step_time_ns
+from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.recount import Recount
@@ -189,7 +189,14 @@ class Trial:
         )
         rows = np.stack([step.tail[index] for step, index in steps])
         graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
-        return self._ended(simulate(graph, times)[graph.last], rows, ends)
+        end = simulate(graph, times)
+        latest = self._ended(end[graph.last], rows, ends)
+        if question.even and (best := int(latest.argmin())) >= 0 and latest[best] >= self.below_ns:
+            tail = question.tails[rows[:, best], ends[:-1, best], ends[1:, best]]
+            device = int((end[graph.last, best] + tail).argmax())
+            column, last = np.array([best]), graph.last[[device]]
+            question.keep(trace(graph, times, end, column, last), device)
+        return latest
 
     def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
         """[chosen] end of the step after these last backwards [p, chosen]; rows of tails.

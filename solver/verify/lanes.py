@@ -22,7 +22,7 @@ can be to blame, and there is no opinion.
 """
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
@@ -41,7 +41,7 @@ from solver.verify.clock import Clock
 from solver.verify.exhaust import Outcome, Trial
 from solver.verify.orders import OrderGraph, Spot, Tally, Used, exact_tally
 from solver.verify.recount import Recount
-from solver.verify.refutation import Allowed, Left, Refutation
+from solver.verify.refutation import MOST_CUTS, Allowed, Cut, Left, Refutation
 
 Mask = NDArray[np.bool_]
 Nodes = tuple[int, ...]  #: nodes by group
@@ -158,6 +158,7 @@ class Lanes:
         self.fewest = total // shape.dp if self.even else 1
         self.total = ceil_div(total, self.size)
         self.largest = self.fewest if self.even else min(self.total, total - shape.dp + 1)
+        self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
 
     @property
@@ -293,6 +294,7 @@ class Lanes:
         if key not in self._questions:
             graph = LaneGraph(self.prover.instance, self.shape, tally, least, hosts)
             one = Refutation(self.prover, self.shape, graph, self.clock)
+            one.cuts = self._cuts
             self._questions[key] = one.with_needed(micro_batches)
         return self._questions[key]
 

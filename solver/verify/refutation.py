@@ -16,9 +16,12 @@ it, and every (stage, layers, nodes, lane) has a largest m. Elsewhere shares are
 a device does one thing at a time is used. What cannot serve all M micro-batches is struck out: with
 lanes of q replicas, if the sum of the largest m is below M / q, or, with even shares, one of them
 below M / dp. Nothing of a plan within D is ever struck out, so if nothing is left there is no plan.
+
+The longest paths of plans that were simulated bound all others too. With even shares some of them
+are kept, and what no way within D through some layers on some node has is struck out for each.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -29,7 +32,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.memory import capacity_bytes
 from formulations.plan import Shape
-from formulations.schedules import SCHEDULES, in_flight, stage_moments
+from formulations.schedules import SCHEDULES, PathCounts, in_flight, stage_moments
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -41,6 +44,10 @@ Mask = NDArray[np.bool_]
 
 #: More than any time in ns or number of micro-batches; sums of a few stay within 64 bits.
 NEVER = 1 << 59
+
+
+#: Paths of simulated plans that are kept.
+MOST_CUTS = 8
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,18 @@ class Choices:
     def take(self, keep: Mask) -> "Choices":
         """Some of them."""
         return Choices(self.step[keep], self.first[keep], self.last[keep])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A path to the end of a stage: forwards, backwards, weight gradients [3, p], messages [p].
+
+    messages: of both ways between a stage and the one before.
+    """
+
+    visits: Array
+    messages: Array
+    stage: int
 
 
 Left = list[Choices]
@@ -104,6 +123,7 @@ class Refutation:
         self.even = shape.dp == 1 or prover.instance.search.micro_batches == "even"
         self.least = self.total // shape.dp if self.even else 1
         self.needed = ceil_div(self.total, self.graph.width)
+        self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
 
     @property
     def applies(self) -> bool:
@@ -115,6 +135,17 @@ class Refutation:
         other = copy(self)
         other.needed = micro_batches
         return other
+
+    def keep(self, path: PathCounts, stage: int) -> None:
+        """Keeps a path of the schedule's graph that ends with a stage."""
+        p = self.shape.pp
+        visits = np.zeros((3, p), dtype=np.int64)
+        visits[: len(path.weights) // p] = path.weights.reshape(-1, p)
+        messages = np.zeros(p, dtype=np.int64)
+        messages[1:] = path.transfers[:-1].reshape(2, p - 1).sum(axis=0)
+        if self.instance.search.blocking_sends:
+            messages[1:] = visits[0, :-1] + visits[1, 1:]
+        self.cuts.append(Cut(visits, messages, stage))
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
@@ -271,14 +302,33 @@ class Refutation:
         first = through[0] + costs[0].tail + self._rest * costs[0].weight
         there = self._before(nodes, [one.forward + one.send for one in costs])
         back = self._before(nodes, [first, *through[1:]])
+        within = self._by_cuts(nodes, costs, limit)
         for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
             stage = _Stage(one, back[k][source], there[k][source], after[k][target], k == 0, limit)
             groups = self.steps[k].group[left[k].step, r]
             held = self._by_memory[k][groups, left[k].first, left[k].last]
             if self.even:
-                yield np.where(stage.within(self._members[k]), np.minimum(held, self.least), 0)
+                fits = within[k] & stage.within(self._members[k])
+                yield np.where(fits, np.minimum(held, self.least), 0)
             else:
                 yield self._largest(k, stage, np.minimum(held, self.total))
+
+    def _by_cuts(
+        self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Costs], limit: int
+    ) -> list[Mask]:
+        """Per stage [M] whether no cut rules a choice out."""
+        fits = [np.ones(len(source), dtype=np.bool_) for source, _ in nodes]
+        for cut in self.cuts:
+            lengths = []
+            for k, one in enumerate(costs):
+                forward, backward, weight = cut.visits[:, k].tolist()
+                length = forward * one.forward + backward * one.backward + weight * one.weight
+                length = length + int(cut.messages[k]) * one.send
+                lengths.append(length + one.tail if k == cut.stage else length)
+            before, after = self._before(nodes, lengths), self._after(nodes, lengths)
+            for k, (source, target) in enumerate(nodes):
+                fits[k] &= before[k][source] + lengths[k] + after[k][target] <= limit
+        return fits
 
     def _largest(self, k: int, stage: "_Stage", most: Array) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving."""
