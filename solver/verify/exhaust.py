@@ -24,7 +24,7 @@ from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.recount import Recount
-from solver.verify.refutation import Allowed, Left, Refutation
+from solver.verify.refutation import NEVER, Allowed, Left, Refutation
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -191,11 +191,12 @@ class Trial:
         graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
         end = simulate(graph, times)
         latest = self._ended(end[graph.last], rows, ends)
-        if question.even and (best := int(latest.argmin())) >= 0 and latest[best] >= self.below_ns:
+        slow = np.where(latest >= self.below_ns, latest, NEVER)
+        if slow[best := int(slow.argmin())] < NEVER:
             tail = question.tails[rows[:, best], ends[:-1, best], ends[1:, best]]
             device = int((end[graph.last, best] + tail).argmax())
             column, last = np.array([best]), graph.last[[device]]
-            question.keep(trace(graph, times, end, column, last), device)
+            question.keep(m, trace(graph, times, end, column, last), device)
         return latest
 
     def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:

@@ -17,8 +17,8 @@ a device does one thing at a time is used. What cannot serve all M micro-batches
 lanes of q replicas, if the sum of the largest m is below M / q, or, with even shares, one of them
 below M / dp. Nothing of a plan within D is ever struck out, so if nothing is left there is no plan.
 
-The longest paths of plans that were simulated bound all others too. With even shares some of them
-are kept, and what no way within D through some layers on some node has is struck out for each.
+The longest paths of plans that were simulated bound all others too, with as many micro-batches or
+more. Some of them are kept, and what is on no way within D of such a length has fewer.
 """
 
 from collections import Counter, deque
@@ -68,11 +68,13 @@ class Choices:
 
 @dataclass(frozen=True)
 class Cut:
-    """A path to the end of a stage: forwards, backwards, weight gradients [3, p], messages [p].
+    """A path to the end of a stage, with m micro-batches.
 
-    messages: of both ways between a stage and the one before.
+    visits: [3, p] forwards, backwards, weight gradients. messages: [p] of both ways between a stage
+    and the one before.
     """
 
+    micro_batches: int
     visits: Array
     messages: Array
     stage: int
@@ -136,8 +138,8 @@ class Refutation:
         other.needed = micro_batches
         return other
 
-    def keep(self, path: PathCounts, stage: int) -> None:
-        """Keeps a path of the schedule's graph that ends with a stage."""
+    def keep(self, micro_batches: int, path: PathCounts, stage: int) -> None:
+        """Keeps a path of the schedule's graph for so many that ends with a stage."""
         p = self.shape.pp
         visits = np.zeros((3, p), dtype=np.int64)
         visits[: len(path.weights) // p] = path.weights.reshape(-1, p)
@@ -145,7 +147,7 @@ class Refutation:
         messages[1:] = path.transfers[:-1].reshape(2, p - 1).sum(axis=0)
         if self.instance.search.blocking_sends:
             messages[1:] = visits[0, :-1] + visits[1, 1:]
-        self.cuts.append(Cut(visits, messages, stage))
+        self.cuts.append(Cut(micro_batches, visits, messages, stage))
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
@@ -302,22 +304,22 @@ class Refutation:
         first = through[0] + costs[0].tail + self._rest * costs[0].weight
         there = self._before(nodes, [one.forward + one.send for one in costs])
         back = self._before(nodes, [first, *through[1:]])
-        within = self._by_cuts(nodes, costs, limit)
+        most = self._by_cuts(nodes, costs, limit)
         for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
             stage = _Stage(one, back[k][source], there[k][source], after[k][target], k == 0, limit)
             groups = self.steps[k].group[left[k].step, r]
             held = self._by_memory[k][groups, left[k].first, left[k].last]
             if self.even:
-                fits = within[k] & stage.within(self._members[k])
+                fits = (most[k] >= self.least) & stage.within(self._members[k])
                 yield np.where(fits, np.minimum(held, self.least), 0)
             else:
-                yield self._largest(k, stage, np.minimum(held, self.total))
+                yield self._largest(k, stage, np.minimum(held, most[k]))
 
     def _by_cuts(
         self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Costs], limit: int
-    ) -> list[Mask]:
-        """Per stage [M] whether no cut rules a choice out."""
-        fits = [np.ones(len(source), dtype=np.bool_) for source, _ in nodes]
+    ) -> list[Array]:
+        """Per stage [M] most micro-batches that no cut rules out."""
+        most = [np.full(len(source), self.total) for source, _ in nodes]
         for cut in self.cuts:
             lengths = []
             for k, one in enumerate(costs):
@@ -327,8 +329,9 @@ class Refutation:
                 lengths.append(length + one.tail if k == cut.stage else length)
             before, after = self._before(nodes, lengths), self._after(nodes, lengths)
             for k, (source, target) in enumerate(nodes):
-                fits[k] &= before[k][source] + lengths[k] + after[k][target] <= limit
-        return fits
+                long = before[k][source] + lengths[k] + after[k][target] > limit
+                most[k][long] = np.minimum(most[k][long], cut.micro_batches - 1)
+        return most
 
     def _largest(self, k: int, stage: "_Stage", most: Array) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving."""
