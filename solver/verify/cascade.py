@@ -21,7 +21,8 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.exhaust import exhaust
-from solver.verify.lanes import Lanes, exhaust_lanes
+from solver.verify.lane_exhaust import exhaust_lanes
+from solver.verify.lanes import Lanes
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0

@@ -12,11 +12,12 @@ from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
-from solver.verify import lanes
+from solver.verify import lane_exhaust
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import Outcome
-from solver.verify.lanes import Lanes, Nodes, deal, exhaust_lanes
+from solver.verify.lane_exhaust import deal, exhaust_lanes
+from solver.verify.lanes import Lanes, Nodes
 from solver.verify.recount import Recount
 from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
@@ -125,9 +126,9 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     tables, best = unlike_tables(4), optimum_ns(4)
     assert best is not None
     with monkeypatch.context() as limited:
-        limited.setattr(lanes, "MOST_PATHS", 0)
+        limited.setattr(lane_exhaust, "MOST_PATHS", 0)
         assert opinion(tables, best + 1) is None
-    monkeypatch.setattr(lanes, "MOST_DEALT", 0)
+    monkeypatch.setattr(lane_exhaust, "MOST_DEALT", 0)
     assert opinion(tables, best + 1) is None
 
 
