@@ -57,7 +57,11 @@ def test_formulas_are_what_the_graph_has(schedule: ScheduleName, p: int, m: int)
     """Members for many m at once are covered by those that are built for this m, and cover them."""
     for k, members in enumerate(families(schedule, p, m)):
         formulas = [
-            Member((int(one.own[0][0]), int(one.own[1][0]), 0), one.back, int(np.max(one.beyond)))
+            Member(
+                (int(np.max(one.own[0])), int(np.max(one.own[1])), 0),
+                one.back,
+                int(np.max(one.beyond)),
+            )
             for one in members_of(schedule, p, k, np.array([m]))
         ]
         known = [one for one in formulas if any(one.own) and (one.back or k)]
@@ -77,4 +81,4 @@ def test_a_schedule_without_prefixes_is_bounded_by_its_devices_alone() -> None:
     """Of zero-bubble pipelines with unlike shares only the work of a device is used."""
     (only,) = members_of("zb-h1", 4, 1, np.array([3, 5]))
     assert not only.back
-    assert [one.tolist() for one in only.own] == [[3, 5]] * 3
+    assert [np.asarray(one).tolist() for one in only.own] == [[3, 5]] * 3
