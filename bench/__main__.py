@@ -10,6 +10,7 @@ BENCHMARKS = {
     "fasop": "the plans of FASOP's public search against ours, and the seconds of our search",
     "study": "min-max splits against the simulated optimum, thousands of cases",
     "shares": "what unlike numbers of micro-batches per replica bring over even ones",
+    "schedules": "what each pipeline schedule wins over 1F1B, and costs in memory, with its gap",
     "scaling": "time and gap of the exact search on 2 to 512 nodes",
     "start": "seconds and memory of one command, from process start to exit",
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",

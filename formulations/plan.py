@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from formulations.instance import Instance
-from formulations.instance.extent import Batch, Count, Index
+from formulations.instance.extent import Batch, Count, Index, can_be_simulated
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.instance.record import Record
 
@@ -33,6 +33,14 @@ class Shape(Record):
     def num_stages(self) -> int:
         """Virtual stages; stage s lies on the slots of s mod pp."""
         return self.pp * self.vpp
+
+
+def simulable(instance: Instance, shape: Shape) -> bool:
+    """Whether steps of the shape are short enough to be simulated, however replicas share it."""
+    total = instance.workload.global_batch // shape.micro_batch
+    even = instance.search.micro_batches == "even"
+    most = total // shape.dp if even else total - shape.dp + 1
+    return can_be_simulated(shape.pp * shape.vpp, total, most)
 
 
 class Group(Record):

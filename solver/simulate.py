@@ -145,15 +145,15 @@ def tail_ns(costs: PlanCosts, ready: Array) -> Array:
     return synced + (costs.optimizer_ns + costs.gather_ns).reshape(shape)
 
 
-def replica_times(costs: PlanCosts, replica: int) -> Times:
-    """Times of one replica, N = 1."""
-    one = slice(replica, replica + 1)
+def replica_times(costs: PlanCosts, replicas: Sequence[int]) -> Times:
+    """Times of some replicas, N of them."""
+    own = list(replicas)
     splits = SCHEDULES[costs.shape.schedule].splits_backward
-    weight = costs.weight_ns[:, one] if splits else None
+    weight = costs.weight_ns[:, own] if splits else None
     return Times(
-        costs.forward_ns[:, one],
-        costs.backward_ns[:, one] - (0 if weight is None else weight),
-        costs.send_ns[:, one],
+        costs.forward_ns[:, own],
+        costs.backward_ns[:, own] - (0 if weight is None else weight),
+        costs.send_ns[:, own],
         costs.blocking_sends,
         weight=weight,
     )
@@ -196,16 +196,23 @@ def pipeline_step_ns(costs: TemplateCosts, micro_batches: int) -> int:
 
 
 def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
-    ends: dict[bytes, tuple[ScheduleGraph, Array]] = {}
-    result = []
+    """Graph of every replica and the ends of its operations [operations + 1, 1].
+
+    Unlike replicas with equally many micro-batches are simulated together.
+    """
+    alike: dict[int, list[int]] = {}
     for r, m in enumerate(costs.micro_batches):
-        times = replica_times(costs, r)
-        key = b"".join(a.tobytes() for a in (times.weights, times.send, np.array([m])))
-        if key not in ends:
-            graph = replica_graph(costs, r)
-            ends[key] = graph, simulate(graph, times)
-        result.append(ends[key])
-    return result
+        alike.setdefault(m, []).append(r)
+    ends: dict[int, tuple[ScheduleGraph, Array]] = {}
+    for replicas in alike.values():
+        times = replica_times(costs, replicas)
+        columns = np.concatenate([times.weights, times.send])
+        _, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+        graph = replica_graph(costs, replicas[0])
+        end = simulate(graph, replica_times(costs, [replicas[i] for i in first]))
+        found = zip(replicas, number.ravel().tolist(), strict=True)
+        ends |= {r: (graph, end[:, i : i + 1]) for r, i in found}
+    return [ends[r] for r in range(len(ends))]
 
 
 def step_time_ns(costs: PlanCosts) -> int:
@@ -250,7 +257,7 @@ def _operations(
     """These operations of a replica."""
     row = graph.weight[numbers]
     ends = end[numbers, 0]
-    starts = ends - replica_times(costs, replica).weights[row, 0]
+    starts = ends - replica_times(costs, [replica]).weights[row, 0]
     columns = [column.tolist() for column in (row, graph.micro_batch[numbers], starts, ends)]
     pairs = product(_BARS, range(graph.num_stages))  # what a row stands for
     names = [(_BARS[kind], *divmod(stage, graph.num_devices)) for kind, stage in pairs]
@@ -297,7 +304,7 @@ def _critical_path(
     stage = _last_stage(path, ready)
     replica = int(last[stage].argmax())
     graph, end = replicas[replica]
-    transfers = replica_times(costs, replica).transfers[:, 0]
+    transfers = replica_times(costs, [replica]).transfers[:, 0]
     at = int(graph.last[stage])
     visited = []
     while at != graph.num_operations:

@@ -30,7 +30,7 @@ MOST_GPUS_PER_NODE = 1024
 MOST_GPUS = 10**6  #: and nodes, stages, replicas
 MOST_BATCH = 10**8  #: sequences per step, tokens per sequence
 MOST_MICRO_BATCHES = 1 << 15  #: of one pipeline's step that is simulated
-MOST_OPERATIONS = 1 << 22  #: forward and backward passes of a step that is simulated
+MOST_OPERATIONS = 1 << 19  #: forward and backward passes of a step that is simulated
 
 TOO_LONG = (
     f"a step of more than {MOST_MICRO_BATCHES:,} micro-batches in a pipeline, or more than"

@@ -21,7 +21,8 @@ class Schedule:
     stages of (p, stage, m, chunks). turns: whether stage k runs F(x + p - k)
     right after B(x), and B(x + 1) after that. prefixes: whether the order of fewer micro-batches is
     what is left without the last ones. interleaves: several chunks per device. splits_backward:
-    weight gradients are operations of their own.
+    weight gradients are operations of their own. settles: what a device holds at once does not grow
+    with the micro-batches beyond `_SETTLED` p v of them, if their remainder by p stays.
     """
 
     order: Callable[[int, int, int, int], Order]
@@ -30,11 +31,15 @@ class Schedule:
     prefixes: bool = False
     interleaves: bool = False
     splits_backward: bool = False
+    settles: bool = True
 
+
+#: Micro-batches per virtual stage from which on the fullest moments of a device have all come.
+_SETTLED = 4
 
 SCHEDULES: dict[ScheduleName, Schedule] = {
     "1f1b": Schedule(one_f_one_b.order, one_f_one_b.missed, turns=True, prefixes=True),
-    "gpipe": Schedule(gpipe.order, gpipe.missed, prefixes=True),
+    "gpipe": Schedule(gpipe.order, gpipe.missed, prefixes=True, settles=False),
     "interleaved": Schedule(interleaved.order, interleaved.missed, interleaves=True),
     "zb-h1": Schedule(zb_h1.order, zb_h1.missed, splits_backward=True),
 }
@@ -64,11 +69,20 @@ class Held:
     put_off: NDArray[np.int64]
 
 
-@lru_cache(maxsize=4096)
 def held(
     schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int = 1
 ) -> Held:
     """What a device holds at its fullest moments."""
+    enough = _SETTLED * num_devices * chunks + micro_batches % num_devices
+    if SCHEDULES[schedule].settles:
+        micro_batches = min(micro_batches, enough)
+    return _held(schedule, num_devices, device, micro_batches, chunks)
+
+
+@lru_cache(maxsize=4096)
+def _held(
+    schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int
+) -> Held:
     ops = as_array(device_order(schedule, num_devices, device, micro_batches, chunks))
     chunk = (ops[:, 1] // num_devices)[:, None] == np.arange(chunks)
     forward, backward, weight = (np.cumsum(chunk & (ops[:, :1] == kind), axis=0) for kind in Kind)
@@ -83,8 +97,6 @@ def stage_moments(
     schedule: ScheduleName, num_devices: int, stage: int, micro_batches: int, chunks: int = 1
 ) -> tuple[tuple[int, int], ...]:
     """What a virtual stage holds at its fullest moments: whole micro-batches, and put off ones."""
-    if SCHEDULES[schedule].prefixes:
-        return ((in_flight(schedule, num_devices, stage, micro_batches), 0),)
     chunk, device = divmod(stage, num_devices)
     most = held(schedule, num_devices, device, micro_batches, chunks)
     pairs = np.column_stack([most.whole[:, chunk], most.put_off])

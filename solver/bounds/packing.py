@@ -1,7 +1,8 @@
 """A lower bound of the step time of every plan of a shape: stages hold whole blocks.
 
-For shapes whose replicas all have m micro-batches and whose schedule keeps backwards whole. With
-the notation of `closed_forms`, a plan of step time T keeps, for every stage i of every replica r,
+For shapes whose replicas all have m micro-batches, with one chunk per device and backwards whole.
+With the notation of `closed_forms`, a plan of step time T keeps, for every stage i of every
+replica r,
 
     latency_r + c_i t_ri + s_r0 + a <= T.                                                      (1)
 
@@ -141,7 +142,8 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        return refuted & self.bounds.alike & ~self.bounds.splits & (self.blocks > 0)
+        whole = self.bounds.alike & ~self.bounds.splits & ~self.bounds.chunked
+        return refuted & whole & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
         surely = int(self.bounds.places[0][self.is_block].sum())

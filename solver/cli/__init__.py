@@ -3,22 +3,25 @@
 What is slow to import is imported inside the commands, so that `--help` is quick.
 """
 
-from typing import Annotated
+from solver.cli.interrupt import loading
 
-import typer
+with loading():
+    from typing import Annotated
 
-from solver.cli.catalogue import catalogue_command
-from solver.cli.cross_check import cross_check_command
-from solver.cli.errors import with_error_line
-from solver.cli.recover import recover_command
-from solver.cli.replay import replay_command
-from solver.cli.schema import schema_command
-from solver.cli.show import show_command
-from solver.cli.solve import solve_command
-from solver.cli.templates import templates_command
-from solver.cli.terminal import say
-from solver.cli.verify import verify_command
-from solver.cli.workload import workload_command
+    import typer
+
+    from solver.cli.catalogue import catalogue_command
+    from solver.cli.cross_check import cross_check_command
+    from solver.cli.errors import with_error_line
+    from solver.cli.recover import recover_command
+    from solver.cli.replay import replay_command
+    from solver.cli.schema import schema_command
+    from solver.cli.show import show_command
+    from solver.cli.solve import solve_command
+    from solver.cli.templates import templates_command
+    from solver.cli.terminal import say
+    from solver.cli.verify import verify_command
+    from solver.cli.workload import workload_command
 
 app = typer.Typer(
     name="hetplan",

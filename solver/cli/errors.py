@@ -7,6 +7,8 @@ from typing import ParamSpec
 import typer
 
 from formulations.errors import PlannerError
+from formulations.instance.extent import MOST_TEXT, printable
+from solver.cli.interrupt import INTERRUPTED, listening
 from solver.cli.terminal import say
 
 P = ParamSpec("P")
@@ -18,9 +20,15 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with listening() as heard:
+                command(*args, **kwargs)
         except PlannerError as error:
-            say(f"error: {' '.join(str(error).split())}", err=True)
+            say(f"error: {printable(str(error), MOST_TEXT)}", err=True)
             raise typer.Exit(error.exit_code) from error
+        except (ImportError, KeyboardInterrupt) as error:
+            if isinstance(error, ImportError) and not heard:
+                raise
+            say("interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from error
 
     return wrapped

@@ -1,6 +1,7 @@
 """`replay`: a failure trace played through recovery policies."""
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -54,6 +55,7 @@ class _Source:
     named_trace: "Callable[[str, int], Trace | None]"
     policy: "Callable[[str, Trace], Policy]"
     summary: "Callable[[], str | None]"  # of what was planned
+    stop: "Callable[[], bool]"
 
 
 InstanceOrNone = Annotated[
@@ -121,7 +123,7 @@ SvgOption = Annotated[
 ]
 TimeLimitOption = Annotated[
     float | None,
-    typer.Option(callback=positive, metavar="SECONDS", help="For each plan of an INSTANCE."),
+    typer.Option(callback=positive, metavar="SECONDS", help="Stop with what was played so far."),
 ]
 
 
@@ -157,7 +159,8 @@ def replay_command(
     options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with progress_display() as progress:
         if throughput is not None and instance is None:
-            source = _from_file(throughput, model, in_flight, (faults, pause, horizon))
+            limits = faults, pause, horizon
+            source = _from_file(throughput, model, in_flight, limits, time_limit)
         elif instance is not None and throughput is None:
             if model is not None:
                 raise PlannerError("--model is for --throughput; an instance has its own")
@@ -171,7 +174,7 @@ def replay_command(
         runs: dict[str, tuple[Policy, Replay]] = {}
         for name in policy or [PolicyName.OOBLECK]:
             chosen = source.policy(str(name), events)
-            runs[str(name)] = chosen, replay(events, chosen)
+            runs[str(name)] = chosen, replay(events, chosen, source.stop)
     if svg is not None:
         title = f"{model or (instance and instance.stem)}: training through failures"
         write_text(svg, replay_picture(title, {name: run for name, (_, run) in runs.items()}))
@@ -182,7 +185,11 @@ def replay_command(
 
 
 def _from_file(
-    path: Path, model: str | None, in_flight: InFlightRule, others: tuple[object, ...]
+    path: Path,
+    model: str | None,
+    in_flight: InFlightRule,
+    others: tuple[object, ...],
+    time_limit_s: float | None,
 ) -> _Source:
     """others: options that are for instances."""
     from solver.replay.published import read_throughput
@@ -191,7 +198,12 @@ def _from_file(
         raise PlannerError("--throughput needs --model")
     if any(option is not None for option in others):
         raise PlannerError("--throughput has its own costs, so no --faults, --pause or --horizon")
+    begin = time.monotonic()
     inputs = read_throughput(path)
+
+    def out_of_time() -> bool:
+        return time_limit_s is not None and time.monotonic() - begin >= time_limit_s
+
     nodes = tuple(f"node-{i}" for i in range(inputs.most_nodes))
 
     def policy(name: str, _: "Trace") -> "Policy":
@@ -199,7 +211,10 @@ def _from_file(
             raise PlannerError("--policy ours needs an instance: it forms fleets of templates")
         return inputs.policy(name, model, in_flight.value)
 
-    return _Source(nodes, lambda name, seed: inputs.trace(name, nodes, seed), policy, lambda: None)
+    def named_trace(name: str, seed: int) -> "Trace | None":
+        return inputs.trace(name, nodes, seed)
+
+    return _Source(nodes, named_trace, policy, lambda: None, out_of_time)
 
 
 def _from_instance(
@@ -223,7 +238,9 @@ def _from_instance(
     )
     policies = InstancePolicies(load_instance(path), options, progress)
     names = policies.instance.cluster.node_names
-    return _Source(names, lambda _, __: None, policies.of, lambda: policies.summary)
+    return _Source(
+        names, lambda _, __: None, policies.of, lambda: policies.summary, policies.out_of_time
+    )
 
 
 def _trace(

@@ -1,5 +1,7 @@
 """A good split to start from: repeated best single-layer moves on the simulated step time."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from solver.bounds.completion import Frontier, least_path, path_of
@@ -12,6 +14,10 @@ from solver.layered.problem import Array, SplitProblem
 STARTS = 12
 #: Moves tried at once.
 MOST_MOVES = 1000
+#: Steps of more are long to simulate, so that each sweep may be the last.
+MANY_MICRO_BATCHES = 2000
+
+Stop = Callable[[], bool]
 
 
 def starts(layers: Layers, fronts: list[Frontier]) -> Array:
@@ -58,17 +64,22 @@ def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
 
 
 def descend(
-    problem: SplitProblem, arcs: Array, start: Array, sweeps: int = 50
+    problem: SplitProblem, arcs: Array, start: Array, stop: Stop, sweeps: int = 50
 ) -> tuple[Array, int, Cuts]:
-    """Local optimum, its step time, and the critical paths of all splits looked at."""
+    """Local optimum, its step time, and the critical paths of all splits looked at.
+
+    Steps of so many micro-batches that each sweep takes long are given up when `stop` says so.
+    """
+    long = max(problem.micro_batches) > MANY_MICRO_BATCHES
     first = evaluate(problem, arcs[None], start[None], harvest=True)
     best, time = start, int(first.step_time[0])
     found = [first.cuts]
     for _ in range(sweeps):
         moves = neighbours(problem, arcs, best)
-        if not len(moves):
+        if not len(moves) or (long and stop()):
             break
-        result = evaluate(problem, np.repeat(arcs[None], len(moves), axis=0), moves, harvest=True)
+        along = np.repeat(arcs[None], len(moves), axis=0)
+        result = evaluate(problem, along, moves, harvest=True, stop=stop)
         found.append(result.cuts)
         index = int(result.step_time.argmin())
         if result.step_time[index] >= time:
@@ -78,11 +89,11 @@ def descend(
 
 
 def best_start(
-    problem: SplitProblem, layers: Layers, fronts: list[Frontier]
+    problem: SplitProblem, layers: Layers, fronts: list[Frontier], stop: Stop
 ) -> tuple[Array, Array, int, Cuts]:
     """Arcs [p], split [p + 1], step time and cuts of a descent from the best of the starts."""
     arcs, splits = path_of(layers, starts(layers, fronts))
-    result = evaluate(problem, arcs, splits, harvest=True)
+    result = evaluate(problem, arcs, splits, harvest=True, stop=stop)
     index = int(result.step_time.argmin())
-    best, time, cuts = descend(problem, arcs[index], splits[index])
+    best, time, cuts = descend(problem, arcs[index], splits[index], stop)
     return arcs[index], best, time, join_cuts([cuts, result.cuts] if result.cuts else [cuts])

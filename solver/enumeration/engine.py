@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from formulations.schedules import SCHEDULES
 from solver.bounds.completion import Frontier, frontier, path_of, tighten
+from solver.bounds.surrogate import combine
 from solver.bounds.windows import by_windows
 from solver.enumeration.descent import best_start, descend
 from solver.enumeration.enumerate import Enumerator, below
@@ -11,6 +13,8 @@ from solver.layered.cuts import Cuts
 from solver.layered.graph import Layers, build_layers, taken
 from solver.layered.problem import Array, SplitProblem
 
+#: Splits met by combinations of paths from which descents start.
+DESCENTS = 4
 #: Extensions of prefixes after which windows are worth their time.
 FIRST_EXTENSIONS = 40
 
@@ -42,6 +46,7 @@ class _Search:
         self.best_time = cutoff
         self.bound = 0
         self.cuts: Cuts | None = None
+        self.combined: list[Array] | None = None
         self._use(build_layers(problem, self.target))
 
     @property
@@ -51,7 +56,7 @@ class _Search:
 
     def _use(self, layers: Layers) -> None:
         """Of these edges those that a better split may use."""
-        self.layers = tighten(self.problem, layers, self.target)
+        self.layers, self.combined = tighten(self.problem, layers, self.target), None
         self._known: list[Frontier] | None = None
 
     def _fronts(self, layers: Layers) -> list[Frontier]:
@@ -67,11 +72,11 @@ class _Search:
             if self.layers is not None:
                 self._use(self.layers)
 
-    def descend(self) -> None:
+    def descend(self, stop: Stop) -> None:
         """A first split, and cuts."""
         if self.layers is not None:
             arcs, split, time, self.cuts = best_start(
-                self.problem, self.layers, self._fronts(self.layers)
+                self.problem, self.layers, self._fronts(self.layers), stop
             )
             self._keep(arcs, split, time)
 
@@ -88,8 +93,30 @@ class _Search:
                 return
             arcs, splits = path_of(layers, found.path[None])
             self._use(taken(layers, found.useful))
-            split, time, _ = descend(self.problem, arcs[0], splits[0])
+            split, time, _ = descend(self.problem, arcs[0], splits[0], stop)
             self._keep(arcs[0], split, time)
+
+    def combine(self, stop: Stop) -> None:
+        """Leaves out what no combination of paths leaves below the target; descends on the way."""
+        if self.layers is None or self.cuts is None:
+            return
+        found = combine(self.problem, self.layers, self.cuts, self.target, stop)
+        self.bound = max(self.bound, min(found.bound_ns, self.target))
+        self.cuts = found.paths
+        arcs, splits = path_of(self.layers, found.tried[-DESCENTS:])
+        layers = taken(self.layers, found.useful)
+        masked = [own[mask] for own, mask in zip(found.values, found.useful, strict=True)]
+        before = self.best_time
+        for one, split in zip(arcs, splits, strict=True):
+            if self.problem.memory is None or self.problem.memory.all_fit(split[None])[0]:
+                better, time, _ = descend(self.problem, one, split, stop)
+                self._keep(one, better, time)
+        if self.best_time < before:
+            return
+        if all(map(len, layers)):
+            self.layers, self.combined, self._known = layers, masked, None
+        else:
+            self.layers = None
 
     def enumerate(self, stop: Stop) -> bool:
         """Whether nothing better is left."""
@@ -98,7 +125,9 @@ class _Search:
             return True
         problem, target = self.problem, self.target
         fronts = self._fronts(self.layers)
-        search = Enumerator(problem, self.layers, fronts, target, self.cuts, self.gap)
+        search = Enumerator(
+            problem, self.layers, fronts, target, self.cuts, self.gap, self.combined
+        )
         bound = search.run(stop)
         self.bound = max(self.bound, bound)
         if search.best is not None and search.best_time is not None:
@@ -120,10 +149,13 @@ def solve_split(
 ) -> SplitOutcome:
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     search = _Search(problem, cutoff, gap)
-    search.descend()
+    search.descend(stop)
     complete = search.enumerate(_first(stop))
     if not complete and not stop():
-        search.window(stop)
+        if SCHEDULES[problem.schedule].turns:
+            search.window(stop)
+        else:
+            search.combine(stop)
         complete = search.enumerate(stop)
     if search.best is None:
         return SplitOutcome(None, None, None, search.bound, complete)

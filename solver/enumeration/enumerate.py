@@ -56,7 +56,10 @@ def below(time_ns: int, gap: float) -> int:
 
 
 class Enumerator:
-    """Complete search below `cutoff` in `layers`."""
+    """Complete search below `cutoff` in `layers`.
+
+    combined: per stage [M] a combination of paths, see `solver.bounds.surrogate`; one more cut.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,9 @@ class Enumerator:
         cutoff: int,
         cuts: Cuts,
         gap: float,
+        combined: list[Array] | None = None,
     ) -> None:
+        self.combined = combined
         self.problem, self.layers, self.fronts = problem, layers, fronts
         self.cutoff, self.gap = cutoff, gap
         self.costs = [latencies(layers, lane) for lane in range(problem.num_lanes)]
@@ -88,8 +93,12 @@ class Enumerator:
         return sample.take(keep)
 
     def _use(self, cuts: Cuts) -> None:
-        self.cuts, self.refuted = cuts, np.zeros(len(cuts), dtype=np.int64)
+        self.cuts = cuts
         self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
+        if self.combined is not None:
+            pairs = zip(self.values, self.combined, strict=True)
+            self.values = [np.concatenate([own, one[None]]) for own, one in pairs]
+        self.refuted = np.zeros(len(self.values[0]), dtype=np.int64)
         self.completions = to_go(self.layers, self.values)
 
     def _learn(self, cuts: Cuts, edges: Array) -> None:
@@ -105,7 +114,8 @@ class Enumerator:
             refutes = refutes & ~refutes[chosen[-1]]
         if chosen:
             room = self.most_cuts - len(chosen)
-            old = self.cuts.take(np.argsort(-self.refuted, kind="stable")[: max(0, room)])
+            refuted = self.refuted[: len(self.cuts)]
+            old = self.cuts.take(np.argsort(-refuted, kind="stable")[: max(0, room)])
             self.round += 1
             self._use(join_cuts([old, cuts.take(np.array(chosen))]))
 
@@ -113,7 +123,7 @@ class Enumerator:
         """The prefixes with the values of the present cuts."""
         if prefixes.round == self.round:
             return prefixes
-        cuts = np.zeros((len(self.cuts), len(prefixes.node)), dtype=np.int64)
+        cuts = np.zeros((len(self.refuted), len(prefixes.node)), dtype=np.int64)
         for k, edge in enumerate(prefixes.edges.T):
             cuts += self.values[k][:, edge]
         return replace(prefixes, cuts=cuts, round=self.round)
@@ -158,11 +168,12 @@ class Enumerator:
         )
         return memory.fits(k % p, first, last)
 
-    def _finish(self, prefixes: Prefixes) -> None:
+    def _finish(self, prefixes: Prefixes, stop: Callable[[], bool]) -> int:
+        """Simulates complete splits; the number of those that it came to before `stop`."""
         if not len(prefixes.node):
-            return
+            return 0
         arcs, splits = path_of(self.layers, prefixes.edges)
-        times = evaluate(self.problem, arcs, splits).step_time
+        times = evaluate(self.problem, arcs, splits, stop=stop).step_time
         index = int(times.argmin())
         if times[index] < self.cutoff:
             self.best, self.best_time = (arcs[index], splits[index]), int(times[index])
@@ -172,6 +183,7 @@ class Enumerator:
             cuts = evaluate(self.problem, arcs[some], splits[some], harvest=True).cuts
             if cuts is not None:
                 self._learn(cuts, prefixes.edges)
+        return len(times)
 
     def _least(self) -> int:
         """Lower bound of every split: the strongest completion of nothing at all."""
@@ -188,7 +200,7 @@ class Enumerator:
             latency=np.zeros((lanes, 1), dtype=np.int64),
             term=np.zeros((lanes, 1), dtype=np.int64),
             bound=np.full(1, self._least()),
-            cuts=np.zeros((len(self.cuts), 1), dtype=np.int64),
+            cuts=np.zeros((len(self.refuted), 1), dtype=np.int64),
             round=self.round,
         )
         stack = [(0, root)]
@@ -198,7 +210,9 @@ class Enumerator:
             k, prefixes = stack.pop()
             prefixes = self._refresh(prefixes.take(prefixes.bound < self.cutoff))
             if k == self.problem.num_stages:
-                self._finish(prefixes)
+                seen = self._finish(prefixes, stop)
+                if seen < len(prefixes.node):
+                    stack.append((k, prefixes.take(slice(seen, None))))
                 continue
             found = self._extend(k, prefixes)
             stack += [

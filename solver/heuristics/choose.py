@@ -12,7 +12,7 @@ from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.instance.instance import Recompute
-from formulations.plan import Plan, Shape, uniform_plan
+from formulations.plan import Plan, Shape, simulable, uniform_plan
 from solver.bounds.closed_forms import ClosedForm, closed_forms
 from solver.bounds.packing import packed_ns, refuted
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
@@ -69,8 +69,11 @@ class TimeTables:
         return packed_ns(self.instance, shapes, times, [form.bound_ns for form in forms])
 
     def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
-        """Lower bound of the objective, and shape; least bound first, equal ones as given."""
-        space = list(shapes)
+        """Lower bound of the objective, and shape that can be simulated.
+
+        Least bound first, equal ones as given.
+        """
+        space = [shape for shape in shapes if simulable(self.instance, shape)]
         forms = self.forms(space)
         ranked = [
             (form.bound_ns * objective_weight(self.instance, shape), shape)

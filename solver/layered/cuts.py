@@ -1,5 +1,6 @@
 """Critical-path cuts: every path of the operation graph bounds the step time of every split."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,15 +56,23 @@ class Evaluation:
 
 
 def evaluate(
-    problem: SplitProblem, arcs: Array, splits: Array, harvest: bool = False
+    problem: SplitProblem,
+    arcs: Array,
+    splits: Array,
+    harvest: bool = False,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Simulated step time of every split [N, p + 1] along arcs [N, p]."""
+    """Simulated step time of every split [N, p + 1] along arcs [N, p].
+
+    Of the first of them only, one at least, where `stop` says so between two batches.
+    """
     m = max(problem.micro_batches)
     chunk = max(1, BATCH_BYTES // (16 * m * problem.num_stages))
-    parts = [
-        _evaluate(problem, arcs[i : i + chunk], splits[i : i + chunk], harvest)
-        for i in range(0, len(splits), chunk)
-    ]
+    parts: list[Evaluation] = []
+    for i in range(0, len(splits), chunk):
+        if parts and stop():
+            break
+        parts.append(_evaluate(problem, arcs[i : i + chunk], splits[i : i + chunk], harvest))
     times = np.concatenate([part.step_time for part in parts])
     found = [part.cuts for part in parts if part.cuts is not None]
     return Evaluation(times, join_cuts(found) if harvest else None)

@@ -8,6 +8,7 @@ nodes that join only if that pays by then. Both have the same templates.
 from dataclasses import replace
 
 from formulations.coverage import least_for_merging
+from formulations.errors import PlannerError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
@@ -19,6 +20,7 @@ from solver.fleets.seats import Situation
 from solver.fleets.step_times import kinds_of
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
+from solver.result import Status
 from solver.templates.generate import NoTemplateError
 from solver.templates.options import TemplateOptions
 
@@ -26,20 +28,27 @@ from solver.templates.options import TemplateOptions
 ENDLESS_NS = 10**24
 
 
-def designs_for(instance: Instance, faults: int) -> tuple[Design, ...]:
+def designs_for(
+    instance: Instance, faults: int, time_limit_s: float | None = None
+) -> tuple[Design, ...]:
     """The templates of least simulated step, of every mix of nodes that leaves room for others.
 
     From the fewest nodes n0 that hold the model to all but n0 for each of `faults` other pipelines;
     with several node groups, to an equal share of the nodes; in any case to 2 n0 - 1, to merge; and
     those besides that `fleet_templates` adds. Raises NoTemplateError, exit code 3.
     """
-    generator = generator_for(instance, TemplateOptions(), faults)
+    generator = generator_for(instance, TemplateOptions(time_limit_s=time_limit_s), faults)
     total, least = sum(generator.available), generator.least_nodes or 1
     several = len(generator.available) > 1
     most = total // (faults + 1) if several else total - faults * least
     merging = least + least_for_merging(least) - 1
     sizes = range(least, min(max(most, merging), total) + 1)
-    designs = designs_of(fleet_templates(generator, sizes))
+    found = fleet_templates(generator, sizes)
+    designs = designs_of(found)
+    if generator.interrupted:
+        raise KeyboardInterrupt
+    if not designs and any(one.status is Status.UNKNOWN for one in found):
+        raise PlannerError("no template found within the limit; raise --time-limit")
     if not designs:
         raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
     return designs
@@ -51,10 +60,10 @@ class FleetPlanner:
     Raises NoTemplateError or RecoveryError, exit code 3, if the whole cluster does not.
     """
 
-    def __init__(self, instance: Instance, faults: int) -> None:
+    def __init__(self, instance: Instance, faults: int, time_limit_s: float | None = None) -> None:
         self.instance = instance
         self.faults = faults
-        self.designs = designs_for(instance, faults)
+        self.designs = designs_for(instance, faults, time_limit_s)
         start_fleet(instance, self.designs, faults)
         self.kinds = kinds_of(instance, self.designs)
         self.micro_batch = self.designs[0].strategy.micro_batch

@@ -1,5 +1,6 @@
 """All policies for one instance; plans and templates are made when a policy first asks for them."""
 
+import time
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,7 +20,8 @@ class PolicyOptions:
 
     faults: failures at once that oobleck and ours are to survive. pause_ns: after a failure; None:
     as published for a model of this size. horizon_ns: time to the next failure that ours reckons
-    with; None: the mean of the trace. search: for the plans of varuna and bamboo.
+    with; None: the mean of the trace. search: for the plans of varuna and bamboo; its time limit is
+    for all that is planned.
     """
 
     in_flight: InFlight = "lost"
@@ -43,6 +45,16 @@ class InstancePolicies:
         self.options = options
         self._report = report
         self._planners: dict[str, Planner] = {}
+        self._begin = time.monotonic()
+
+    def _left_s(self) -> float | None:
+        """Seconds left of the time limit; None without one."""
+        limit_s = self.options.search.time_limit_s
+        return None if limit_s is None else max(0.0, limit_s - (time.monotonic() - self._begin))
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit is reached."""
+        return self._left_s() == 0.0
 
     def of(self, name: str, trace: Trace) -> Policy:
         """The policy of that name for a run of `trace`. Raises RecoveryError, exit code 3."""
@@ -67,7 +79,7 @@ class InstancePolicies:
                 f"--faults {self.options.faults}; allowed: 0 to {nodes - 1}, as there are {nodes} "
                 "nodes"
             )
-        return FleetPlanner(self.instance, self.options.faults)
+        return FleetPlanner(self.instance, self.options.faults, self._left_s())
 
     @cached_property
     def _any_plans(self) -> Planner:
@@ -78,5 +90,5 @@ class InstancePolicies:
         return self._planner("bamboo", whole_states(self.instance))
 
     def _planner(self, name: str, instance: Instance) -> Planner:
-        self._planners[name] = Planner(instance, self.options.search, self._report)
+        self._planners[name] = Planner(instance, self.options.search, self._report, self._left_s)
         return self._planners[name]

@@ -1,6 +1,7 @@
 """Policies for an instance: step times from a plan for every set of nodes that is left."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from formulations.errors import PlannerError
@@ -37,21 +38,32 @@ def whole_states(instance: Instance) -> Instance:
 
 
 class Planner:
-    """The best plan for every number of nodes per group, found when it is first asked for."""
+    """The best plan for every number of nodes per group, found when it is first asked for.
+
+    left_s: seconds left for all plans together; None: each has the limit of the options.
+    """
 
     def __init__(
-        self, instance: Instance, options: SolveOptions, report: Report | None = None
+        self,
+        instance: Instance,
+        options: SolveOptions,
+        report: Report | None = None,
+        left_s: Callable[[], float | None] | None = None,
     ) -> None:
         self.instance = instance
         self._options = options
         self._report = report
+        self._left_s = left_s
         self._results: list[Result] = []
         cluster = instance.cluster
         self._nodes = tuple(zip(cluster.node_names, cluster.node_groups, strict=True))
         self.result = cache(self._result)
 
     def _result(self, counts: tuple[int, ...]) -> Result:
-        result = solve(instance_with(self.instance, counts), self._options, self._report)
+        options = self._options
+        if self._left_s is not None:
+            options = replace(options, time_limit_s=self._left_s())
+        result = solve(instance_with(self.instance, counts), options, self._report)
         if result.termination is Termination.INTERRUPTED:
             raise KeyboardInterrupt
         if result.status is Status.UNKNOWN:

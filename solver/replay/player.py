@@ -5,6 +5,7 @@ node is left that holds some layer, or none at all that trained, all is lost sin
 checkpoint, or since the begin.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
@@ -17,23 +18,28 @@ from solver.replay.trace import Trace
 MOST_SPANS = 1_000_000
 
 
-def replay(trace: Trace, policy: Policy) -> Replay:
+def replay(trace: Trace, policy: Policy, stop: Callable[[], bool] = lambda: False) -> Replay:
     """Plays the trace; nothing is random. PlannerError for a run of more than MOST_SPANS spans.
 
     A node that joins is used from the next reconfiguration on; if it makes the step shorter, that
-    comes at the end of the step in flight (after a checkpoint where the policy writes any).
+    comes at the end of the step in flight (after a checkpoint where the policy writes any). Where
+    `stop` says so, the run ends before the next failure or join, and is not complete.
     """
-    run = _Run(policy)
+    run, complete = _Run(policy), True
+    end_ns = trace.end_ns
     for (time_ns, is_join), alarms in groupby(_alarms(trace, policy), key=lambda a: a[:2]):
+        if time_ns > 0 and stop():
+            complete, end_ns = False, time_ns
+            break
         run.advance(time_ns, inclusive=is_join)
         nodes = frozenset(node for _, _, node in alarms)
         if is_join:
             run.join(nodes)
         else:
             run.fail(nodes)
-    run.advance(trace.end_ns, inclusive=True)
-    run.close(trace.end_ns, inclusive=True)
-    return Replay(tuple(joined(run.spans)), policy.samples_per_step)
+    run.advance(end_ns, inclusive=True)
+    run.close(end_ns, inclusive=True)
+    return Replay(tuple(joined(run.spans)), policy.samples_per_step, complete)
 
 
 def _alarms(trace: Trace, policy: Policy) -> list[tuple[int, bool, str]]:

@@ -37,10 +37,19 @@ class Span:
 
 @dataclass(frozen=True)
 class Replay:
-    """The run as spans without gaps, from time 0 to the end of the trace."""
+    """The run as spans without gaps, from time 0 to the end of the trace.
+
+    complete: or only up to some event, as there was no more time to play it.
+    """
 
     spans: tuple[Span, ...]
     samples_per_step: int
+    complete: bool = True
+
+    @property
+    def length_ns(self) -> int:
+        """Length of what was played."""
+        return self.spans[-1].end_ns
 
     @property
     def steps(self) -> int:
@@ -63,7 +72,7 @@ class Replay:
     @property
     def samples_per_s(self) -> float:
         """Samples over the whole run."""
-        return self.samples / self.spans[-1].end_ns * 1e9
+        return self.samples / self.length_ns * 1e9
 
     @property
     def samples_per_s_between_steps(self) -> float:

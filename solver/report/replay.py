@@ -43,11 +43,24 @@ def replay_text(
             *(significant(one.samples_per_s_between_steps) for one in replays),
         ),
     ]
-    length_ns = replays[0].spans[-1].end_ns
+    length_ns = max(one.length_ns for one in replays)
+    if not all(one.complete for one in replays):
+        rows.append(
+            (
+                "played",
+                *(
+                    f"{long_time_text(one.length_ns)}, {'all' if one.complete else 'time limit'}"
+                    for one in replays
+                ),
+            )
+        )
     for cause in CAUSES:
         times = [one.time_by_cause_ns[cause] for one in replays]
         if any(times):
-            shares = (f"{long_time_text(t)}, {percent(t / length_ns)}" if t else "0" for t in times)
+            shares = (
+                f"{long_time_text(t)}, {percent(t / one.length_ns)}" if t else "0"
+                for one, t in zip(replays, times, strict=True)
+            )
             rows.append((f"time {cause}", *shares))
     lines: Lines = [("run", long_time_text(length_ns)), *_sources(runs)]
     lines += [("plans", plans)] if plans else []
@@ -58,6 +71,7 @@ def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:
     """The same as data; `spans` are [start, end, cause, ready nodes, steps kept], in s."""
     return {
         name: {
+            "complete": replay.complete,
             "samples": replay.samples,
             "steps": replay.steps,
             "samples_per_s": replay.samples_per_s,

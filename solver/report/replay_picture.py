@@ -21,10 +21,12 @@ _STYLE = (
 )
 
 
-def averages(replay: Replay, parts: int) -> list[float]:
-    """Samples/s kept in each of `parts` equal parts of the run; steps count where they ran."""
-    end_ns = replay.spans[-1].end_ns
-    length_ns = end_ns / parts
+def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[float]:
+    """Samples/s kept in each of `parts` equal parts of the run; steps count where they ran.
+
+    end_ns: of a run of which this may be only the beginning.
+    """
+    length_ns = (end_ns or replay.length_ns) / parts
     samples = [0.0] * parts
     for span in replay.spans:
         if not span.steps:
@@ -48,7 +50,7 @@ class _Axes:
     """Places in px of times in ns, of samples/s and of numbers of nodes."""
 
     def __init__(self, replays: Sequence[Replay], most_per_s: float) -> None:
-        self.end_ns = replays[0].spans[-1].end_ns
+        self.end_ns = max(replay.length_ns for replay in replays)
         self.ticks = round_ticks(most_per_s)
         self.most_nodes = max(span.nodes for replay in replays for span in replay.spans)
 
@@ -96,7 +98,8 @@ def _nodes(axes: _Axes, replay: Replay) -> str:
 
 def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
     """The picture of one to four replays of one trace, by name."""
-    curves = {name: averages(replay, _PARTS) for name, replay in replays.items()}
+    end_ns = max(replay.length_ns for replay in replays.values())
+    curves = {name: averages(replay, _PARTS, end_ns) for name, replay in replays.items()}
     axes = _Axes(list(replays.values()), max(1e-9, *map(max, curves.values())))
     width, height = _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52
     part = long_time_text(axes.end_ns // _PARTS)

@@ -3,29 +3,32 @@
 import logging
 import time
 
+from formulations.plan import simulable
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
 from solver.search.critical_path import solve_shape
-from solver.search.engines import ModelEngine
+from solver.search.engines import Family, model_engine
 from solver.search.paths import CutPool
 
 _log = logging.getLogger(__name__)
 
 
-def shape_engine(engine: ModelEngine, options: SolveOptions, pool: CutPool) -> ShapeEngine:
-    """Engine with one cut pool for all shapes; exact whatever gap is asked for."""
-    begin = time.monotonic()
+def shape_engine(family: Family, options: SolveOptions, pool: CutPool, begin: float) -> ShapeEngine:
+    """Engine with one cut pool for all shapes; exact whatever gap is asked for.
+
+    begin: of the time limit, on the monotonic clock. The library is loaded for the first shape.
+    """
 
     def close(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
-        if stop():
-            return ShapeAnswer(None, None, False)
         tables = intervals.tables
+        if stop() or not simulable(tables.instance, tables.shape):
+            return ShapeAnswer(None, None, False)
         limit = options.time_limit_s
         left_s = None if limit is None else limit - (time.monotonic() - begin)
         outcome = solve_shape(
             tables,
-            engine,
+            model_engine(family),
             cutoff_ns=cutoff,
             time_limit_s=left_s,
             seed=options.seed,

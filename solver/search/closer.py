@@ -19,7 +19,7 @@ from solver.result import (
     max_step_time_ns,
     objective_weight,
 )
-from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, lacks_memory
+from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
 ANY_TIME = 1 << 56
@@ -45,14 +45,6 @@ class Closing:
 
     record: ShapeRecord
     found: tuple[Plan, int] | None = None  #: with its step time in ns
-
-
-def after(effort: int | None, stop: Stop) -> Stop:
-    """Stops as `stop` does, or at the latest after it was asked `effort` times."""
-    if effort is None:
-        return stop
-    left = iter(range(effort))
-    return lambda: next(left, None) is None or stop()
 
 
 def _record(shape: Shape, reason: Reason, proof: Proof, bound_ns: int | None = None) -> ShapeRecord:

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
-from formulations.plan import Plan, uniform_plan
+from formulations.plan import Plan, simulable, uniform_plan
 from formulations.schedules import stage_moments
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
@@ -15,7 +15,7 @@ from solver.bounds.uneven import Left, Uneven
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_search import Answer, best_dealing
-from solver.heuristics.orders import count_orders, node_orders
+from solver.heuristics.orders import Order, count_orders, node_orders
 from solver.layered.placements import (
     ReplicaClass,
     fixed_order,
@@ -33,10 +33,20 @@ ORDER_LIMIT = 20_000
 #: Larger gaps are not taken off a cutoff.
 MOST_GAP = 0.5
 
+#: How often each order may ask whether to stop before the others had their turn.
+FIRST_EFFORT = 400
 #: Growth of the cutoff with which lanes are dealt.
 FURTHER = 1.01
 
 Stop = Callable[[], bool]
+
+
+def after(effort: int | None, stop: Stop) -> Stop:
+    """Stops as `stop` does, or at the latest after it was asked `effort` times."""
+    if effort is None:
+        return stop
+    left = iter(range(effort))
+    return lambda: next(left, None) is None or stop()
 
 
 @dataclass(frozen=True)
@@ -109,16 +119,19 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
     Unlike shares bring nothing if all replicas stand on the same nodes at every stage. A cutoff is
-    lowered to what is above any step time, also when the gap is off it.
+    lowered to what is above any step time, also when the gap is off it. A shape whose steps are too
+    long to be simulated stays open.
     """
     tables = intervals.tables
+    if not simulable(tables.instance, tables.shape):
+        return ShapeAnswer(None, None, False)
     cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
     placer = Placer(tables)
     even = tables.instance.search.micro_batches == "even"
     alike = even or lane_width(tables) == tables.shape.dp
     zoned = tables.instance.cluster.zone_link is not None
     if tables.shape.vpp > 1:
-        return _one_by_one(intervals, placer, cutoff, gap, stop)
+        return _by_order(intervals, placer, cutoff, gap, stop)
     problem = free_order(intervals, placer, cutoff) if alike or zoned else None
     if problem is None or not (alike or problem.num_lanes == 1):
         close = _relaxed if even else _uneven
@@ -194,6 +207,38 @@ def _relaxed(
     if rest.plan is None:
         rest = replace(answer, complete=rest.complete)
     return replace(rest, bound_ns=max(rest.bound_ns, search.bound_ns))
+
+
+def _by_order(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """Every order with even shares: each for a while, then those of least bound to the end."""
+    tables, shape = intervals.tables, intervals.tables.shape
+    if count_orders(shape.nodes_used) > ORDER_LIMIT:
+        return ShapeAnswer(None, None, False)
+    open_: list[tuple[int, Order]] = [(0, o) for o in node_orders(shape.nodes_used, ORDER_LIMIT)]
+    plan: Plan | None = None
+    best, share = cutoff, tables.num_micro_batches // shape.dp
+    for effort in (FIRST_EFFORT, None):
+        left = []
+        for bound_ns, order in sorted(open_):
+            if bound_ns >= below(best, gap):
+                continue
+            if stop():
+                left.append((bound_ns, order))
+                continue
+            placement = placer.costs(order)
+            classes = replica_classes(placement, shape.dp)
+            problem = fixed_order(intervals, placement, classes, [share] * len(classes))
+            found = solve_split(problem, best, gap, after(effort, stop))
+            if found.split is not None and found.step_time_ns is not None:
+                best = found.step_time_ns
+                plan = even_plan(tables, order, found.split)
+            if not found.complete:
+                left.append((max(bound_ns, found.bound_ns), order))
+        open_ = left
+    bound_ns = min((ns for ns, _ in open_ if ns < below(best, gap)), default=below(best, gap))
+    return ShapeAnswer(plan, best if plan else None, bound_ns >= below(best, gap), bound_ns)
 
 
 def _one_by_one(

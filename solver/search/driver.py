@@ -6,10 +6,11 @@ incumbent, is the proved lower bound.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 
+from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
@@ -40,6 +41,10 @@ Report = Callable[[Progress], None]
 #: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
 #: and more.
 PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
+#: Shapes that are looked at together, before time is looked at again.
+AT_ONCE = 512
+#: More shapes than these are no question that is answered one by one.
+MOST_SHAPES = 10**6
 #: Part of the time limit that a survey may take.
 SURVEY = 0.3
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
@@ -61,13 +66,23 @@ class _Search:
     pool: CutPool = field(default_factory=CutPool)
 
     def __post_init__(self) -> None:
-        times, space = TimeTables(self.instance), list(shapes(self.instance))
-        ranked = [
-            Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
-            for form, shape in zip(times.forms(space), space, strict=True)
-        ]
+        times, space, ranked = TimeTables(self.instance), shapes(self.instance), list[Task]()
+        self.all_listed = True
+        while some := list(islice(space, AT_ONCE)):
+            if ranked and self.out_of_time():
+                self.all_listed, ranked = False, []
+                break
+            if len(ranked) >= MOST_SHAPES:
+                found = f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
+                raise InstanceError("search", found, "fewer, or idle_nodes: false")
+            ranked += [
+                Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
+                for form, shape in zip(times.forms(some), some, strict=True)
+            ]
         self.open = sorted(ranked, key=lambda task: task.objective)
-        self.closer = Closer(self.instance, self.options, _engine(self.options, self.pool), times)
+        self.closer = Closer(
+            self.instance, self.options, _engine(self.options, self.pool, self.begin), times
+        )
 
     @property
     def patience(self) -> int:
@@ -101,12 +116,16 @@ class _Search:
             self.objective = objective
 
     def seed(self, patience: int) -> None:
-        """Incumbents of a local search.
+        """Incumbents of a local search for each schedule."""
+        for schedule in dict.fromkeys(self.instance.search.schedule):
+            own = [task.shape for task in self.open if task.shape.schedule == schedule]
+            self._seed(own, patience)
 
-        It may ask whether to stop ten times `patience` times for its first plan, and `patience`
-        times for each better one.
+    def _seed(self, space: Sequence[Shape], patience: int) -> None:
+        """It may ask whether to stop ten times `patience` times for its first plan.
+
+        And `patience` times for each better one.
         """
-        space = [task.shape for task in self.open]
         times = self.closer.times
         left = iter(range(10 * patience))
 
@@ -143,6 +162,8 @@ class _Search:
         exact = self.options.method == "exact"
         workers = self.options.workers if exact else 1
         for effort in EFFORTS if exact else EFFORTS[-1:]:
+            if self.out_of_time():
+                return
             tasks = self._tasks(effort)
             if tasks and exact and effort not in EFFORTS[:2]:
                 self.seed(effort or EFFORTS[-2])
@@ -156,7 +177,10 @@ class _Search:
                 self.tell()
 
     def _tasks(self, effort: int | None) -> list[Task]:
-        """What may still hold a better plan, best bound first."""
+        """What may still hold a better plan, best bound first.
+
+        Devices with several chunks come last: their bounds are low, and take longest to rise.
+        """
         tasks = []
         for task in takewhile(lambda one: not self.closer.beyond(one, self.best), self.open):
             record = self.records.get(task.shape)
@@ -167,16 +191,20 @@ class _Search:
                 objective = bound_ns * objective_weight(self.instance, task.shape)
                 tasks.append(Task(objective, bound_ns, record.proof, task.shape, effort))
         left = (task for task in tasks if not self.closer.beyond(task, self.best))
-        return sorted(left, key=lambda task: task.objective)
+        return sorted(left, key=lambda task: (task.shape.vpp > 1, task.objective))
 
     def _unpacked(self, tasks: list[Task]) -> list[Task]:
-        """The tasks that whole blocks do not close; the others are."""
-        left = []
-        for task in self.closer.packed(tasks, self.best):
-            if task.proof == "packing":
-                self.records[task.shape] = self.closer.by_bound(task, self.best).record
-            else:
-                left.append(task)
+        """The tasks that whole blocks do not close; the others are. All are left without time."""
+        left = list[Task]()
+        for first in range(0, len(tasks), AT_ONCE):
+            some = tasks[first : first + AT_ONCE]
+            if self.out_of_time():
+                return left + tasks[first:]
+            for task in self.closer.packed(some, self.best):
+                if task.proof == "packing":
+                    self.records[task.shape] = self.closer.by_bound(task, self.best).record
+                else:
+                    left.append(task)
         return left
 
     def tell(self) -> None:
@@ -208,7 +236,7 @@ class _Search:
             for record in records
             if record.bound_ns is not None
         ]
-        is_open = any(record.reason == "open" for record in records)
+        is_open = any(record.reason == "open" for record in records) or not self.all_listed
         status = self.status(is_open)
         if not is_open and self.options.method != "minmax":
             termination = Termination.CLOSED
@@ -237,13 +265,12 @@ class _Search:
         return Status.UNKNOWN if is_open else Status.INFEASIBLE
 
 
-def _engine(options: SolveOptions, pool: CutPool) -> ShapeEngine:
+def _engine(options: SolveOptions, pool: CutPool, begin: float) -> ShapeEngine:
     if options.method not in ("cpsat", "milp"):
         return enumerate_shape
     from solver.search.by_model import shape_engine
-    from solver.search.engines import model_engine
 
-    return shape_engine(model_engine(options.method), options, pool)
+    return shape_engine(options.method, options, pool, begin)
 
 
 def solve(

@@ -12,6 +12,7 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.paths import PathCut
 from solver.backends.outcome import Outcome
+from solver.interrupt import held_back
 from solver.options import SolveOptions
 
 Family = Literal["cpsat", "milp"]
@@ -86,6 +87,11 @@ class ModelEngine:
 
 def model_engine(family: Family) -> ModelEngine:
     """The engine of a family."""
+    with held_back():
+        return _loaded(family)
+
+
+def _loaded(family: Family) -> ModelEngine:
     if family == "cpsat":
         from formulations.cpsat import joint
         from solver.backends import cpsat

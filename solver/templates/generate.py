@@ -1,9 +1,12 @@
 """The best template of every size of an instance, under either objective."""
 
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from time import perf_counter
+from types import FrameType
 from typing import Protocol, TypeVar
 
 from formulations.costs.template_costs import in_several_zones, template_costs
@@ -176,17 +179,32 @@ class TemplateGenerator:
     def _best(
         self, finals: Mapping[int, Finals], micro_batch: int, end_s: float | None
     ) -> dict[int, TemplateResult]:
-        """The best template per key; what time is left is shared equally by the keys to come."""
+        """The best template per key; what time is left is shared equally by the keys to come.
+
+        Without any left nothing is tried for them.
+        """
+        nothing = TemplateOutcome(None, None, 0, False), None
         numbers = {key: self.micro_batches(sum(own[0]), micro_batch) for key, own in finals.items()}
         found = dict[int, TemplateResult]()
         for group in self._together(finals, numbers):
+            if found and self._is_over(end_s):
+                found |= {
+                    k: self._result(sum(own[0]), numbers[k], nothing) for k, own in group.items()
+                }
+                continue
             searches = self._prepared(group, numbers, micro_batch, end_s, len(finals) - len(found))
             for key, own in group.items():
                 self._report(len(found), len(finals))
                 search = partial(self._search, searches, key)
-                outcome = self._interruptible(search, until(end_s, len(finals) - len(found)))
+                stop = until(end_s, len(finals) - len(found))
+                over = found and self._is_over(end_s)
+                outcome = nothing if over else self._interruptible(search, stop)
                 found[key] = self._result(sum(own[0]), numbers[key], outcome)
         return {key: found[key] for key in finals}
+
+    def _is_over(self, end_s: float | None) -> bool:
+        """Whether there is no time left, or Ctrl-C has come."""
+        return self.interrupted or (end_s is not None and perf_counter() >= end_s)
 
     def _together(
         self, finals: Mapping[int, Finals], numbers: Mapping[int, int]
@@ -225,13 +243,24 @@ class TemplateGenerator:
         return searches
 
     def _interruptible(self, work: Callable[[Stop], Result], stop: Stop) -> Result:
-        """What work gives; after Ctrl-C what it gives without time."""
-        if not self.interrupted:
-            try:
-                return work(stop)
-            except KeyboardInterrupt:
-                self.interrupted = True
-        return work(lambda: True)
+        """What work gives; after Ctrl-C what it gives without more time.
+
+        The first Ctrl-C is a wish to stop, heard where the search asks for it, so that none of its
+        tables is left half made; the second one ends everything.
+        """
+
+        def hear(signum: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        if threading.current_thread() is not threading.main_thread():
+            return work(stop)
+        before = signal.signal(signal.SIGINT, hear)
+        try:
+            return work(lambda: self.interrupted or stop())
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _search(
         self, searches: Mapping[Strategy, TemplateSearch], key: int, stop: Stop

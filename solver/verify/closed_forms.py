@@ -24,9 +24,9 @@ Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and re
 sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most
 1, its weights over c_i are at most 1 in all, so T >= once + latency + sum of v t - d t_0 + tail_0,
 and layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the
-first stage, less weight gradients split off. It remains to find a replica of load 1 or less. There are dp slots for each stage, and
-slots load more at smaller c_i, that is at earlier stages: the mean load is at most that of the
-groups one after the other, largest weight first, less d / c_0. Some replica has no more. Of two
+first stage, less weight gradients split off. It remains to find a replica of load 1 or less. There
+are dp slots for each stage, and slots load more at smaller c_i, that is at earlier stages: the mean
+load is at most that of the groups one after the other, largest weight first, less d / c_0. Some replica has no more. Of two
 groups used, some replica has no more stages on the faster one than its slots over dp, rounded down,
 and its load is at most that of so many stages of the one, then the other; if none, only the other
 counts. Any v and d are valid. These v would give all layers the same (1 + v_j) t_j on every group,

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from formulations.instance.instance import ScheduleName
-from formulations.schedules import device_order, held, in_flight, schedule_graph
+from formulations.schedules import device_order, held, in_flight, registry, schedule_graph
+from formulations.schedules.operations import Kind
 from solver.simulate import Times, simulate
 from tests.brute_force import most_in_flight, operations
 
@@ -172,3 +173,20 @@ def test_bubbles_of_equal_stages(p: int, groups: int) -> None:
             weight=full * split if split else None,
         )
         assert simulate(graph, times).max() == m * (6 + 12) + bubble
+
+
+@pytest.mark.parametrize(
+    "schedule", [name for name, one in registry.SCHEDULES.items() if one.settles]
+)
+@pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 3), (3, 1), (4, 2)])
+def test_devices_hold_no_more_for_more_micro_batches(
+    schedule: ScheduleName, p: int, v: int
+) -> None:
+    """What `held` looks at, a few micro-batches per stage, has the fullest moments of many."""
+    chunks = v if registry.SCHEDULES[schedule].interleaves else 1
+    for m in range(p, 9 * p * chunks, p if registry.SCHEDULES[schedule].interleaves else 1):
+        for device in range(p):
+            order = np.array(list(device_order(schedule, p, device, m, chunks)))
+            change = 1 * (order[:, 0] == Kind.FORWARD) - (order[:, 0] == Kind.BACKWARD)
+            most = int(np.cumsum(change).max())
+            assert most == held(schedule, p, device, m, chunks).whole.sum(axis=1).max()

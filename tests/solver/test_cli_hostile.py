@@ -1,6 +1,8 @@
 """Files that are no input and names that are no files: one line each, exit code 2, no traceback."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,28 @@ def test_config_errors_have_line_and_column() -> None:
 def test_config_is_named_after_its_file() -> None:
     """A folder gives its name only to a file called config.json."""
     assert run("workload", "tests/data/huggingface/gpt2.json")[1].startswith("workload      gpt2 (")
+
+
+HOSTILE = {
+    "instance.cluster.groups.0.name": "\x1b[31mred\n",
+    "instance.workload.layer_runs.1.count": 10**9,
+    "instance.cluster.groups.0.nodes": 10**9,
+    "replicas.0.micro_batches": 10**9,
+    "shape.pp": 10**9,
+    "instance.workload.forward_flops": 10**400,
+    "node_order.0": "a\u202eb",
+}
+
+
+@pytest.mark.parametrize("field", HOSTILE)
+def test_bug_hostile_plan_file_is_one_line(field: str, plan_file: Path) -> None:
+    """Names that cannot be printed, sizes that no training has: refused before they cost much."""
+    fields: Any = json.loads(plan_file.read_text(encoding="utf-8"))
+    *parents, last = field.split(".")
+    at = fields
+    for name in parents:
+        at = at[int(name) if isinstance(at, list) else name]
+    at[int(last) if isinstance(at, list) else last] = HOSTILE[field]
+    plan_file.write_text(json.dumps(fields), encoding="utf-8")
+    for command in ("verify", "show"):
+        assert_refused(run(command, plan_file))

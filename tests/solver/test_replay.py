@@ -322,3 +322,13 @@ def test_nodes_that_failed_are_told_to_the_next_configuration() -> None:
     events = (Event(12, "a", "fail"), Event(14, "b", "fail"), Event(16, "b", "join"))
     replay(Trace(FOUR, events, 18), Policy("by hand", reconfigure, Recovery(), 1))
     assert told == [None, frozenset("a"), frozenset("ab"), frozenset("ab")]
+
+
+def test_bug_replay_without_time_stops_at_an_event_and_says_so() -> None:
+    """Time is up after the first failure: the run ends at the second one and is not complete."""
+    events = (Event(10, "a", "fail"), Event(20, "b", "fail"))
+    policy = Policy("by hand", by_count({4: 3, 3: 3, 2: 3}, 2), Recovery(), 1)
+    asked = iter([False, True])
+    run = replay(Trace(FOUR, events, 35), policy, lambda: next(asked))
+    assert (run.complete, run.length_ns) == (False, 20)
+    assert replay(Trace(FOUR, events, 35), policy).complete

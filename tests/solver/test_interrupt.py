@@ -1,0 +1,64 @@
+"""Ctrl-C in processes of their own ends in one line, whenever it comes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Sends itself Ctrl-C when the named module is about to be loaded.
+AT_IMPORT = """
+import importlib.abc, os, signal, sys
+class At(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, At())
+from solver.cli import app
+app(sys.argv[2:])
+"""
+TEMPLATES = ("templates", "instances/oobleck_bert_large.yaml", "--faults", "1")
+SOLVE = ("solve", "instances/hetero_small.yaml", "--method", "cpsat")
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("solver.cli.show", TEMPLATES),
+        ("numpy", TEMPLATES),
+        ("formulations.instance.load", SOLVE),
+        ("solver.templates.generate", TEMPLATES),
+        pytest.param("solver.fleets.recovery", ("recover", "x.json", "--lost", "a")),
+    ],
+)
+def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, ...]) -> None:
+    """No traceback, exit code 130."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_IMPORT, module, *command],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_ctrl_c_held_back_comes_afterwards() -> None:
+    """What must not be broken halfway is finished first."""
+    from solver.interrupt import held_back
+
+    reached = []
+
+    def interrupted() -> None:
+        with held_back():
+            os.kill(os.getpid(), signal.SIGINT)
+            reached.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert reached
