@@ -26,12 +26,13 @@ sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If i
 and layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the
 first stage, less weight gradients split off. It remains to find a replica of load 1 or less. There
 are dp slots for each stage, and slots load more at smaller c_i, that is at earlier stages: the mean
-load is at most that of the groups one after the other, largest weight first, less d / c_0. Some replica has no more. Of two
-groups used, some replica has no more stages on the faster one than its slots over dp, rounded down,
-and its load is at most that of so many stages of the one, then the other; if none, only the other
-counts. Any v and d are valid. These v would give all layers the same (1 + v_j) t_j on every group,
-were they alike; groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves
-no weight negative, and no block of the longest run of equal ones better off on the first stage.
+load is at most that of the groups one after the other, largest weight first, less d / c_0. Some
+replica has no more. Of two groups used, some replica has no more stages on the faster one than its
+slots over dp, rounded down, and its load is at most that of so many stages of the one, then the
+other; if none, only the other counts. Any v and d are valid. These v would give all layers the same
+(1 + v_j) t_j on every group, were they alike; groups so slow that they would need v < 0 have v = 0.
+d is 0; or as large as leaves no weight negative, and no block of the longest run of equal ones
+better off on the first stage.
 """
 
 from collections.abc import Sequence
