@@ -188,7 +188,7 @@ def test_interrupted_the_rest_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cascade, "exhaust", interrupted)
+    monkeypatch.setattr(cascade, "searched", interrupted)
     found = verify_document(several())
     assert found.ok
     assert "nothing more: interrupted" in found.checked
@@ -241,7 +241,7 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 #: Instances on which a search goes by the bound that is planted.
 FAMILIES: dict[str, Callable[[int], Sequence[Instance]]] = {
     "": lambda seed: (random_instance(seed), crowded_instance(seed)),
-    "shape": lambda seed: (unlike_replicas(3 * seed, single=False),),
+    "shape": lambda seed: (crowded_instance(seed), unlike_replicas(seed, single=False)),
     "lanes": lambda seed: (unlike_replicas(seed),),
 }
 
