@@ -202,7 +202,6 @@ class Bounds:
         return self.columns.instance.search.micro_batches == "even"
 
     @cached_property
-    @cached_property
     def shares(self) -> Numbers:
         """[kinds, N] phi."""
         forward, backward, _ = self._by_shape
