@@ -93,10 +93,10 @@ class Floor:
             zoned = sum((self.zone(a), self.zone(b)) == (here, there) for a, b in flows)
             ways += [(node, self.zone_link(), zoned) for node in (source, target)]
         times = []
-        for node, (speed, latency), sharing in ways:
+        for end, (speed, latency), sharing in ways:
             seconds = tp * size * sharing / speed + latency
             if self.tables.instance.search.scatter_gather and tp > 1:
-                inner, start = self.link(node, inside=True)
+                inner, start = self.link(end, inside=True)
                 seconds += (tp - 1) * (size / inner + start)
             times.append(up(seconds))
         return max(times)
@@ -266,7 +266,7 @@ def all_orders(tables: CostTables) -> list[tuple[int, ...]]:
 
 
 def all_splits(tables: CostTables) -> Iterator[tuple[int, ...]]:
-    """Every split into non-empty stages with enough blocks."""
+    """Every split into non-empty virtual stages with enough blocks."""
     layers = tables.instance.workload.layers
     least = 0 if tables.instance.search.embedding_only_stages else 1
     for cuts in combinations(range(1, len(layers)), tables.shape.num_stages - 1):

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solver.bounds.completion import Frontier, least_path, path_of
+from solver.bounds.latency_bottleneck import Frontier, least_path, path_of
 from solver.layered.cuts import Cuts, evaluate, join_cuts
 from solver.layered.distinct import distinct_rows
-from solver.layered.graph import Layers
+from solver.layered.edges import Layers
 from solver.layered.problem import Array, SplitProblem
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
 from formulations.schedules import stage_moments
-from solver.heuristics.space import SplitSpace
+from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.stages import Split
 from solver.layered.distinct import distinct
 from solver.layered.placements import chunk_memory

@@ -11,11 +11,11 @@ from formulations.costs.tables import Array, CostTables
 from formulations.decisions import even_shares
 from solver.heuristics.balance import Balance
 from solver.heuristics.choose import group_of_slot
+from solver.heuristics.fair_shares import fair_shares, near_shares
 from solver.heuristics.moves import near_orders, near_splits, permuted
-from solver.heuristics.orders import Order, count_orders
+from solver.heuristics.node_orders import Order, count_orders
 from solver.heuristics.pool import PathPool
-from solver.heuristics.shares import fair_shares, near_shares
-from solver.heuristics.space import SplitSpace
+from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.stages import Split
 from solver.heuristics.trial import OrderTrial
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from formulations.schedules import PathCounts, schedule_graph
 from solver.layered.distinct import distinct_rows
-from solver.layered.graph import Edges
+from solver.layered.edges import Edges
 from solver.layered.problem import INFINITY, Array, SplitProblem
 from solver.simulate import Times, simulate, trace
 

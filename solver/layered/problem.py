@@ -112,12 +112,6 @@ class Arcs:
     allowed: tuple[Mask, ...]
     begins: tuple[tuple[int, ...], ...]
 
-    def take(self, arcs: Array) -> "Arcs":
-        """These arcs, without their layers and the groups that begin."""
-        names = ("source", "target", "column", "send", "send_back", "tail", "embedding")
-        taken = {name: getattr(self, name)[arcs] for name in names}
-        return replace(self, **taken, allowed=(), begins=())
-
     @property
     def alike(self) -> bool:
         """Whether all lanes have equal columns and transfers on every arc."""

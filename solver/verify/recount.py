@@ -5,6 +5,7 @@ every (stage, replica) are looked up, and what crosses a link is counted flow by
 
 * a transfer inside a node has its link to itself; one between nodes shares the sender's link with
   all flows of that boundary that leave the node, and the receiver's with all that enter it;
+* of several chunks per GPU, each sends to the GPUs of the next stage, the last stage to the first;
 * a collective runs in rings inside the nodes, then between them. A node's link is shared by the
   tp rings of every stage that has groups on this node and on another;
 * the tied matrix is reduced between first and last stage, replica by replica;
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,7 @@ from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.workload import Workload, padded_vocabulary
 from formulations.plan import Plan, Shape
-from formulations.schedules import in_flight
+from formulations.schedules import Kind, device_order
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div, ceil_ns
 
 Array = NDArray[np.int64]
@@ -35,9 +37,10 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a plan runs: nodes[k][r] is the node of stage k of replica r.
+    """Where a plan runs: nodes[k][r] is the node of stage k of replica r, for p stages of GPUs.
 
-    messages_bytes[k]: what one GPU sends from stage k to the next for one micro-batch.
+    Virtual stage s, a run of layers, is on the GPUs of stage s mod p. messages_bytes[s]: what one
+    GPU sends from virtual stage s to the next for one micro-batch.
     """
 
     instance: Instance
@@ -80,15 +83,23 @@ class Layout:
     @cached_property
     def departures(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that leave each node."""
-        return [self._flows(k, lambda source, target: source) for k in range(self.shape.pp - 1)]
+        return [self._flows(pairs, lambda source, target: source) for pairs in self.boundaries]
 
     @cached_property
     def arrivals(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that enter each node."""
-        return [self._flows(k, lambda source, target: target) for k in range(self.shape.pp - 1)]
+        return [self._flows(pairs, lambda source, target: target) for pairs in self.boundaries]
 
-    def _flows(self, k: int, end: Callable[[int, int], int]) -> Counter[int]:
-        pairs = zip(self.nodes[k], self.nodes[k + 1], strict=True)
+    @cached_property
+    def boundaries(self) -> list[list[tuple[int, int]]]:
+        """From every stage of GPUs that sends to the next: nodes of sender and receiver."""
+        targets = self.nodes[1:] + (self.nodes[:1] if self.shape.vpp > 1 else ())
+        rows = zip(self.nodes, targets, strict=False)
+        return [list(zip(*row, strict=True)) for row in rows]
+
+    def _flows(
+        self, pairs: Iterable[tuple[int, int]], end: Callable[[int, int], int]
+    ) -> Counter[int]:
         lanes = range(self.shape.tp)
         return Counter(end(a, b) for a, b in pairs if a != b for _ in lanes)
 
@@ -96,12 +107,8 @@ class Layout:
     def passages(self) -> list[Counter[tuple[str | None, str | None]]]:
         """Per boundary: flows from GPU to GPU from zone to zone."""
         return [
-            Counter(
-                (self.zone[a], self.zone[b])
-                for a, b in zip(self.nodes[k], self.nodes[k + 1], strict=True)
-                for _ in range(self.shape.tp)
-            )
-            for k in range(self.shape.pp - 1)
+            Counter((self.zone[a], self.zone[b]) for a, b in pairs for _ in range(self.shape.tp))
+            for pairs in self.boundaries
         ]
 
     @cached_property
@@ -117,10 +124,10 @@ class Layout:
             for tour in tours
         ]
 
-    def send_ns(self, k: int, r: int) -> int:
-        """Transfer of one micro-batch between stages k and k + 1 of replica r, either way."""
-        source, target = self.nodes[k][r], self.nodes[k + 1][r]
-        size = self.messages_bytes[k]
+    def send_ns(self, s: int, r: int) -> int:
+        """Transfer of one micro-batch between virtual stages s and s + 1 of replica r, any way."""
+        k, size = s % self.shape.pp, self.messages_bytes[s]
+        source, target = self.boundaries[k][r]
         if source == target:
             return ceil_ns(self._inside_s(source, size))
         own = [self.group(node).inter_node for node in (source, target)]
@@ -225,8 +232,10 @@ class Recount:
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
         self.instance, self.plan, self.shape = instance, plan, plan.shape
-        self.stages = [range(*stage.layers) for stage in plan.replicas[0].stages]
-        last = [instance.workload.layers[layers[-1]] for layers in self.stages[:-1]]
+        self.runs = [range(*stage.layers) for stage in plan.replicas[0].stages]
+        #: layers on the GPUs of every stage
+        self.stages = [list(chain(*self.runs[k :: self.shape.pp])) for k in range(self.shape.pp)]
+        last = [instance.workload.layers[layers[-1]] for layers in self.runs[:-1]]
         tensor = message_bytes(instance, plan.shape)
         stages, replicas = range(self.shape.pp), plan.replicas
         self.layout = Layout(
@@ -251,9 +260,9 @@ class Recount:
             micro_batches=tuple(replica.micro_batches for replica in self.plan.replicas),
             blocking_sends=self.instance.search.blocking_sends,
             tied=tied > 0,
-            forward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.forward_ns[:, j])),
-            backward_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.backward_ns[:, j])),
-            weight_ns=self._per_group(lambda k, r, j: self._sum(k, self.times.weight_ns[:, j])),
+            forward_ns=self._per_run(self.times.forward_ns),
+            backward_ns=self._per_run(self.times.backward_ns),
+            weight_ns=self._per_run(self.times.weight_ns),
             send_ns=self._send_ns(),
             sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
@@ -287,12 +296,18 @@ class Recount:
         ]
         return np.array(rows, dtype=np.int64)
 
-    def _sum(self, k: int, values: Array) -> int:
-        return sum(int(values[layer]) for layer in self.stages[k])
+    def _per_run(self, times: Array) -> Array:
+        """[S, R] sum of times [layer, group] over every virtual stage."""
+        where, pp = self.layout.group_index, self.shape.pp
+        rows = [
+            [sum(int(times[x, where[node]]) for x in own) for node in self.layout.nodes[s % pp]]
+            for s, own in enumerate(self.runs)
+        ]
+        return np.array(rows, dtype=np.int64)
 
     def _send_ns(self) -> Array:
         replicas = range(self.shape.dp)
-        rows = [[self.layout.send_ns(k, r) for r in replicas] for k in range(self.shape.pp - 1)]
+        rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
     def _collectives(self, factor: int, sizes_bytes: list[int]) -> Array:
@@ -316,7 +331,6 @@ class Recount:
     def memory_parts(self, k: int, r: int) -> dict[str, int]:
         """What the memory of a GPU of stage k of replica r holds, in bytes."""
         workload, shape, memory = self.instance.workload, self.shape, self.memory
-        held = in_flight(shape.schedule, shape.pp, k, self.plan.replicas[r].micro_batches)
         counts = [self.parameters[layer] for layer in self.stages[k]]
         shards = shape.dp if shape.zero else 1
         states = sum(ceil_div(count, shards) for count in counts)
@@ -327,7 +341,37 @@ class Recount:
             "weights_bytes": workload.parameter_bytes * sum(counts),
             "gradients_bytes": workload.gradient_bytes * sum(counts),
             "optimizer_bytes": workload.optimizer_bytes * states,
-            "activations_bytes": held * self._sum(k, memory.activation_bytes) + recomputed,
+            "activations_bytes": self._most_kept(k, r) + recomputed,
             "buffers_bytes": messages,
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
         }
+
+    def _most_kept(self, k: int, r: int) -> int:
+        """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.
+
+        Operation by operation: a forward pass keeps the activations of its layers until the
+        backward pass, and that what the weight gradients need, where they are put off.
+        """
+        order = list(
+            device_order(
+                self.shape.schedule,
+                self.shape.pp,
+                k,
+                self.plan.replicas[r].micro_batches,
+                self.shape.vpp,
+            )
+        )
+        put_off = any(one.kind == Kind.WEIGHT for one in order)
+        whole = [sum(int(self.memory.activation_bytes[x]) for x in own) for own in self.runs]
+        late = [self._late_bytes(own) if put_off else 0 for own in self.runs]
+        change = {
+            Kind.FORWARD: whole,
+            Kind.BACKWARD: [b - a for a, b in zip(whole, late, strict=True)],
+            Kind.WEIGHT: [-b for b in late],
+        }
+        return max(accumulate(change[one.kind][one.stage] for one in order))
+
+    def _late_bytes(self, run: Iterable[int]) -> int:
+        """What the weight gradients of these layers need of one micro-batch."""
+        layers, shape = self.instance.workload.layers, self.shape
+        return shape.micro_batch * sum(layers[x].weight_gradient_bytes(shape.tp) for x in run)

@@ -58,11 +58,6 @@ def test_bug_large_shares_were_charged_weight_gradients_that_their_path_misses()
     assert closes("zb-h1", 28, False, best + 1)
 
 
-def test_bug_large_shares_missed_too_little_of_blocking_sends() -> None:
-    """ZB-H1 with blocking sends: forwards that a path misses take their transfers with them."""
-    assert closes("zb-h1", 80, True, NO_CUTOFF)
-
-
 def test_bug_first_split_of_chunks_was_not_held_against_memory() -> None:
     """Two chunks fit a device each on its own, and not together: that was returned as a plan."""
     assert closes("interleaved", 4, False, NO_CUTOFF)

@@ -21,9 +21,8 @@ class Edges:
     arc, start, end: [M]. source, target: [M] node ids, state * n + layer boundary. forward,
     backward, send, send_back: [R, M] as in `Arcs`. work, ahead, behind: [R, M] device time per
     micro-batch, and of its forward and backward, with blocking sends. term: [R, M] what the stage
-    adds to the latency at least, see `solver.bounds.completion`. weight: [R, M] weight gradients,
-    if split off.
-    tail: [M] from the last backward to the end of the step, at least.
+    adds to the latency at least, see `solver.bounds.latency_bottleneck`. weight: [R, M] weight
+    gradients, if split off. tail: [M] from the last backward to the end of the step, at least.
     """
 
     arc: Array
@@ -170,7 +169,7 @@ def _candidates(problem: SplitProblem, stage: int, cutoff: int) -> tuple[Array, 
 def bottlenecks(
     problem: SplitProblem, stage: int, ahead: Array, behind: Array, weight: Array | None = None
 ) -> Array:
-    """[R, M] terms of edges of one stage, see `solver.bounds.completion`.
+    """[R, M] terms of edges of one stage, see `solver.bounds.latency_bottleneck`.
 
     ahead, behind, weight: [R, M] forward, backward and weight gradients of a micro-batch.
     """

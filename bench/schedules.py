@@ -1,0 +1,144 @@
+"""What each pipeline schedule wins over 1F1B, and what it costs in memory, with the proved gap.
+
+    python -m bench schedules [INSTANCE ...] [--time-limit S] [--gap G]
+
+Each schedule alone, then all of them together. Records go to bench/results/schedules.jsonl.
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.gap import instance_files
+from bench.records import RESULTS, append, cpu_seconds, peak_rss_bytes, record
+from formulations.costs.plan_costs import plan_costs
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.instance.instance import ScheduleName
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+from solver.search.driver import solve
+
+Figures = dict[str, Any]
+ALL: tuple[ScheduleName, ...] = get_args(ScheduleName)
+CHUNKS = (2, 4)
+
+
+def choices() -> dict[str, tuple[ScheduleName, ...]]:
+    """Each schedule alone, 1F1B first, and all of them."""
+    return {name: (name,) for name in ALL} | {"all": ALL}
+
+
+def with_schedules(instance: Instance, schedules: Sequence[ScheduleName]) -> Instance:
+    """The instance with these to choose from."""
+    update = {"schedule": tuple(schedules), "virtual_pipeline": CHUNKS}
+    return instance.model_copy(update={"search": instance.search.model_copy(update=update)})
+
+
+def measure(instance: Instance, options: SolveOptions) -> Figures:
+    """Outcome of the exact search in this process; memory of the GPU that needs most."""
+    start_s = cpu_seconds()
+    result = solve(instance, options)
+    plan = result.plan
+    return {
+        "status": result.status,
+        "termination": result.termination,
+        "step_time_ns": result.step_time_ns,
+        "objective": result.objective,
+        "bound": result.bound,
+        "gap": result.gap,
+        "runtime_s": result.runtime_s,
+        "cpu_s": cpu_seconds() - start_s,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "shape": plan and plan.shape.model_dump(mode="json"),
+        "memory_bytes": int(plan_costs(instance, plan).memory_bytes.max()) if plan else None,
+    }
+
+
+def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figures]:
+    """One record per choice, held against 1F1B alone; every search in a process of its own."""
+    digest = hashlib.sha256(instance.model_dump_json().encode()).hexdigest()
+    head = {"instance": name, "instance_sha256": digest, "options": asdict(options)}
+    found = []
+    for choice, schedules in choices().items():
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            own = with_schedules(instance, schedules)
+            figures = pool.submit(measure, own, options).result()
+        found.append(record("schedules", head | {"schedules": choice} | figures))
+    usual = found[0]["step_time_ns"]
+    for one in found:
+        step = one["step_time_ns"]
+        one["step_over_1f1b"] = step / usual if step and usual else None
+    return found
+
+
+def table(records: Iterable[Figures]) -> Table:
+    """The records as a table, one line each."""
+    result = Table("instance", "schedules", "shape tp x dp x pp x vpp, b", "chosen", "status")
+    for name in ("step ms", "over 1F1B", "gap %", "most GiB on a GPU", "seconds"):
+        result.add_column(name, justify="right")
+    for one in records:
+        shape = one["shape"]
+        figures = ["-"] * 4
+        if shape:
+            figures = [
+                f"{one['step_time_ns'] / 1e6:.1f}",
+                f"{one['step_over_1f1b']:.3f}" if one["step_over_1f1b"] else "-",
+                f"{100 * one['gap']:.2f}" if one["gap"] is not None else "-",
+                f"{one['memory_bytes'] / 2**30:.2f}",
+            ]
+        result.add_row(
+            one["instance"],
+            one["schedules"],
+            "{tp} x {dp} x {pp} x {vpp}, {micro_batch}".format(**shape) if shape else "",
+            shape["schedule"] if shape else "",
+            one["status"],
+            *figures,
+            f"{one['runtime_s']:.1f}",
+        )
+    return result
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench schedules", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per search")
+    parser.add_argument("--gap", type=float, default=0.0, help="relative gap of the search")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS / "schedules.jsonl")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Runs the benchmark; records are stored after every instance."""
+    chosen = arguments()
+    options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap, seed=chosen.seed)
+    console = Console()
+    console.width = max(console.width, 140)
+    records: list[Figures] = []
+    try:
+        instances = {path.stem: load_instance(path) for path in instance_files(chosen.instance)}
+    except InstanceError as error:
+        sys.exit(str(error))
+    for name, instance in instances.items():
+        console.print(f"{name} ...")
+        found = compare(name, instance, options)
+        append(chosen.out, found)
+        records += found
+    console.print(table(records))
+
+
+if __name__ == "__main__":
+    main()
