@@ -19,9 +19,6 @@ from formulations.milp.terms import (
 )
 from formulations.moments import Moment, chunk_bytes, first_moments
 
-#: Bytes that rows of several chunks count as one, so that their coefficients are small.
-UNIT_BYTES = 1 << 16
-
 
 def add_memory(
     model: pulp.LpProblem, tables: CostTables, split: Split, order: Order, shares: Shares
@@ -70,7 +67,7 @@ def _fitting_ends(tables: CostTables, moment: Moment, group: int) -> Array:
 
 
 class _Chunks:
-    """Rows of a device with several stages: whole units of its layers are at most those it has."""
+    """Rows of a device with several stages: the bytes of their layers are at most those it has."""
 
     def __init__(
         self, model: pulp.LpProblem, tables: CostTables, split: Split, device: int
@@ -81,32 +78,28 @@ class _Chunks:
         self._needs: dict[Moment, Linear] = {}
 
     def _largest(self, name: str, sizes: Array) -> Linear:
-        """At least the units of every layer: of every run of equal ones that a stage meets."""
-        units = sizes // UNIT_BYTES
-        if not units.any():
+        """At least the size of every layer: of every run of equal ones that a stage meets."""
+        if not sizes.any():
             return 0
-        largest = duration(self.model, name, int(units.max()))
-        starts = np.flatnonzero(np.diff(units, prepend=-1)).tolist()
-        for k, (start, end) in product(self.stages, pairwise([*starts, len(units)])):
+        largest = duration(self.model, name, int(sizes.max()))
+        starts = np.flatnonzero(np.diff(sizes, prepend=-1)).tolist()
+        for k, (start, end) in product(self.stages, pairwise([*starts, len(sizes)])):
             meets: list[Literal] = [self.split.begun(k, end - 1), self.split.begun(k + 1, start)]
-            value = int(units[start])
+            value = int(sizes[start])
             require_at_most(self.model, 2, weighted([value, -value], meets), largest)
         return largest
 
     def _needed(self, moment: Moment) -> Linear:
         sizes = chunk_bytes(self.tables, moment)
-        parts = [
-            self.split.stage_sum(k, own // UNIT_BYTES)
-            for k, own in zip(self.stages, sizes, strict=True)
-        ]
-        fixed = self.tables.memory.fixed_bytes // UNIT_BYTES
+        parts = [self.split.stage_sum(k, own) for k, own in zip(self.stages, sizes, strict=True)]
+        fixed = self.tables.memory.fixed_bytes
         return total_of(fixed, self.workspace, *parts)
 
     def fit(self, moment: Moment, group: int, slack: Linear) -> None:
         """One group and moment, unless `slack`."""
         if moment not in self._needs:
             self._needs[moment] = self._needed(moment)
-        need, room = self._needs[moment], int(self.tables.capacity_bytes[group]) // UNIT_BYTES
+        need, room = self._needs[moment], int(self.tables.capacity_bytes[group])
         over = largest_value(need) - room
         if over > 0:
             require_at_most(self.model, 2, need, weighted([1, over], [room, slack]))

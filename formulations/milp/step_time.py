@@ -21,7 +21,7 @@ Constraints.
     (`schedules.held`), and every layer a: a stage that starts at a or before ends where [a, end)
     still fits, begun[k][a] - begun[k+1][end] <= 1 - owner[s, j] + 1 - reached. Bytes are compared
     while building, as whole numbers; they do not enter the model. With several chunks per device
-    (`memory`) their sum does, in units, rounded so that every plan that fits is kept.
+    (`memory`) their sum does.
 (3) Tail: tail[d] >= sync[d] + optimizer[d] + gather[d]; with tied embeddings, devices 0 and p-1
     instead: tied >= optimizer + gather of both, tail[d] >= sync[d] + embedding + tied.
     step_time >= tail[d].

@@ -19,13 +19,8 @@ def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
     placement = Placer(tables).costs(decisions.order)
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
     if (costs.memory_bytes > costs.limit_bytes).any():
-        return too_large(decisions)
+        return f"boundaries {decisions.boundaries} do not fit in memory"
     return None
-
-
-def too_large(decisions: Decisions) -> str:
-    """What is wrong with decisions that break no rule but that of memory."""
-    return f"boundaries {decisions.boundaries} do not fit in memory"
 
 
 def _uses(order: tuple[int, ...], num_groups: int) -> tuple[int, ...]:

@@ -188,3 +188,13 @@ def test_devices_hold_no_more_for_more_micro_batches(
             change = 1 * (order[:, 0] == Kind.FORWARD) - (order[:, 0] == Kind.BACKWARD)
             most = int(np.cumsum(change).max())
             assert most == held(schedule, p, device, m, chunks).whole.sum(axis=1).max()
+
+
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "zb-h1"])
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_more_micro_batches_hold_no_less(schedule: ScheduleName, p: int, m: int) -> None:
+    """Every moment of a device with m micro-batches has one at least as full with m + 1."""
+    for k in range(p):
+        fewer, more = held(schedule, p, k, m), held(schedule, p, k, m + 1)
+        for whole, put_off in zip(fewer.whole, fewer.put_off, strict=True):
+            assert ((more.whole >= whole).all(axis=1) & (more.put_off >= put_off)).any()

@@ -7,6 +7,7 @@ import pytest
 
 from formulations.decisions import Decisions
 from formulations.instance import Limits
+from formulations.instance.instance import ScheduleName
 from solver.result import max_step_time_ns
 from solver.search.critical_path import largest_share, solve_shape
 from solver.search.engines import model_engine
@@ -27,6 +28,18 @@ def test_model_equals_brute_force(seeds: Sequence[int], free: Free) -> None:
     """The best split, node order or shares, the rest given; and the best of all at once."""
     for seed in seeds:
         assert finds_the_best(ENGINE, random_tables(seed), free, seed), seed
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "interleaved"])
+@pytest.mark.parametrize("free", FREE)
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 10))
+def test_weight_gradients_and_chunks_equal_brute_force(
+    seeds: Sequence[int], free: Free, schedule: ScheduleName
+) -> None:
+    """The same for backwards that are split, and for several chunks per device; zones or not."""
+    for seed in seeds:
+        tables = random_tables(seed, seed % 20 == 0, schedule)
+        assert finds_the_best(ENGINE, tables, free, seed), seed
 
 
 @pytest.mark.parametrize("free", ["order", "all"])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from formulations.costs.tables import CostTables
+from formulations.instance.instance import ScheduleName
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
@@ -28,6 +29,18 @@ def test_model_equals_brute_force(seeds: Sequence[int], free: Free) -> None:
         assert finds_the_best(ENGINE, random_tables(seed), free, seed), seed
 
 
+@pytest.mark.parametrize("schedule", ["zb-h1", "interleaved"])
+@pytest.mark.parametrize("free", FREE)
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 14))
+def test_weight_gradients_and_chunks_equal_brute_force(
+    seeds: Sequence[int], free: Free, schedule: ScheduleName
+) -> None:
+    """The same for backwards that are split, and for several chunks per device; zones or not."""
+    for seed in seeds:
+        tables = random_tables(seed, seed % 20 == 0, schedule)
+        assert finds_the_best(ENGINE, tables, free, seed), seed
+
+
 @pytest.mark.parametrize("free", ["order", "all"])
 @pytest.mark.parametrize("seeds", few_and_many(range(200), 17))
 def test_model_equals_brute_force_over_zones(seeds: Sequence[int], free: Free) -> None:
@@ -40,6 +53,11 @@ def test_model_equals_brute_force_over_zones(seeds: Sequence[int], free: Free) -
 def test_bug_highs_presolve_returned_plans_that_are_not_optimal(seed: int, zones: bool) -> None:
     """Presolve of HiGHS 1.14.0 missed these optima (ERGO-Code/HiGHS#2957); it is off."""
     assert finds_the_best(ENGINE, random_tables(seed, zones=zones), "all", seed)
+
+
+def test_bug_memory_in_large_units_lost_an_optimum_of_several_chunks() -> None:
+    """HiGHS called the model infeasible when rows of memory were tiny beside those of time."""
+    assert finds_the_best(ENGINE, random_tables(16, True, "interleaved"), "all", 16)
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(0, 40, 2), 3))
