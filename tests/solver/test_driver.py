@@ -18,7 +18,7 @@ from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import verify_document
 from tests.brute_force import optimum_ns
-from tests.random_shapes import zoned
+from tests.random_shapes import scheduled, zoned
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
@@ -47,6 +47,24 @@ def test_search_equals_brute_force_over_the_whole_plan_space(seed: int) -> None:
     assert result.objective == min(values, default=None)
     assert result.status is (Status.OPTIMAL if values else Status.INFEASIBLE)
     assert result.gap in (0.0, None)
+
+
+@pytest.mark.parametrize("method", ["exact", *METHODS])
+@pytest.mark.parametrize("seed", one_each(range(60), 12))
+def test_search_over_all_schedules_equals_brute_force(seed: int, method: Method) -> None:
+    """1F1B, GPipe, interleaved and ZB-H1 in one plan space, or interleaved alone; zones or not."""
+    instance = small_space(scheduled(random_instance(seed), "interleaved", seed))
+    if seed % 24:
+        update = {"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")}
+        search = instance.search.model_copy(update=update)
+        instance = instance.model_copy(update={"search": search})
+    instance = zoned(instance, seed) if seed % 3 == 0 else instance
+    values = [
+        found * objective_weight(instance, shape)
+        for shape in shapes(instance)
+        if (found := optimum_ns(build_tables(instance, shape))) is not None
+    ]
+    assert solve(instance, SolveOptions(method=method)).objective == min(values, default=None)
 
 
 @pytest.mark.parametrize("seed", one_each(range(200, 400), 5))
