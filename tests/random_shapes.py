@@ -21,6 +21,9 @@ from solver.search.shapes import shapes
 from tests import brute_force
 from tests.small_instances import gpu, layer, random_instance, two_tensors, workload
 
+#: Schedules that `random_tables` has only where they are asked for; None: 1F1B or GPipe.
+WITH_NEW: tuple[ScheduleName | None, ...] = (None, "zb-h1", "interleaved")
+
 
 def crowded_instance(seed: int) -> Instance:
     """Two types, three nodes of one to three GPUs, six layers, uneven shares: much to choose."""
