@@ -57,10 +57,13 @@ class MemoryDocument(Record):
 
 
 class StageDocument(Record):
-    """One stage of one replica. Times per micro-batch down to the transfers, then per step.
+    """One virtual stage of one replica. Times per micro-batch down to the transfers, then per step.
 
+    Stage s of a replica is chunk s div pp of the layers on the GPUs of s mod pp, which have only
+    one unless the schedule interleaves. Times per micro-batch are the chunk's; times per step and
+    memory are those of the GPU with all its chunks, and stand with each of them.
     `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer;
-    `embedding_sync_s` the all-reduce of tied embeddings, which first and last stage share.
+    `embedding_sync_s` the all-reduce of tied embeddings, which first and last GPU share.
     """
 
     layers: tuple[Index, Index]
@@ -69,6 +72,7 @@ class StageDocument(Record):
     gpu_type: Name
     forward_s: Seconds
     backward_s: Seconds
+    weight_gradient_s: Seconds  #: of `backward_s`, what the schedule may put off; 0 if nothing
     send_forward_s: Seconds  #: to the next stage; 0 on the last
     send_backward_s: Seconds  #: to the previous stage; 0 on the first
     gradient_sync_s: Seconds
@@ -80,7 +84,7 @@ class StageDocument(Record):
 
 
 class ReplicaDocument(Record):
-    """One pipeline."""
+    """One pipeline: its virtual stages in the order of the layers."""
 
     micro_batches: Batch
     stages: tuple[StageDocument, ...]

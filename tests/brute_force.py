@@ -7,7 +7,6 @@ costs are counted slot by slot, flow by flow, in exact fractions.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
 from itertools import combinations, pairwise, permutations, product
 from math import ceil
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from tests.recursion import moments, stage_ends
 
 NOISE = Fraction(1, 10**12)  #: the relative excess that rounding up forgives
 
@@ -75,13 +75,14 @@ class Floor:
         return range(stage * self.shape.dp, (stage + 1) * self.shape.dp)
 
     def send(self, slot: int, tensors: int) -> int:
-        """From a slot to the one that runs the next stage of the same replica."""
+        """From a slot to the one that runs the next stage of the same replica, round and round."""
         dp, tp, size = self.shape.dp, self.shape.tp, tensors * self.tables.send_bytes
-        source, target = self.node[slot], self.node[slot + dp]
+        behind = [*self.node[dp:], *self.node[:dp]]
+        source, target = self.node[slot], behind[slot]
         speed, latency = self.link(source, inside=True)
         if source == target:
             return up(size / speed + latency)
-        flows = [(self.node[s], self.node[s + dp]) for s in self.slots(slot // dp)]
+        flows = [(self.node[s], behind[s]) for s in self.slots(slot // dp)]
         crossing = [(a, b) for a, b in flows if a != b]
         ways = [
             (source, self.link(source, inside=False), sum(a == source for a, _ in crossing)),
@@ -92,10 +93,10 @@ class Floor:
             zoned = sum((self.zone(a), self.zone(b)) == (here, there) for a, b in flows)
             ways += [(node, self.zone_link(), zoned) for node in (source, target)]
         times = []
-        for node, (speed, latency), sharing in ways:
+        for end, (speed, latency), sharing in ways:
             seconds = tp * size * sharing / speed + latency
             if self.tables.instance.search.scatter_gather and tp > 1:
-                inner, start = self.link(node, inside=True)
+                inner, start = self.link(end, inside=True)
                 seconds += (tp - 1) * (size / inner + start)
             times.append(up(seconds))
         return max(times)
@@ -178,7 +179,7 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
         groups=[floor.group(node) for node in floor.node],
         send=[
             {n: floor.send(s, n) for n in {layer.output_tensors for layer in layers}}
-            for s in range(shape.dp * (shape.pp - 1))
+            for s in range(shape.dp * (shape.pp - (shape.vpp == 1)))
         ],
         sync=[layers for layers, _ in synced],
         sync_start=[start for _, start in synced],
@@ -188,86 +189,27 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     )
 
 
-def operations(schedule: str, p: int, k: int, m: int) -> list[tuple[str, int]]:
-    """What stage k does, in order: as many forwards ahead as the schedule allows."""
-    ahead = m if schedule == "gpipe" else p - k
-    done: list[tuple[str, int]] = []
-    forwards = backwards = 0
-    while backwards < m:
-        if forwards < m and forwards - backwards < ahead:
-            done.append(("F", forwards))
-            forwards += 1
-        else:
-            done.append(("B", backwards))
-            backwards += 1
-    return done
-
-
-def most_in_flight(schedule: str, p: int, k: int, m: int) -> int:
-    """Largest number of micro-batches forward but not yet backward."""
-    held = most = 0
-    for kind, _ in operations(schedule, p, k, m):
-        held += 1 if kind == "F" else -1
-        most = max(most, held)
-    return most
-
-
-def stage_ends(
-    schedule: str,
-    m: int,
-    forward: Sequence[int],
-    backward: Sequence[int],
-    send: Sequence[int],
-    blocking: bool = False,
-    send_back: Sequence[int] | None = None,
-) -> list[int]:
-    """End of the last backward of every stage of one pipeline, by recursion."""
-    back = send if send_back is None else send_back
-    p = len(forward)
-    orders = [operations(schedule, p, k, m) for k in range(p)]
-    position = [{operation: n for n, operation in enumerate(order)} for order in orders]
-    delays = {"F": [0 if blocking else x for x in send], "B": [0 if blocking else x for x in back]}
-
-    def duration(k: int, kind: str) -> int:
-        if kind == "F":
-            return forward[k] + (send[k] if blocking and k < p - 1 else 0)
-        return backward[k] + (back[k - 1] if blocking and k > 0 else 0)
-
-    @cache
-    def end(k: int, kind: str, i: int) -> int:
-        begin = 0
-        n = position[k][kind, i]
-        if n:
-            begin = end(k, *orders[k][n - 1])
-        if kind == "F" and k > 0:
-            begin = max(begin, end(k - 1, "F", i) + delays["F"][k - 1])
-        if kind == "B" and k < p - 1:
-            begin = max(begin, end(k + 1, "B", i) + delays["B"][k])
-        if kind == "B" and k == p - 1:
-            begin = max(begin, end(k, "F", i))
-        return begin + duration(k, kind)
-
-    return [end(k, "B", m - 1) for k in range(p)]
-
-
 def fits(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
 ) -> bool:
     """Whether every GPU holds what it must."""
-    shape = tables.shape
-    for k, (first, stop) in enumerate(pairwise(boundaries)):
-        for r, m in enumerate(shares):
-            held = most_in_flight(shape.schedule, shape.pp, k, m)
-            layers = range(first, stop)
-            need = tables.memory.fixed_bytes + max(
-                int(tables.memory.workspace_bytes[x]) for x in layers
-            )
-            for x in layers:
-                need += int(tables.memory.static_bytes[x]) + held * int(
-                    tables.memory.activation_bytes[x]
-                )
-            if need > tables.capacity_bytes[placed.groups[k * shape.dp + r]]:
-                return False
+    shape, memory = tables.shape, tables.memory
+    stages = [range(a, b) for a, b in pairwise(boundaries)]
+    kept_bytes = {"F": memory.activation_bytes, "B": memory.put_off_bytes}
+
+    def size(table: NDArray[np.int64], layers: Iterable[int]) -> int:
+        return sum(int(table[x]) for x in layers)
+
+    for d, (r, m) in product(range(shape.pp), enumerate(shares)):
+        own = [x for layers in stages[d :: shape.pp] for x in layers]
+        need = memory.fixed_bytes + size(memory.static_bytes, own)
+        need += max(int(memory.workspace_bytes[x]) for x in own)
+        need += max(
+            sum(size(kept_bytes[kind], stages[s]) for kind, s in kept)
+            for kept in moments(shape.schedule, shape.pp, d, m, shape.vpp)
+        )
+        if need > tables.capacity_bytes[placed.groups[d * shape.dp + r]]:
+            return False
     return True
 
 
@@ -275,35 +217,45 @@ def step_time_ns(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
 ) -> int:
     """Step time of one plan, in memory or not."""
-    shape = tables.shape
+    shape, pp = tables.shape, tables.shape.pp
     stages = [range(a, b) for a, b in pairwise(boundaries)]
+    devices = [[x for layers in stages[d::pp] for x in layers] for d in range(pp)]
 
-    def on(k: int, r: int, table: NDArray[np.int64]) -> int:
-        j = placed.groups[k * shape.dp + r]
-        return sum(int(table[x, j]) for x in stages[k])
+    def on(d: int, r: int, table: NDArray[np.int64], layers: Iterable[int]) -> int:
+        j = placed.groups[d * shape.dp + r]
+        return sum(int(table[x, j]) for x in layers)
 
+    split = tables.weight_ns if shape.schedule == "zb-h1" else 0 * tables.weight_ns
     ends = []
     for r, m in enumerate(shares):
-        forward = [on(k, r, tables.forward_ns) for k in range(shape.pp)]
-        backward = [on(k, r, tables.backward_ns) for k in range(shape.pp)]
+        forward, backward, weight = (
+            [on(s % pp, r, table, own) for s, own in enumerate(stages)]
+            for table in (tables.forward_ns, tables.backward_ns - split, split)
+        )
         last = [tables.instance.workload.layers[own[-1]] for own in stages[:-1]]
-        send = [placed.send[k * shape.dp + r][one.output_tensors] for k, one in enumerate(last)]
+        send = [
+            placed.send[s % pp * shape.dp + r][one.output_tensors] for s, one in enumerate(last)
+        ]
         blocking = tables.instance.search.blocking_sends
-        ends.append(stage_ends(shape.schedule, m, forward, backward, send, blocking))
+        ends.append(
+            stage_ends(
+                shape.schedule, m, forward, backward, send, blocking, weight=weight, v=shape.vpp
+            )
+        )
     ready = [
-        max(column[k] for column in ends)
-        + sum(placed.sync[k][x] for x in stages[k])
-        + placed.sync_start[k]
-        for k in range(shape.pp)
+        max(column[d] for column in ends)
+        + sum(placed.sync[d][x] for x in devices[d])
+        + placed.sync_start[d]
+        for d in range(pp)
     ]
     if tables.embedding_bytes:
         ready[0] = ready[-1] = max(ready[0], ready[-1]) + placed.embedding
     return max(
-        ready[k]
-        + max(on(k, r, tables.optimizer_ns) for r in range(shape.dp))
-        + sum(placed.gather[k][x] for x in stages[k])
-        + placed.gather_start[k]
-        for k in range(shape.pp)
+        ready[d]
+        + max(on(d, r, tables.optimizer_ns, devices[d]) for r in range(shape.dp))
+        + sum(placed.gather[d][x] for x in devices[d])
+        + placed.gather_start[d]
+        for d in range(pp)
     )
 
 
@@ -314,10 +266,10 @@ def all_orders(tables: CostTables) -> list[tuple[int, ...]]:
 
 
 def all_splits(tables: CostTables) -> Iterator[tuple[int, ...]]:
-    """Every split into non-empty stages with enough blocks."""
+    """Every split into non-empty virtual stages with enough blocks."""
     layers = tables.instance.workload.layers
     least = 0 if tables.instance.search.embedding_only_stages else 1
-    for cuts in combinations(range(1, len(layers)), tables.shape.pp - 1):
+    for cuts in combinations(range(1, len(layers)), tables.shape.num_stages - 1):
         boundaries = (0, *cuts, len(layers))
         stages = pairwise(boundaries)
         if all(sum(layer.is_block for layer in layers[a:b]) >= least for a, b in stages):

@@ -181,6 +181,61 @@ def zones() -> PlanDocument:
     return certified_document(instance(cluster=cluster, search=search))
 
 
+def split_backward() -> PlanDocument:
+    """ZB-H1 on two stages; measured weight gradients, but for the head.
+
+    That has products without weights, and keeps bytes that no weight gradient needs.
+    """
+    entries = tuple(
+        ProfileEntry(
+            kind=kind,
+            gpu=name,
+            tp=2,
+            micro_batch=1,
+            forward_s=s,
+            backward_s=2 * s,
+            weight_s=None if kind == "head" else share * s,
+        )
+        for kind, s, share in (("embedding", 1e-3, 0.3), ("block", 5e-3, 0.9), ("head", 4e-3, 0.0))
+        for name in ("fast", "slow")
+    )
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(1,),
+        recompute=("none",),
+        schedule=("zb-h1",),
+    )
+    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
+    one = instance(search=search, profile=profile)
+    *others, head = one.workload.layer_runs
+    released = {
+        "unweighted_flops": 2 * 10**9,
+        "released_replicated_bytes": 2 * 10**6,
+        "released_sharded_bytes": 3 * 10**6,
+    }
+    changed = head.model_copy(update={"layer": head.layer.model_copy(update=released)})
+    whole = one.workload.model_copy(update={"layer_runs": (*others, changed)})
+    return certified_document(one.model_copy(update={"workload": whole}))
+
+
+def interleaved() -> PlanDocument:
+    """Two chunks of one block each on either node, which send to each other in a circle."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(1,),
+        recompute=("none",),
+        distributed_optimizer=(False,),
+        schedule=("interleaved",),
+        virtual_pipeline=(2,),
+        embedding_only_stages=True,
+    )
+    return certified_document(instance(search=search))
+
+
 def infeasible() -> PlanDocument:
     """No plan: the memory of every GPU is too small."""
     search = SearchSpace(idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,))
@@ -227,6 +282,8 @@ CASES: dict[str, Callable[[], PlanDocument]] = {
         profiled,
         idle,
         zones,
+        split_backward,
+        interleaved,
         infeasible,
         interrupted,
     )

@@ -1,6 +1,7 @@
 """How much of a step time is rounding: costs are whole nanoseconds, each rounded up."""
 
 from formulations.plan import Shape
+from formulations.schedules import SCHEDULES, schedule_graph
 
 
 def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
@@ -13,17 +14,19 @@ def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
     rounding is no longer than the step time without rounding. So the difference is at most the
     number of figures on the path, each rounded up by less than 1 ns:
 
-    * At most 2 (m + p - 1) forwards and backwards, since an increasing potential exists: for
-      1F1B F(k, i) -> 2i + k + 1 and B(k, i) -> 2i + 2p - k; for GPipe F(k, i) -> i + k + 1 and
-      B(k, i) -> i + m + 2p - 1 - k. It grows by at least 1 along every edge of
-      `formulations.schedules` and stays within 1..2 (m + p - 1). Each is a sum over at most
-      n = L - p + 1 layers, as the other stages hold one layer at least, and is followed or
-      prolonged by at most one transfer: n + 1 figures.
-    * One gradient sync: two rings for each of n layers and two start-ups: 2 n + 2.
-    * One all-reduce of tied embeddings: 1. One optimizer: n.
-    * With ZeRO 1 one gather: 2 n + 2.
+    * One operation at most of every level of the schedule's graph, 2 (m + p - 1) in 1F1B and
+      GPipe. Each is a sum over at most n = L - S + 1 layers, as the other S - 1 virtual stages
+      hold one layer at least, and is followed or prolonged by at most one transfer: n + 1
+      figures. Where the backward pass is split, what it has without weight gradients is the
+      whole, rounded up, less these, rounded down: two figures per layer.
+    * One gradient sync: two rings for each of the l = L - S + v layers that a device may have,
+      and two start-ups: 2 l + 2.
+    * One all-reduce of tied embeddings: 1. One optimizer: l.
+    * With ZeRO 1 one gather: 2 l + 2.
     """
-    layers = num_layers - shape.pp + 1
-    rings = 2 * layers + 2
-    operations = 2 * (micro_batches + shape.pp - 1)
-    return operations * (layers + 1) + rings * (1 + shape.zero) + 1 + layers
+    layers = num_layers - shape.num_stages
+    held = layers + shape.vpp
+    per_layer = 2 if SCHEDULES[shape.schedule].splits_backward else 1
+    levels = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp).levels
+    rings = 2 * held + 2
+    return len(levels) * (per_layer * (layers + 1) + 1) + rings * (1 + shape.zero) + 1 + held

@@ -20,7 +20,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Share:
-    """Time on the critical path: compute and sync by stage, everything else together."""
+    """Time on the critical path: compute and sync by pipeline stage, all else together.
+
+    A stage is one of the pp, with all its chunks.
+    """
 
     kind: str  #: compute, transfers, or the kind of a tail operation
     stage: int | None
@@ -83,6 +86,7 @@ def _what_ifs(document: PlanDocument, costs: PlanCosts) -> Iterator[tuple[str, P
                 costs,
                 forward_ns=np.where(own, _less(costs.forward_ns), costs.forward_ns),
                 backward_ns=np.where(own, _less(costs.backward_ns), costs.backward_ns),
+                weight_ns=np.where(own, _less(costs.weight_ns), costs.weight_ns),
             ),
         )
     yield "transfers between stages", replace(costs, send_ns=_less(costs.send_ns))
@@ -113,14 +117,14 @@ def improvements(document: PlanDocument, costs: PlanCosts, step: Step) -> list[t
 
 def busy_share(document: PlanDocument) -> float | None:
     """Part of the step that the plan's GPUs compute, on average; None without a plan."""
-    if document.step_time_s is None:
+    if document.step_time_s is None or document.shape is None:
         return None
     busy = [
         replica.micro_batches * (stage.forward_s + stage.backward_s)
         for replica in document.replicas
         for stage in replica.stages
     ]
-    return sum(busy) / len(busy) / document.step_time_s
+    return sum(busy) / document.shape.slots / document.step_time_s
 
 
 def summary(document: PlanDocument, costs: PlanCosts, step: Step) -> list[tuple[str, str]]:

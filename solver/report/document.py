@@ -7,6 +7,7 @@ from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Group, Plan, Replica, Shape, Stage
+from formulations.schedules import SCHEDULES
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
@@ -134,31 +135,33 @@ def _replica(
     instance: Instance, replica: Replica, costs: PlanCosts, memory: list[MemoryParts], r: int
 ) -> ReplicaDocument:
     stages = tuple(
-        _stage(instance, stage, costs, memory[k % costs.shape.pp], k, r)
-        for k, stage in enumerate(replica.stages)
+        _stage(instance, stage, costs, memory[s % costs.shape.pp], s, r)
+        for s, stage in enumerate(replica.stages)
     )
     return ReplicaDocument(micro_batches=replica.micro_batches, stages=stages)
 
 
 def _stage(
-    instance: Instance, stage: Stage, costs: PlanCosts, memory: MemoryParts, k: int, r: int
+    instance: Instance, stage: Stage, costs: PlanCosts, memory: MemoryParts, s: int, r: int
 ) -> StageDocument:
-    cluster, node = instance.cluster, stage.group.node
-    last, d = costs.shape.num_stages - 1, k % costs.shape.pp
+    cluster, node, shape = instance.cluster, stage.group.node, costs.shape
+    device, last = s % shape.pp, shape.num_stages - 1
+    put_off = SCHEDULES[shape.schedule].splits_backward
     return StageDocument(
         layers=stage.layers,
         node=cluster.node_names[node],
         gpus=stage.group.gpus,
         gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
-        forward_s=seconds(int(costs.forward_ns[k, r])),
-        backward_s=seconds(int(costs.backward_ns[k, r])),
-        send_forward_s=seconds(int(costs.send_ns[k, r])) if k < last else 0.0,
-        send_backward_s=seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
-        gradient_sync_s=seconds(int(costs.sync_ns[d] + costs.gather_ns[d])),
-        embedding_sync_s=seconds(costs.embedding_ns) if k in (0, last) else 0.0,
-        optimizer_s=seconds(int(costs.optimizer_ns[d])),
-        memory_bytes=int(costs.memory_bytes[d, r]),
-        memory_limit_bytes=int(costs.limit_bytes[d, r]),
+        forward_s=seconds(int(costs.forward_ns[s, r])),
+        backward_s=seconds(int(costs.backward_ns[s, r])),
+        weight_gradient_s=seconds(int(costs.weight_ns[s, r])) if put_off else 0.0,
+        send_forward_s=seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
+        send_backward_s=seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
+        gradient_sync_s=seconds(int(costs.sync_ns[device] + costs.gather_ns[device])),
+        embedding_sync_s=seconds(costs.embedding_ns) if device in (0, shape.pp - 1) else 0.0,
+        optimizer_s=seconds(int(costs.optimizer_ns[device])),
+        memory_bytes=int(costs.memory_bytes[device, r]),
+        memory_limit_bytes=int(costs.limit_bytes[device, r]),
         memory=MemoryDocument(**memory._asdict()),
     )
 

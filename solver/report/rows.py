@@ -1,4 +1,7 @@
-"""One optimizer step as rows of bars: a row per stage and group of identical replicas."""
+"""One optimizer step as rows of bars: a row per stage and group of identical replicas.
+
+A stage is one of the pp, with all its chunks of layers.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ class Row:
     """What one stage does during the step, in order, for replicas that do the same."""
 
     stage: int
-    layers: str  #: first-last
+    layers: str  #: first-last of every chunk
     replicas: tuple[int, ...]
     nodes: str
     gpu_type: str
@@ -26,7 +29,7 @@ def _signature(replica: ReplicaDocument) -> tuple[object, ...]:
     return (
         replica.micro_batches,
         *(
-            (s.gpu_type, s.forward_s, s.backward_s, s.send_forward_s, s.send_backward_s)
+            (s.gpu_type, s.forward_s, s.backward_s, s.weight_gradient_s, s.send_forward_s)
             for s in replica.stages
         ),
     )
@@ -52,12 +55,13 @@ def rows_of(document: PlanDocument, step: Step) -> list[Row]:
         bars: dict[int, list[Operation]] = defaultdict(list)
         for operation in (*step.operations(group[0]), *step.tail):
             bars[operation.stage].append(operation)
-        for k in range(len(document.replicas[0].stages)):
+        for k in range(step.costs.shape.pp):
             stages = stages_of(document, k, group)
+            chunks = document.replicas[group[0]].stages[k :: step.costs.shape.pp]
             rows.append(
                 Row(
                     stage=k,
-                    layers=layers_text(stages[0].layers),
+                    layers=", ".join(layers_text(chunk.layers) for chunk in chunks),
                     replicas=group,
                     nodes=node_ranges(dict.fromkeys(stage.node for stage in stages)),
                     gpu_type=stages[0].gpu_type,

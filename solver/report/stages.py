@@ -26,66 +26,90 @@ def layers_text(layers: tuple[int, int]) -> str:
     return ranges(range(*layers))
 
 
-def _alike(document: PlanDocument) -> Iterator[tuple[int, list[int], list[StageDocument]]]:
-    """Stage number, replicas with equal figures on that stage, and that stage of each."""
-    for k in range(len(document.replicas[0].stages)):
+def num_chunks(document: PlanDocument) -> int:
+    """Chunks of layers that every GPU of the plan runs."""
+    return 1 if document.shape is None else document.shape.vpp
+
+
+def _alike(document: PlanDocument) -> Iterator[tuple[int, int, list[int], list[StageDocument]]]:
+    """Stage, chunk, replicas with equal figures on these, and that virtual stage of each."""
+    num_stages = len(document.replicas[0].stages) // num_chunks(document)
+    for s in sorted(range(len(document.replicas[0].stages)), key=lambda s: s % num_stages):
         groups: dict[tuple[int, StageDocument], list[int]] = defaultdict(list)
         for r, replica in enumerate(document.replicas):
-            shown = replica.stages[k].model_copy(update={"node": "", "gpus": ()})
+            shown = replica.stages[s].model_copy(update={"node": "", "gpus": ()})
             groups[replica.micro_batches, shown].append(r)
         for replicas in groups.values():
-            yield k, replicas, [document.replicas[r].stages[k] for r in replicas]
+            chunk, stage = divmod(s, num_stages)
+            yield stage, chunk, replicas, [document.replicas[r].stages[s] for r in replicas]
 
 
 def stage_table(document: PlanDocument) -> Table:
     """Stages with layers, place, time per micro-batch and memory per GPU.
 
-    The micro-batches of each row are told where replicas differ in them.
+    A GPU's place and memory stand with the first of its chunks, where it has several. The
+    micro-batches of each row are told where replicas differ in them, weight gradients where the
+    schedule puts them off.
     """
     stages = [stage for replica in document.replicas for stage in replica.stages]
     longest = max(max(stage.forward_s, stage.backward_s) for stage in stages)
     largest = max(stage.memory_limit_bytes for stage in stages)
     uneven = len({replica.micro_batches for replica in document.replicas}) > 1
+    split = any(stage.weight_gradient_s for stage in stages)
+    chunks = num_chunks(document) > 1
     rows = [
         (
             str(k),
+            *([str(chunk)] * chunks),
             layers_text(own[0].layers),
             ranges(replicas),
-            placed(own),
-            own[0].gpu_type,
+            *(("", "") if chunk else (placed(own), own[0].gpu_type)),
             *([str(document.replicas[replicas[0]].micro_batches)] * uneven),
             time_text(own[0].forward_s, longest),
             time_text(own[0].backward_s, longest),
-            size_text(own[0].memory_bytes, largest),
-            size_text(own[0].memory_limit_bytes - own[0].memory_bytes, largest),
+            *([time_text(own[0].weight_gradient_s, longest)] * split),
+            *(("", "") if chunk else _memory(own[0], largest)),
         )
-        for k, replicas, own in _alike(document)
+        for k, chunk, replicas, own in _alike(document)
     ]
-    texts = ("stage", "layers", "replicas", "node: GPUs", "GPU type")
-    numbers = (*(["batches"] * uneven), "forward", "backward", "memory", "free")
+    texts = ("stage", *(["chunk"] * chunks), "layers", "replicas", "node: GPUs", "GPU type")
+    times = ("forward", "backward", *(["weights"] * split))
+    numbers = (*(["batches"] * uneven), *times, "memory", "free")
     return table(texts, numbers, rows)
 
 
+def _memory(stage: StageDocument, like: float) -> tuple[str, str]:
+    """What a GPU needs and what is left."""
+    left = stage.memory_limit_bytes - stage.memory_bytes
+    return size_text(stage.memory_bytes, like), size_text(left, like)
+
+
 def traffic_table(document: PlanDocument) -> Table:
-    """Transfers per micro-batch, syncs and optimizer per step, by stage."""
+    """Transfers per micro-batch, by stage and chunk; syncs and optimizer per step, by stage."""
     stages = [stage for replica in document.replicas for stage in replica.stages]
     longest = max(max(stage.send_forward_s, stage.send_backward_s) for stage in stages)
-    sync = max(max(s.gradient_sync_s, s.embedding_sync_s, s.optimizer_s) for s in stages)
+    chunks = num_chunks(document) > 1
+    sync = max(max(_updates(stage)) for stage in stages)
     rows = [
         (
             str(k),
+            *([str(chunk)] * chunks),
             ranges(replicas),
             time_text(own[0].send_forward_s, longest),
             time_text(own[0].send_backward_s, longest),
-            time_text(own[0].gradient_sync_s, sync),
-            time_text(own[0].embedding_sync_s, sync),
-            time_text(own[0].optimizer_s, sync),
+            *("" if chunk else time_text(one, sync) for one in _updates(own[0])),
         )
-        for k, replicas, own in _alike(document)
+        for k, chunk, replicas, own in _alike(document)
     ]
     transfers = ("send forward", "send backward")
     updates = ("gradient sync", "embedding sync", "optimizer")
-    return table(("stage", "replicas"), (*transfers, *updates), rows)
+    texts = ("stage", *(["chunk"] * chunks), "replicas")
+    return table(texts, (*transfers, *updates), rows)
+
+
+def _updates(stage: StageDocument) -> tuple[float, float, float]:
+    """Syncs and optimizer of a GPU."""
+    return stage.gradient_sync_s, stage.embedding_sync_s, stage.optimizer_s
 
 
 def memory_table(document: PlanDocument) -> Table:
@@ -98,7 +122,8 @@ def memory_table(document: PlanDocument) -> Table:
             ranges(replicas),
             *(size_text(getattr(own[0].memory, part), largest) for part in parts),
         )
-        for k, replicas, own in _alike(document)
+        for k, chunk, replicas, own in _alike(document)
+        if not chunk
     ]
     return table(("stage", "replicas"), [part.removesuffix("_bytes") for part in parts], rows)
 
@@ -107,7 +132,7 @@ def placement_table(document: PlanDocument) -> Table:
     """Every node of the cluster, those of the plan first in rank order, and what its GPUs run."""
     runs: dict[str, list[tuple[tuple[int, ...], int, int]]] = defaultdict(list)
     for r, replica in enumerate(document.replicas):
-        for k, stage in enumerate(replica.stages):
+        for k, stage in enumerate(replica.stages[: len(replica.stages) // num_chunks(document)]):
             runs[stage.node].append((stage.gpus, k, r))
     cluster = document.instance.cluster
     types = {

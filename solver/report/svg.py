@@ -1,6 +1,7 @@
 """The Gantt picture of one step as a hand-written SVG 1.1 file.
 
-A row per stage and group of identical replicas; bars by kind; the critical path as a red line.
+A row per stage and group of identical replicas, all its chunks in it; bars by kind, those of later
+chunks darker; the critical path as a red line.
 Bars of one colour and row are one path, so that 64 stages of 512 micro-batches stay about 2 MB.
 """
 
@@ -13,6 +14,7 @@ from xml.sax.saxutils import escape
 from solver.document import PlanDocument
 from solver.report.quantities import ranges, round_time_text, time_text
 from solver.report.rows import Row, rows_of
+from solver.report.stages import num_chunks
 from solver.report.text import batches_text, cluster_text, shape_text
 from solver.report.timeline import names_of
 from solver.simulate import Operation, Step
@@ -21,11 +23,14 @@ from solver.simulate import Operation, Step
 _FILLS = {
     "forward": ("#4c86c6", "#86b3e3"),
     "backward": ("#3f9a5b", "#7cc491"),
+    "weight": ("#b5567f", "#dc9bb8"),
     "sync": ("#f0a030", "#f0a030"),
     "embedding": ("#b279c9", "#b279c9"),
     "optimizer": ("#8c6d5a", "#8c6d5a"),
     "gather": ("#e0cb3c", "#e0cb3c"),
 }
+#: What the shades of the last of several chunks are mixed from, with a share of the first's.
+_DARK = "#10103c"
 _IDLE = "#ececec"
 _CRITICAL = "#d62728"
 _CHART_WIDTH = 1100
@@ -51,6 +56,19 @@ class _Layout:
     def x(self, time_ns: float) -> float:
         """Horizontal place of a time."""
         return self.left + _CHART_WIDTH * time_ns / self.step_time_ns
+
+
+def _fills(kind: str, chunk: int, num_chunks: int) -> tuple[str, str]:
+    """The two shades of a kind of bar in one of the chunks: darker from chunk to chunk."""
+    share = 0.42 * chunk / max(num_chunks - 1, 1)
+    even, odd = (_mixed(fill, _DARK, share) for fill in _FILLS[kind])
+    return even, odd
+
+
+def _mixed(colour: str, other: str, share: float) -> str:
+    """#rrggbb between two colours, `share` of the way."""
+    pairs = ((int(one[i : i + 2], 16) for one in (colour, other)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in pairs)
 
 
 def _label(row: Row) -> str:
@@ -83,32 +101,32 @@ def _text(x: float, y: float, text: str, style: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
 
 
-def _bars(layout: _Layout, row: Row, top: float) -> Iterator[str]:
+def _bars(layout: _Layout, row: Row, top: float, num_chunks: int) -> Iterator[str]:
     """Bars of one row, a path per colour, then the numbers that fit."""
     paths: dict[str, list[str]] = defaultdict(list)
     numbers = []
     for bar in row.bars:
         x, width = layout.x(bar.start_ns), layout.x(bar.end_ns) - layout.x(bar.start_ns)
         shade = (bar.micro_batch or 0) % 2 if width > _NARROW else 0
-        fill = _FILLS[bar.kind][shade]
+        fill = _fills(bar.kind, bar.chunk, num_chunks)[shade]
         paths[fill].append(f"M{x:.2f} {top:.0f}h{width:.2f}v{layout.row_height:.0f}h{-width:.2f}z")
         number = "" if bar.micro_batch is None else str(bar.micro_batch)
         if number and width > _LETTER * len(number) + 3 and layout.row_height > 16:
             middle = top + layout.row_height / 2 + 4
-            style = ' class="m"' if int(number) % 2 else ' class="n"'
+            style = ' class="m"' if int(number) % 2 and not bar.chunk else ' class="n"'
             numbers.append(_text(x + width / 2, middle, number, style))
     for fill, parts in paths.items():
         yield f'<path fill="{fill}" d="{"".join(parts)}"/>'
     yield from numbers
 
 
-def _row(layout: _Layout, row: Row, top: float) -> Iterator[str]:
+def _row(layout: _Layout, row: Row, top: float, num_chunks: int) -> Iterator[str]:
     yield _text(_MARGIN, top + layout.row_height / 2 + 4, _label(row))
     yield (
         f'<rect x="{layout.left:.1f}" y="{top:.0f}" width="{_CHART_WIDTH}" '
         f'height="{layout.row_height:.0f}" fill="{_IDLE}"/>'
     )
-    yield from _bars(layout, row, top)
+    yield from _bars(layout, row, top, num_chunks)
 
 
 def _critical(layout: _Layout, rows: Sequence[Row], path: Sequence[Operation]) -> str:
@@ -154,19 +172,26 @@ def _axis(layout: _Layout) -> Iterator[str]:
     yield _text(middle, layout.bottom + 38, "time in the step", ' text-anchor="middle"')
 
 
-def _legend(names: Mapping[str, str]) -> Iterator[str]:
+def _legend(names: Mapping[str, str], num_chunks: int) -> tuple[list[str], float]:
+    """The legend, and where it ends."""
+    parts: list[str] = []
     x, y = float(_MARGIN), _HEAD - 22.0
     for kind, name in names.items():
-        for i, fill in enumerate(_FILLS[kind]):
-            yield f'<rect x="{x + 9 * i:.1f}" y="{y:.0f}" width="9" height="12" fill="{fill}"/>'
-        yield _text(x + 24, y + 10, name)
-        x += 44 + _LETTER * len(name)
-    yield f'<rect x="{x:.1f}" y="{y:.0f}" width="18" height="12" fill="{_IDLE}"/>'
-    yield _text(x + 24, y + 10, "idle")
+        chunks = {0, num_chunks - 1} if kind in ("forward", "backward") else {0}
+        fills = chain.from_iterable(_fills(kind, chunk, num_chunks) for chunk in sorted(chunks))
+        for fill in fills:
+            parts.append(f'<rect x="{x:.1f}" y="{y:.0f}" width="9" height="12" fill="{fill}"/>')
+            x += 9
+        text = name if len(chunks) == 1 else f"{name}, chunks 0-{num_chunks - 1}"
+        parts.append(_text(x + 6, y + 10, text))
+        x += 26 + _LETTER * len(text)
+    parts.append(f'<rect x="{x:.1f}" y="{y:.0f}" width="18" height="12" fill="{_IDLE}"/>')
+    parts.append(_text(x + 24, y + 10, "idle"))
     x += 66
-    yield f'<line x1="{x:.1f}" y1="{y + 6:.0f}" x2="{x + 18:.1f}" y2="{y + 6:.0f}" class="c"/>'
+    ends = f'x1="{x:.1f}" y1="{y + 6:.0f}" x2="{x + 18:.1f}" y2="{y + 6:.0f}"'
     text = "critical path: what the step has to wait for; numbers and shades: micro-batches"
-    yield _text(x + 24, y + 10, text)
+    parts += [f'<line {ends} class="c"/>', _text(x + 24, y + 10, text)]
+    return parts, x + 24 + _LETTER * len(text)
 
 
 _STYLE = (
@@ -182,7 +207,10 @@ def svg_picture(document: PlanDocument, step: Step) -> str:
     """The picture, for a document with a plan and its simulated step."""
     rows = rows_of(document, step)
     layout = _layout(document, rows, step)
-    width, height = layout.left + _CHART_WIDTH + 4 * _MARGIN, layout.bottom + 54
+    chunks = num_chunks(document)
+    legend, legend_end = _legend(names_of(document, rows), chunks)
+    width = max(layout.left + _CHART_WIDTH + 4 * _MARGIN, legend_end + _MARGIN)
+    height = layout.bottom + 54
     title = f"{document.instance.workload.name}: one training step, "
     title += time_text(step.step_time_ns / 1e9)
     shape = document.shape
@@ -195,9 +223,9 @@ def svg_picture(document: PlanDocument, step: Step) -> str:
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>',
         _text(_MARGIN, 30, title, ' class="t"'),
         _text(_MARGIN, 50, plan + cluster_text(document.instance)),
-        *_legend(names_of(document, rows)),
+        *legend,
         *(_text(_MARGIN, y, text, ' class="h"') for y, text in layout.headings),
-        *chain.from_iterable(map(_row, repeat(layout), rows, layout.tops)),
+        *chain.from_iterable(map(_row, repeat(layout), rows, layout.tops, repeat(chunks))),
         *_axis(layout),
         _critical(layout, rows, step.critical_path),
         "</svg>",

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
+from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, summary
@@ -46,8 +47,14 @@ _TERMINATION = {
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
 }
+_ZERO_BUBBLE = "sail-sg/zero-bubble-pipeline-parallelism"
 _MOST_RUNS = 8  # of equal layers, that are listed one by one
-_TABLE_NOTE = "stages; times per micro-batch, memory per GPU"
+_SCHEDULES: dict[ScheduleName, str] = {
+    "1f1b": "1F1B",
+    "gpipe": "GPipe",
+    "interleaved": "interleaved 1F1B",
+    "zb-h1": "ZB-H1",
+}
 _SOURCES = {
     "measured": "measured",
     "interpolated": "interpolated between measurements",
@@ -87,8 +94,9 @@ def shape_text(shape: Shape) -> str:
     """Degrees and memory strategy in words."""
     recompute = "full recomputation" if shape.recompute == "full" else "no recomputation"
     optimizer = ", distributed optimizer" if shape.zero else ""
+    chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
-        f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp} on "
+        f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
         f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{optimizer}"
     )
 
@@ -100,7 +108,7 @@ def batches_text(document: PlanDocument, shape: Shape) -> str:
     number = f"{least} to {most}" if least < most else f"{most}"
     noun = "micro-batch" if most == 1 else "micro-batches"
     size = counted(shape.micro_batch, "sequence")
-    return f"{number} {noun} of {size} per replica, {shape.schedule.upper()} schedule"
+    return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
 
 
 def heading(document: PlanDocument) -> Table:
@@ -114,6 +122,12 @@ def heading(document: PlanDocument) -> Table:
     if shape is not None:
         lines += [("plan", shape_text(shape)), ("", batches_text(document, shape))]
     return labelled(lines)
+
+
+def _table_note(document: PlanDocument) -> str:
+    split = any(stage.weight_gradient_s for one in document.replicas for stage in one.stages)
+    weights = " (weights: the part of backward that is put off)" if split else ""
+    return f"stages; times per micro-batch{weights}, memory per GPU"
 
 
 def _closed(document: PlanDocument) -> str:
@@ -186,8 +200,11 @@ def _speed(document: PlanDocument) -> str:
 
 def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
-    launched = search.micro_batches == "even" and {*search.schedule} <= {"1f1b", "interleaved"}
-    who = "what Megatron-LM can launch" if launched else "more than Megatron-LM can launch"
+    others = {*search.schedule} - {"1f1b", "interleaved"}
+    who = "more than Megatron-LM can launch"
+    if search.micro_batches == "even" and others <= {"zb-h1"}:
+        who = "what Megatron-LM can launch"
+        who += f", ZB-H1 with its authors' fork {_ZERO_BUBBLE}" if others else ""
     return f"uniform degrees, {search.micro_batches} micro-batches: {who}"
 
 
@@ -198,7 +215,7 @@ def result_text(
     parts: list[RenderableType] = [heading(document), ""]
     if costs is not None and step is not None:
         lines = figures(document) + summary(document, costs, step)
-        parts += [_TABLE_NOTE, stage_table(document), "", labelled(lines)]
+        parts += [_table_note(document), stage_table(document), "", labelled(lines)]
     return [*parts, labelled(outcome(document))]
 
 
@@ -224,7 +241,7 @@ def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
     return [
         heading(document),
         "",
-        _TABLE_NOTE,
+        _table_note(document),
         stage_table(document),
         "",
         "memory per GPU",

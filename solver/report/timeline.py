@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from solver.document import PlanDocument
 from solver.report.quantities import ranges, time_text
 from solver.report.rows import Row, rows_of
+from solver.report.stages import num_chunks
 from solver.simulate import Operation, Step
 
 MARKS = {
     "forward": "F",
     "backward": "B",
+    "weight": "W",
     "sync": "S",
     "embedding": "E",
     "optimizer": "O",
@@ -19,6 +21,7 @@ MARKS = {
 NAMES = {
     "forward": "forward",
     "backward": "backward",
+    "weight": "weight gradients",
     "sync": "gradient sync",
     "embedding": "embedding sync",
     "optimizer": "optimizer",
@@ -36,7 +39,7 @@ def _cells(bars: Sequence[Operation], step_time_ns: int, width: int) -> list[dic
         for cell in range(first, last + 1):
             start = max(bar.start_ns * width, cell * step_time_ns)
             end = min(bar.end_ns * width, (cell + 1) * step_time_ns)
-            mark = MARKS[bar.kind]
+            mark = MARKS[bar.kind].lower() if bar.chunk else MARKS[bar.kind]
             cells[cell][mark] = cells[cell].get(mark, 0) + end - start
     for times in cells:
         if idle := step_time_ns - sum(times.values()):
@@ -64,6 +67,8 @@ def names_of(document: PlanDocument, rows: Sequence[Row]) -> dict[str, str]:
     """Names of the kinds of bars that occur; a send that blocks is part of its operation."""
     used = {bar.kind for row in rows for bar in row.bars}
     names = {kind: name for kind, name in NAMES.items() if kind in used}
+    if "weight" in names:
+        names["backward"] = "input gradients"
     if document.instance.search.blocking_sends:
         names |= {kind: f"{names[kind]} and send" for kind in ("forward", "backward")}
     return names
@@ -71,8 +76,9 @@ def names_of(document: PlanDocument, rows: Sequence[Row]) -> dict[str, str]:
 
 def legend(document: PlanDocument, rows: Sequence[Row]) -> str:
     """Meaning of the letters that occur."""
-    names = names_of(document, rows)
-    return ", ".join([*(f"{MARKS[kind]} {name}" for kind, name in names.items()), f"{IDLE} idle"])
+    texts = [f"{MARKS[kind]} {name}" for kind, name in names_of(document, rows).items()]
+    later = ["small letters: later chunks"] if num_chunks(document) > 1 else []
+    return ", ".join([*texts, f"{IDLE} idle", *later])
 
 
 def text_timeline(document: PlanDocument, step: Step, width: int = 72) -> str:

@@ -16,7 +16,7 @@ from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans, surveyed_plan
-from solver.heuristics.orders import count_orders
+from solver.heuristics.node_orders import count_orders
 from solver.options import SolveOptions
 from solver.result import (
     Result,

@@ -11,12 +11,14 @@ once, on some group: it adds w_j (m_r t_xj + s_xj), at least the least over j. I
 m_r = M / dp that is so for all replicas alike; if not, sum_r m_r = M, and w_j m_r t_xj and w_j s_xj
 are each at least their own least. Any weights are valid; these are 1 / sum_x (M t_xj + dp s_xj).
 
-Filling. All replicas have m micro-batches and devices one chunk. By the latency paths that a
-schedule states of stage i (`Missed`), the last backward of the first stage ends no earlier than the
-latency, the sum of all t of the replica, but for weight gradients split off, and its transfers,
-plus (m - 1) t_i less what the path misses of stage i; then come tied embeddings and the tail of
-that stage. A kind of operation has at most some share of t in any layer on any group used, so with
-c_i m - 1 less the sum over kinds of that share times the number missed, for the better path,
+Filling, of devices with one chunk. All replicas have m micro-batches; or, where these may be
+unlike, look at the replica with the most, which has m = M / dp, rounded up, or more: what follows
+only grows with them. By the latency paths that a schedule states of stage i (`Missed`), the last
+backward of the first stage ends no earlier than the latency, the sum of all t of the replica, but
+for weight gradients split off, and its transfers, plus (m - 1) t_i less what the path misses of
+stage i; then come tied embeddings and the tail of that stage. A kind of operation has at most some
+share of t in any layer on any group used, so with c_i m - 1 less the sum over kinds of that share
+times the number missed, for the better path,
 
     T >= once + latency + c_i t_i + tail_0.
 
@@ -25,14 +27,17 @@ sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If i
 1, its weights over c_i are at most 1 in all, so T >= once + latency + sum of v t - d t_0 + tail_0,
 and layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the
 first stage, less weight gradients split off. It remains to find a replica of load 1 or less. There
-are dp slots for each stage, and slots load more at smaller c_i, that is at earlier stages: the mean
-load is at most that of the groups one after the other, largest weight first, less d / c_0. Some
-replica has no more. Of two groups used, some replica has no more stages on the faster one than its
-slots over dp, rounded down, and its load is at most that of so many stages of the one, then the
-other; if none, only the other counts. Any v and d are valid. These v would give all layers the same
-(1 + v_j) t_j on every group, were they alike; groups so slow that they would need v < 0 have v = 0.
-d is 0; or as large as leaves no weight negative, and no block of the longest run of equal ones
-better off on the first stage.
+are dp slots for each stage, and slots load more at smaller c_i: the mean load is at most that of
+the groups one after the other over the stages, smallest c_i and largest weight first, less d / c_0.
+Some replica has no more. Of two groups used, some replica has no more stages on the faster one than
+its slots over dp, rounded down, and its load is at most that of so many stages of the one, then the
+other; if none, only the other counts. Where micro-batches are unlike the replica is given. A node
+of c slots in a row has c / dp of its stages, rounded up or down: so it has no more on the k fastest
+groups than their nodes have rounded up, nor than the others leave it of pp, rounded down. Weights
+fall with the speed, so its load is at most that of so many on each, one after the other. Any v and
+d are valid. These v would give all layers the same (1 + v_j) t_j on every group, were they alike;
+groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves no weight
+negative, and no block of the longest run of equal ones better off on the first stage.
 """
 
 from collections.abc import Sequence
@@ -175,14 +180,14 @@ class ClosedForms:
 
     @cached_property
     def micro_batches(self) -> Array:
-        """[N] m, those of every replica where all have equally many."""
-        return self.total // self._column("dp")
+        """[N] m, those of every replica where all have equally many, of one at least elsewhere."""
+        micro_batches: Array = -(-self.total // self._column("dp"))
+        return micro_batches
 
     @cached_property
     def _applies(self) -> Mask:
-        """[N] whether the argument of filling holds: equal shares, one chunk per device."""
-        alike = (self.total % self._column("dp") == 0) & ((self._column("dp") == 1) | self.even)
-        applies: Mask = alike & (self._column("vpp") == 1)
+        """[N] whether the argument of filling holds: one chunk per device."""
+        applies: Mask = self._column("vpp") == 1
         return applies
 
     @cached_property
@@ -216,16 +221,29 @@ class ClosedForms:
     @cached_property
     def _ends(self) -> Numbers:
         """[N, J] stages of a replica up to a group, along `_order`."""
+        if not self.even:
+            return self._most_ends
         ends = np.cumsum(_along(self.slots, self._order), axis=1) / self._column("dp")[:, None]
         two = ((self.nodes > 0).sum(axis=1) == 2)[:, None]
         last = np.arange(ends.shape[1]) >= 1
         return np.where(two & ~last, np.floor(ends), ends)
 
+    @property
+    def _most_ends(self) -> Numbers:
+        """[N, J] the same at most, of any replica."""
+        dp = self._column("dp")[:, None]
+        each = self.slots // np.maximum(self.nodes, 1)
+        up, down = (_along(self.nodes * part, self._order) for part in (-(-each // dp), each // dp))
+        others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
+        ends: Numbers = np.minimum(np.cumsum(up, axis=1), self._column("pp")[:, None] - others)
+        return ends
+
     @cached_property
     def _loads(self) -> Numbers:
         """[N, J] load of weight 1 on each group, along `_order`."""
-        usable = self._c[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
-        rate = np.where(usable, 1 / np.where(usable, self._c, 1.0), 0.0)
+        ranked = np.sort(self._c, axis=1)
+        usable = ranked[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
+        rate = np.where(usable, 1 / np.where(usable, ranked, 1.0), 0.0)
         none = np.zeros((len(rate), 1))
         before = np.concatenate([none, np.cumsum(rate, axis=1)], axis=1)
         rate = np.concatenate([rate, none], axis=1)
@@ -249,7 +267,9 @@ class ClosedForms:
 
     @cached_property
     def _counted(self) -> Mask:
-        """[N, J] groups on which the replica has stages."""
+        """[N, J] groups on which the replica may have stages."""
+        if not self.even:
+            return self.nodes > 0
         counted = np.zeros(self.nodes.shape, dtype=bool)
         np.put_along_axis(counted, self._order, np.diff(self._ends, axis=1, prepend=0.0) > 0, 1)
         return counted & (self.nodes > 0)

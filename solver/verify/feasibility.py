@@ -34,7 +34,7 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     text = "a divisor of the GPUs of every node used"
     fits &= findings.require(inside, "shape.tp", shape.tp, text)
     _check_choices(space, shape, findings)
-    return fits
+    return fits and _check_schedule(space, shape, findings)
 
 
 def _nodes_rule(space: PlanSpace) -> str:
@@ -54,7 +54,6 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         ("pp", shape.pp, search.pipeline_parallel),
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
-        ("schedule", shape.schedule, search.schedule),
         ("recompute", shape.recompute, search.recompute),
         ("zero", shape.zero, space.zero_stages(shape.dp)),
     ]
@@ -65,6 +64,17 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     shares = space.shares_exist(shape.dp, shape.micro_batch)
     text = f"a number of replicas that {total} micro-batches can be shared among"
     findings.require(shares, "shape.dp", shape.dp, text)
+
+
+def _check_schedule(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
+    """Whether the schedule may run so many chunks per GPU, and can with these degrees."""
+    launched = space.schedules(shape.dp, shape.pp, shape.micro_batch)
+    names = [name for name, _ in launched]
+    text = f"one of {names}, with these degrees"
+    if not findings.require(shape.schedule in names, "shape.schedule", repr(shape.schedule), text):
+        return False
+    chunks = [vpp for name, vpp in launched if name == shape.schedule]
+    return findings.require(shape.vpp in chunks, "shape.vpp", shape.vpp, f"one of {chunks}")
 
 
 def node_order(
@@ -106,29 +116,30 @@ def check_placement(
 ) -> bool:
     """Whether replicas and stages are as many as the degrees say, and each on its slot's GPUs.
 
-    Rank layout: slot k * dp + r, in node order, runs stage k of replica r, and with several chunks
-    stages k + pp, k + 2 pp, ... too.
+    Rank layout: slot k * dp + r, in node order, runs the virtual stages s of replica r with
+    s mod pp = k.
     """
     start = findings.num_problems
     text = f"{shape.dp}, as shape.dp"
     findings.require(len(document.replicas) == shape.dp, "replicas", len(document.replicas), text)
     for r, replica in enumerate(document.replicas):
         found = len(replica.stages)
-        text = f"{shape.num_stages}, as shape.pp and its chunks"
+        text = f"{shape.num_stages}, as shape.pp * shape.vpp"
         findings.require(found == shape.num_stages, f"replicas[{r}].stages", found, text)
     if findings.num_problems > start:
         return False
     names = document.instance.cluster.node_names
     seen: set[tuple[str, int]] = set()
     for slot, (node, gpus) in enumerate(_slots(document.instance, shape.tp, order)):
-        d, r = divmod(slot, shape.dp)
-        for k in range(d, shape.num_stages, shape.pp):
-            stage, field = document.replicas[r].stages[k], f"replicas[{r}].stages[{k}]"
+        k, r = divmod(slot, shape.dp)
+        own: set[tuple[str, int]] = set()
+        for s in range(k, shape.num_stages, shape.pp):
+            stage, field = document.replicas[r].stages[s], f"replicas[{r}].stages[{s}]"
             findings.equal(f"{field}.node", stage.node, names[node])
             findings.equal(f"{field}.gpus", stage.gpus, gpus)
-        own = {(stage.node, gpu) for gpu in stage.gpus}
-        text = "GPUs that no other stage uses"
-        findings.require(not own & seen, f"{field}.gpus", f"{stage.gpus}, used twice", text)
+            own |= {(stage.node, gpu) for gpu in stage.gpus}
+            text = "GPUs that no other stage uses"
+            findings.require(not own & seen, f"{field}.gpus", f"{stage.gpus}, used twice", text)
         seen |= own
     return findings.num_problems == start
 

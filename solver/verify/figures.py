@@ -10,6 +10,7 @@ from formulations.costs.plan_costs import PlanCosts
 from formulations.costs.rounding import rounding_error_ns
 from formulations.instance import Instance
 from formulations.plan import Plan
+from formulations.schedules import SCHEDULES
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument, StepDocument
 from solver.simulate import critical_path, step_time_ns
@@ -151,26 +152,28 @@ def _check_stages(
         name: cluster.groups[j].gpu.name
         for name, j in zip(cluster.node_names, cluster.node_groups, strict=True)
     }
-    last = costs.shape.num_stages - 1
-    for k, r in product(range(costs.shape.num_stages), range(costs.shape.dp)):
-        stage, d = document.replicas[r].stages[k], k % costs.shape.pp
-        sync_ns = costs.sync_ns[d] + costs.gather_ns[d]
+    pp, last = costs.shape.pp, costs.shape.num_stages - 1
+    put_off = SCHEDULES[costs.shape.schedule].splits_backward
+    for s, r in product(range(costs.shape.num_stages), range(costs.shape.dp)):
+        stage, k = document.replicas[r].stages[s], s % pp
+        sync_ns = costs.sync_ns[k] + costs.gather_ns[k]
         expected = {
             "gpu_type": gpu_types[stage.node],
-            "forward_s": seconds(int(costs.forward_ns[k, r])),
-            "backward_s": seconds(int(costs.backward_ns[k, r])),
-            "send_forward_s": seconds(int(costs.send_ns[k, r])) if k < last else 0.0,
-            "send_backward_s": seconds(int(costs.send_ns[k - 1, r])) if k > 0 else 0.0,
+            "forward_s": seconds(int(costs.forward_ns[s, r])),
+            "backward_s": seconds(int(costs.backward_ns[s, r])),
+            "weight_gradient_s": seconds(int(costs.weight_ns[s, r])) if put_off else 0.0,
+            "send_forward_s": seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
+            "send_backward_s": seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
             "gradient_sync_s": seconds(int(sync_ns)),
-            "embedding_sync_s": seconds(costs.embedding_ns) if k in (0, last) else 0.0,
-            "optimizer_s": seconds(int(costs.optimizer_ns[d])),
-            "memory_bytes": int(costs.memory_bytes[d, r]),
-            "memory_limit_bytes": int(costs.limit_bytes[d, r]),
+            "embedding_sync_s": seconds(costs.embedding_ns) if k in (0, pp - 1) else 0.0,
+            "optimizer_s": seconds(int(costs.optimizer_ns[k])),
+            "memory_bytes": int(costs.memory_bytes[k, r]),
+            "memory_limit_bytes": int(costs.limit_bytes[k, r]),
         }
         for name, value in expected.items():
-            findings.equal(f"replicas[{r}].stages[{k}].{name}", getattr(stage, name), value)
-        for name, size in recount.memory_parts(d, r).items():
-            field = f"replicas[{r}].stages[{k}].memory.{name}"
+            findings.equal(f"replicas[{r}].stages[{s}].{name}", getattr(stage, name), value)
+        for name, size in recount.memory_parts(k, r).items():
+            field = f"replicas[{r}].stages[{s}].memory.{name}"
             findings.equal(field, getattr(stage.memory, name), size)
 
 

@@ -5,6 +5,7 @@ every (stage, replica) are looked up, and what crosses a link is counted flow by
 
 * a transfer inside a node has its link to itself; one between nodes shares the sender's link with
   all flows of that boundary that leave the node, and the receiver's with all that enter it;
+* of several chunks per GPU, each sends to the GPUs of the next stage, the last stage to the first;
 * a collective runs in rings inside the nodes, then between them. A node's link is shared by the
   tp rings of every stage that has groups on this node and on another;
 * the tied matrix is reduced between first and last stage, replica by replica;
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,7 @@ from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.workload import Workload, padded_vocabulary
 from formulations.plan import Plan, Shape
-from formulations.schedules import held
+from formulations.schedules import Kind, device_order
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div, ceil_ns
 
 Array = NDArray[np.int64]
@@ -35,9 +37,10 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a plan runs: nodes[k][r] is the node of device k of replica r, stages k, k + pp, ...
+    """Where a plan runs: nodes[k][r] is the node of stage k of replica r, for p stages of GPUs.
 
-    messages_bytes[s]: what one GPU sends from stage s to the next for one micro-batch.
+    Virtual stage s, a run of layers, is on the GPUs of stage s mod p. messages_bytes[s]: what one
+    GPU sends from virtual stage s to the next for one micro-batch.
     """
 
     instance: Instance
@@ -77,27 +80,26 @@ class Layout:
         crossing = [node for stage in self.members if len(stage) > 1 for node in stage]
         return Counter(node for node in crossing for _ in range(self.shape.tp))
 
-    @property
-    def boundaries(self) -> range:
-        """From a device to the next; with several chunks from the last to the first too."""
-        return range(self.shape.pp - (self.shape.vpp == 1))
-
-    def across(self, k: int) -> list[tuple[int, int]]:
-        """Nodes on either side of a boundary, by replica."""
-        return list(zip(self.nodes[k], self.nodes[(k + 1) % self.shape.pp], strict=True))
-
     @cached_property
     def departures(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that leave each node."""
-        return [self._flows(k, lambda source, target: source) for k in self.boundaries]
+        return [self._flows(pairs, lambda source, target: source) for pairs in self.boundaries]
 
     @cached_property
     def arrivals(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that enter each node."""
-        return [self._flows(k, lambda source, target: target) for k in self.boundaries]
+        return [self._flows(pairs, lambda source, target: target) for pairs in self.boundaries]
 
-    def _flows(self, k: int, end: Callable[[int, int], int]) -> Counter[int]:
-        pairs = self.across(k)
+    @cached_property
+    def boundaries(self) -> list[list[tuple[int, int]]]:
+        """From every stage of GPUs that sends to the next: nodes of sender and receiver."""
+        targets = self.nodes[1:] + (self.nodes[:1] if self.shape.vpp > 1 else ())
+        rows = zip(self.nodes, targets, strict=False)
+        return [list(zip(*row, strict=True)) for row in rows]
+
+    def _flows(
+        self, pairs: Iterable[tuple[int, int]], end: Callable[[int, int], int]
+    ) -> Counter[int]:
         lanes = range(self.shape.tp)
         return Counter(end(a, b) for a, b in pairs if a != b for _ in lanes)
 
@@ -105,12 +107,8 @@ class Layout:
     def passages(self) -> list[Counter[tuple[str | None, str | None]]]:
         """Per boundary: flows from GPU to GPU from zone to zone."""
         return [
-            Counter(
-                (self.zone[a], self.zone[b])
-                for a, b in self.across(k)
-                for _ in range(self.shape.tp)
-            )
-            for k in self.boundaries
+            Counter((self.zone[a], self.zone[b]) for a, b in pairs for _ in range(self.shape.tp))
+            for pairs in self.boundaries
         ]
 
     @cached_property
@@ -126,10 +124,10 @@ class Layout:
             for tour in tours
         ]
 
-    def send_ns(self, stage: int, r: int) -> int:
-        """Transfer of one micro-batch from a stage of replica r to the next, either way."""
-        size, k = self.messages_bytes[stage], stage % self.shape.pp
-        source, target = self.across(k)[r]
+    def send_ns(self, s: int, r: int) -> int:
+        """Transfer of one micro-batch between virtual stages s and s + 1 of replica r, any way."""
+        k, size = s % self.shape.pp, self.messages_bytes[s]
+        source, target = self.boundaries[k][r]
         if source == target:
             return ceil_ns(self._inside_s(source, size))
         own = [self.group(node).inter_node for node in (source, target)]
@@ -234,8 +232,10 @@ class Recount:
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
         self.instance, self.plan, self.shape = instance, plan, plan.shape
-        self.stages = [range(*stage.layers) for stage in plan.replicas[0].stages]
-        last = [instance.workload.layers[layers[-1]] for layers in self.stages[:-1]]
+        self.runs = [range(*stage.layers) for stage in plan.replicas[0].stages]
+        #: layers on the GPUs of every stage
+        self.stages = [list(chain(*self.runs[k :: self.shape.pp])) for k in range(self.shape.pp)]
+        last = [instance.workload.layers[layers[-1]] for layers in self.runs[:-1]]
         tensor = message_bytes(instance, plan.shape)
         stages, replicas = range(self.shape.pp), plan.replicas
         self.layout = Layout(
@@ -260,9 +260,9 @@ class Recount:
             micro_batches=tuple(replica.micro_batches for replica in self.plan.replicas),
             blocking_sends=self.instance.search.blocking_sends,
             tied=tied > 0,
-            forward_ns=self._times(self.times.forward_ns),
-            backward_ns=self._times(self.times.backward_ns),
-            weight_ns=self._times(self.times.weight_ns),
+            forward_ns=self._per_run(self.times.forward_ns),
+            backward_ns=self._per_run(self.times.backward_ns),
+            weight_ns=self._per_run(self.times.weight_ns),
             send_ns=self._send_ns(),
             sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
@@ -288,7 +288,7 @@ class Recount:
         return capacity_bytes(self.instance)
 
     def _per_group(self, figure: Callable[[int, int, int], int]) -> Array:
-        """[p, R] `figure` of device k, replica r and the node group j that it runs on."""
+        """[p, R] `figure` of stage k, replica r and the node group j that it runs on."""
         where = self.layout.group_index
         rows = [
             [figure(k, r, where[node]) for r, node in enumerate(row)]
@@ -296,34 +296,25 @@ class Recount:
         ]
         return np.array(rows, dtype=np.int64)
 
-    def _times(self, layer_ns: Array) -> Array:
-        """[S, R] sums of times [L, J] over the layers of every stage, on the group under it."""
-        where, nodes = self.layout.group_index, self.layout.nodes
+    def _per_run(self, times: Array) -> Array:
+        """[S, R] sum of times [layer, group] over every virtual stage."""
+        where, pp = self.layout.group_index, self.shape.pp
         rows = [
-            [sum(int(layer_ns[x, where[node]]) for x in layers) for node in nodes[s % len(nodes)]]
-            for s, layers in enumerate(self.stages)
+            [sum(int(times[x, where[node]]) for x in own) for node in self.layout.nodes[s % pp]]
+            for s, own in enumerate(self.runs)
         ]
         return np.array(rows, dtype=np.int64)
 
-    def _layers(self, k: int) -> list[int]:
-        """Layers of all chunks of a device."""
-        return [layer for layers in self.stages[k :: self.shape.pp] for layer in layers]
-
-    def _sum(self, layers: Iterable[int], values: Array) -> int:
-        return sum(int(values[layer]) for layer in layers)
-
     def _send_ns(self) -> Array:
         replicas = range(self.shape.dp)
-        rows = [
-            [self.layout.send_ns(s, r) for r in replicas] for s in range(self.shape.num_stages - 1)
-        ]
+        rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
     def _collectives(self, factor: int, sizes_bytes: list[int]) -> Array:
         """[p] over the replicas of every stage."""
         times = [
-            self.layout.collective_ns(k, factor, [sizes_bytes[x] for x in self._layers(k)])
-            for k in range(self.shape.pp)
+            self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])
+            for k, layers in enumerate(self.stages)
         ]
         return np.array(times, dtype=np.int64)
 
@@ -331,31 +322,56 @@ class Recount:
         touched = touched_bytes(self.instance.workload)
         shards = self.shape.dp if self.shape.zero else 1
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
-        sizes = (touched * ceil_div(self.parameters[layer], shards) for layer in self._layers(k))
+        sizes = (touched * ceil_div(self.parameters[layer], shards) for layer in self.stages[k])
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)
 
     def _memory_bytes(self, k: int, r: int, _: int) -> int:
         return sum(self.memory_parts(k, r).values())
 
     def memory_parts(self, k: int, r: int) -> dict[str, int]:
-        """What the memory of a GPU of device k of replica r holds, in bytes."""
+        """What the memory of a GPU of stage k of replica r holds, in bytes."""
         workload, shape, memory = self.instance.workload, self.shape, self.memory
-        layers, chunks = self._layers(k), self.stages[k :: shape.pp]
-        m = self.plan.replicas[r].micro_batches
-        most = held(shape.schedule, shape.pp, k, m, shape.vpp)
-        whole = np.array([self._sum(own, memory.activation_bytes) for own in chunks])
-        waiting = most.put_off * self._sum(layers, memory.put_off_bytes)
-        counts = [self.parameters[layer] for layer in layers]
+        counts = [self.parameters[layer] for layer in self.stages[k]]
         shards = shape.dp if shape.zero else 1
         states = sum(ceil_div(count, shards) for count in counts)
-        recomputed = max(int(memory.workspace_bytes[layer]) for layer in layers)
+        recomputed = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
         tensors = max(layer.output_tensors for layer in workload.layers)
         messages = 2 * (shape.pp > 1) * shape.micro_batch * tensors * workload.boundary_bytes
         return {
             "weights_bytes": workload.parameter_bytes * sum(counts),
             "gradients_bytes": workload.gradient_bytes * sum(counts),
             "optimizer_bytes": workload.optimizer_bytes * states,
-            "activations_bytes": int((most.whole @ whole + waiting).max()) + recomputed,
+            "activations_bytes": self._most_kept(k, r) + recomputed,
             "buffers_bytes": messages,
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
         }
+
+    def _most_kept(self, k: int, r: int) -> int:
+        """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.
+
+        Operation by operation: a forward pass keeps the activations of its layers until the
+        backward pass, and that what the weight gradients need, where they are put off.
+        """
+        order = list(
+            device_order(
+                self.shape.schedule,
+                self.shape.pp,
+                k,
+                self.plan.replicas[r].micro_batches,
+                self.shape.vpp,
+            )
+        )
+        put_off = any(one.kind == Kind.WEIGHT for one in order)
+        whole = [sum(int(self.memory.activation_bytes[x]) for x in own) for own in self.runs]
+        late = [self._late_bytes(own) if put_off else 0 for own in self.runs]
+        change = {
+            Kind.FORWARD: whole,
+            Kind.BACKWARD: [b - a for a, b in zip(whole, late, strict=True)],
+            Kind.WEIGHT: [-b for b in late],
+        }
+        return max(accumulate(change[one.kind][one.stage] for one in order))
+
+    def _late_bytes(self, run: Iterable[int]) -> int:
+        """What the weight gradients of these layers need of one micro-batch."""
+        layers, shape = self.instance.workload.layers, self.shape
+        return shape.micro_batch * sum(layers[x].weight_gradient_bytes(shape.tp) for x in run)

@@ -12,10 +12,10 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
-from solver.bounds.completion import tighten
-from solver.bounds.relaxation import Relaxation
+from solver.bounds.latency_bottleneck import tighten
+from solver.bounds.replica_relaxation import Relaxation
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.layered.graph import build_layers
+from solver.layered.edges import build_layers
 from solver.layered.placements import fixed_order, free_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests import brute_force

@@ -11,7 +11,7 @@ from formulations.costs.tables import Array, CostTables
 from solver.heuristics.balance import Balance
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.pool import PathPool
-from solver.heuristics.space import SplitSpace
+from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.trial import OrderTrial
 from solver.simulate import step_time_ns
 from tests import brute_force

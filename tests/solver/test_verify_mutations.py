@@ -18,7 +18,7 @@ from tests.seeds import one_each
 LOG = ("closed_shapes", "closed_nodes")
 
 #: Cases whose instance is changed too: they use every field, what the others use is in these.
-CHANGED_INSTANCES = ("pipelined", "cheapest", "profiled", "zones")
+CHANGED_INSTANCES = ("pipelined", "cheapest", "profiled", "zones", "split_backward", "interleaved")
 
 #: Fields of the instance on which no constraint, cost or bound depends.
 UNUSED = {
@@ -34,11 +34,6 @@ UNUSED = {
     "instance.cluster.groups.gpu.link.latency_s": "only the default of intra_node",
     "instance.cluster.zone_link.source": "free text",
     "instance.profile.source": "free text",
-    "instance.profile.entries.weight_s": "no case with a schedule that splits the backward pass",
-    "instance.workload.layer_runs.layer.unweighted_flops": "the same",
-    "instance.workload.layer_runs.layer.released_replicated_bytes": "the same",
-    "instance.workload.layer_runs.layer.released_sharded_bytes": "the same",
-    "instance.search.virtual_pipeline": "no case that interleaves",
 }
 
 

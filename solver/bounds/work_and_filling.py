@@ -1,5 +1,8 @@
 """Lower bounds of the step time of every plan of a shape, in closed form, many shapes at once.
 
+Paths: the work of one device, of any schedule; and its latency paths. Weighted sums of them over
+all slots are surrogates (Glover 1968) in which node orders and splits cancel out.
+
 They need no cost tables: layers of one run are alike, and shapes of equal tp, micro-batch size and
 recomputation have the same layer times. M micro-batches, t = forward + backward of a layer or a
 stage, s = what it adds to the tail of its stage (gradient sync, optimizer, gather), a = the start
@@ -12,14 +15,16 @@ replica r has layer l. If all m_r = M / dp, each term is M / dp t + s at least f
 sum_r m_r = M and the two parts are so, one by one. The weights here make both parts, over all
 layers, equal for all groups.
 
-Filling, if all replicas have m micro-batches. One chunk per device: by the latency paths of stage i
-of replica r (`formulations.schedules.operations.Missed`), the last backward of stage 0 ends no
-earlier than latency_r + (m - 1) t_ri less what the path misses of stage i. latency_r is the sum of
-its t_rk, but for weight gradients split off, and of its transfers, both ways. Then follow the tail
-of stage 0, and the all-reduce of tied embeddings. Let phi of each kind of operation be its largest
-share in the work of any layer on any group used. Then stage i misses at most the sum over kinds of
-phi times their number, times t_ri; with c_i = m - 1 less that sum, for the better path, if c_i > 0:
-T >= latency_r + c_i t_ri + s_r0 + a, s_r0 that of stage 0.
+Filling, if all replicas have m micro-batches and devices one chunk. (If these may be unlike, look
+at the replica with the most: it has M / dp or more, m that rounded up, and what follows only grows
+with them; see Unlike.) By the latency paths of stage i of replica r
+(`formulations.schedules.operations.Missed`), the last backward of stage 0 ends no earlier than
+latency_r + (m - 1) t_ri less what the path misses of stage i. latency_r is the sum of its t_rk, but
+for weight gradients split off, and of its transfers, both ways. Then follow the tail of stage 0,
+and the all-reduce of tied embeddings. Let phi of each kind of operation be its largest share in the
+work of any layer on any group used. Then stage i misses at most the sum over kinds of phi times
+their number, times t_ri; with c_i = m - 1 less that sum, for the better path, if c_i > 0: T >=
+latency_r + c_i t_ri + s_r0 + a, s_r0 that of stage 0.
 
 Several chunks: micro-batch 0 goes through all of them, back to the last chunk of device i, which
 then does what is left, and its last backward goes up to device 0. Before that first backward are u
@@ -37,6 +42,12 @@ The first block and what is before it are on stage 0, the last block and what fo
 one; between them the lesser counts. Each stage has dp slots. So, whatever the node order, the mean
 of v / c_i is largest when the groups of larger v take the stages whose 1 / c_i are largest, and
 from it goes the least d_j / c_0 at least: v may be larger by what stage 0 does with less.
+
+Unlike. The replica with the most micro-batches stands where it stands: instead of the mean replica
+count its own stages. A node of c slots in a row has c / dp of any replica's stages, rounded up or
+down; so on the k fastest groups it has no more than their nodes have rounded up, nor than the
+others leave it of p, rounded down. Its load is the largest if it has so many, and v grows with the
+speed.
 
 The weights here make (1 + v_j) sum_l t_lj equal for all groups but those too slow for any. d is 0,
 or the same for all groups: the most that leaves no v_j - d_j negative and a block of the longest
@@ -181,16 +192,14 @@ class Bounds:
 
     @cached_property
     def micro_batches(self) -> Array:
-        """[N] m of every replica."""
-        return self.columns.total // self.columns.dp
+        """[N] m of every replica, or where they may be unlike of that with the most, at least."""
+        micro_batches: Array = -(-self.columns.total // self.columns.dp)
+        return micro_batches
 
-    @cached_property
-    def alike(self) -> Mask:
-        """[N] whether all replicas have m micro-batches."""
-        columns = self.columns
-        even = columns.instance.search.micro_batches == "even"
-        alike: Mask = (columns.total % columns.dp == 0) & ((columns.dp == 1) | even)
-        return alike
+    @property
+    def alike(self) -> bool:
+        """Whether all replicas have as many micro-batches."""
+        return self.columns.instance.search.micro_batches == "even"
 
     @cached_property
     def shares(self) -> Numbers:
@@ -244,17 +253,38 @@ class Bounds:
         """[N, J] groups by the work of all layers."""
         return np.argsort(self.whole_work, axis=1, kind="stable")
 
+    def most_on(self, inside: Mask) -> Array:
+        """[N] most stages on these groups [N, J]: of the mean replica, or if unlike of any."""
+        columns = self.columns
+        if self.alike:
+            mean: Array = (columns.slots * inside).sum(axis=1) // columns.dp
+            return mean
+        low = columns.per_node // columns.dp[:, None]
+        high = -(-columns.per_node // columns.dp[:, None])
+        others = columns.pp - (columns.nodes * low * ~inside).sum(axis=1)
+        most: Array = np.minimum((columns.nodes * high * inside).sum(axis=1), others)
+        return most
+
     @cached_property
     def stages(self) -> Numbers:
         """[N, J] stages of one replica on a group, if the groups are used fastest first."""
         columns, order = self.columns, self.fastest_first
-        slots = np.take_along_axis(columns.slots, order, axis=1)
-        ends = np.cumsum(slots, axis=1) / columns.dp[:, None]
-        two = (columns.used.sum(axis=1) == 2)[:, None]
-        ends = np.where(two, np.floor(ends), ends)
-        stages = np.empty_like(ends)
+        if self.alike:
+            slots = np.take_along_axis(columns.slots, order, axis=1)
+            ends = np.cumsum(slots, axis=1) / columns.dp[:, None]
+            two = (columns.used.sum(axis=1) == 2)[:, None]
+            ends = np.where(two, np.floor(ends), ends)
+        else:
+            rank = np.argsort(order, axis=1, kind="stable")
+            ends = np.stack([self.most_on(rank <= k) for k in range(order.shape[1])], axis=1)
+        stages = np.empty(ends.shape)
         np.put_along_axis(stages, order, np.diff(ends, axis=1, prepend=0.0), axis=1)
         return stages
+
+    @property
+    def among(self) -> Mask:
+        """[N, J] groups that the replica may stand on."""
+        return self.stages > 0 if self.alike else self.columns.used
 
     @cached_property
     def loads(self) -> Numbers:
@@ -307,7 +337,7 @@ class Bounds:
     def _filled(self, weights: Numbers, less: Numbers) -> Numbers:
         """[N] the filling bound of these weights [N, J], on stage 0 less by [N]."""
         first, later = self.places
-        among = self.stages > 0
+        among = self.among
         single = (self.columns.pp == 1)[:, None]
         usual = weights[:, None, :] * self.work + self.passed
         other = self.least(usual, among)
@@ -335,8 +365,8 @@ class Bounds:
         return after
 
     def filling_ns(self) -> Array:
-        """[N] the filling bound; 0 where replicas may have different numbers of micro-batches."""
-        columns, among = self.columns, self.stages > 0
+        """[N] the filling bound; 0 where devices have several chunks."""
+        columns, among = self.columns, self.among
         one = np.ones(len(columns.shapes))
         weights = self.weights(one)
         blocks = [layers.layer.is_block for layers in columns.instance.workload.layer_runs]
@@ -347,4 +377,4 @@ class Bounds:
         first = np.where(self.per_weight[:, 0] > 0, self.factors[:, 0], np.inf)
         more = self.weights(one + less / first)
         bound = np.maximum(self._filled(weights, 0 * one), self._filled(more, less))
-        return _whole(np.where(self.alike, bound + self.after, 0.0))
+        return _whole(bound + self.after)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
 from formulations.plan import uniform_plan
-from solver.bounds import uneven
-from solver.bounds.dealing import dealt, needed, together
+from solver.bounds import uneven_shares
 from solver.bounds.lane import Counts
-from solver.bounds.uneven import Uneven
+from solver.bounds.place_knapsack import dealt, needed, together
+from solver.bounds.uneven_shares import Uneven
 from solver.enumeration.uneven_search import best_dealing
 from solver.layered.problem import Array, Intervals
 from solver.search.closing import enumerate_shape
@@ -105,6 +106,32 @@ def test_bound_never_above_the_optimum(seeds: Sequence[int]) -> None:
             assert bound_ns(lanes, 2 * best) <= best, seed
 
 
+def simulated_ns(tables: CostTables) -> int | None:
+    """Least step time of all plans that fit, by the simulator."""
+    placer = Placer(tables)
+    plans = (
+        split_costs(tables, placer.costs(one.order), one.boundaries, one.micro_batches)
+        for one in brute_force.all_decisions(tables)
+    )
+    fitting = (one for one in plans if (one.memory_bytes <= one.limit_bytes).all())
+    return min(map(step_time_ns, fitting), default=None)
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 6))
+def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[int]) -> None:
+    """What a path leaves out of a stage takes no less than its operations with their sends."""
+    for seed in seeds:
+        instance = unlike_replicas(seed, single=False)
+        update = {"schedule": ("zb-h1",), "blocking_sends": True}
+        instance = instance.model_copy(update={"search": instance.search.model_copy(update=update)})
+        tables = build_tables(instance, next(shapes(instance)))
+        best, lanes = simulated_ns(tables), lanes_of(tables)
+        if best is not None:
+            assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+            answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+            assert answer.step_time_ns == best, seed
+
+
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(160), 2))
 def test_bound_holds_for_any_shape(seeds: Sequence[int], zones: bool) -> None:
@@ -140,7 +167,7 @@ def test_bound_at_the_optimum_where_ways_are_exact() -> None:
 
 def test_too_many_ways_are_not_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its limit nothing is exact, and the bound is that of the work or what was known."""
-    monkeypatch.setattr(uneven, "MOST_EDGES", 0)
+    monkeypatch.setattr(uneven_shares, "MOST_EDGES", 0)
     lanes, best = lanes_of(unlike_tables(4)), optimum_ns(4)
     assert not lanes.exact
     assert best is not None
