@@ -15,7 +15,7 @@ from formulations.plan import Shape
 from solver.enumeration.engine import solve_split
 from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import minmax_of
-from solver.heuristics.orders import node_orders
+from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem

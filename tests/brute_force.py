@@ -7,8 +7,7 @@ costs are counted slot by slot, flow by flow, in exact fractions.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
-from itertools import chain, combinations, pairwise, permutations, product
+from itertools import combinations, pairwise, permutations, product
 from math import ceil
 
 import numpy as np
@@ -16,8 +15,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
-from formulations.instance.instance import ScheduleName
-from formulations.schedules import device_order
+from tests.recursion import moments, stage_ends
 
 NOISE = Fraction(1, 10**12)  #: the relative excess that rounding up forgives
 
@@ -77,14 +75,14 @@ class Floor:
         return range(stage * self.shape.dp, (stage + 1) * self.shape.dp)
 
     def send(self, slot: int, tensors: int) -> int:
-        """From a slot to the one that runs the next stage of the same replica."""
+        """From a slot to the one that runs the next stage of the same replica, round and round."""
         dp, tp, size = self.shape.dp, self.shape.tp, tensors * self.tables.send_bytes
-        node = self.node + self.node[:dp]  # the last stage sends to the first, if to any
-        source, target = node[slot], node[slot + dp]
+        behind = [*self.node[dp:], *self.node[:dp]]
+        source, target = self.node[slot], behind[slot]
         speed, latency = self.link(source, inside=True)
         if source == target:
             return up(size / speed + latency)
-        flows = [(node[s], node[s + dp]) for s in self.slots(slot // dp)]
+        flows = [(self.node[s], behind[s]) for s in self.slots(slot // dp)]
         crossing = [(a, b) for a, b in flows if a != b]
         ways = [
             (source, self.link(source, inside=False), sum(a == source for a, _ in crossing)),
@@ -191,113 +189,27 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     )
 
 
-def operations(schedule: str, p: int, k: int, m: int) -> list[tuple[str, int]]:
-    """What stage k does, in order: as many forwards ahead as the schedule allows."""
-    ahead = m if schedule == "gpipe" else p - k
-    done: list[tuple[str, int]] = []
-    forwards = backwards = 0
-    while backwards < m:
-        if forwards < m and forwards - backwards < ahead:
-            done.append(("F", forwards))
-            forwards += 1
-        else:
-            done.append(("B", backwards))
-            backwards += 1
-    return done
-
-
-def device_operations(
-    schedule: ScheduleName, p: int, k: int, m: int, vpp: int
-) -> list[tuple[str, int, int]]:
-    """Kind, virtual stage and micro-batch of what device k does; orders of others are given."""
-    if schedule in ("1f1b", "gpipe"):
-        return [(kind, k, i) for kind, i in operations(schedule, p, k, m)]
-    given = device_order(schedule, p, k, m, vpp)
-    return [(one.kind.name[0], one.stage, one.micro_batch) for one in given]
-
-
-def most_in_flight(schedule: str, p: int, k: int, m: int) -> int:
-    """Largest number of micro-batches forward but not yet backward."""
-    held = most = 0
-    for kind, _ in operations(schedule, p, k, m):
-        held += 1 if kind == "F" else -1
-        most = max(most, held)
-    return most
-
-
-def stage_ends(
-    schedule: ScheduleName,
-    m: int,
-    forward: Sequence[int],
-    backward: Sequence[int],
-    send: Sequence[int],
-    blocking: bool = False,
-    send_back: Sequence[int] | None = None,
-    vpp: int = 1,
-    weight: Sequence[int] | None = None,
-) -> list[int]:
-    """End of what every device of one pipeline does, by recursion; times by virtual stage.
-
-    weight: the part of `backward` for weight gradients, where these are operations of their own.
-    """
-    back = send if send_back is None else send_back
-    last, p = len(forward) - 1, len(forward) // vpp
-    orders = [device_operations(schedule, p, k, m, vpp) for k in range(p)]
-    before = {one: done for order in orders for done, one in pairwise(order)}
-    delays = {"F": [0 if blocking else x for x in send], "B": [0 if blocking else x for x in back]}
-    late = [0] * len(forward) if weight is None else weight
-
-    def duration(kind: str, s: int) -> int:
-        if kind == "F":
-            return forward[s] + (send[s] if blocking and s < last else 0)
-        if kind == "W":
-            return late[s]
-        return backward[s] - late[s] + (back[s - 1] if blocking and s > 0 else 0)
-
-    @cache
-    def end(kind: str, s: int, i: int) -> int:
-        begin = end(*before[kind, s, i]) if (kind, s, i) in before else 0
-        if kind == "F" and s > 0:
-            begin = max(begin, end("F", s - 1, i) + delays["F"][s - 1])
-        if kind == "B" and s < last:
-            begin = max(begin, end("B", s + 1, i) + delays["B"][s])
-        if kind == "B" and s == last:
-            begin = max(begin, end("F", s, i))
-        if kind == "W":
-            begin = max(begin, end("B", s, i))
-        return begin + duration(kind, s)
-
-    return [end(*order[-1]) for order in orders]
-
-
-def most_kept(tables: CostTables, runs: Sequence[range], k: int, m: int) -> int:
-    """Most bytes that a GPU of device k keeps for backward passes, operation by operation."""
-    shape, memory = tables.shape, tables.memory
-    order = device_operations(shape.schedule, shape.pp, k, m, shape.vpp)
-    splits = any(kind == "W" for kind, _, _ in order)
-    kept = most = 0
-    for kind, s, _ in order:
-        whole = sum(int(memory.activation_bytes[x]) for x in runs[s])
-        late = sum(int(memory.put_off_bytes[x]) for x in runs[s]) if splits else 0
-        kept += {"F": whole, "B": late - whole, "W": -late}[kind]
-        most = max(most, kept)
-    return most
-
-
 def fits(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
 ) -> bool:
     """Whether every GPU holds what it must."""
-    shape = tables.shape
-    runs = [range(a, b) for a, b in pairwise(boundaries)]
-    for k in range(shape.pp):
-        layers = list(chain(*runs[k :: shape.pp]))
-        for r, m in enumerate(shares):
-            need = tables.memory.fixed_bytes + most_kept(tables, runs, k, m)
-            need += max(int(tables.memory.workspace_bytes[x]) for x in layers)
-            need += sum(int(tables.memory.static_bytes[x]) for x in layers)
-            if need > tables.capacity_bytes[placed.groups[k * shape.dp + r]]:
-                return False
+    shape, memory = tables.shape, tables.memory
+    stages = [range(a, b) for a, b in pairwise(boundaries)]
+    kept_bytes = {"F": memory.activation_bytes, "B": memory.put_off_bytes}
+
+    def size(table: NDArray[np.int64], layers: Iterable[int]) -> int:
+        return sum(int(table[x]) for x in layers)
+
+    for d, (r, m) in product(range(shape.pp), enumerate(shares)):
+        own = [x for layers in stages[d :: shape.pp] for x in layers]
+        need = memory.fixed_bytes + size(memory.static_bytes, own)
+        need += max(int(memory.workspace_bytes[x]) for x in own)
+        need += max(
+            sum(size(kept_bytes[kind], stages[s]) for kind, s in kept)
+            for kept in moments(shape.schedule, shape.pp, d, m, shape.vpp)
+        )
+        if need > tables.capacity_bytes[placed.groups[d * shape.dp + r]]:
+            return False
     return True
 
 
@@ -305,51 +217,45 @@ def step_time_ns(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
 ) -> int:
     """Step time of one plan, in memory or not."""
-    shape = tables.shape
-    runs = [range(a, b) for a, b in pairwise(boundaries)]
-    stages = [list(chain(*runs[k :: shape.pp])) for k in range(shape.pp)]
-    splits = shape.schedule == "zb-h1"
+    shape, pp = tables.shape, tables.shape.pp
+    stages = [range(a, b) for a, b in pairwise(boundaries)]
+    devices = [[x for layers in stages[d::pp] for x in layers] for d in range(pp)]
 
-    def on(k: int, r: int, table: NDArray[np.int64], layers: Iterable[int]) -> int:
-        j = placed.groups[k * shape.dp + r]
+    def on(d: int, r: int, table: NDArray[np.int64], layers: Iterable[int]) -> int:
+        j = placed.groups[d * shape.dp + r]
         return sum(int(table[x, j]) for x in layers)
 
-    def each(r: int, table: NDArray[np.int64]) -> list[int]:
-        return [on(s % shape.pp, r, table, run) for s, run in enumerate(runs)]
-
+    split = tables.weight_ns if shape.schedule == "zb-h1" else 0 * tables.weight_ns
     ends = []
     for r, m in enumerate(shares):
-        last = [tables.instance.workload.layers[run[-1]] for run in runs[:-1]]
+        forward, backward, weight = (
+            [on(s % pp, r, table, own) for s, own in enumerate(stages)]
+            for table in (tables.forward_ns, tables.backward_ns - split, split)
+        )
+        last = [tables.instance.workload.layers[own[-1]] for own in stages[:-1]]
         send = [
-            placed.send[s % shape.pp * shape.dp + r][one.output_tensors]
-            for s, one in enumerate(last)
+            placed.send[s % pp * shape.dp + r][one.output_tensors] for s, one in enumerate(last)
         ]
+        blocking = tables.instance.search.blocking_sends
         ends.append(
             stage_ends(
-                shape.schedule,
-                m,
-                each(r, tables.forward_ns),
-                each(r, tables.backward_ns),
-                send,
-                tables.instance.search.blocking_sends,
-                vpp=shape.vpp,
-                weight=each(r, tables.weight_ns) if splits else None,
+                shape.schedule, m, forward, backward, send, blocking, weight=weight, v=shape.vpp
             )
         )
     ready = [
-        max(column[k] for column in ends)
-        + sum(placed.sync[k][x] for x in stages[k])
-        + placed.sync_start[k]
-        for k in range(shape.pp)
+        max(column[d] for column in ends)
+        + sum(placed.sync[d][x] for x in devices[d])
+        + placed.sync_start[d]
+        for d in range(pp)
     ]
     if tables.embedding_bytes:
         ready[0] = ready[-1] = max(ready[0], ready[-1]) + placed.embedding
     return max(
-        ready[k]
-        + max(on(k, r, tables.optimizer_ns, stages[k]) for r in range(shape.dp))
-        + sum(placed.gather[k][x] for x in stages[k])
-        + placed.gather_start[k]
-        for k in range(shape.pp)
+        ready[d]
+        + max(on(d, r, tables.optimizer_ns, devices[d]) for r in range(shape.dp))
+        + sum(placed.gather[d][x] for x in devices[d])
+        + placed.gather_start[d]
+        for d in range(pp)
     )
 
 

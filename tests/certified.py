@@ -24,7 +24,7 @@ from solver.result import (
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.rounds import Refutation
+from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
 from tests import brute_force
 

@@ -4,13 +4,25 @@ import random
 from functools import cache
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, SearchSpace, ZoneLink
+from formulations.instance import (
+    Cluster,
+    Instance,
+    LayerRun,
+    Limits,
+    Link,
+    NodeGroup,
+    SearchSpace,
+    ZoneLink,
+)
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
 from tests import brute_force
 from tests.small_instances import gpu, layer, random_instance, two_tensors, workload
+
+#: Schedules that `random_tables` has only where they are asked for; None: 1F1B or GPipe.
+WITH_NEW: tuple[ScheduleName | None, ...] = (None, "zb-h1", "interleaved")
 
 
 def crowded_instance(seed: int) -> Instance:
@@ -205,6 +217,40 @@ def wide_zones(seed: int) -> CostTables:
     return build_tables(wide, shape)
 
 
+def scheduled(instance: Instance, schedule: ScheduleName, seed: int) -> Instance:
+    """The instance under one schedule; interleaved with blocks and micro-batches enough for it.
+
+    Weight gradients take unlike shares of time and activations; every third recomputes.
+    """
+    rng = random.Random(seed)
+    chain = [run.layer for run in instance.workload.layer_runs]
+    update: dict[str, object] = {"schedule": (schedule,), "virtual_pipeline": (2, 3)}
+    batch = instance.workload.global_batch
+    if schedule == "interleaved":
+        blocks, count = chain[1:-1], rng.choice([6, 6, 7])
+        chain[1:-1] = [blocks[i * len(blocks) // count] for i in range(count)]
+        update["micro_batches"] = "even"
+        batch = rng.choice([4, 6, 12])
+    if seed % 3 == 2:
+        update["recompute"] = ("full",)
+    runs = tuple(
+        LayerRun(
+            layer=one.model_copy(
+                update={
+                    "forward_flops": one.forward_flops * rng.randint(3, 6) // 4,
+                    "unweighted_flops": one.forward_flops * rng.randint(0, 2) // 4,
+                    "released_sharded_bytes": one.sharded_activation_bytes * rng.randint(0, 3) // 4,
+                }
+            ),
+            count=1,
+        )
+        for one in chain
+    )
+    busy = instance.workload.model_copy(update={"layer_runs": runs, "global_batch": batch})
+    search = instance.search.model_copy(update=update)
+    return instance.model_copy(update={"workload": busy, "search": search})
+
+
 def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape | None:
     """A shape of the instance, with several stages and replicas if it has such; or None."""
     rng = random.Random(seed)
@@ -214,18 +260,24 @@ def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape |
     return rng.choice(rng.choice([wide or deep or known, deep or known])) if known else None
 
 
-def random_tables(seed: int, zones: bool = False) -> CostTables:
-    """Tables of a random shape of a random instance; with `zones`, of `zoned` nodes."""
-    for number in range(seed, seed + 10_000, 1000):
+def random_tables(
+    seed: int, zones: bool = False, schedule: ScheduleName | None = None
+) -> CostTables:
+    """Tables of a random shape of a random instance; `zoned` nodes, `scheduled`."""
+    for number in range(seed, seed + 50_000, 1000):
         instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
         if zones:
             instance = zoned(instance, number)
+        if schedule is not None:
+            instance = scheduled(instance, schedule, number)
         if shape := random_shape(instance, seed):
             return build_tables(instance, shape)
-    raise AssertionError("ten instances without a shape")
+    raise AssertionError("fifty instances without a shape")
 
 
 @cache
-def random_optimum_ns(seed: int, zones: bool = False) -> int | None:
+def random_optimum_ns(
+    seed: int, zones: bool = False, schedule: ScheduleName | None = None
+) -> int | None:
     """Least step time of `random_tables`, by trying every plan; None if nothing fits."""
-    return brute_force.optimum_ns(random_tables(seed, zones))
+    return brute_force.optimum_ns(random_tables(seed, zones, schedule))

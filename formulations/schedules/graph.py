@@ -6,14 +6,14 @@ Virtual stage s lies on device s mod p.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.instance import ScheduleName
 from formulations.schedules.operations import Kind, Operation
-from formulations.schedules.registry import SCHEDULES, device_order
+from formulations.schedules.registry import SCHEDULES, as_array, device_order
 
 Index = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Level:
     weight: Index  #: s: forward of virtual stage s; S+s: backward; 2S+s: weight gradients
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScheduleGraph:
     """The graph of (schedule, p, m, v). Operation d * num_per_device + position is device d's.
 
@@ -45,7 +45,18 @@ class ScheduleGraph:
     transfer: Index
     weight: Index
     micro_batch: Index
-    levels: tuple[Level, ...]
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """Operations in topological order, level by level; O(m S)."""
+        depth = _depths(self.device_before, self.data_before)
+        order = np.argsort(depth, kind="stable")
+        cuts = np.flatnonzero(np.diff(depth[order])) + 1
+        device, data = self.device_before, self.data_before
+        return tuple(
+            Level(ops, device[ops], data[ops], self.transfer[ops], self.weight[ops])
+            for ops in np.split(order, cuts)
+        )
 
     @property
     def num_operations(self) -> int:
@@ -75,7 +86,7 @@ def _operations(
     weight, micro = np.empty(none, dtype=np.int64), np.empty(none, dtype=np.int64)
     each = none // p
     for d in range(p):
-        order = np.array(list(device_order(schedule, p, d, m, chunks)), dtype=np.int64)
+        order = as_array(device_order(schedule, p, d, m, chunks))
         own = np.arange(d * each, (d + 1) * each)
         index[tuple(order.T)] = own
         weight[own], micro[own] = order[:, 0] * stages + order[:, 1], order[:, 2]
@@ -125,16 +136,9 @@ def _depths(device: Index, data: Index) -> Index:
 def schedule_graph(
     schedule: ScheduleName, num_devices: int, micro_batches: int, chunks: int = 1
 ) -> ScheduleGraph:
-    """Operation graph in topological levels, the same for all splits. O(m S)."""
+    """Operation graph, the same for all splits. O(m S)."""
     index, device, weight, micro = _operations(schedule, num_devices, micro_batches, chunks)
     data, transfer = _data_edges(index)
-    depth = _depths(device, data)
-    order = np.argsort(depth, kind="stable")
-    cuts = np.flatnonzero(np.diff(depth[order])) + 1
-    levels = tuple(
-        Level(ops, device[ops], data[ops], transfer[ops], weight[ops])
-        for ops in np.split(order, cuts)
-    )
     return ScheduleGraph(
         num_devices=num_devices,
         num_stages=num_devices * chunks,
@@ -145,5 +149,4 @@ def schedule_graph(
         transfer=transfer,
         weight=weight,
         micro_batch=micro,
-        levels=levels,
     )

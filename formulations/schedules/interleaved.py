@@ -48,6 +48,17 @@ def missed(p: Counts, stage: Counts, m: Counts, chunks: Counts) -> tuple[Missed,
     return Missed(forward, none, none), Missed(none, backward, none)
 
 
+def forwards_before_return(p: int, device: Counts, m: int, chunks: int) -> Counts:
+    """Most forwards of one chunk of a device before the first backward of its last chunk."""
+    warm = np.minimum(2 * (p - 1 - device) + (chunks - 1) * p, m * chunks)
+    before = np.minimum(warm + 1, m * chunks)
+    sizes = np.full_like(before, p), np.full_like(before, chunks)
+    found: Counts = np.max(
+        [_of_chunk(before, sizes[0], 0 * before + c, sizes[1]) for c in range(chunks)], axis=0
+    )
+    return found
+
+
 def _of_chunk(number: Counts, p: Counts, place: Counts, chunks: Counts) -> Counts:
     """How many of the first `number` operations of one kind are of the chunk at this place."""
     groups, rest = number // (p * chunks), number % (p * chunks)

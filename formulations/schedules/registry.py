@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,11 @@ def device_order(
     return SCHEDULES[schedule].order(num_devices, device, micro_batches, chunks)
 
 
+def as_array(operations: Order) -> NDArray[np.int64]:
+    """[N, 3] kind, virtual stage, micro-batch."""
+    return np.fromiter(chain.from_iterable(operations), dtype=np.int64).reshape(-1, 3)
+
+
 @dataclass(frozen=True)
 class Held:
     """Micro-batches whose activations a device holds at once.
@@ -77,7 +83,7 @@ def held(
 def _held(
     schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int
 ) -> Held:
-    ops = np.array(list(device_order(schedule, num_devices, device, micro_batches, chunks)))
+    ops = as_array(device_order(schedule, num_devices, device, micro_batches, chunks))
     chunk = (ops[:, 1] // num_devices)[:, None] == np.arange(chunks)
     forward, backward, weight = (np.cumsum(chunk & (ops[:, :1] == kind), axis=0) for kind in Kind)
     waiting = (backward - weight) * SCHEDULES[schedule].splits_backward

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from formulations.costs.zones import ZoneTerms
 from solver.bounds.node_costs import LeastCosts
 from solver.layered.placements import allowed_layers
 from solver.layered.problem import Array, Intervals, Mask
@@ -37,11 +38,32 @@ def allowed_on(intervals: Intervals, stage: int, kind: Kind, share: int) -> Mask
     return allowed
 
 
-def least_sends(costs: Sequence[LeastCosts]) -> Array:
-    """[J, J] least transfer between stages on two kinds: the slower side counts."""
+def least_sends(
+    costs: Sequence[LeastCosts], kinds: Sequence[Kind], terms: ZoneTerms, flows: int
+) -> Array:
+    """[J, J] least transfer between stages on two kinds: the slower side counts.
+
+    Or the link between their zones, which `flows` replicas at least share: those that no node
+    border parts, or where no stage spans zones all of them. The least of all messages.
+    """
     outside = np.array([one.outside for one in costs])
     send: Array = np.maximum(outside[:, None], outside)
     for j, one in enumerate(costs):
         if one.inside is not None:
             send[j, j] = min(one.inside, one.outside)
-    return send
+    if terms.tables.instance.cluster.zone_link is None:
+        return send
+    zone = terms.zone_of_group
+    across = [
+        [
+            min(
+                min(terms.send_ns(i, j, flows)) if zone[i] != zone[j] else 0
+                for i in one
+                for j in other
+            )
+            for other in kinds
+        ]
+        for one in kinds
+    ]
+    least: Array = np.maximum(send, np.array(across))
+    return least

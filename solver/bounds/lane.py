@@ -3,7 +3,8 @@
 Lanes are the replicas in blocks of q = `lane_width`, which no node border parts: on every stage a
 lane stands on one node. So a node of c slots is c / q places, each for one stage of one lane, and a
 lane of p stages takes p places. Where every node used is one place, and no link joins zones, any
-dealing of the places to stages and lanes is a node order: the ways here are `exact`.
+dealing of the places to stages and lanes is a node order: the ways here are `exact`. Where no stage
+spans zones, `split`, each lane has as many places in a zone as stages lie there.
 
 Kinds are node groups; several of them together cost what their nodes cost at least. The tail of a
 stage depends on all nodes of the stage. A lane knows only its own, which gives a lower bound,
@@ -14,14 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
-from solver.bounds.kinds import Kind, allowed_on, kinds_of, least_of, least_sends
-from solver.bounds.node_costs import cheapest, least_costs
-from solver.layered.placements import finish_ns, lane_width, passes
+from solver.bounds.kind_automaton import Places, Step, steps
+from solver.bounds.kind_graph import KindGraph, Tail
+from solver.bounds.kinds import Kind, allowed_on, kinds_of, least_of
+from solver.layered.placements import finish_ns, lane_width
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
 #: Kinds are taken together until the ways on all counts have no more edges, about.
@@ -32,7 +35,6 @@ MARGIN = 1e-9
 Numbers = NDArray[np.float64]
 Counts = tuple[int, ...]  #: places of one lane by kind
 Hosts = tuple[int, ...] | None  #: the kinds that a stage stands on; None while undecided
-Row = tuple[int, int, int, int]  #: state before, state after, kind before, kind
 
 
 @dataclass(frozen=True)
@@ -53,20 +55,12 @@ class Stages:
         return replace(self, hosts=(*self.hosts[:k], hosts, *self.hosts[k + 1 :]))
 
 
-@dataclass(frozen=True)
-class _Tail:
-    """What follows the last backward of a stage: sync, finish [n, n], embedding on both ends."""
-
-    sync: Array
-    finish: Array
-    embedding: tuple[int, int]
-
-
 class Lane:
     """Any lane of a shape. J kinds, the first of them the fastest."""
 
-    def __init__(self, intervals: Intervals, placer: Placer) -> None:
+    def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
         self.intervals, self.placer, self.tables = intervals, placer, intervals.tables
+        self.split = split
         shape, sizes = self.tables.shape, self.tables.slots_per_node
         self.width = lane_width(self.tables)
         self.number = shape.dp // self.width
@@ -79,10 +73,10 @@ class Lane:
             self._take([*others, one + other], each)
         whole = all(sizes[j] == self.width for j in used)
         self.exact = whole and not zones and len(self.kinds) == len(used)
-        self.costs = [cheapest([least_costs(placer, j) for j in kind]) for kind in self.kinds]
-        self._send_ns = least_sends(self.costs)
-        self._rows: dict[Counts, list[list[Row]]] = {}
-        self._tails: dict[tuple[int, ...], _Tail] = {}
+        flows = shape.dp if split else self.width
+        self.costs = KindGraph(intervals, placer, self.kinds, flows)
+        self._steps: dict[Counts, list[list[Step]]] = {}
+        self._tails: dict[tuple[int, ...], Tail] = {}
         self._fitting: dict[tuple[int, int, int], Mask] = {}
 
     def _take(self, kinds: list[Kind], each: Sequence[int]) -> None:
@@ -91,28 +85,31 @@ class Lane:
         self.places = tuple(sum(each[j] for j in kind) for kind in kinds)
 
     @cached_property
-    def forward(self) -> Array:
-        """[J, n, n] ns."""
-        return least_of(self.intervals.forward, self.kinds)
-
-    @cached_property
-    def backward(self) -> Array:
-        """[J, n, n] ns."""
-        return least_of(passes(self.intervals)[0], self.kinds)
-
-    @cached_property
-    def weight(self) -> Array | None:
-        """[J, n, n] ns of weight gradients, where the schedule splits them from the backward."""
-        weight = passes(self.intervals)[1]
-        return None if weight is None else least_of(weight, self.kinds)
-
-    @cached_property
     def room(self) -> Array:
         """[J, n, n] micro-batches in flight that have room."""
         return -least_of(-self.intervals.room, self.kinds)
 
     def counts(self) -> Iterator[Counts]:
         """All ways to divide the places of one lane among the kinds."""
+        zones = self._zones()
+        for counts in self._divided():
+            taken = (self.number * sum(counts[i] for i in kinds) for kinds in zones)
+            there = (sum(self.places[i] for i in kinds) for kinds in zones)
+            if all(map(eq, taken, there)):
+                yield counts
+
+    def _zones(self) -> list[list[int]]:
+        """Kinds of every zone that has kinds of its own, if no stage spans zones."""
+        zone = self.placer.zones.zone_of_group
+        homes = [{zone[j] for j in kind} for kind in self.kinds]
+        if not self.split or any(len(home) > 1 for home in homes):
+            return []
+        return [
+            [i for i, home in enumerate(homes) if z in home] for z in sorted(set().union(*homes))
+        ]
+
+    def _divided(self) -> Iterator[Counts]:
+        """All ways, whatever the zones."""
 
         def rest(left: int, places: Sequence[int]) -> Iterator[Counts]:
             if len(places) == 1:
@@ -138,7 +135,7 @@ class Lane:
     @cached_property
     def _speeds(self) -> Numbers:
         """[J] what one ns of a slot is worth in micro-batches of a replica: see `most`."""
-        work = self.forward + self.backward
+        work = self.costs.work
         layers = np.arange(work.shape[-1] - 1)
         each = work[:, layers, layers + 1]
         whole = np.maximum(each.sum(axis=1), 1)
@@ -171,83 +168,38 @@ class Lane:
             self._fitting[key] = allowed_on(self.intervals, k, self.kinds[kind], share)
         return self._fitting[key]
 
-    def _steps(self, counts: Counts) -> list[list[Row]]:
-        """Rows of every stage of a lane with exactly these counts."""
-        if counts not in self._rows:
-            states: dict[tuple[int, Counts], int] = {(0, counts): 0}
-            stages = []
-            for _ in range(self.tables.shape.pp):
-                found: dict[tuple[int, Counts], int] = {}
-                rows = []
-                for (before, left), index in states.items():
-                    for now in (j for j, count in enumerate(left) if count):
-                        after = (*left[:now], left[now] - 1, *left[now + 1 :])
-                        target = found.setdefault((now, after), len(found))
-                        rows.append((index, target, before, now))
-                stages.append(rows)
-                states = found
-            self._rows[counts] = stages
-        return self._rows[counts]
+    def _steps_of(self, counts: Counts) -> list[list[Step]]:
+        """Steps of a lane with exactly these counts."""
+        if counts not in self._steps:
+            ways = dict.fromkeys(((j, 0) for j in range(len(self.kinds))), 1)
+            self._steps[counts] = steps([ways] * self.tables.shape.pp, Places(counts)) or []
+        return self._steps[counts]
 
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:
         """One replica of a lane with these counts and micro-batches."""
-        tables = self.tables
-        arcs = tuple(
-            self._arcs(k, np.array(rows), layers, hosts, share)
-            for k, (rows, layers, hosts) in enumerate(
-                zip(self._steps(counts), stages.layers, stages.hosts, strict=True)
+        arcs = [
+            self._arcs(k, own, layers, hosts, share)
+            for k, (own, layers, hosts) in enumerate(
+                zip(self._steps_of(counts), stages.layers, stages.hosts, strict=True)
             )
-        )
-        tails = self._tails.values()
-        return SplitProblem(
-            schedule=tables.shape.schedule,
-            blocking=tables.instance.search.blocking_sends,
-            tied=tables.embedding_bytes > 0,
-            stages=arcs,
-            micro_batches=(share,),
-            forward=self.forward,
-            backward=self.backward,
-            weight=self.weight,
-            sync=np.stack([tail.sync for tail in tails]),
-            finish=np.stack([tail.finish for tail in tails]),
-        )
+        ]
+        return self.costs.problem(arcs, list(self._tails.values()), share)
 
-    def _arcs(self, k: int, rows: Array, layers: Mask, hosts: Hosts, share: int) -> Arcs:
-        source, target, before, now = rows.T
+    def _arcs(self, k: int, own: list[Step], layers: Mask, hosts: Hosts, share: int) -> Arcs:
         kinds = range(len(self.kinds))
         masks = [layers & self._fits(k, j, share) & (hosts is None or j in hosts) for j in kinds]
-        tails = [self._tail(hosts or (j,)) for j in kinds]
-        known = list(self._tails)
-        send = self._send_ns[before, now][:, None] * (k > 0)
-        last = k == self.tables.shape.pp - 1
-        return Arcs(
-            source=source,
-            target=target,
-            column=now[:, None],
-            send=send,
-            send_back=send,
-            tail=np.array([known.index(hosts or (j,)) for j in kinds])[now],
-            embedding=np.array([tail.embedding[last] for tail in tails])[now],
-            allowed=tuple(masks[j] for j in now.tolist()),
-            begins=tuple((j,) for j in now.tolist()),
-        )
+        rows = np.array([self._tail(hosts or (j,)) for j in kinds])
+        tails = list(self._tails.values())
+        return self.costs.arcs(k, own, [masks[one.now] for one in own], rows, tails)
 
-    def _tail(self, hosts: tuple[int, ...]) -> _Tail:
+    def _tail(self, hosts: tuple[int, ...]) -> int:
+        """Row of the tail of a stage on these kinds."""
         if hosts not in self._tails:
-            self._tails[hosts] = self._exact_tail(hosts) if self.exact else self._least_tail(*hosts)
-        return self._tails[hosts]
+            least = self.costs.tails[hosts[0]]
+            self._tails[hosts] = self._exact_tail(hosts) if self.exact else least
+        return list(self._tails).index(hosts)
 
-    def _least_tail(self, kind: int) -> _Tail:
-        """Of a stage with a node of the kind."""
-        one = self.costs[kind]
-        optimizer = self.intervals.optimizer[list(self.kinds[kind])].min(axis=0)
-        return _Tail(
-            one.sync_matrix,
-            optimizer + one.gather_matrix,
-            one.embedding,
-        )
-
-    def _exact_tail(self, hosts: tuple[int, ...]) -> _Tail:
+    def _exact_tail(self, hosts: tuple[int, ...]) -> Tail:
         """Of a stage on these kinds, nodes of each; of them all, if they are more than lanes."""
         groups = [self.kinds[j][0] for j in hosts]
         groups += groups[:1] * (self.number - len(groups))
@@ -255,7 +207,7 @@ class Lane:
         sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
         ends = 0, (self.tables.shape.pp - 1) * self.tables.shape.dp
         first, last = (max(self.placer.terms(j, end).embedding_ns for j in groups) for end in ends)
-        return _Tail(
+        return Tail(
             interval_sums(sync) + latency,
             finish_ns(self.intervals, groups, gather, gather_latency),
             (first, last),

@@ -1,10 +1,11 @@
 """The largest share of micro-batches with which a replica may stay below a cutoff.
 
-Every bound of `completion` grows with the share m of a lane, so each edge has a largest share:
+Bounds of `latency_bottleneck` grow with the share m of a lane, so each edge has a largest share:
 (1) latency through the edge + (m - 1) work - min(w, m - 1) least < cutoff;
 (2) latency through the edge + what rounds add < cutoff;
 (3) arrival of the first micro-batch + m work + tail < cutoff;
 (4) memory: m, or with 1F1B at most p - stage, micro-batches in flight.
+Paths: those of `latency_bottleneck`, solved for m instead of the time.
 A path carries no more than its worst edge, a lane no more than its best path.
 """
 
@@ -14,12 +15,12 @@ from functools import cached_property
 import numpy as np
 
 from formulations.schedules import SCHEDULES, in_flight
-from solver.bounds.completion import tighten
-from solver.layered.graph import (
+from solver.bounds.latency_bottleneck import tighten
+from solver.layered.edges import (
     Edges,
     Layers,
-    bottlenecks,
     build_layers,
+    edges_of,
     so_far,
     taken,
     to_go,
@@ -65,10 +66,13 @@ def _by_memory(problem: SplitProblem, held: Array, stage: int) -> Array:
 
 
 def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
-    """[R, M] what the better latency path of a stage misses at most, however many micro-batches."""
+    """[R, M] what the better latency path of a stage misses at most, however many micro-batches.
+
+    With blocking sends an operation takes the transfer too that it sends: each at most all of them.
+    """
     p = problem.num_devices
     sizes = (np.array([n]) for n in (p, stage, 2 * p, problem.chunks))
-    times = (edges.forward, edges.backward, edges.weight)
+    times = (edges.ahead, edges.behind, edges.weight)
     found = [
         sum(
             int(count[0]) * time
@@ -160,6 +164,6 @@ def _possible(problem: SplitProblem, found: SharedOut, share: int, cutoff: int) 
     larger = replace(problem, micro_batches=(share,))
     left = []
     for k, (edges, own) in enumerate(zip(found.layers, found.shares, strict=True)):
-        kept = edges.take(own >= share)
-        left.append(replace(kept, term=bottlenecks(larger, k, kept.least, kept.work - kept.least)))
+        kept = own >= share
+        left.append(edges_of(larger, k, edges.arc[kept], edges.start[kept], edges.end[kept]))
     return tighten(larger, left, cutoff) is not None

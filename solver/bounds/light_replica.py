@@ -1,4 +1,4 @@
-"""The light replica of a shape, see `relaxation`: as a split problem, and what is left of that.
+"""The light replica of a shape, see `replica_relaxation`: a split problem, and what is left of it.
 
 Kinds are sets of node groups; a kind costs what its groups cost at least. Ranks number the kinds by
 speed, 0 the fastest. `common` and `light` are masks, per stage [J, n, n]: the layers that any
@@ -11,21 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.placement import Placer
-from solver.bounds.classes import by_class
-from solver.bounds.completion import tighten
-from solver.bounds.kinds import Kind, allowed_on, least_of, least_sends
-from solver.bounds.node_costs import cheapest, least_costs
-from solver.bounds.tallies import Tally, Tallying, Way, Weighed
-from solver.bounds.windows import by_windows
-from solver.layered.graph import Layers, build_layers, taken
-from solver.layered.placements import passes
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.bounds.cycle_means import by_windows
+from solver.bounds.kind_automaton import Tallying, Way, Weighed, steps
+from solver.bounds.kind_graph import KindGraph
+from solver.bounds.kinds import Kind, allowed_on
+from solver.bounds.latency_bottleneck import tighten
+from solver.layered.edges import Layers, build_layers, taken
+from solver.layered.placements import lane_width
+from solver.layered.problem import Array, Intervals, Mask, SplitProblem
 
 #: Weight of the fastest kind by speed.
 FINEST_WEIGHT = 24
 
 Stop = Callable[[], bool]
-Row = tuple[int, int, int, int, int]  #: state before, state after, kind before, kind, rank
 
 
 @dataclass(frozen=True)
@@ -53,23 +51,15 @@ class LightReplica:
 
     def __init__(self, intervals: Intervals, placer: Placer, kinds: Sequence[Kind]) -> None:
         self.tables = intervals.tables
-        shape = self.tables.shape
-        costs = {j: least_costs(placer, j) for kind in kinds for j in kind}
-        self.kinds = [tuple(sorted(kind, key=lambda j: costs[j].sync_ns)) for kind in kinds]
-        self.least = [cheapest([costs[j] for j in kind]) for kind in kinds]
-        self.forward = least_of(intervals.forward, kinds)
-        backward, weight = passes(intervals)
-        self.backward = least_of(backward, kinds)
-        self.weight = None if weight is None else least_of(weight, kinds)
-        self.optimizer = least_of(intervals.optimizer, kinds)
+        self.costs = KindGraph(intervals, placer, kinds, lane_width(self.tables))
+        shape, self.kinds = self.tables.shape, self.costs.kinds
         self.micro_batches = self.tables.num_micro_batches // shape.dp
         slots = np.array(shape.nodes_used) * self.tables.slots_per_node
         self.slots = np.array([slots[list(kind)].sum() for kind in kinds])
-        work = (self.forward + self.backward)[:, 0, -1]
+        work = self.costs.work[:, 0, -1]
         order = np.argsort(work, kind="stable")
         self.rank = np.argsort(order)
         self.weightings = [self._weighed(weights) for weights in self._weights(work)]
-        self._send_ns = least_sends(self.least)
         self.most: list[int] = (np.cumsum(self.slots[order])[:-1] // shape.dp).tolist()
         self.allowed = [
             np.stack([allowed_on(intervals, k, kind, self.micro_batches) for kind in kinds])
@@ -108,21 +98,18 @@ class LightReplica:
         return self._weighed(np.zeros_like(self.rank))
 
     def thinned(
-        self, problem: SplitProblem, cutoff: int, stop: Stop | None = None
+        self, problem: SplitProblem, cutoff: int, stop: Stop = lambda: True
     ) -> Thinned | None:
         """What the light replica may use below the cutoff; None if there is nothing.
 
-        Windows are looked at until `stop` says so, if it is given.
+        Classes are halved until `stop` says so; unless it is given, not at all.
         """
         if not problem.stages:
             return None
         layers = tighten(problem, build_layers(problem, cutoff), cutoff)
         if layers is None:
             return None
-        bounds = by_class(problem, layers, cutoff)
-        if bounds.path is not None and stop is not None and not stop():
-            layers = taken(layers, bounds.useful)
-            bounds = by_windows(problem, layers, cutoff, stop)
+        bounds = by_windows(problem, layers, cutoff, stop)
         if bounds.path is None:
             return None
         left = taken(layers, bounds.useful)
@@ -141,16 +128,17 @@ class LightReplica:
         common, light: per stage [J, n, n] what any replica, and that one, may run there.
         """
         masks = self._masks(common, light)
-        rows = self._rows(masks, tallying, most)
-        if rows is None:
+        ways = [{way: int(mask.sum()) for way, mask in own.items()} for own in masks]
+        found = steps(ways, tallying, most)
+        if found is None:
             return None
-        stages: list[Arcs] = []
-        if all(rows):
-            stages = [
-                self._arcs(k, own, mask)
-                for k, (own, mask) in enumerate(zip(rows, masks, strict=True))
-            ]
-        return self._problem(stages)
+        tails, rows = self.costs.tails, np.arange(len(self.kinds))
+        arcs = [
+            self.costs.arcs(k, own, [mask[one.now, one.rank] for one in own], rows, tails)
+            for k, (own, mask) in enumerate(zip(found, masks, strict=True))
+            if all(found)
+        ]
+        return self.costs.problem(arcs, tails, self.micro_batches)
 
     def _masks(self, common: list[Mask], light: list[Mask]) -> list[dict[Way, Mask]]:
         """Per stage, kind and rank [n, n] what the light replica may run.
@@ -168,61 +156,3 @@ class LightReplica:
             }
             for own, slowest in zip(light, ranks, strict=True)
         ]
-
-    def _rows(
-        self, masks: list[dict[Way, Mask]], tallying: Tallying, most: int
-    ) -> list[list[Row]] | None:
-        """Rows of every stage from what may run there; None if they have `most` edges or more."""
-        states: dict[tuple[int, Tally], int] = {(0, tallying.start): 0}
-        stages = []
-        for k, ways in enumerate(masks):
-            sizes = {way: int(mask.sum()) for way, mask in ways.items()}
-            found: dict[tuple[int, Tally], int] = {}
-            rows = []
-            for (before, tally), index in states.items():
-                for way, size in sizes.items():
-                    whole = tallying.after(tally, way, len(masks) - 1 - k)
-                    if whole is not None:
-                        target = found.setdefault((way[0], whole), len(found))
-                        rows.append((index, target, before, *way))
-                        most -= size
-                if most <= 0:
-                    return None
-            stages.append(rows)
-            states = found
-        return stages
-
-    def _arcs(self, k: int, rows: list[Row], masks: dict[Way, Mask]) -> Arcs:
-        source, target, before, now, _ = np.array(rows).T
-        send = self._send_ns[before, now][:, None] * (k > 0)
-        return Arcs(
-            source=source,
-            target=target,
-            column=now[:, None],
-            send=send,
-            send_back=send,
-            tail=now,
-            embedding=self._embedding_ns(k)[now],
-            allowed=tuple(masks[i, h] for _, _, _, i, h in rows),
-            begins=tuple(self.kinds[i][:1] for i in now),
-        )
-
-    def _problem(self, stages: list[Arcs]) -> SplitProblem:
-        return SplitProblem(
-            schedule=self.tables.shape.schedule,
-            blocking=self.tables.instance.search.blocking_sends,
-            tied=self.tables.embedding_bytes > 0,
-            stages=tuple(stages),
-            micro_batches=(self.micro_batches,),
-            forward=self.forward,
-            backward=self.backward,
-            weight=self.weight,
-            sync=np.stack([one.sync_matrix for one in self.least]),
-            finish=self.optimizer + np.stack([one.gather_matrix for one in self.least]),
-        )
-
-    def _embedding_ns(self, k: int) -> Array:
-        """[J] what each kind adds to the tail of stage k at least."""
-        last = k == self.tables.shape.pp - 1
-        times = [one.embedding[1 if last else 0] for one in self.least]
-        return np.array(times, dtype=np.int64)

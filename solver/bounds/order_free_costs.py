@@ -184,7 +184,7 @@ class Rings:
     n nodes, whichever they are, one is no faster than the n-th fastest of all that are used, and
     likewise for those that are covered whole. If n > 1, the rings of the stage cross each border.
     With a node of group j they cross that one's, and the other nodes hold dp - c_j slots or more:
-    n >= 1 + (dp - c_j) / largest c.
+    n >= 1 + (dp - c_j) / largest c. A single stage lies on all nodes.
     """
 
     possible: Mask
@@ -203,6 +203,8 @@ def rings(columns: ShapeColumns) -> Rings:
     low = -(-dp // largest)
     most = np.minimum(2 + (dp - 2 * shared) // smallest, columns.nodes.sum(axis=1))
     high = np.where(dp == shared, 1, np.maximum(low, most))
+    all_nodes = columns.nodes.sum(axis=1)
+    low, high = (np.where(columns.pp == 1, all_nodes, x) for x in (low, high))
     n = low[:, None] + np.arange(int((high - low).max()) + 1)
     whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
     members = -(-dp[:, None] // n)

@@ -1,15 +1,20 @@
 """A lower bound of the step time of every plan of a shape: stages hold whole blocks.
 
-For shapes whose replicas all have m micro-batches and whose schedule keeps backwards whole. With
-the notation of `closed_forms`, a plan of step time T keeps, for every stage i of every replica r,
+Paths: the latency paths, see `work_and_filling`. A trial time leaves each stage room for so many
+whole blocks; if all of them hold fewer than there are, no plan is as fast.
+
+With the notation of `work_and_filling`, a plan of step time T of a schedule that keeps backwards
+whole, with one chunk per device, keeps, for every stage i of every replica r with m micro-batches
+or more,
 
     latency_r + c_i t_ri + s_r0 + a <= T.                                                      (1)
 
 Let A be some fastest groups of nodes, with n slots, B the others used. The replicas share the n
 slots, so some replica has at most f = n / dp stages on A, rounded down; look at that one, at A only
-if f > 0. Its stages hold whole blocks, of at least t_A or t_B each. By (1), stage i holds no more
-than (T - a - latency - s_r0) / (c_i t_A), or t_B, of them, rounded down; and no more than leave one
-block to each other stage, if a stage needs one.
+if f > 0. (If their micro-batches may be unlike, look at that with the most, and f is what any
+replica has on A at most, see there.) Its stages hold whole blocks, of at least t_A or t_B each. By
+(1), stage i holds no more than (T - a - latency - s_r0) / (c_i t_A), or t_B, of them, rounded down;
+and no more than leave one block to each other stage, if a stage needs one.
 
 What latency and s_r0 are at least follows from how many blocks the stages can hold at most, and the
 other way round: (2) all stages but f of them are on B, so no more blocks are on A than the largest
@@ -27,8 +32,8 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.bounds.closed_forms import MARGIN, Bounds
 from solver.bounds.order_free_costs import Array, Mask, Numbers, ShapeColumns
+from solver.bounds.work_and_filling import MARGIN, Bounds
 
 #: More blocks than all stages can hold.
 NEVER = 1 << 40
@@ -111,7 +116,7 @@ class Packing:
         rank = np.take_along_axis(np.cumsum(ranked, axis=1), rank, axis=1)
         size = np.minimum(k, columns.used.sum(axis=1) - 1)[:, None]
         inside = columns.used & (rank <= size)
-        fast = (columns.slots * inside).sum(axis=1) // columns.dp
+        fast = bounds.most_on(inside)
         inside &= (fast > 0)[:, None]
         outside = columns.used & (rank > size)
         among = inside | outside
@@ -141,7 +146,8 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        return refuted & self.bounds.alike & ~self.bounds.splits & (self.blocks > 0)
+        whole = ~self.bounds.splits & ~self.bounds.chunked
+        return refuted & whole & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
         surely = int(self.bounds.places[0][self.is_block].sum())

@@ -1,11 +1,14 @@
 """A lower bound of the step time of every plan of a shape, whatever its node order and shares.
 
 For a trial time the layered graph of all node orders is thinned. With even shares that is `tighten`
-of `completion`. With uneven shares every edge, a stage on some nodes, has for each lane a largest
-share of micro-batches, see `shares`. Where the lanes together cannot take all micro-batches, no
+of `latency_bottleneck`. With uneven shares every edge, a stage on some nodes, has for each lane a
+largest share of micro-batches, see `largest_share`. Where the lanes together cannot take all, no
 plan below the trial time uses the edge. Fewer edges make the ways through the others longer and
 their shares smaller, so this is repeated until nothing changes; if no path is left, there is no
 such plan.
+
+Paths: those of `latency_bottleneck`. The bound is found by bisection over trial times, each refuted
+or not (dual approximation, Hochbaum and Shmoys 1987).
 
 Proof for uneven shares. The edges of a plan below the trial time form a path. As long as they are
 all left, shortest paths are no longer than its own way, and the shares of the plan no larger than
@@ -19,6 +22,7 @@ Of the links between zones the graph knows what a stage and its neighbour decide
 every order that is left, the one with the largest share, M / dp or more, stands for all.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,11 +30,12 @@ import numpy as np
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.units import ceil_div
-from solver.bounds.completion import tighten
 from solver.bounds.largest_share import most_shares
-from solver.layered.graph import Layers, build_layers
+from solver.bounds.latency_bottleneck import tighten
+from solver.layered.edges import Layers, build_layers
 from solver.layered.placements import lane_width, order_graph
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
+from solver.layered.zones import StageZones
 
 #: A bound is found to this part of itself.
 RESOLUTION = 500
@@ -93,13 +98,15 @@ class _Trial:
 
 
 def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
-    """The graph of a shape below a cutoff; None if it has too many node orders."""
+    """The graph of a shape below a cutoff; None if it has too many node orders, or chunks."""
     tables, placer = intervals.tables, Placer(intervals.tables)
+    if tables.shape.vpp > 1:
+        return None
     width = lane_width(tables)
     total, dp = tables.num_micro_batches, tables.shape.dp
     given = tables.instance.search.micro_batches == "even" or width == dp
-    share = ceil_div(total, dp)
-    problem = order_graph(intervals, placer, share if given else 1, cutoff)
+    share, split = ceil_div(total, dp), StageZones(placer).split_by(cutoff)
+    problem = order_graph(intervals, placer, share if given else 1, split)
     if problem is None:
         return None
     if not given and problem.num_lanes == 1:
@@ -114,11 +121,13 @@ def _too_short(tables: CostTables) -> int:
     return ceil_div(tables.num_micro_batches * work, tables.shape.slots)
 
 
-def shape_bound_ns(intervals: Intervals, cutoff_ns: int) -> int:
+def shape_bound_ns(
+    intervals: Intervals, cutoff_ns: int, stop: Callable[[], bool] = lambda: False
+) -> int:
     """Lower bound of the step time of every plan of the shape; the cutoff if none is below it.
 
-    At least what the argument of this module can show, less 1 part in RESOLUTION; 0 if the shape
-    has too many node orders for a graph of all.
+    At least what the argument of this module can show, less 1 part in RESOLUTION; less if stopped;
+    0 if the shape has too many node orders for a graph of all.
     """
     trial = _trial(intervals, cutoff_ns)
     if trial is None:
@@ -129,13 +138,13 @@ def shape_bound_ns(intervals: Intervals, cutoff_ns: int) -> int:
     if layers is None:
         return cutoff_ns
     low, high = min(_too_short(intervals.tables), cutoff_ns), cutoff_ns
-    while (middle := low + low // STEP + 1) < high:
+    while (middle := low + low // STEP + 1) < high and not stop():
         found = trial.start(middle)
         if found is None:
             low = middle
         else:
             layers, high = found, middle
-    while high - low > max(1, low // RESOLUTION):
+    while high - low > max(1, low // RESOLUTION) and not stop():
         middle = (low + high) // 2
         found = trial.thinned(layers, middle)
         if found is None:

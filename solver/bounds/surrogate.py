@@ -26,9 +26,9 @@ from formulations.schedules import (
     schedule_graph,
 )
 from formulations.schedules.paths import PathCounts
-from solver.bounds.completion import path_of, walk
+from solver.bounds.latency_bottleneck import path_of, walk
 from solver.layered.cuts import Cuts, evaluate, join_cuts, rows_of
-from solver.layered.graph import Layers, so_far, to_go
+from solver.layered.edges import Layers, so_far, to_go
 from solver.layered.problem import Array, Mask, SplitProblem
 
 Numbers = NDArray[np.float64]

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solver.bounds.completion import Frontier, least_path, path_of
+from solver.bounds.latency_bottleneck import Frontier, least_path, path_of
 from solver.layered.cuts import Cuts, evaluate, join_cuts
 from solver.layered.distinct import distinct_rows
-from solver.layered.graph import Layers
+from solver.layered.edges import Layers
 from solver.layered.problem import Array, SplitProblem
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
@@ -58,9 +58,7 @@ def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     keep = np.ones(len(moves), dtype=bool)
     for k, stage in enumerate(problem.stages):
         keep &= stage.allowed[arcs[k]][moves[:, k], moves[:, k + 1]]
-    if problem.memory is not None:
-        keep &= problem.memory.all_fit(moves)
-    return moves[keep]
+    return moves[keep & problem.fits(moves)]
 
 
 def descend(

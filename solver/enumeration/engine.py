@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from formulations.schedules import SCHEDULES
-from solver.bounds.completion import Frontier, frontier, path_of, tighten
+from solver.bounds.cycle_means import by_windows
+from solver.bounds.latency_bottleneck import Frontier, frontier, path_of, tighten
 from solver.bounds.surrogate import combine
-from solver.bounds.windows import by_windows
 from solver.enumeration.descent import best_start, descend
 from solver.enumeration.enumerate import Enumerator, below
 from solver.layered.cuts import Cuts
-from solver.layered.graph import Layers, build_layers, taken
+from solver.layered.edges import Layers, build_layers, taken
 from solver.layered.problem import Array, SplitProblem
 
 #: Splits met by combinations of paths from which descents start.
@@ -108,9 +108,8 @@ class _Search:
         masked = [own[mask] for own, mask in zip(found.values, found.useful, strict=True)]
         before = self.best_time
         for one, split in zip(arcs, splits, strict=True):
-            if self.problem.memory is None or self.problem.memory.all_fit(split[None])[0]:
-                better, time, _ = descend(self.problem, one, split, stop)
-                self._keep(one, better, time)
+            better, time, _ = descend(self.problem, one, split, stop)
+            self._keep(one, better, time)
         if self.best_time < before:
             return
         if all(map(len, layers)):

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.completion import Frontier, latencies, path_of
+from solver.bounds.latency_bottleneck import Frontier, latencies, path_of
 from solver.layered.cuts import Cuts, evaluate, join_cuts
-from solver.layered.graph import Layers, to_go
+from solver.layered.edges import Layers, to_go
 from solver.layered.problem import Array, Mask, SplitProblem, runs
 
 #: Prefixes extended at once, cuts kept, and entries of the tables of cuts.

@@ -1,6 +1,6 @@
 """The best plan of a shape whose replicas may have unlike shares, where the ways are exact.
 
-What `uneven` leaves is divided: a stage gets one of its runs of layers. Where every stage has one,
+What `uneven_shares` leaves is divided: a stage gets one of its runs of layers. Where all have one,
 the bounds of the shares are replaced by the largest ones with which one replica, simulated, is
 below the cutoff. If their best dealing suffices, it is a plan, its tails apart: the stages of a
 lane also wait for slower nodes of other lanes. If that makes the plan too slow, it is decided for
@@ -16,9 +16,9 @@ from itertools import combinations
 import numpy as np
 
 from formulations.costs.plan_costs import split_costs
-from solver.bounds.dealing import dealt
 from solver.bounds.lane import Counts
-from solver.bounds.uneven import Left, Stop, Uneven
+from solver.bounds.place_knapsack import dealt
+from solver.bounds.uneven_shares import Left, Stop, Uneven
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.simulate import step_time_ns
@@ -114,9 +114,7 @@ def _ways(lanes: Uneven, left: Left, cutoff: int) -> dict[Counts, _Way]:
             problem = lanes.lane.problem(counts, left.stages, share)
             arcs = solve_split(problem, cutoff).arcs
             if arcs is not None:
-                kinds = problem.order(arcs.tolist())
-                groups = tuple(lanes.lane.kinds[kind][0] for kind in kinds)
-                found[counts] = _Way(share, groups)
+                found[counts] = _Way(share, problem.order(arcs.tolist()))
                 break
     return found
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
 from formulations.schedules import stage_moments
-from solver.heuristics.space import SplitSpace
+from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.stages import Split
 from solver.layered.distinct import distinct
 from solver.layered.placements import chunk_memory
@@ -70,7 +70,7 @@ class Balance:
         stages = np.arange(start.shape[1])
         fits = (end >= self.space.least_ends[start]) & (end <= self.farthest[stages, start])
         whole: Mask = np.all(fits, axis=1)
-        return whole if self._chunks is None else whole & self._chunks.all_fit(splits)
+        return whole if self._chunks is None else whole & self._chunks.fit(splits)
 
     @cached_property
     def _chunks(self) -> ChunkMemory | None:

@@ -13,7 +13,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import Array
 from formulations.schedules import in_flight
 from solver.heuristics.balance import Mask
-from solver.heuristics.space import SplitSpace
+from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.trial import Trial
 from solver.simulate import Times
 

@@ -16,7 +16,7 @@ from formulations.costs.tables import Array, CostTables
 from solver.heuristics.balance import Mask
 from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
 from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
-from solver.heuristics.orders import Order
+from solver.heuristics.node_orders import Order
 from solver.heuristics.shape_search import LONGEST_NS, TRIED_AT_ONCE, ShapeSearch, State, Stop
 
 #: In smaller stages, in nodes, moves of single nodes do.
@@ -44,25 +44,13 @@ def block_sizes(tables: CostTables) -> list[int]:
 
 def with_blocks(search: ShapeSearch, state: State, random: Random, stop: Stop) -> State:
     """The state, or a faster one of two blocks with the same nodes and equal shares."""
-    for blocks in _searches(search):
+    if not (sizes := block_sizes(search.tables)):
+        return state
+    costs, nodes = BlockCosts(search.space, search.placer), search.nodes_per_stage
+    for size in sizes:
+        blocks = BlockSearch(search, costs, (size, nodes - size))
         state = blocks.better(blocks.best(state, random, stop), state)
     return state
-
-
-def like_blocks(search: ShapeSearch, state: State, pattern: Patterns, stop: Stop) -> State:
-    """The state, or a faster one near a pattern, N = 1, whichever of its blocks is the smaller."""
-    for blocks in _searches(search):
-        for groups in (pattern.groups, pattern.groups[:, ::-1]):
-            state = blocks.better(blocks.descend(Patterns(groups, pattern.splits), stop), state)
-    return state
-
-
-def _searches(search: ShapeSearch) -> "list[BlockSearch]":
-    sizes = block_sizes(search.tables)
-    if not sizes:
-        return []
-    costs, nodes = BlockCosts(search.space, search.placer), search.nodes_per_stage
-    return [BlockSearch(search, costs, (size, nodes - size)) for size in sizes]
 
 
 @dataclass(frozen=True)

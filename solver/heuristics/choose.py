@@ -13,10 +13,10 @@ from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.instance.instance import Recompute
 from formulations.plan import Plan, Shape, simulable, uniform_plan
-from solver.bounds.closed_forms import ClosedForm, closed_forms
 from solver.bounds.packing import packed_ns, refuted
+from solver.bounds.work_and_filling import ClosedForm, closed_forms
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
-from solver.heuristics.orders import node_orders
+from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
 from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns

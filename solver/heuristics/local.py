@@ -16,7 +16,7 @@ from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from solver.heuristics.choose import Candidate, Choice, TimeTables
 from solver.heuristics.moves import start_orders, turned_orders
-from solver.heuristics.orders import Order
+from solver.heuristics.node_orders import Order
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch, State
 from solver.result import max_step_time_ns, objective_weight
@@ -30,7 +30,7 @@ STATES_KEPT = 24
 OF_ONE_SHAPE = 6
 #: Shapes are surveyed while a bound leaves this part of the best objective; ends after so many
 #: without a better plan.
-ROOM = 0.25
+ROOM = 0.15
 SURVEYED = 100
 #: Shapes whose orders are turned; the most turns of one order.
 SHAPES_TURNED = 4

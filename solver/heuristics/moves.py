@@ -8,7 +8,7 @@ import numpy as np
 
 from formulations.costs.tables import Array
 from solver.heuristics.balance import Kinds
-from solver.heuristics.orders import Order, count_orders, node_orders
+from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.heuristics.stages import Split
 
 #: Orders of the runs that are tried; up to so many orders of the nodes all are tried.

@@ -11,11 +11,11 @@ from formulations.costs.tables import Array, CostTables
 from formulations.decisions import even_shares
 from solver.heuristics.balance import Balance
 from solver.heuristics.choose import group_of_slot
+from solver.heuristics.fair_shares import fair_shares, near_shares
 from solver.heuristics.moves import near_orders, near_splits, permuted
-from solver.heuristics.orders import Order, count_orders
+from solver.heuristics.node_orders import Order, count_orders
 from solver.heuristics.pool import PathPool
-from solver.heuristics.shares import fair_shares, near_shares
-from solver.heuristics.space import SplitSpace
+from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.stages import Split
 from solver.heuristics.trial import OrderTrial
 
@@ -68,9 +68,7 @@ class ShapeSearch:
     def _splits(self, balance: Balance, most: int) -> Array:
         """Splits [N, p + 1] that fit and whose stages all have less work than `most` ns."""
         limit = balance.least_limit(most)
-        return self._stacked(
-            [] if limit is None else [balance.split(int(limit * slack)) for slack in SLACKS]
-        )
+        return self._fitting(balance, [] if limit is None else [int(limit * x) for x in SLACKS])
 
     def _with_tails(self, balance: Balance, placement: PlacementCosts, splits: Array) -> Array:
         """These splits or, if their tails are long, others that even out work + tail.
@@ -86,10 +84,11 @@ class ShapeSearch:
         found = self._splits(whole, LONGEST_NS)
         return found if len(found) else splits
 
-    def _stacked(self, splits: Sequence[Array | None]) -> Array:
-        """[N, S + 1] those that are one."""
-        found = [split for split in splits if split is not None]
-        return np.array(found, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
+    def _fitting(self, balance: Balance, limits: Sequence[int]) -> Array:
+        """[N, S + 1] splits that fit, with these limits on the work of every stage."""
+        known = [split for limit in limits if (split := balance.split(limit)) is not None]
+        found = np.array(known, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
+        return found[balance.fits(found)]
 
     def _best(
         self,
@@ -248,7 +247,6 @@ class ShapeSearch:
         moved = permuted(before.kinds, balance.kinds, state.split)
         if moved is None:
             work = before.work(state.split)
-            found = [balance.split(int(work * slack)) for slack in SLACKS]
-            return self._stacked(found)
+            return self._fitting(balance, [int(work * slack) for slack in SLACKS])
         splits = np.array([moved])
         return splits[balance.fits(splits)]

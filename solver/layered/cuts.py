@@ -7,8 +7,8 @@ import numpy as np
 
 from formulations.schedules import PathCounts, schedule_graph
 from solver.layered.distinct import distinct_rows
-from solver.layered.graph import Edges
-from solver.layered.problem import Array, SplitProblem
+from solver.layered.edges import Edges
+from solver.layered.problem import INFINITY, Array, SplitProblem
 from solver.simulate import Times, simulate, trace
 
 #: Bytes of end times held at once by a batch simulation.
@@ -49,7 +49,7 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Simulated splits: step time [N]; one cut each, if harvested."""
+    """Simulated splits: step time [N], INFINITY without memory; one cut each, if harvested."""
 
     step_time: Array
     cuts: Cuts | None
@@ -128,7 +128,7 @@ def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) 
     done, source = _ends(problem, arcs, splits, stacked.max(axis=0))
     columns = np.arange(len(splits))
     last = done.argmax(axis=0)
-    step_time = done[last, columns]
+    step_time = np.where(problem.fits(splits), done[last, columns], INFINITY)
     if not harvest:
         return Evaluation(step_time, None)
     device = source[last, columns]

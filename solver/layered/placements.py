@@ -292,16 +292,13 @@ def lane_width(tables: CostTables) -> int:
 class _FreeOrder:
     """Turns steps into arcs with the costs of one shape."""
 
-    def __init__(
-        self, intervals: Intervals, placer: Placer, share: int, cutoff: int | None
-    ) -> None:
+    def __init__(self, intervals: Intervals, placer: Placer, share: int, split: bool) -> None:
         self.intervals, self.placer, self.share = intervals, placer, share
         self.tables: CostTables = intervals.tables
         self.sizes = self.tables.slots_per_node
         self.width = lane_width(self.tables)
         self.lanes = range(0, self.tables.shape.dp, self.width)
-        self.zones = StageZones(placer)
-        self.split = self.zones.split_by(cutoff)
+        self.zones, self.split = StageZones(placer), split
         self.tails = _Tails(intervals, placer, self.zones)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
 
@@ -376,34 +373,34 @@ class _FreeOrder:
         )
 
 
-def free_order(
-    intervals: Intervals, placer: Placer, cutoff: int | None = None
-) -> SplitProblem | None:
+def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> SplitProblem | None:
     """The problem of all node orders at even shares, or the largest of almost even ones.
 
-    None if it has too many arcs, or zones and stages that may span them below the cutoff: these
-    share links with what one stage does not know of; or several chunks per slot, placed like the
-    first ones.
+    With `split`, of those in which no stage spans zones. None if it has too many arcs, or if stages
+    may span zones: these share links with what one stage does not know of; or several chunks per
+    slot, see `order_graph`.
     """
-    tables, zones = intervals.tables, StageZones(placer)
-    if tables.shape.vpp > 1 or (zones.known and not zones.split_by(cutoff)):
+    tables = intervals.tables
+    zoned = tables.instance.cluster.zone_link is not None
+    if zoned and not split:
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)
-    return order_graph(intervals, placer, share, cutoff)
+    return order_graph(intervals, placer, share, split)
 
 
 def order_graph(
-    intervals: Intervals, placer: Placer, share: int, cutoff: int | None = None
+    intervals: Intervals, placer: Placer, share: int, split: bool = False
 ) -> SplitProblem | None:
     """All node orders, with `share` micro-batches for every replica; None if too many arcs.
 
-    Of plans below the cutoff, if there is one; without stages if there is none. Where stages span
+    With `split`, those in which no stage spans zones; no stages if there is none. None also if
+    slots have several chunks: later ones have to lie where the first ones do. Where stages span
     zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
     """
     tables = intervals.tables
     shape = tables.shape
-    build = _FreeOrder(intervals, placer, share, cutoff)
-    steps = build.steps()
+    build = _FreeOrder(intervals, placer, share, split)
+    steps = build.steps() if shape.vpp == 1 else None
     if steps is None:
         return None
     stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []

@@ -112,12 +112,6 @@ class Arcs:
     allowed: tuple[Mask, ...]
     begins: tuple[tuple[int, ...], ...]
 
-    def take(self, arcs: Array) -> "Arcs":
-        """These arcs, without their layers and the groups that begin."""
-        names = ("source", "target", "column", "send", "send_back", "tail", "embedding")
-        taken = {name: getattr(self, name)[arcs] for name in names}
-        return replace(self, **taken, allowed=(), begins=())
-
     @property
     def alike(self) -> bool:
         """Whether all lanes have equal columns and transfers on every arc."""
@@ -197,6 +191,10 @@ class SplitProblem:
         paths = SCHEDULES[self.schedule].missed(p, k, m, v)
         return [m[:, None] - 1 - np.stack(path)[..., None] for path in paths]
 
+    def fits(self, splits: Array) -> Mask:
+        """[N] whether devices with several chunks have room for splits [N, S + 1]."""
+        return np.ones(len(splits), dtype=bool) if self.memory is None else self.memory.fit(splits)
+
     def order(self, arcs: Sequence[int]) -> tuple[int, ...]:
         """Node groups in node order along a path of arcs [p], if the order is free."""
         found: list[int] = []
@@ -229,7 +227,7 @@ class ChunkMemory:
         room: Mask = np.less_equal(need, self.capacity[device])
         return room
 
-    def all_fit(self, splits: Array) -> Mask:
+    def fit(self, splits: Array) -> Mask:
         """[N] whether splits [N, S + 1] fit on every device."""
         p = len(self.whole)
         first, last = splits[:, :-1].T, splits[:, 1:].T

@@ -72,6 +72,16 @@ class StageZones:
         ]
         return min(rings, default=0)
 
+    @property
+    def aligned(self) -> bool:
+        """Whether the slots of every zone make whole stages, without which some stage spans two."""
+        shape, slots = self.tables.shape, Counter[int]()
+        for j, count in enumerate(shape.nodes_used):
+            slots[self.zone_of_group[j]] += count * self.tables.slots_per_node[j]
+        return all(count % shape.dp == 0 for count in slots.values())
+
     def split_by(self, cutoff: int | None) -> bool:
-        """Whether no stage of a plan below the cutoff spans zones."""
-        return self.known and cutoff is not None and self.spanning_ns() >= cutoff
+        """Whether no stage of a plan below the cutoff spans zones, for want of replicas or time."""
+        if not self.known or self.tables.shape.dp == 1:
+            return self.known
+        return cutoff is not None and self.spanning_ns() >= cutoff

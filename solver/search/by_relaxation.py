@@ -12,21 +12,16 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.plan import Plan, uniform_plan
-from solver.bounds.relaxation import MOST_EDGES, Relaxation, order_along
+from solver.bounds.replica_relaxation import MOST_EDGES, Relaxation, order_along
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
-from solver.enumeration.pairs import Pair, Pairs
-from solver.heuristics.block_trial import Patterns
-from solver.heuristics.blocks import like_blocks, with_blocks
+from solver.heuristics.blocks import with_blocks
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Array, Intervals, SplitProblem
 
-#: Pairs of replicas are looked at if the bound is as near as this to the target.
-NEARLY = 0.985
-#: Growth of the cutoffs with which pairs of replicas are looked at, and a relaxation is solved.
-FURTHER = 1.004
+#: Growth of the cutoffs with which a relaxation is solved.
 DEEPER = 1.04
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
@@ -126,11 +121,11 @@ class ByRelaxation:
         return self._closes(Relaxation(self.intervals, self.placer))
 
     def _closes(self, relaxation: Relaxation) -> bool:
-        """Whether light replicas, pairs or the best splits of a light replica do."""
+        """Whether light replicas or the best splits of one do."""
         if relaxation.thin(self.target):
             self.bound_ns = self.target
             return True
-        return self._lit(relaxation) or self._paired(relaxation) or self._solved(relaxation)
+        return self._lit(relaxation) or self._solved(relaxation)
 
     def _lit(self, relaxation: Relaxation) -> bool:
         """Whether light replicas close the shape."""
@@ -144,31 +139,6 @@ class ByRelaxation:
                 return True
             self.follow(relaxation.groups)
         return False
-
-    def _paired(self, relaxation: Relaxation) -> bool:
-        """Whether pairs of replicas close the shape, by cutoffs that grow from a bound near it."""
-        if not Pairs.suit(relaxation.replica) or self.bound_ns < NEARLY * self.target:
-            return False
-        pairs = Pairs(relaxation.replica, relaxation.common)
-        while self.bound_ns < self.target and not self.stop():
-            trial, best = min(self.target, int(self.bound_ns * FURTHER) + 1), self.best
-            self.bound_ns = max(self.bound_ns, pairs.bound_ns(trial, self.stop))
-            if pairs.found is not None:
-                self._follow_pair(relaxation, pairs.found)
-            if self.bound_ns < trial and self.best == best:
-                return False
-        return self.bound_ns >= self.target
-
-    def _follow_pair(self, relaxation: Relaxation, pair: Pair) -> None:
-        """Keeps the best plan near one whose replicas are those of the pair, if it is better."""
-        shape = self.intervals.tables.shape
-        kinds = relaxation.replica.kinds
-        groups = np.array([[kinds[i][0] for i in own] for own in pair.kinds])
-        share = self.intervals.tables.num_micro_batches // shape.dp
-        state = State((), (share,) * shape.dp, (), self.best)
-        search = ShapeSearch(self.intervals.tables, PathPool())
-        pattern = Patterns(groups[None], pair.split[None])
-        self._keep(like_blocks(search, state, pattern, _seldom(self.stop)))
 
     def _keep(self, state: State) -> None:
         """The plan of a state if it is the best so far."""

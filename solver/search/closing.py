@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -11,11 +12,11 @@ from formulations.plan import Plan, simulable, uniform_plan
 from formulations.schedules import stage_moments
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
-from solver.bounds.uneven import Left, Uneven
+from solver.bounds.uneven_shares import Left, Uneven
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_search import Answer, best_dealing
-from solver.heuristics.orders import Order, count_orders, node_orders
+from solver.heuristics.node_orders import Order, count_orders, node_orders
 from solver.layered.placements import (
     ReplicaClass,
     fixed_order,
@@ -23,7 +24,8 @@ from solver.layered.placements import (
     lane_width,
     replica_classes,
 )
-from solver.layered.problem import Intervals
+from solver.layered.problem import Intervals, SplitProblem
+from solver.layered.zones import StageZones
 from solver.search.by_relaxation import ByRelaxation, even_plan
 from solver.search.distribute import least_vectors, shares
 
@@ -118,32 +120,74 @@ def _share_vectors(
 def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
     """All orders at once where that is possible, else a relaxation, then one after the other.
 
-    Unlike shares bring nothing if all replicas stand on the same nodes at every stage. A cutoff is
-    lowered to what is above any step time, also when the gap is off it. A shape whose steps are too
-    long to be simulated stays open.
+    Where stages may span zones, those orders first in which none does, which are few. A cutoff is
+    lowered to what is above any step time, also when the gap is off it. A shape whose steps
+    are too long to be simulated stays open.
     """
     tables = intervals.tables
     if not simulable(tables.instance, tables.shape):
         return ShapeAnswer(None, None, False)
     cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
     placer = Placer(tables)
-    even = tables.instance.search.micro_batches == "even"
-    alike = even or lane_width(tables) == tables.shape.dp
-    zoned = tables.instance.cluster.zone_link is not None
+    zones = StageZones(placer)
     if tables.shape.vpp > 1:
         return _by_order(intervals, placer, cutoff, gap, stop)
-    problem = free_order(intervals, placer, cutoff) if alike or zoned else None
-    if problem is None or not (alike or problem.num_lanes == 1):
-        close = _relaxed if even else _uneven
-        return close(intervals, placer, cutoff, gap, stop)
-    if not problem.stages:
-        return ShapeAnswer(None, None, True, cutoff)
+    if not zones.known or not zones.aligned or zones.split_by(cutoff):
+        return _closed(intervals, placer, cutoff, gap, stop)
+    problem = _of_all_orders(intervals, placer, split=True)
+    best = ShapeAnswer(None, None, False)
+    if problem is not None and problem.stages:
+        best = _solved(intervals, problem, cutoff, gap, stop)
+    rest = _closed(intervals, placer, best.step_time_ns or cutoff, gap, stop)
+    return (
+        rest
+        if best.plan is None or rest.plan is not None
+        else replace(best, complete=rest.complete, bound_ns=rest.bound_ns)
+    )
+
+
+def _of_all_orders(intervals: Intervals, placer: Placer, split: bool) -> SplitProblem | None:
+    """The problem of all orders, if they are not too many and the best shares are even ones.
+
+    Unlike shares bring nothing if all replicas stand on the same nodes at every stage.
+    """
+    tables = intervals.tables
+    even = tables.instance.search.micro_batches == "even"
+    if not even and not split and lane_width(tables) != tables.shape.dp:
+        return None
+    problem = free_order(intervals, placer, split)
+    return problem if even or problem is None or problem.num_lanes == 1 else None
+
+
+def _solved(
+    intervals: Intervals, problem: SplitProblem, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """The best plan of all orders."""
     found = solve_split(problem, cutoff, gap, stop)
     if found.arcs is None or found.split is None:
         return ShapeAnswer(None, None, found.complete, found.bound_ns)
     order = problem.order(found.arcs.tolist())
-    plan = even_plan(tables, order, found.split)
+    plan = even_plan(intervals.tables, order, found.split)
     return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
+
+
+def _closed(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """As `enumerate_shape`, whichever zones stages span."""
+    zones = StageZones(placer)
+    split = zones.split_by(cutoff)
+    if split and not zones.aligned:
+        return ShapeAnswer(None, None, True, cutoff)
+    problem = _of_all_orders(intervals, placer, split)
+    if problem is None:
+        even = intervals.tables.instance.search.micro_batches == "even"
+        several = _relaxed if even else _uneven
+        close = _one_by_one if intervals.tables.shape.pp == 1 else several
+        return close(intervals, placer, cutoff, gap, stop)
+    if not problem.stages:
+        return ShapeAnswer(None, None, True, cutoff)
+    return _solved(intervals, problem, cutoff, gap, stop)
 
 
 def _uneven(
@@ -151,8 +195,8 @@ def _uneven(
 ) -> ShapeAnswer:
     """By bounds; then lane by lane where that is exact, else one order after the other."""
     tables, target = intervals.tables, below(cutoff, gap)
-    lanes = Uneven(intervals, placer)
-    bound_ns = 0 if lanes.exact else shape_bound_ns(intervals, target)
+    lanes = Uneven(intervals, placer, StageZones(placer).split_by(cutoff))
+    bound_ns = 0 if lanes.exact else shape_bound_ns(intervals, target, stop)
     left = lanes.thinned(lanes.everything(target), target, stop) if bound_ns < target else None
     if left is None:
         return ShapeAnswer(None, None, True, target)
@@ -194,7 +238,7 @@ def _relaxed(
     """
     target, low = below(cutoff, gap), 0
     if intervals.tables.instance.cluster.zone_link is not None:
-        low = shape_bound_ns(intervals, target)
+        low = shape_bound_ns(intervals, target, stop)
     if low >= target:
         return ShapeAnswer(None, None, True, target)
     search = ByRelaxation(intervals, placer, gap, stop, cutoff, low)
@@ -224,6 +268,9 @@ def _by_order(
         for bound_ns, order in sorted(open_):
             if bound_ns >= below(best, gap):
                 continue
+            if stop():
+                left.append((bound_ns, order))
+                continue
             placement = placer.costs(order)
             classes = replica_classes(placement, shape.dp)
             problem = fixed_order(intervals, placement, classes, [share] * len(classes))
@@ -241,13 +288,17 @@ def _by_order(
 def _one_by_one(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """Every order and share vector through `solve_split`, with the best time as cutoff."""
+    """Every order and share vector through `solve_split`, with the best time as cutoff.
+
+    All orders of a single stage cost the same.
+    """
     tables = intervals.tables
     shape = tables.shape
     plan: Plan | None = None
     best = cutoff
-    complete = count_orders(shape.nodes_used) <= ORDER_LIMIT
-    for order in node_orders(shape.nodes_used, ORDER_LIMIT):
+    most = 1 if shape.pp == 1 else ORDER_LIMIT
+    complete = shape.pp == 1 or count_orders(shape.nodes_used) <= ORDER_LIMIT
+    for order in islice(node_orders(shape.nodes_used, ORDER_LIMIT), most):
         placement = placer.costs(order)
         classes = replica_classes(placement, shape.dp)
         for vector in _share_vectors(intervals, placement, classes, below(best, gap)):

@@ -6,7 +6,7 @@ incumbent, is the proved lower bound.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 
@@ -17,7 +17,7 @@ from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans, surveyed_plan
-from solver.heuristics.orders import count_orders
+from solver.heuristics.node_orders import count_orders
 from solver.options import SolveOptions
 from solver.result import (
     Result,
@@ -117,12 +117,16 @@ class _Search:
             self.objective = objective
 
     def seed(self, patience: int) -> None:
-        """Incumbents of a local search.
+        """Incumbents of a local search for each schedule."""
+        for schedule in dict.fromkeys(self.instance.search.schedule):
+            own = [task.shape for task in self.open if task.shape.schedule == schedule]
+            self._seed(own, patience)
 
-        It may ask whether to stop ten times `patience` times for its first plan, and `patience`
-        times for each better one.
+    def _seed(self, space: Sequence[Shape], patience: int) -> None:
+        """It may ask whether to stop ten times `patience` times for its first plan.
+
+        And `patience` times for each better one.
         """
-        space = [task.shape for task in self.open]
         times = self.closer.times
         left = iter(range(10 * patience))
 
@@ -174,7 +178,10 @@ class _Search:
                 self.tell()
 
     def _tasks(self, effort: int | None) -> list[Task]:
-        """What may still hold a better plan, best bound first."""
+        """What may still hold a better plan, best bound first.
+
+        Devices with several chunks come last: their bounds are low, and take longest to rise.
+        """
         tasks = []
         for task in takewhile(lambda one: not self.closer.beyond(one, self.best), self.open):
             record = self.records.get(task.shape)
@@ -185,7 +192,7 @@ class _Search:
                 objective = bound_ns * objective_weight(self.instance, task.shape)
                 tasks.append(Task(objective, bound_ns, record.proof, task.shape, effort))
         left = (task for task in tasks if not self.closer.beyond(task, self.best))
-        return sorted(left, key=lambda task: task.objective)
+        return sorted(left, key=lambda task: (task.shape.vpp > 1, task.objective))
 
     def _unpacked(self, tasks: list[Task]) -> list[Task]:
         """The tasks that whole blocks do not close; the others are. All are left without time."""

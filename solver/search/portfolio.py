@@ -26,7 +26,7 @@ Best = Callable[[], float | None]
 def closings(
     closer: Closer, tasks: Sequence[Task], best: Best, workers: int, stop: Stop
 ) -> Iterator[Closing]:
-    """Closes `tasks`, sorted by bound, until one cannot beat the incumbent or `stop` says so.
+    """Closes those of `tasks` that may beat the incumbent, in their order, until `stop` says so.
 
     Several workers start after a while only; their answers come in no fixed order, and of equal
     plans any may be found.
@@ -34,8 +34,10 @@ def closings(
     forks = workers > 1 and "fork" in multiprocessing.get_all_start_methods()
     alone_until = time.monotonic() + ALONE_S
     for i, task in enumerate(tasks):
-        if stop() or closer.beyond(task, best()):
+        if stop():
             return
+        if closer.beyond(task, best()):
+            continue
         if forks and time.monotonic() >= alone_until:
             yield from _Workers(closer, tasks[i:], best(), stop).closings(workers)
             return
@@ -63,13 +65,15 @@ class _Workers:
         return bool(self.halted.value) or self.stop()
 
     def _take(self) -> Task | None:
-        with self.next_task.get_lock():
-            index = self.next_task.value
-            self.next_task.value += 1
-        if index >= len(self.tasks) or self._stopped():
-            return None
-        task = self.tasks[index]
-        return None if self.closer.beyond(task, self._known()) else task
+        while not self._stopped():
+            with self.next_task.get_lock():
+                index = self.next_task.value
+                self.next_task.value += 1
+            if index >= len(self.tasks):
+                break
+            if not self.closer.beyond(self.tasks[index], self._known()):
+                return self.tasks[index]
+        return None
 
     def _work(self, connection: Connection) -> None:
         """What a worker does: Ctrl-C is for the parent, which tells the workers.

@@ -20,7 +20,7 @@ i <= e, then down to e. Path one: micro-batch 0 down to the last stage and back 
 steps; up to a stage j <= e; its w_e last backwards; up. Path two: the first w_e forwards at j <= e;
 down to F_e(w_e), B_e(0), up to i; the same steps in the other order, which end with F_i(m - 1);
 micro-batch m - 1 down and back. slow_e is the better of the two at the best j. With j = i = e this
-is latency plus bottleneck of `solver.bounds.completion`.
+is latency plus bottleneck of `solver.bounds.latency_bottleneck`.
 If m - 1 <= r_e all forwards of stage e may come first: no steps, w_e = m - 1.
 
 Rounds, with q = r_i + 1 <= m - 1 and C = all times of the stages from i on and transfers between

@@ -13,7 +13,7 @@ from formulations.costs.compute import LayerTimes, layer_times
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.instance.instance import Recompute
 from formulations.plan import Shape
-from formulations.schedules import in_flight
+from formulations.schedules import SCHEDULES, stage_moments
 from formulations.units import ceil_div
 from solver.verify.space import Nodes, PlanSpace
 
@@ -45,10 +45,27 @@ class Prover:
         self.layers = space.instance.workload.layers
         self.times = lru_cache(maxsize=None)(self._times)
         self.work_share = lru_cache(maxsize=None)(self._work_share)
-        self._memories: dict[tuple[object, ...], tuple[Array, Array]] = {}
+        self._intervals = lru_cache(maxsize=None)(self._interval_times)
+        self._memories: dict[tuple[object, ...], tuple[Array, Array, Array]] = {}
 
     def _times(self, tp: int, b: int, recompute: Recompute) -> LayerTimes:
         return layer_times(self.instance, tp, b, recompute)
+
+    def stage_times(self, shape: Shape) -> tuple[Array, Array, Array]:
+        """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off."""
+        splits = SCHEDULES[shape.schedule].splits_backward
+        return self._intervals(shape.tp, shape.micro_batch, shape.recompute, splits)
+
+    def _interval_times(
+        self, tp: int, b: int, recompute: Recompute, splits: bool
+    ) -> tuple[Array, Array, Array]:
+        times = self.times(tp, b, recompute)
+        weight = times.weight_ns * splits
+        parts = (times.forward_ns, times.backward_ns - weight, weight)
+        forward, backward, weight = (
+            np.stack([interval_sums(column) for column in part.T]) for part in parts
+        )
+        return forward, backward, weight
 
     def _work_share(
         self, used: Nodes, tp: int, b: int, recompute: Recompute
@@ -104,15 +121,16 @@ class Prover:
         least = 0 if self.instance.search.embedding_only_stages else 1
         return (layers >= 1) & (blocks >= least)
 
-    def memory(self, shape: Shape) -> tuple[Array, Array]:
-        """[n, n] bytes of layers [a, b) without, and per, micro-batch in flight."""
+    def memory(self, shape: Shape) -> tuple[Array, Array, Array]:
+        """[n, n] bytes of layers [a, b) without, and per, micro-batch in flight, and put off."""
         shards = shape.dp if shape.zero else 1
         key = (shape.tp, shape.micro_batch, shape.recompute, shape.pp == 1, shards)
         if key not in self._memories:
             memory = layer_memory(self.instance, shape)
             static = interval_sums(memory.static_bytes) + interval_maxima(memory.workspace_bytes)
             activation = interval_sums(memory.activation_bytes)
-            self._memories[key] = static + memory.fixed_bytes, activation
+            put_off = interval_sums(memory.put_off_bytes)
+            self._memories[key] = static + memory.fixed_bytes, activation, put_off
         return self._memories[key]
 
     def lacks_memory(self, shape: Shape) -> bool:
@@ -120,20 +138,22 @@ class Prover:
 
         Proof. In any plan of the shape each stage k lies on GPUs of at most this capacity, and
         holds at least as many micro-batches in flight as a replica with m micro-batches does, m
-        the least that a replica can have: in_flight grows with m. So a plan that fits is a chain
-        of pp intervals that fit here. `ends` are the layers at which a chain of k intervals can
-        end, for k = 0, 1, ...; without the last layer among them after pp steps there is none.
+        the least that a replica can have: that grows with m. What its device holds of other chunks
+        comes on top. So a plan that fits is a chain of intervals that fit here. `ends` are the
+        layers at which a chain of k intervals can end, for k = 0, 1, ...; without the last layer
+        among them at the end there is none.
         """
         total = self.instance.workload.global_batch // shape.micro_batch
         even = self.instance.search.micro_batches == "even"
         least = total // shape.dp if even else 1
         capacities = capacity_bytes(self.instance)
         capacity = max(int(capacities[j]) for j, n in enumerate(shape.nodes_used) if n)
-        static, activation = self.memory(shape)
+        static, activation, put_off = self.memory(shape)
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
-        for k in range(shape.pp):
-            held = in_flight(shape.schedule, shape.pp, k, least)
-            fits = self.enough_blocks & (static + held * activation <= capacity)
+        for k in range(shape.num_stages):
+            fits = self.enough_blocks
+            for whole, waiting in stage_moments(shape.schedule, shape.pp, k, least, shape.vpp):
+                fits = fits & (static + whole * activation + waiting * put_off <= capacity)
             ends = np.any(fits[ends], axis=0)
         return not ends[-1]

@@ -4,9 +4,10 @@ A claim says that no plan of a shape has a step time below some bound. Tried in 
 
 memory    no split fits, if the claim is that nothing does
 work      work and filling, for all claims at once: `closed_forms`
-paths     what the paths of the schedule strike out of all node orders: `rounds`
-trial     what is left is halved and struck out again, and what then is left is simulated: `exhaust`
-lanes     the same lane by lane, where there are too many node orders: `lane_exhaust`
+paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
+          of all node orders, `refutation`
+trial     what is left is halved and struck out again, and what then is left is simulated: over all
+          node orders, `exhaust`, or where there are too many lane by lane, `lanes`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
@@ -21,12 +22,13 @@ from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.exhaust import exhaust
 from solver.verify.lane_exhaust import exhaust_lanes
+from solver.verify.lanes import Lanes
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0
 
 #: What shows a claim.
-Argument = Literal["memory", "work", "paths", "trial", "lanes"]
+Argument = Literal["memory", "work", "paths", "trial"]
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,19 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
     """What the paths of the schedule, and trying plans, say of one claim."""
     try:
         clock.check()
-        found = exhaust(prover, claim.shape, claim.below_ns, clock)
-        argument: Argument = "trial"
-        if found is None:
-            found, argument = exhaust_lanes(prover, claim.shape, claim.below_ns, clock), "lanes"
+        lanes, left = Lanes(prover, claim.shape, clock), None
+        if lanes.possible and sum(map(bool, claim.shape.nodes_used)) > 1:
+            left = lanes.everything(claim.below_ns)
+            if left is None:
+                return Verdict(claim, "paths")
+        allowed = None if left is None else left.allowed
+        found = exhaust(prover, claim.shape, claim.below_ns, clock, allowed)
+        if found is None and left is not None:
+            found = exhaust_lanes(lanes, left, claim.below_ns)
     except TimeUpError:
         return Verdict(claim)
     if found is None:
         return Verdict(claim)
     if found.plan is not None:
         return Verdict(claim, plan=found.plan, step_time_ns=found.step_time_ns)
-    return Verdict(claim, argument if found.tried else "paths")
+    return Verdict(claim, "trial" if found.tried else "paths")

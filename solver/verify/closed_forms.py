@@ -11,26 +11,33 @@ once, on some group: it adds w_j (m_r t_xj + s_xj), at least the least over j. I
 m_r = M / dp that is so for all replicas alike; if not, sum_r m_r = M, and w_j m_r t_xj and w_j s_xj
 are each at least their own least. Any weights are valid; these are 1 / sum_x (M t_xj + dp s_xj).
 
-Filling. All replicas have m micro-batches. By the families of `paths`, the last backward of the
-first stage ends no earlier than the latency, the sum of all t of the replica and its transfers,
-plus (m - 1) t_i - w_i min(f_i, b_i), w_i = min(p - 1 - i, m - 1) in 1F1B and 0 in GPipe; then come
-tied embeddings and the tail of that stage. With x the largest share of the forward pass in t of any
-layer on any group used, y of the backward pass, min(f, b) <= min(x, y) t, and
+Filling, of devices with one chunk. All replicas have m micro-batches; or, where these may be
+unlike, look at the replica with the most, which has m = M / dp, rounded up, or more: what follows
+only grows with them. By the latency paths that a schedule states of stage i (`Missed`), the last
+backward of the first stage ends no earlier than the latency, the sum of all t of the replica, but
+for weight gradients split off, and its transfers, plus (m - 1) t_i less what the path misses of
+stage i; then come tied embeddings and the tail of that stage. A kind of operation has at most some
+share of t in any layer on any group used, so with c_i m - 1 less the sum over kinds of that share
+times the number missed, for the better path,
 
-    T >= once + latency + c_i t_i + tail_0,    c_i = m - 1 - min(x, y) w_i.
+    T >= once + latency + c_i t_i + tail_0.
 
 Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and replica r the load
 sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most
 1, its weights over c_i are at most 1 in all, so T >= once + latency + sum of v t - d t_0 + tail_0,
 and layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the
-first stage. It remains to find a replica of load 1 or less. There are dp slots for each stage, and
-slots load more at smaller c_i, that is at earlier stages: the mean load is at most that of the
-groups one after the other, largest weight first, less d / c_0. Some replica has no more. Of two
-groups used, some replica has no more stages on the faster one than its slots over dp, rounded down,
-and its load is at most that of so many stages of the one, then the other; if none, only the other
-counts. Any v and d are valid. These v would give all layers the same (1 + v_j) t_j on every group,
-were they alike; groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves
-no weight negative, and no block of the longest run of equal ones better off on the first stage.
+first stage, less weight gradients split off. It remains to find a replica of load 1 or less. There
+are dp slots for each stage, and slots load more at smaller c_i: the mean load is at most that of
+the groups one after the other over the stages, smallest c_i and largest weight first, less d / c_0.
+Some replica has no more. Of two groups used, some replica has no more stages on the faster one than
+its slots over dp, rounded down, and its load is at most that of so many stages of the one, then the
+other; if none, only the other counts. Where micro-batches are unlike the replica is given. A node
+of c slots in a row has c / dp of its stages, rounded up or down: so it has no more on the k fastest
+groups than their nodes have rounded up, nor than the others leave it of pp, rounded down. Weights
+fall with the speed, so its load is at most that of so many on each, one after the other. Any v and
+d are valid. These v would give all layers the same (1 + v_j) t_j on every group, were they alike;
+groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves no weight
+negative, and no block of the longest run of equal ones better off on the first stage.
 """
 
 from collections.abc import Sequence
@@ -40,6 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Shape
+from formulations.schedules import SCHEDULES
 from solver.verify.bounds import Prover
 from solver.verify.least_costs import LeastCosts
 
@@ -89,24 +97,26 @@ class ClosedForms:
 
     @cached_property
     def _layers(self) -> Numbers:
-        """[2, N, U, J] forward, and forward + backward, of one layer of each run."""
+        """[3, N, U, J] forward, backward, weight gradients split off, of one layer of each run."""
         found: dict[tuple[object, ...], int] = {}
-        rows: list[tuple[Array, Array]] = []
+        rows: list[tuple[Array, Array, Array]] = []
         index = []
         for shape in self.shapes:
+            splits = SCHEDULES[shape.schedule].splits_backward
             key = (shape.tp, shape.micro_batch, shape.recompute)
-            if key not in found:
-                found[key] = len(rows)
+            if (*key, splits) not in found:
+                found[*key, splits] = len(rows)
                 times = self.prover.times(*key)
-                forward, backward = times.forward_ns[self.starts], times.backward_ns[self.starts]
-                rows.append((forward, forward + backward))
-            index.append(found[key])
+                weight = times.weight_ns[self.starts] * splits
+                backward = times.backward_ns[self.starts] - weight
+                rows.append((times.forward_ns[self.starts], backward, weight))
+            index.append(found[*key, splits])
         return np.array(rows, dtype=np.float64).swapaxes(0, 1)[:, index]
 
-    @property
+    @cached_property
     def work(self) -> Numbers:
-        """[N, U, J] forward + backward of one layer."""
-        work: Numbers = self._layers[1]
+        """[N, U, J] all that one layer takes per micro-batch."""
+        work: Numbers = self._layers.sum(axis=0)
         return work
 
     @cached_property
@@ -170,30 +180,32 @@ class ClosedForms:
 
     @cached_property
     def micro_batches(self) -> Array:
-        """[N] m, those of every replica where all have equally many."""
-        return self.total // self._column("dp")
+        """[N] m, those of every replica where all have equally many, of one at least elsewhere."""
+        micro_batches: Array = -(-self.total // self._column("dp"))
+        return micro_batches
 
     @cached_property
     def _applies(self) -> Mask:
-        """[N] whether the argument of filling holds: schedule, equal shares, c_i."""
-        alike = (self.total % self._column("dp") == 0) & ((self._column("dp") == 1) | self.even)
-        known = np.array([shape.schedule in ("gpipe", "1f1b") for shape in self.shapes])
-        applies: Mask = alike & known
+        """[N] whether the argument of filling holds: one chunk per device."""
+        applies: Mask = self._column("vpp") == 1
         return applies
 
     @cached_property
     def _c(self) -> Numbers:
         """[N, P] c_i; inf beyond the last stage."""
-        forward, work = self._layers
-        share = forward / np.maximum(work, 1)
-        counted = (self.nodes > 0)[:, None, :] & (work > 0)
-        x = np.where(counted, share, 0.0).max(axis=(1, 2))
-        y = 1 - np.where(counted, share, 1.0).min(axis=(1, 2))
-        pp, m = self._column("pp")[:, None], self.micro_batches[:, None]
-        stage = np.arange(int(pp.max()))
-        waits = np.array([shape.schedule != "gpipe" for shape in self.shapes])[:, None]
-        hidden = waits * np.minimum(pp - 1 - stage, m - 1)
-        return np.where(stage < pp, m - 1 - np.minimum(x, y)[:, None] * hidden, np.inf)
+        counted = (self.nodes > 0)[:, None, :] & (self.work > 0)
+        shares = np.where(counted, self._layers / np.maximum(self.work, 1), 0.0).max(axis=(2, 3))
+        stage = np.arange(int(self._column("pp").max()))
+        left = np.full((len(self.shapes), len(stage)), -np.inf)
+        for schedule in {shape.schedule for shape in self.shapes}:
+            rows = np.flatnonzero([shape.schedule == schedule for shape in self.shapes])
+            pp, m = self._column("pp")[rows, None], self.micro_batches[rows, None]
+            own = np.minimum(stage, pp - 1)
+            for path in SCHEDULES[schedule].missed(pp, own, m, np.ones_like(m)):
+                kinds = zip(shares[:, rows, None], path, strict=True)
+                missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
+                left[rows] = np.maximum(left[rows], m - 1 - missed)
+        return np.where(stage < self._column("pp")[:, None], left, np.inf)
 
     @cached_property
     def _whole_work(self) -> Numbers:
@@ -209,16 +221,29 @@ class ClosedForms:
     @cached_property
     def _ends(self) -> Numbers:
         """[N, J] stages of a replica up to a group, along `_order`."""
+        if not self.even:
+            return self._most_ends
         ends = np.cumsum(_along(self.slots, self._order), axis=1) / self._column("dp")[:, None]
         two = ((self.nodes > 0).sum(axis=1) == 2)[:, None]
         last = np.arange(ends.shape[1]) >= 1
         return np.where(two & ~last, np.floor(ends), ends)
 
+    @property
+    def _most_ends(self) -> Numbers:
+        """[N, J] the same at most, of any replica."""
+        dp = self._column("dp")[:, None]
+        each = self.slots // np.maximum(self.nodes, 1)
+        up, down = (_along(self.nodes * part, self._order) for part in (-(-each // dp), each // dp))
+        others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
+        ends: Numbers = np.minimum(np.cumsum(up, axis=1), self._column("pp")[:, None] - others)
+        return ends
+
     @cached_property
     def _loads(self) -> Numbers:
         """[N, J] load of weight 1 on each group, along `_order`."""
-        usable = self._c[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
-        rate = np.where(usable, 1 / np.where(usable, self._c, 1.0), 0.0)
+        ranked = np.sort(self._c, axis=1)
+        usable = ranked[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
+        rate = np.where(usable, 1 / np.where(usable, ranked, 1.0), 0.0)
         none = np.zeros((len(rate), 1))
         before = np.concatenate([none, np.cumsum(rate, axis=1)], axis=1)
         rate = np.concatenate([rate, none], axis=1)
@@ -242,7 +267,9 @@ class ClosedForms:
 
     @cached_property
     def _counted(self) -> Mask:
-        """[N, J] groups on which the replica has stages."""
+        """[N, J] groups on which the replica may have stages."""
+        if not self.even:
+            return self.nodes > 0
         counted = np.zeros(self.nodes.shape, dtype=bool)
         np.put_along_axis(counted, self._order, np.diff(self._ends, axis=1, prepend=0.0) > 0, 1)
         return counted & (self.nodes > 0)
@@ -269,8 +296,9 @@ class ClosedForms:
 
     def _sum(self, weights: Numbers, less: Numbers) -> Numbers:
         """[N] least cost of all layers, one by one."""
-        other = self._min((1 + weights)[:, None] * self.work, self._counted)
-        inner = (1 + weights - less[:, None])[:, None] * self.work + self.tail
+        split = self._layers[2]
+        other = self._min((1 + weights)[:, None] * self.work - split, self._counted)
+        inner = (1 + weights - less[:, None])[:, None] * self.work - split + self.tail
         zeroth = self._min(inner, self._counted)
         first, later = self._places
         free = self.counts - first - later

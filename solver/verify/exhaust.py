@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape, uniform_plan
-from formulations.schedules import schedule_graph
-from solver.simulate import Times, simulate, step_time_ns
+from formulations.schedules import SCHEDULES, schedule_graph
+from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.recount import Recount
-from solver.verify.rounds import Left, Refutation
+from solver.verify.refutation import NEVER, Allowed, Left, Refutation
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -56,15 +56,17 @@ class Plans:
         return len(self.steps)
 
 
-def exhaust(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:
+def exhaust(
+    prover: Prover, shape: Shape, below_ns: int, clock: Clock, allowed: Allowed | None = None
+) -> Outcome | None:
     """Whether any plan of the shape has a step time below this; None with too many node orders.
 
-    Raises TimeUpError.
+    allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
     trial = Trial(Refutation(prover, shape, clock=clock), below_ns)
-    if trial.refutation.graph.steps is None:
+    if not trial.refutation.applies or not trial.certain:
         return None
-    stack = [trial.refutation.everything(below_ns)]
+    stack = [trial.refutation.everything(below_ns, allowed)]
     tried = False
     while stack:
         left = trial.refutation.remaining(stack.pop(), below_ns)
@@ -95,6 +97,11 @@ class Trial:
     def __init__(self, refutation: Refutation, below_ns: int) -> None:
         self.instance, self.shape = refutation.instance, refutation.shape
         self.refutation, self.below_ns = refutation, below_ns
+
+    @property
+    def certain(self) -> bool:
+        """Whether a replica with fewer micro-batches is surely no slower, if shares may differ."""
+        return self.refutation.even or SCHEDULES[self.shape.schedule].prefixes
 
     def count(self, left: Left) -> float:
         """Number of complete plans, shares aside."""
@@ -152,16 +159,14 @@ class Trial:
     def _first(self, plans: Plans, left: Left, r: int) -> Array:
         """[N] what the bounds leave to lane r; with even shares no more than these."""
         question = self.refutation
-        total = question.needed * question.graph.width
-        even = question.least * self.shape.dp >= total
-        most = np.full(len(plans), question.least if even else question.needed)
+        most = np.full(len(plans), question.least if question.even else question.needed)
         for k, own in enumerate(question.most(left, r, self.below_ns - 1)):
             np.minimum(most, own[plans.choices[:, k]], out=most)
         return most
 
     def times(self, plans: Plans, chosen: Array, r: int, m: int) -> Array:
         """[chosen] step time if lane r, with m micro-batches, were alone; a lower bound."""
-        operations = 2 * m * self.shape.pp
+        operations = 3 * m * self.shape.pp
         size = max(1, MOST_TIMES // operations)
         parts = [
             self._simulated(plans, chosen[i : i + size], r, m) for i in range(0, len(chosen), size)
@@ -174,15 +179,25 @@ class Trial:
         groups = np.stack([step.group[index, r] for step, index in steps])
         kinds = question.graph.kind[ends[1:-1]]
         send = [step.send[index, r, n] for (step, index), n in zip(steps[1:], kinds, strict=True)]
+        splits = SCHEDULES[self.shape.schedule].splits_backward
         times = Times(
             forward=question.forward[groups, ends[:-1], ends[1:]],
             backward=question.backward[groups, ends[:-1], ends[1:]],
+            weight=question.weight[groups, ends[:-1], ends[1:]] if splits else None,
             send=np.array(send, dtype=np.int64).reshape(-1, len(chosen)),
             blocking=self.instance.search.blocking_sends,
         )
         rows = np.stack([step.tail[index] for step, index in steps])
         graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
-        return self._ended(simulate(graph, times)[graph.last], rows, ends)
+        end = simulate(graph, times)
+        latest = self._ended(end[graph.last], rows, ends)
+        slow = np.where(latest >= self.below_ns, latest, NEVER)
+        if slow[best := int(slow.argmin())] < NEVER:
+            tail = question.tails[rows[:, best], ends[:-1, best], ends[1:, best]]
+            device = int((end[graph.last, best] + tail).argmax())
+            column, last = np.array([best]), graph.last[[device]]
+            question.keep(m, trace(graph, times, end, column, last), device)
+        return latest
 
     def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
         """[chosen] end of the step after these last backwards [p, chosen]; rows of tails.
@@ -243,6 +258,7 @@ def _alone(costs: PlanCosts, r: int, micro_batches: int) -> PlanCosts:
         micro_batches=(micro_batches,),
         forward_ns=costs.forward_ns[:, one],
         backward_ns=costs.backward_ns[:, one],
+        weight_ns=costs.weight_ns[:, one],
         send_ns=costs.send_ns[:, one],
         memory_bytes=costs.memory_bytes[:, one],
         limit_bytes=costs.limit_bytes[:, one],

@@ -133,9 +133,11 @@ class LeastCosts:
         Proof: a stage is dp slots in a row, and borders lie at multiples of q, see `flows`. On N
         nodes it has largest c_j of them at most per node. A stage of q slots is on one node. Else
         all its nodes but the first and the last are whole, c_j slots each, and these two have q at
-        least: (N - 2) least c_j + 2 q <= dp.
+        least: (N - 2) least c_j + 2 q <= dp. A single stage is on all nodes used.
         """
         dp, q = self.shape.dp, self.flows
+        if self.shape.pp == 1:
+            return range(sum(self.counts), sum(self.counts) + 1)
         if dp == q:
             return range(1, 2)
         least = ceil_div(dp, max(self.slots))

@@ -6,6 +6,10 @@ nodes of each group are used up and on the nodes of that stage. So orders are pa
 with such states; a step places one stage. Replicas that are always on the same nodes are a lane:
 blocks of q = gcd(dp, all c_j used) replicas.
 
+What is told apart of the nodes used up is a tally: weights of the groups that add up. With one
+weight per group, 1 for itself, those are all orders. With fewer it is more than these, and a
+smaller graph: every order is still a path, as its tally is what the nodes of the shape weigh.
+
 Costs of a step are those of `recount`, and exact but for links between zones, which are left out,
 as what they carry depends on more than one stage; a plan takes no less time with them.
 """
@@ -29,9 +33,9 @@ from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
 Array = NDArray[np.int64]
 
 #: With more steps times lanes for one stage, the graph is not built.
-MOST_STEPS = 20000
+MOST_STEPS = 4000
 
-Used = tuple[int, ...]  #: nodes used up, by group
+Used = tuple[int, ...]  #: what the nodes used up weigh, by the dimensions of a tally
 Member = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
 
 
@@ -51,6 +55,25 @@ class Spot:
 
 
 State = tuple[Used, tuple[Spot, ...]]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """weights: [J][D] what a node of a group adds; most: [D] what all nodes together may."""
+
+    weights: tuple[Used, ...]
+    most: Used
+
+    def plus(self, used: Used, group: int) -> Used | None:
+        """With a node more; None if that is too much."""
+        after = tuple(map(sum, zip(used, self.weights[group], strict=True)))
+        return after if all(n <= most for n, most in zip(after, self.most, strict=True)) else None
+
+
+def exact_tally(nodes: Sequence[int]) -> Tally:
+    """Nodes of every group, counted."""
+    unit = [tuple(int(i == j) for i in range(len(nodes))) for j in range(len(nodes))]
+    return Tally(tuple(unit), tuple(nodes))
 
 
 @dataclass(frozen=True)
@@ -75,8 +98,9 @@ class Step:
 class OrderGraph:
     """The graph of one shape. `steps` is None if there are too many."""
 
-    def __init__(self, instance: Instance, shape: Shape) -> None:
+    def __init__(self, instance: Instance, shape: Shape, tally: Tally | None = None) -> None:
         self.instance, self.shape = instance, shape
+        self.tally = tally or exact_tally(shape.nodes_used)
         groups = instance.cluster.groups
         self.sizes = [group.gpus_per_node // shape.tp for group in groups]
         used = [c for c, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
@@ -106,7 +130,7 @@ class OrderGraph:
     @cached_property
     def steps(self) -> tuple[Step, ...] | None:
         """Per stage, from the state before all nodes on."""
-        states: list[State] = [((0,) * len(self.sizes), ())]
+        states: list[State] = [((0,) * len(self.tally.most), ())]
         found = []
         for k in range(self.shape.pp):
             step = self._step(k, states)
@@ -158,11 +182,16 @@ class OrderGraph:
         if end >= stop:
             yield used, reaching
             return
+        for j, more in self._nodes(used):
+            spot = Spot(j, range(end, end + self.sizes[j]))
+            yield from self._placed(k, more, (*reaching, spot))
+
+    def _nodes(self, used: Used) -> Iterator[tuple[int, Used]]:
+        """Groups of which a node may come next, and the tally with it."""
         for j, limit in enumerate(self.shape.nodes_used):
-            if used[j] < limit:
-                more = (*used[:j], used[j] + 1, *used[j + 1 :])
-                spot = Spot(j, range(end, end + self.sizes[j]))
-                yield from self._placed(k, more, (*reaching, spot))
+            more = self.tally.plus(used, j) if limit else None
+            if more is not None:
+                yield j, more
 
     def _owner(self, spots: tuple[Spot, ...], k: int, r: int) -> Spot:
         return next(spot for spot in spots if k * self.shape.dp + r in spot.slots)

@@ -12,7 +12,7 @@ from formulations.instance.instance import ScheduleName
 from formulations.schedules import device_order, held, in_flight, registry, schedule_graph
 from formulations.schedules.operations import Kind
 from solver.simulate import Times, simulate
-from tests.brute_force import most_in_flight, operations
+from tests.recursion import most_in_flight, operations
 
 SIZES = [(p, m) for p in (1, 2, 3, 5) for m in (1, 2, 3, 4, 9)]
 SCHEDULES: list[ScheduleName] = ["1f1b", "gpipe"]
@@ -46,8 +46,16 @@ def test_gpipe_runs_all_forwards_first() -> None:
 def test_order_is_as_many_forwards_ahead_as_allowed(schedule: ScheduleName, p: int, m: int) -> None:
     """1F1B is the greedy order with at most p - k micro-batches in flight; GPipe has no limit."""
     for k in range(p):
-        order = [(kind.name[0], i) for kind, _, i in device_order(schedule, p, k, m)]
+        order = [(kind.name[0], stage, i) for kind, stage, i in device_order(schedule, p, k, m)]
         assert order == operations(schedule, p, k, m)
+
+
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_zb_h1_is_1f1b_with_weight_gradients_put_off(p: int, m: int) -> None:
+    """A B is followed by the oldest W once more than k of them wait, or than there are pairs."""
+    for k in range(p):
+        order = [(kind.name[0], stage, i) for kind, stage, i in device_order("zb-h1", p, k, m)]
+        assert order == operations("zb-h1", p, k, m)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -99,16 +107,6 @@ def test_zb_h1_with_four_stages() -> None:
     assert words("zb-h1", 4, 3, 5) == "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 W2 W3 W4"
 
 
-def megatron_order(p: int, device: int, m: int, v: int) -> list[tuple[str, int, int]]:
-    """Megatron-LM's interleaved order from its table of (micro-batch, chunk), written anew."""
-    table = [(i, c) for g in range(0, m, p) for c in range(v) for i in range(g, g + p)]
-    forward = [("F", c * p + device, i) for i, c in table]
-    backward = [("B", (v - 1 - c) * p + device, i) for i, c in table]
-    warm = min(2 * (p - 1 - device) + (v - 1) * p, m * v)
-    steady = [x for pair in zip(forward[warm:], backward, strict=False) for x in pair]
-    return forward[:warm] + steady + backward[m * v - warm :]
-
-
 @pytest.mark.parametrize(("p", "groups", "v"), [(2, 1, 2), (2, 3, 4), (3, 2, 2), (4, 2, 3)])
 def test_interleaved_is_megatrons_order(p: int, groups: int, v: int) -> None:
     """Groups of p micro-batches through all chunks (Narayanan et al. 2021, figure 4)."""
@@ -117,7 +115,7 @@ def test_interleaved_is_megatrons_order(p: int, groups: int, v: int) -> None:
             (kind.name[0], stage, i)
             for kind, stage, i in device_order("interleaved", p, device, groups * p, v)
         ]
-        assert order == megatron_order(p, device, groups * p, v)
+        assert order == operations("interleaved", p, device, groups * p, v)
 
 
 def test_activations_held_by_two_chunks() -> None:

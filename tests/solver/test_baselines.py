@@ -29,7 +29,7 @@ from solver.heuristics.baselines import (
 )
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.minmax import minmax_of
-from solver.heuristics.orders import node_orders
+from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import StageCosts
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns

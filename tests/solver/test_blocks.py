@@ -15,8 +15,8 @@ from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup, Se
 from formulations.units import GIB
 from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
 from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
-from solver.heuristics.blocks import BlockSearch, block_sizes, like_blocks, with_blocks
-from solver.heuristics.orders import Order
+from solver.heuristics.blocks import BlockSearch, block_sizes, with_blocks
+from solver.heuristics.node_orders import Order
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch, State
 from solver.simulate import step_time_ns
@@ -236,18 +236,6 @@ def test_blocks_find_what_no_exchange_of_two_nodes_does() -> None:
     found = with_blocks(search, state, Random(0), lambda: False)
     assert found.step_time_ns == 18_000
     assert Counter(found.order) == Counter(state.order)
-
-
-def test_a_pattern_is_followed_whichever_block_is_named_first() -> None:
-    """The pattern of the test above, with no move needed: 18 us."""
-    search = ShapeSearch(timed_tables(), PathPool())
-    state = start(search)
-    groups = np.array([[[0, 1, 1, 1], [0, 0, 2, 2]]])
-    for order in (groups, groups[:, ::-1]):
-        pattern = Patterns(order, np.array([state.split]))
-        found = like_blocks(search, state, pattern, lambda: False)
-        assert found.step_time_ns == 18_000
-        assert Counter(found.order) == Counter(state.order)
 
 
 @pytest.mark.parametrize("seed", range(6))

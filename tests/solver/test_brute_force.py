@@ -3,7 +3,7 @@
 from math import comb
 
 from formulations.costs.tables import CostTables, build_tables
-from tests import brute_force
+from tests import brute_force, recursion
 from tests.random_shapes import crowded_instance, random_tables
 from tests.small_instances import plain_shape
 
@@ -25,14 +25,14 @@ def test_pipeline_of_two_stages() -> None:
     """1F1B, two stages, two micro-batches, by hand."""
     # f = 2, 3; b = 4, 5; transfer 1. Stage 0: F0 0-2, F1 2-4. Stage 1: F0 3-6, B0 6-11, F1 11-14,
     # B1 14-19. Stage 0: B0 12-16 (arrives 12), B1 20-24 (arrives 20).
-    assert brute_force.stage_ends("1f1b", 2, [2, 3], [4, 5], [1]) == [24, 19]
+    assert recursion.stage_ends("1f1b", 2, [2, 3], [4, 5], [1]) == [24, 19]
 
 
 def test_blocking_pipeline_of_two_stages() -> None:
     """The same with sends that keep the sender busy."""
     # Stage 0: F0 0-3, F1 3-6. Stage 1: F0 3-6, B0 6-12, F1 12-15, B1 15-21. Stage 0: B0 12-16,
     # B1 21-25.
-    assert brute_force.stage_ends("1f1b", 2, [2, 3], [4, 5], [1], blocking=True) == [25, 21]
+    assert recursion.stage_ends("1f1b", 2, [2, 3], [4, 5], [1], blocking=True) == [25, 21]
 
 
 def test_number_of_orders() -> None:

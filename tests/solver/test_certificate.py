@@ -20,6 +20,7 @@ from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES, instance
 from tests.chain_instances import FAST, chain_instance, measured_chain
+from tests.random_shapes import crowded_instance
 from tests.resealed import forged
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import plain_shape, random_instance
@@ -215,8 +216,13 @@ def proved_by(proof: Proof, document: PlanDocument) -> tuple[int, int]:
 
 
 def bounded_document() -> PlanDocument:
-    """A plan file with shapes that are closed by their own bounds of both kinds."""
+    """A plan file with shapes that are closed by their own work bounds."""
     return certified_document(random_instance(8), at_once=False)
+
+
+def piped_document() -> PlanDocument:
+    """A plan file with shapes that pipelines close."""
+    return certified_document(crowded_instance(15), at_once=False)
 
 
 @pytest.mark.parametrize(("more", "accepted"), [(-1, True), (0, True), (1, False)])
@@ -230,7 +236,7 @@ def test_work_bound_may_not_be_raised(more: int, accepted: bool) -> None:
 
 def test_pipeline_bound_may_not_be_raised_above_the_best_plan() -> None:
     """No argument shows a bound that is 1 ns too high."""
-    document = bounded_document()
+    document = piped_document()
     index, _ = proved_by("pipeline", document)
     tables = build_tables(document.instance, document.closed_shapes[index].shape)
     best = brute_force.optimum_ns(tables)
@@ -241,7 +247,7 @@ def test_pipeline_bound_may_not_be_raised_above_the_best_plan() -> None:
 
 def test_search_is_not_taken_at_its_word_where_a_bound_proves_it() -> None:
     """A record of an exhaustive search counts as re-proved if the pipeline bound reaches it."""
-    document = bounded_document()
+    document = piped_document()
     index, _ = proved_by("pipeline", document)
     changed = forged(document, {f"closed_shapes.{index}.proof": "enumeration"})
     assert verify_document(changed).checked == verify_document(document).checked

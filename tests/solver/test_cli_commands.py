@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from solver.document import read_document, sealed, to_json
-from solver.verify import Effort, exhaust, verify_document
+from solver.document import read_document, sealed, shape_counts, to_json
+from solver.verify import cascade
 from tests.certified import certified_document
 from tests.command_line import run
 from tests.conftest import ROOT
@@ -162,21 +162,22 @@ def test_verify_exits_5_for_what_is_not_proved(proved_file: Path, option: tuple[
     assert err.startswith(f"error: {proved_file}: nothing wrong, but ")
 
 
-def test_verify_refuses_a_claim_with_a_faster_plan(proved_file: Path) -> None:
-    """Exit code 1, the field, and the step time of the plan."""
+def test_verify_refuses_a_claim_with_a_plan(proved_file: Path) -> None:
+    """Exit code 1, the field, and the step time of the plan; --quick leaves it unproved."""
     document = read_document(proved_file)
-    index = verify_document(document, Effort(prove="quick")).unproved[-1]  # not the plan's shape
-    record = document.closed_shapes[index]
-    assert record.bound_ns is not None
-    raised = record.model_copy(update={"bound_ns": record.bound_ns + 1})
-    log = (*document.closed_shapes[:index], raised, *document.closed_shapes[index + 1 :])
-    forged = sealed(document.model_copy(update={"closed_shapes": log}))
-    proved_file.write_text(to_json(forged), encoding="utf-8")
+    log = document.closed_shapes
+    index = next(i for i, one in enumerate(log) if one.bound_ns and one.shape != document.shape)
+    none = log[index].model_copy(
+        update={"reason": "infeasible", "proof": "cpsat", "bound_ns": None}
+    )
+    changed = document.model_copy(update={"closed_shapes": (*log[:index], none, *log[index + 1 :])})
+    counted = changed.model_copy(update={"shapes": shape_counts(changed.closed_shapes)})
+    proved_file.write_text(to_json(sealed(counted)), encoding="utf-8")
     assert run("verify", proved_file, "--quick")[0] == 5
     code, out, err = run("verify", proved_file)
     assert code == 1
-    assert f"refused: closed_shapes[{index}].bound_ns: found {record.bound_ns + 1}, " in out
-    assert f"at most {record.bound_ns}, the step time of a plan" in out
+    assert f"refused: closed_shapes[{index}].reason: found infeasible, " in out
+    assert ", the step time of a plan: nodes " in out
     assert err.startswith("error: ")
 
 
@@ -184,7 +185,7 @@ def test_verify_interrupted_lists_what_is_left(
     proved_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C during the second claim: the first is proved again, the second listed; exit code 5."""
-    known = exhaust.exhaust
+    known = cascade.searched
     calls: list[int] = []
 
     def interrupted(*arguments: Any) -> Any:
@@ -193,7 +194,7 @@ def test_verify_interrupted_lists_what_is_left(
             raise KeyboardInterrupt
         return known(*arguments)
 
-    monkeypatch.setattr("solver.verify.cascade.exhaust", interrupted)
+    monkeypatch.setattr("solver.verify.cascade.searched", interrupted)
     code, out, _ = run("verify", proved_file)
     assert code == 5
     assert "checked: nothing more: interrupted\n" in out

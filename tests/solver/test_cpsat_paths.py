@@ -11,7 +11,7 @@ from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.paths import PathCut
 from solver.search.paths import CutPool, first_cuts, harvest
-from tests import brute_force
+from tests import brute_force, recursion
 from tests.random_shapes import random_tables
 
 Schedules = st.sampled_from(["1f1b", "gpipe"])
@@ -46,7 +46,7 @@ def test_first_cuts_bound_every_pipeline(
     schedule: ScheduleName,
 ) -> None:
     """A path of m micro-batches bounds the ends of all pipelines with m or more."""
-    ends = brute_force.stage_ends(schedule, m + more, *pipeline, blocking)
+    ends = recursion.stage_ends(schedule, m + more, *pipeline, blocking)
     for cut in first_cuts(schedule, len(pipeline[0]), m):
         assert length(cut, pipeline, blocking) <= ends[cut.stage]
 
@@ -107,7 +107,7 @@ def test_harvest_never_exceeds_any_plan() -> None:
                 )
                 last = [layers[end - 1].output_tensors for end in boundaries[1:-1]]
                 send = [placed.send[k * shape.dp + r][n] for k, n in enumerate(last)]
-                ends = brute_force.stage_ends(shape.schedule, m, forward, backward, send, blocking)
+                ends = recursion.stage_ends(shape.schedule, m, forward, backward, send, blocking)
                 for cut in found.cuts:
                     if cut.micro_batches <= m:
                         value = length(cut, (forward, backward, send), blocking)

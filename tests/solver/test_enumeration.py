@@ -12,14 +12,14 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
-from solver.bounds.completion import tighten
-from solver.bounds.relaxation import Relaxation
+from solver.bounds.latency_bottleneck import tighten
+from solver.bounds.replica_relaxation import Relaxation
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.layered.graph import build_layers
+from solver.layered.edges import build_layers
 from solver.layered.placements import fixed_order, free_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
-from tests import brute_force
-from tests.random_shapes import crowded_instance, random_shape
+from tests import brute_force, recursion
+from tests.random_shapes import crowded_instance, random_shape, scheduled
 from tests.seeds import one_each
 from tests.small_instances import layer, plain_shape, random_instance, workload
 
@@ -46,7 +46,7 @@ def random_chain(seed: int) -> SplitProblem:
 def chain_time(problem: SplitProblem, split: tuple[int, ...]) -> int:
     """Step time of one split of a chain, by the witness."""
     stages = list(enumerate(pairwise(split)))
-    ends = brute_force.stage_ends(
+    ends = recursion.stage_ends(
         problem.schedule,
         problem.micro_batches[0],
         [int(problem.forward[k, a, b]) for k, (a, b) in stages],
@@ -92,7 +92,7 @@ def test_long_transfers_are_bounded_by_rounds() -> None:
     assert tighten(problem, build_layers(problem, 73), 73) is not None
 
 
-def even_tables(seed: int) -> CostTables | None:
+def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables | None:
     """A random shape with even shares on nodes of two types and sizes, if there is one."""
     instance = crowded_instance(seed) if seed % 2 else random_instance(seed)
     search = instance.search.model_copy(update={"micro_batches": "even"})
@@ -101,14 +101,16 @@ def even_tables(seed: int) -> CostTables | None:
         groups = tuple(group.model_copy(update={"nodes": 2}) for group in groups)
     cluster = instance.cluster.model_copy(update={"groups": groups})
     instance = instance.model_copy(update={"search": search, "cluster": cluster})
+    instance = instance if schedule is None else scheduled(instance, schedule, seed)
     shape = random_shape(instance, seed, most_stages=4)
     return build_tables(instance, shape) if shape else None
 
 
+@pytest.mark.parametrize("schedule", [None, "zb-h1"])
 @pytest.mark.parametrize("seed", one_each(range(120), 3))
-def test_all_orders_at_once_equal_brute_force(seed: int) -> None:
+def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName | None) -> None:
     """The free order finds the least step time over every order and split that fits."""
-    tables = even_tables(seed)
+    tables = even_tables(seed, schedule)
     if tables is None:
         pytest.skip("no such shape")
     problem = free_order(Intervals(tables), Placer(tables))
@@ -157,10 +159,13 @@ def test_all_orders_at_once_equal_one_by_one(dp: int, stages: int) -> None:
     assert found.step_time_ns == min(times)
 
 
+@pytest.mark.parametrize("schedule", [None, "zb-h1"])
 @pytest.mark.parametrize("seed", one_each(range(120), 3))
-def test_one_replica_is_never_slower_than_the_best_plan(seed: int) -> None:
+def test_one_replica_is_never_slower_than_the_best_plan(
+    seed: int, schedule: ScheduleName | None
+) -> None:
     """The relaxation to one replica bounds the brute-force optimum from below."""
-    tables = even_tables(seed)
+    tables = even_tables(seed, schedule)
     if tables is None:
         pytest.skip("no such shape")
     relaxation = Relaxation(Intervals(tables), Placer(tables))

@@ -10,7 +10,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import even_shares
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
-from solver.heuristics.orders import node_orders
+from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import Split, StageCosts
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns

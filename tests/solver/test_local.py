@@ -10,7 +10,7 @@ from formulations.instance import Instance, Limits
 from formulations.instance.load import load_instance
 from formulations.plan import Plan
 from solver.heuristics.baselines import minmax_plan
-from solver.heuristics.local import local_plan, local_plans
+from solver.heuristics.local import local_plan, local_plans, surveyed_plan
 from solver.result import objective_weight
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
@@ -96,3 +96,17 @@ def test_limits_and_money_decide_what_is_best() -> None:
         limits = Limits(max_step_time_s=1e-9)
         hurried = instance.model_copy(update={"limits": limits})
         assert local_plan(hurried, shapes(hurried)) is None
+
+
+def test_a_survey_looks_for_much_better_plans_alone() -> None:
+    """Below nothing or the optimum it finds none; else a plan of at most twice the optimum."""
+    found = 0
+    for seed in range(8):
+        instance, best = random_instance(seed), optimum_ns(random_instance(seed))
+        assert surveyed_plan(instance, shapes(instance), 0.0) is None
+        plan = surveyed_plan(instance, shapes(instance), float("inf"))
+        if plan is not None and best is not None and instance.objective.minimize == "step_time":
+            found += 1
+            assert best <= plan[1] <= 2 * best
+            assert surveyed_plan(instance, shapes(instance), float(best)) is None
+    assert found > 2

@@ -13,7 +13,7 @@ from formulations.decisions import even_shares
 from formulations.instance import SearchSpace
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.minmax import even_split, minmax_of, minmax_split, moved
-from solver.heuristics.orders import Order, node_orders
+from solver.heuristics.node_orders import Order, node_orders
 from solver.heuristics.stages import Split, StageCosts
 from solver.search.shapes import shapes
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables

@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from solver.heuristics.fair_shares import fair_shares, near_shares
 from solver.heuristics.moves import (
     near_orders,
     near_splits,
@@ -15,7 +16,6 @@ from solver.heuristics.moves import (
     striped,
     turned_orders,
 )
-from solver.heuristics.shares import fair_shares, near_shares
 
 
 @pytest.mark.parametrize(("used", "per_stage"), [((4, 3, 5), 3), ((2, 0, 1), 1), ((0, 7, 9), 5)])

@@ -10,13 +10,14 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
+from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
 from solver.bounds import shape_bound
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.layered.placements import order_graph
 from solver.layered.problem import Intervals
 from tests import brute_force
-from tests.random_shapes import random_optimum_ns, random_tables
+from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import gpu, layer, workload
 
@@ -26,14 +27,14 @@ NO_CUTOFF = 1 << 50
 FREE = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(320), 3))
-def test_never_above_the_optimum(seeds: Sequence[int]) -> None:
-    """Even and uneven, both schedules, ZeRO 1, tied, blocking, memory: no plan is faster."""
+@pytest.mark.parametrize("schedule", WITH_NEW)
+@pytest.mark.parametrize("seeds", few_and_many(range(320), 5))
+def test_never_above_the_optimum(seeds: Sequence[int], schedule: ScheduleName | None) -> None:
+    """Even and uneven, all schedules, ZeRO 1, tied, blocking, memory: no plan is faster."""
     for seed in seeds:
-        best, bound = (
-            random_optimum_ns(seed),
-            shape_bound_ns(Intervals(random_tables(seed)), NO_CUTOFF),
-        )
+        best = random_optimum_ns(seed, schedule=schedule)
+        tables = random_tables(seed, schedule=schedule)
+        bound = shape_bound_ns(Intervals(tables), NO_CUTOFF)
         assert bound <= (NO_CUTOFF if best is None else best), seed
 
 

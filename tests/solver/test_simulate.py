@@ -17,8 +17,8 @@ from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import schedule_graph
 from solver.simulate import Operation, Times, simulate, simulate_step, step_time_ns, trace
-from tests import brute_force
-from tests.random_shapes import random_tables
+from tests import brute_force, recursion
+from tests.random_shapes import WITH_NEW, random_tables
 
 Pipeline = tuple[list[int], list[int], list[int]]
 
@@ -99,7 +99,7 @@ def test_equals_the_recursion(
     pipeline: Pipeline, m: int, blocking: bool, schedule: ScheduleName
 ) -> None:
     """Walking the graph by levels gives what asking each operation for its predecessors gives."""
-    expected = brute_force.stage_ends(schedule, m, *pipeline, blocking)
+    expected = recursion.stage_ends(schedule, m, *pipeline, blocking)
     assert ends(schedule, m, *pipeline, blocking) == expected
 
 
@@ -168,19 +168,20 @@ def test_traced_path_is_as_long_as_its_end(
     assert length.tolist() == end[graph.last, 0].tolist()
 
 
-def random_costs(seed: int) -> PlanCosts:
+def random_costs(seed: int, schedule: ScheduleName | None = None) -> PlanCosts:
     """Costs of a random plan, in memory or not."""
-    rng, tables = random.Random(seed), random_tables(seed)
+    rng, tables = random.Random(seed), random_tables(seed, schedule=schedule)
     order = rng.choice(brute_force.all_orders(tables))
     boundaries = rng.choice(list(brute_force.all_splits(tables)))
     shares = rng.choice(list(brute_force.all_shares(tables)))
     return split_costs(tables, Placer(tables).costs(order), boundaries, shares)
 
 
+@pytest.mark.parametrize("schedule", WITH_NEW)
 @pytest.mark.parametrize("seed", range(80))
-def test_step_time_equals_the_witness(seed: int) -> None:
+def test_step_time_equals_the_witness(seed: int, schedule: ScheduleName | None) -> None:
     """Split, placement, shares, pipelines and tail together, against an independent recount."""
-    rng, tables = random.Random(seed), random_tables(seed)
+    rng, tables = random.Random(seed), random_tables(seed, seed % 5 == 0, schedule)
     order = rng.choice(brute_force.all_orders(tables))
     boundaries = rng.choice(list(brute_force.all_splits(tables)))
     shares = rng.choice(list(brute_force.all_shares(tables)))
@@ -191,10 +192,11 @@ def test_step_time_equals_the_witness(seed: int) -> None:
     assert fits == brute_force.fits(tables, placed, boundaries, shares)
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_timeline_ends_with_the_step(seed: int) -> None:
+@pytest.mark.parametrize("schedule", WITH_NEW)
+@pytest.mark.parametrize("seed", range(40))
+def test_timeline_ends_with_the_step(seed: int, schedule: ScheduleName | None) -> None:
     """The timeline of a step ends at its step time."""
-    costs = random_costs(seed)
+    costs = random_costs(seed, schedule)
     step = simulate_step(costs)
     assert step.step_time_ns == step_time_ns(costs)
     assert step.step_time_ns == max(operation.end_ns for operation in step.timeline)

@@ -8,14 +8,15 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import Array, CostTables
+from formulations.instance.instance import ScheduleName
 from solver.heuristics.balance import Balance
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.pool import PathPool
-from solver.heuristics.space import SplitSpace
+from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.trial import OrderTrial
 from solver.simulate import step_time_ns
 from tests import brute_force
-from tests.random_shapes import random_tables
+from tests.random_shapes import WITH_NEW, random_tables
 
 
 def trials(tables: CostTables) -> Iterator[OrderTrial]:
@@ -25,18 +26,20 @@ def trials(tables: CostTables) -> Iterator[OrderTrial]:
     for order in brute_force.all_orders(tables):
         groups = group_of_slot(tables, order).reshape(shape.pp, shape.dp)
         for shares in vectors[:: -(-len(vectors) // 4)]:
-            yield OrderTrial(Balance(space, groups, shares), placer.costs(order))
+            stages = np.tile(groups, (shape.vpp, 1))
+            yield OrderTrial(Balance(space, stages, shares), placer.costs(order))
 
 
 def splits_of(tables: CostTables) -> Array:
-    """All splits [N, p + 1]."""
+    """All splits [N, S + 1]."""
     return np.array(list(brute_force.all_splits(tables)))
 
 
+@pytest.mark.parametrize("schedule", WITH_NEW)
 @pytest.mark.parametrize("seed", range(30))
-def test_judged_times_are_the_simulated_ones(seed: int) -> None:
+def test_judged_times_are_the_simulated_ones(seed: int, schedule: ScheduleName | None) -> None:
     """Even where kinds of replicas are left out, because others outdo them; zones or not."""
-    tables = random_tables(seed, zones=seed % 3 == 0)
+    tables = random_tables(seed, seed % 3 == 0, schedule)
     splits = splits_of(tables)
     for trial in trials(tables):
         shares = trial.balance.shares
@@ -47,10 +50,13 @@ def test_judged_times_are_the_simulated_ones(seed: int) -> None:
         assert trial.judge(splits)[0].tolist() == expected
 
 
+@pytest.mark.parametrize("schedule", WITH_NEW)
 @pytest.mark.parametrize("seed", range(30))
-def test_paths_bound_every_split_and_order_and_are_tight_where_they_were_met(seed: int) -> None:
+def test_paths_bound_every_split_and_order_and_are_tight_where_they_were_met(
+    seed: int, schedule: ScheduleName | None
+) -> None:
     """Learned from some splits of each order and share vector, held against all of them."""
-    tables = random_tables(seed)
+    tables = random_tables(seed, schedule=schedule)
     splits, pool = splits_of(tables), PathPool()
     known = list(trials(tables))
     for trial in known:

@@ -10,13 +10,13 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.plan import Plan, uniform_plan
-from solver.bounds import uneven
-from solver.bounds.closed_forms import Bounds
+from solver.bounds import uneven_shares
 from solver.bounds.packing import Packing
+from solver.bounds.work_and_filling import Bounds
 from solver.document import PlanDocument
 from solver.enumeration import engine
 from solver.heuristics.local import local_plans
-from solver.layered import graph
+from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, SearchLog, ShapeRecord, Status
@@ -44,7 +44,7 @@ CLOSINGS: tuple[tuple[Reason, Proof], ...] = (
 
 def several() -> PlanDocument:
     """A certified file with shapes whose best plans an exhaustive search found."""
-    return certified_document(random_instance(8), at_once=False)
+    return certified_document(crowded_instance(10), at_once=False)
 
 
 def searched(document: PlanDocument) -> list[int]:
@@ -188,7 +188,7 @@ def test_interrupted_the_rest_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> 
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cascade, "exhaust", interrupted)
+    monkeypatch.setattr(cascade, "searched", interrupted)
     found = verify_document(several())
     assert found.ok
     assert "nothing more: interrupted" in found.checked
@@ -228,9 +228,9 @@ def one_stage(true: Any) -> Any:
 #: Wrong bounds that may creep into a search.
 PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "split": (engine, "tighten", split_bound),
-    "bottleneck": (graph, "bottlenecks", bottleneck),
+    "bottleneck": (edges, "bottlenecks", bottleneck),
     "shape": (closing, "shape_bound_ns", stretched),
-    "lanes": (uneven, "shared_out", lane_bound),
+    "lanes": (uneven_shares, "shared_out", lane_bound),
     "work": (Bounds, "work_ns", stretched),
     "filling": (Bounds, "filling_ns", stretched),
     "packing": (Packing, "refutes", eager),
@@ -241,7 +241,7 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
 #: Instances on which a search goes by the bound that is planted.
 FAMILIES: dict[str, Callable[[int], Sequence[Instance]]] = {
     "": lambda seed: (random_instance(seed), crowded_instance(seed)),
-    "shape": lambda seed: (unlike_replicas(3 * seed, single=False),),
+    "shape": lambda seed: (crowded_instance(seed), unlike_replicas(seed, single=False)),
     "lanes": lambda seed: (unlike_replicas(seed),),
 }
 
@@ -257,6 +257,7 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
     for rule in ("megatron_rule", "minmax_plan", "equal_split_plan"):
         monkeypatch.setattr(driver, rule, lambda *_, **__: None)
     monkeypatch.setattr(driver, "local_plans", lambda *words: islice(local_plans(*words), known))
+    monkeypatch.setattr(driver, "surveyed_plan", lambda *_: None)
     for seed in range(30):
         for instance in FAMILIES.get(name, FAMILIES[""])(seed):
             best = solve(instance).objective

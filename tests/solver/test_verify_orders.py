@@ -13,7 +13,7 @@ from solver.search.shapes import shapes
 from solver.verify import orders
 from solver.verify.bounds import Prover, interval_sums
 from solver.verify.orders import OrderGraph
-from solver.verify.rounds import Refutation
+from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import (

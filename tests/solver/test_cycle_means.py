@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
-from solver.bounds import windows
-from solver.bounds.classes import by_class
-from solver.bounds.completion import tighten
-from solver.bounds.windows import by_windows
+from solver.bounds import cycle_means
+from solver.bounds.cycle_means import by_windows
+from solver.bounds.latency_bottleneck import frontier, tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
-from solver.layered.graph import Layers, build_layers
+from solver.layered.edges import Layers, build_layers
 from solver.layered.placements import free_order
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests.seeds import one_each
@@ -21,6 +20,12 @@ def tightened(problem: SplitProblem, cutoff: int) -> Layers:
     layers = tighten(problem, build_layers(problem, cutoff), cutoff)
     assert layers is not None
     return layers
+
+
+def by_stages_ns(layers: Layers, cutoff: int) -> int:
+    """Bound of all paths by latency and single stages."""
+    none = np.zeros(1, dtype=np.int64)
+    return int(frontier(layers, 0, cutoff).bound(0, none, none, none)[0])
 
 
 def keeps(problem: SplitProblem, best: SplitOutcome, lane: int = 0) -> bool:
@@ -59,7 +64,7 @@ def test_long_windows_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
 ) -> None:
     """Also if labels have to be merged to one."""
-    monkeypatch.setattr(windows, "MOST_LABELS", labels)
+    monkeypatch.setattr(cycle_means, "MOST_LABELS", labels)
     problem = long_chain(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
@@ -104,7 +109,7 @@ def test_an_early_stage_drains_after_a_turn_of_a_later_one() -> None:
         "1f1b", 3, forward[:, None] * columns, backward[:, None] * columns, [0, 0], [0, 0]
     )
     layers = tightened(problem, 18_000)
-    assert by_class(problem, layers, 18_000).bound_ns == 16_000
+    assert by_stages_ns(layers, 18_000) == 16_000
     assert solve_split(problem, NO_CUTOFF).step_time_ns == 17_000
     assert 16_990 <= by_windows(problem, layers, 18_000).bound_ns <= 17_000
 
@@ -127,12 +132,12 @@ def test_drains_stay_below_the_optimum(
     monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
 ) -> None:
     """As long windows do."""
-    monkeypatch.setattr(windows, "MOST_LABELS", labels)
+    monkeypatch.setattr(cycle_means, "MOST_LABELS", labels)
     problem = few_micro_batches(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
 
-def test_windows_are_tighter_than_classes() -> None:
+def test_windows_are_tighter_than_single_stages() -> None:
     """On long chains the bound is nearer to the optimum than that of single stages."""
     distances = []
     for seed in range(10):
@@ -140,7 +145,7 @@ def test_windows_are_tighter_than_classes() -> None:
         best = solve_split(problem, NO_CUTOFF).step_time_ns
         assert best is not None
         layers = tightened(problem, best + 1)
-        found = [bound(problem, layers, best + 1).bound_ns for bound in (by_class, by_windows)]
+        found = by_stages_ns(layers, best + 1), by_windows(problem, layers, best + 1).bound_ns
         distances.append([1 - ns / best for ns in found])
     by_stages, by_turns = np.mean(distances, axis=0)
     assert by_turns < by_stages / 2
@@ -156,7 +161,6 @@ def test_bug_windows_of_many_micro_batches_refuted_every_path(exponent: int) -> 
     bounds = by_windows(problem, layers, step_ns + 1)
     assert bounds.path is not None
     assert bounds.bound_ns <= step_ns
-    assert by_class(problem, layers, step_ns + 1).path is not None
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,4 +1,7 @@
-"""Labels of `windows`: ways to run the last stages, of which some stand for others."""
+"""Label setting (Desrochers and Soumis 1988) backwards through the layered graph.
+
+Labels of `cycle_means` are ways to run the last stages; some stand for others, which go.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -7,6 +7,10 @@ transfers and tails that no order makes shorter. So the least time over all such
 that weigh no more is a lower bound of the step time of every plan with even shares. States add up
 the weights. Other weights, another light replica: what one of them cannot use another may.
 
+This is a surrogate relaxation (Glover 1968): one weighted sum of places stands for the places of
+every group, and a knapsack over these weights is part of the state. Paths: those of
+`latency_bottleneck` and `cycle_means`, of one replica.
+
 Shared split. All replicas have the same layers on a stage. If below a cutoff no replica at all can
 run these layers on that stage but on the fastest r groups, then all slots of the stage are of these
 groups: there are at most (slots of the r fastest groups) / dp such stages, rounded down. States may
@@ -18,9 +22,9 @@ from dataclasses import replace
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
+from solver.bounds.kind_automaton import Weighed
 from solver.bounds.kinds import kinds_of
 from solver.bounds.light_replica import LightReplica, Stop
-from solver.bounds.tallies import Weighed
 from solver.layered.problem import Intervals, Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.

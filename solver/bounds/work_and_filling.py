@@ -1,5 +1,8 @@
 """Lower bounds of the step time of every plan of a shape, in closed form, many shapes at once.
 
+Paths: the work of one device, of any schedule; and its latency paths. Weighted sums of them over
+all slots are surrogates (Glover 1968) in which node orders and splits cancel out.
+
 They need no cost tables: layers of one run are alike, and shapes of equal tp, micro-batch size and
 recomputation have the same layer times. M micro-batches, t = forward + backward of a layer or a
 stage, s = what it adds to the tail of its stage (gradient sync, optimizer, gather), a = the start
@@ -12,14 +15,21 @@ replica r has layer l. If all m_r = M / dp, each term is M / dp t + s at least f
 sum_r m_r = M and the two parts are so, one by one. The weights here make both parts, over all
 layers, equal for all groups.
 
-Filling, if all replicas have m micro-batches and devices one chunk. By the latency paths of stage i
-of replica r (`formulations.schedules.operations.Missed`), the last backward of stage 0 ends no
-earlier than latency_r + (m - 1) t_ri less what the path misses of stage i. latency_r is the sum of
-its t_rk, but for weight gradients split off, and of its transfers, both ways. Then follow the tail
-of stage 0, and the all-reduce of tied embeddings. Let phi of each kind of operation be its largest
-share in the work of any layer on any group used. Then stage i misses at most the sum over kinds of
-phi times their number, times t_ri; with c_i = m - 1 less that sum, for the better path, if c_i > 0:
-T >= latency_r + c_i t_ri + s_r0 + a, s_r0 that of stage 0.
+Filling, if all replicas have m micro-batches and devices one chunk. (If these may be unlike, look
+at the replica with the most: it has M / dp or more, m that rounded up, and what follows only grows
+with them; see Unlike.) By the latency paths of stage i of replica r
+(`formulations.schedules.operations.Missed`), the last backward of stage 0 ends no earlier than
+latency_r + (m - 1) t_ri less what the path misses of stage i. latency_r is the sum of its t_rk, but
+for weight gradients split off, and of its transfers, both ways. Then follow the tail of stage 0,
+and the all-reduce of tied embeddings. Let phi of each kind of operation be its largest share in the
+work of any layer on any group used. Then stage i misses at most the sum over kinds of phi times
+their number, times t_ri; with c_i = m - 1 less that sum, for the better path, if c_i > 0: T >=
+latency_r + c_i t_ri + s_r0 + a, s_r0 that of stage 0.
+
+Several chunks: micro-batch 0 goes through all of them, back to the last chunk of device i, which
+then does what is left, and its last backward goes up to device 0. Before that first backward are u
+forwards of some chunk at most, so the same holds with c_i = m - phi u of forwards, and a latency of
+all forwards, their transfers, and a block's backward on each other device.
 
 Take weights v_j >= 0 for the node groups, and v_j - d_j >= 0 on stage 0, such that the mean over
 replicas of the sum over stages of v / c_i, less d / c_0 on stage 0, is at most 1. Some replica has
@@ -30,8 +40,14 @@ no more than the mean, so these are weights of its stages that add up to 1 at mo
 
 The first block and what is before it are on stage 0, the last block and what follows on another
 one; between them the lesser counts. Each stage has dp slots. So, whatever the node order, the mean
-of v / c_i is largest when the groups of larger v take the first stages, whose 1 / c_i are largest,
-and from it goes the least d_j / c_0 at least: v may be larger by what stage 0 does with less.
+of v / c_i is largest when the groups of larger v take the stages whose 1 / c_i are largest, and
+from it goes the least d_j / c_0 at least: v may be larger by what stage 0 does with less.
+
+Unlike. The replica with the most micro-batches stands where it stands: instead of the mean replica
+count its own stages. A node of c slots in a row has c / dp of any replica's stages, rounded up or
+down; so on the k fastest groups it has no more than their nodes have rounded up, nor than the
+others leave it of p, rounded down. Its load is the largest if it has so many, and v grows with the
+speed.
 
 The weights here make (1 + v_j) sum_l t_lj equal for all groups but those too slow for any. d is 0,
 or the same for all groups: the most that leaves no v_j - d_j negative and a block of the longest
@@ -49,6 +65,7 @@ from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES
+from formulations.schedules.interleaved import forwards_before_return
 from solver.bounds.order_free_costs import (
     Array,
     Mask,
@@ -126,10 +143,22 @@ class Bounds:
         )
 
     @cached_property
+    def chunked(self) -> Mask:
+        """[N] whether devices have several chunks."""
+        return np.array([shape.vpp > 1 for shape in self.columns.shapes])
+
+    @cached_property
     def weight(self) -> Numbers:
         """[N, U, J] ns of weight gradients that are operations of their own."""
         weight: Numbers = self._by_shape[2] * self.splits[:, None, None]
         return weight
+
+    @cached_property
+    def passed(self) -> Numbers:
+        """[N, U, J] ns of a layer that count in the latency."""
+        chunked = self.chunked[:, None, None]
+        passed: Numbers = np.where(chunked, self._by_shape[0], self.work - self.weight)
+        return passed
 
     @cached_property
     def work(self) -> Numbers:
@@ -163,17 +192,14 @@ class Bounds:
 
     @cached_property
     def micro_batches(self) -> Array:
-        """[N] m of every replica."""
-        return self.columns.total // self.columns.dp
+        """[N] m of every replica, or where they may be unlike of that with the most, at least."""
+        micro_batches: Array = -(-self.columns.total // self.columns.dp)
+        return micro_batches
 
-    @cached_property
-    def alike(self) -> Mask:
-        """[N] whether all replicas have m micro-batches, and devices one chunk."""
-        columns = self.columns
-        even = columns.instance.search.micro_batches == "even"
-        single = np.array([shape.vpp == 1 for shape in columns.shapes])
-        alike: Mask = single & (columns.total % columns.dp == 0) & ((columns.dp == 1) | even)
-        return alike
+    @property
+    def alike(self) -> bool:
+        """Whether all replicas have as many micro-batches."""
+        return self.columns.instance.search.micro_batches == "even"
 
     @cached_property
     def shares(self) -> Numbers:
@@ -197,13 +223,24 @@ class Bounds:
             for path in SCHEDULES[schedule].missed(pp, np.minimum(stage, pp - 1), m, 0 * m + 1):
                 kept = m - 1 - sum(part * own for part, own in zip(phi, path, strict=True))
                 left[rows] = np.maximum(left[rows], kept)
+        for n in np.flatnonzero(self.chunked).tolist():
+            left[n] = self._left_of_chunks(n, stage)
         return np.where(stage < columns.pp[:, None], left, np.inf)
+
+    def _left_of_chunks(self, n: int, device: Array) -> Numbers:
+        """[P] c_i of the devices of a shape with several chunks each."""
+        shape = self.columns.shapes[n]
+        device = np.minimum(device, shape.pp - 1)
+        most = forwards_before_return(shape.pp, device, int(self.micro_batches[n]), shape.vpp)
+        left: Numbers = self.micro_batches[n] - self.shares[0, n] * most
+        return left
 
     @cached_property
     def per_weight(self) -> Numbers:
-        """[N, P] load 1 / c_i of a stage per weight; 0 beyond the last stage, or if c_0 <= 0."""
-        some = self.factors[:, :1] > 0
-        return np.where(some, 1 / np.where(some, self.factors, 1.0), 0.0)
+        """[N, P] loads 1 / c_i per weight, the largest first; 0 beyond the last, or if a c <= 0."""
+        ranked = np.sort(self.factors, axis=1)
+        some = ranked[:, :1] > 0
+        return np.where(some, 1 / np.where(some, ranked, 1.0), 0.0)
 
     @cached_property
     def whole_work(self) -> Numbers:
@@ -216,17 +253,38 @@ class Bounds:
         """[N, J] groups by the work of all layers."""
         return np.argsort(self.whole_work, axis=1, kind="stable")
 
+    def most_on(self, inside: Mask) -> Array:
+        """[N] most stages on these groups [N, J]: of the mean replica, or if unlike of any."""
+        columns = self.columns
+        if self.alike:
+            mean: Array = (columns.slots * inside).sum(axis=1) // columns.dp
+            return mean
+        low = columns.per_node // columns.dp[:, None]
+        high = -(-columns.per_node // columns.dp[:, None])
+        others = columns.pp - (columns.nodes * low * ~inside).sum(axis=1)
+        most: Array = np.minimum((columns.nodes * high * inside).sum(axis=1), others)
+        return most
+
     @cached_property
     def stages(self) -> Numbers:
         """[N, J] stages of one replica on a group, if the groups are used fastest first."""
         columns, order = self.columns, self.fastest_first
-        slots = np.take_along_axis(columns.slots, order, axis=1)
-        ends = np.cumsum(slots, axis=1) / columns.dp[:, None]
-        two = (columns.used.sum(axis=1) == 2)[:, None]
-        ends = np.where(two, np.floor(ends), ends)
-        stages = np.empty_like(ends)
+        if self.alike:
+            slots = np.take_along_axis(columns.slots, order, axis=1)
+            ends = np.cumsum(slots, axis=1) / columns.dp[:, None]
+            two = (columns.used.sum(axis=1) == 2)[:, None]
+            ends = np.where(two, np.floor(ends), ends)
+        else:
+            rank = np.argsort(order, axis=1, kind="stable")
+            ends = np.stack([self.most_on(rank <= k) for k in range(order.shape[1])], axis=1)
+        stages = np.empty(ends.shape)
         np.put_along_axis(stages, order, np.diff(ends, axis=1, prepend=0.0), axis=1)
         return stages
+
+    @property
+    def among(self) -> Mask:
+        """[N, J] groups that the replica may stand on."""
+        return self.stages > 0 if self.alike else self.columns.used
 
     @cached_property
     def loads(self) -> Numbers:
@@ -279,9 +337,9 @@ class Bounds:
     def _filled(self, weights: Numbers, less: Numbers) -> Numbers:
         """[N] the filling bound of these weights [N, J], on stage 0 less by [N]."""
         first, later = self.places
-        among = self.stages > 0
+        among = self.among
         single = (self.columns.pp == 1)[:, None]
-        usual = (1 + weights)[:, None, :] * self.work - self.weight
+        usual = weights[:, None, :] * self.work + self.passed
         other = self.least(usual, among)
         zeroth = self.least(usual - less[:, None, None] * self.work + self.tails.layers, among)
         between = (
@@ -294,13 +352,21 @@ class Bounds:
 
     @cached_property
     def after(self) -> Numbers:
-        """[N] start of the tail, tied embeddings, transfers of one micro-batch both ways."""
-        after: Numbers = self.tails.start + tied_ns(self.columns) + 2 * send_ns(self.columns)
+        """[N] start of the tail, tied embeddings, transfers of one micro-batch both ways.
+
+        With several chunks there and no more, and a block's backward on all devices but one.
+        """
+        ways = np.where(self.chunked, 1, 2)
+        after: Numbers = self.tails.start + tied_ns(self.columns) + ways * send_ns(self.columns)
+        if self.chunked.any() and not self.columns.instance.search.embedding_only_stages:
+            blocks = [run.layer.is_block for run in self.columns.instance.workload.layer_runs]
+            least = self.least(self._by_shape[1], self.columns.used)[:, blocks].min(axis=1)
+            after = after + self.chunked * (self.columns.pp - 1) * least
         return after
 
     def filling_ns(self) -> Array:
-        """[N] the filling bound; 0 where replicas may have different numbers of micro-batches."""
-        columns, among = self.columns, self.stages > 0
+        """[N] the filling bound; 0 where devices have several chunks."""
+        columns, among = self.columns, self.among
         one = np.ones(len(columns.shapes))
         weights = self.weights(one)
         blocks = [layers.layer.is_block for layers in columns.instance.workload.layer_runs]
@@ -308,6 +374,7 @@ class Bounds:
         ratios = self.tails.layers[:, run] / np.maximum(self.work[:, run], 1)
         ratio, room = (np.where(among, x, np.inf).min(axis=1) for x in (ratios, weights))
         less = np.where(columns.pp > 1, np.minimum(ratio, room), 0.0)
-        more = self.weights(one + less * self.per_weight[:, 0])
+        first = np.where(self.per_weight[:, 0] > 0, self.factors[:, 0], np.inf)
+        more = self.weights(one + less / first)
         bound = np.maximum(self._filled(weights, 0 * one), self._filled(more, less))
-        return _whole(np.where(self.alike, bound + self.after, 0.0))
+        return _whole(bound + self.after)

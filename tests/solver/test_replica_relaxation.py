@@ -4,7 +4,8 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
-from solver.bounds.relaxation import order_along
+from formulations.instance.instance import ScheduleName
+from solver.bounds.replica_relaxation import order_along
 from solver.layered.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation
 from tests import brute_force
@@ -14,11 +15,14 @@ from tests.small_instances import plain_shape
 from tests.solver.test_enumeration import NO_CUTOFF, even_tables
 
 
+@pytest.mark.parametrize("schedule", [None, "zb-h1"])
 @pytest.mark.parametrize("seed", one_each(range(120), 12))
 @pytest.mark.parametrize("gap", [0.0, 0.05])
-def test_what_relaxations_say_holds_for_the_optimum(seed: int, gap: float) -> None:
+def test_what_relaxations_say_holds_for_the_optimum(
+    seed: int, gap: float, schedule: ScheduleName | None
+) -> None:
     """The bound is never above the optimum, the plan never below, and closed means within gap."""
-    tables = even_tables(seed)
+    tables = even_tables(seed, schedule)
     if tables is None:
         pytest.skip("no such shape")
     best = brute_force.optimum_ns(tables)

@@ -1,9 +1,13 @@
-"""Which replicas a graph of one replica has: what its states add up, stage by stage."""
+"""The ways of one replica over kinds of nodes, stage by stage, as an automaton.
 
-from collections.abc import Sequence
+A state is the kind of the last stage and a tally, what is added up of the stages so far: weights
+and counted stages of a light replica, places of a lane that are left. One way is a word of it.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Tally = tuple[int, ...]
 Way = tuple[int, int]  #: kind, rank
@@ -63,23 +67,48 @@ class Weighed:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Replicas by their stages on every kind but the slowest: those with one of these tallies.
+class Places:
+    """Replicas with exactly these numbers of stages on the kinds: the tally is what is left."""
 
-    rank: [J] 0 the fastest kind.
-    """
-
-    rank: tuple[int, ...]
-    tallies: frozenset[Tally]
-
-    @property
-    def start(self) -> Tally:
-        """No stages."""
-        return (0,) * (len(self.rank) - 1)
+    start: Tally
 
     def after(self, tally: Tally, way: Way, left: int) -> Tally | None:
-        """Stages of every rank; None if none of the tallies can be reached."""
-        own = self.rank[way[0]]
-        counts = tuple(n + (r == own) for r, n in enumerate(tally))
-        more = ([m - n for n, m in zip(counts, whole, strict=True)] for whole in self.tallies)
-        return counts if any(min(n) >= 0 and sum(n) <= left for n in more) else None
+        """One place of the kind less; None if there is none."""
+        kind, _ = way
+        return (*tally[:kind], tally[kind] - 1, *tally[kind + 1 :]) if tally[kind] else None
+
+
+class Step(NamedTuple):
+    """One stage: states before and after, kinds before and now, rank of what may run there."""
+
+    source: int
+    target: int
+    before: int
+    now: int
+    rank: int
+
+
+def steps(
+    ways: Sequence[Mapping[Way, int]], tallying: Tallying, most: int | None = None
+) -> list[list[Step]] | None:
+    """The steps of every stage, in which it goes one of its ways; None if they have `most` edges.
+
+    ways: per stage the edges of every way.
+    """
+    states: dict[tuple[int, Tally], int] = {(0, tallying.start): 0}
+    stages, edges = [], 0
+    for k, own in enumerate(ways):
+        found: dict[tuple[int, Tally], int] = {}
+        taken = []
+        for (before, tally), index in states.items():
+            for way, size in own.items():
+                whole = tallying.after(tally, way, len(ways) - 1 - k)
+                if whole is not None:
+                    target = found.setdefault((way[0], whole), len(found))
+                    taken.append(Step(index, target, before, *way))
+                    edges += size
+            if most is not None and edges >= most:
+                return None
+        stages.append(taken)
+        states = found
+    return stages

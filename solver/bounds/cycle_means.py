@@ -1,4 +1,10 @@
-"""Bounds by what windows of stages add to the latency of one lane, as `classes` by single stages.
+"""Bounds by what windows of stages add to the latency of one lane, more than their slowest stage.
+
+A window turns like a cycle of a max-plus matrix: N turns take N times its cycle mean C / n, less
+what its ends save (Baccelli, Cohen, Olsder and Quadrat 1992, chapter 3). The bound is the least
+over all paths of the layered graph, by label setting with dominance (Desrochers and Soumis 1988),
+see `label_setting`. Path families: latency and turns (`formulations.schedules.paths`); of schedules
+that state no turns, single stages alone, see `latency_bottleneck`.
 
 Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
 S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 0. Then
@@ -23,11 +29,12 @@ Proof. The last turn after B_i(N) is one of the window: it ends with B_i(A). Fro
 k, which has m - 1 - A backwards left, and with the last of them up to stage 0. Early stages have no
 window of their own if m <= p, and are then slowest when they drain.
 
-Classes are those of `classes`: M, the largest of what terms, rounds and windows add, is at most
-`high`. Labels, from the last stage on, are what is known of ways to run the rest of the stages. Of
-the windows that begin with the first of these a label keeps one: n, C, S, and q and N of its
-first stage. It is refuted if N C - S > n (high - latency), as by rounds if N = 0, and so are edges
-before it whose b_k is beyond what its drains leave.
+Classes tell paths apart by M, the largest of what terms, rounds and windows add: it is at most
+`high`, and more than in the class before, so the least latency plus `low` bounds a class. Labels,
+from the last stage on, are what is known of ways to run the rest of the stages. Of the windows that
+begin with the first of these a label keeps one: n, C, S, and q and N of its first stage. It is
+refuted if N C - S > n (high - latency), as by rounds if N = 0, and so are edges before it whose b_k
+is beyond what its drains leave.
 One label stands for another if its latency is no larger, its limit of b_k no smaller and its window
 no longer, however both go on: with t more stages, P more work and transfers,
 
@@ -51,10 +58,9 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.schedules import SCHEDULES
-from solver.bounds.classes import ByClass
-from solver.bounds.completion import latencies, least_term, rounds
-from solver.bounds.labels import Labels, no_stages, undominated
-from solver.layered.graph import Layers, so_far, to_go
+from solver.bounds.label_setting import Labels, no_stages, undominated
+from solver.bounds.latency_bottleneck import latencies, least_term, rounds
+from solver.layered.edges import Layers, so_far, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem, runs
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this
@@ -74,6 +80,19 @@ LABELS_OF_ALL = 1_000_000
 DRAINED = 4
 
 
+@dataclass(frozen=True)
+class ByClass:
+    """Bounds of all paths below a cutoff.
+
+    bound_ns: least step time. path: [p] edges of the path with that bound, None if there
+    is none. useful: per stage [M] edges that paths may use.
+    """
+
+    bound_ns: int
+    path: Array | None
+    useful: list[Mask]
+
+
 @dataclass(frozen=True, order=True)
 class Class:
     """Paths with M from `low` to `high` take `bound_ns` or more; the edges of the best one."""
@@ -88,16 +107,8 @@ class Class:
 class _Lane:
     """One lane of tightened layers. least, most: M of the paths that matter below the cutoff."""
 
-    def __init__(
-        self,
-        problem: SplitProblem,
-        layers: Layers,
-        cutoff: int,
-        lane: int,
-        labels: int = LABELS_OF_ALL,
-    ) -> None:
+    def __init__(self, problem: SplitProblem, layers: Layers, cutoff: int, lane: int) -> None:
         self.problem, self.layers, self.cutoff, self.lane = problem, layers, cutoff, lane
-        self.labels = labels
         self.costs = latencies(layers, lane)
         self.least = least_term(layers, lane)
         self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
@@ -163,7 +174,7 @@ class _Pass:
             )
             for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
         ]
-        affordable = lane.labels // max(1, sum(map(len, self.usable)))
+        affordable = LABELS_OF_ALL // max(1, sum(map(len, self.usable)))
         self.most_labels = min(MOST_LABELS, max(LEAST_LABELS, affordable))
 
     def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
@@ -281,26 +292,6 @@ class _Pass:
             for send in {0, inside}
             for drain in set(drains)
         ]
-
-
-def classes_by_windows(
-    problem: SplitProblem,
-    layers: Layers,
-    cutoff: int,
-    lane: int,
-    within: Class | None,
-    number: int,
-    labels: int,
-) -> list[Class]:
-    """The classes of one lane of tightened layers, so many of another or of all, below the cutoff.
-
-    labels: in place of `LABELS_OF_ALL`.
-    """
-    search = _Lane(problem, layers, cutoff, lane, labels)
-    if within is None:
-        return search.classes(search.least, search.most, number)
-    low, high = max(within.low, search.least), min(within.high, search.most)
-    return search.classes(low, high, number) if low <= high else []
 
 
 def by_windows(

@@ -1,5 +1,8 @@
 """How many micro-batches all lanes together can have if the places are dealt out to them.
 
+A knapsack by dynamic programming, a dimension for every kind of places (Kellerer, Pferschy and
+Pisinger 2004, multidimensional knapsack).
+
 shares: by counts of places, the largest share of a lane with these; [A] for A questions at once,
 0 or less if there is no such lane. With G_l(t) the most micro-batches that l lanes can have with t
 places by kind, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1}(t - c) + share(c).

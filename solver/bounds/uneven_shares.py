@@ -4,13 +4,14 @@ Take a plan below a cutoff, in lanes of q replicas (see `lane`). A lane with c_j
 has a largest share s; the shares of its replicas add up to q s at most, those of all lanes to M. So
 the s of all lanes add up to M / q or more, and the c to the places of the shape.
 
-Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see `shares`
-and `Lane.most`: the plan has no more than the best dealing of places gives, see `dealing`. If that
-is below M / q there is no such plan.
+Shares. S(c) bounds the share of any lane with counts c, whatever its layers and order, see
+`largest_share` and `Lane.most`: the plan has no more than the best dealing of places gives, see
+`place_knapsack`. If that is below M / q there is no such plan.
 Needed. A lane with counts c has at least M / q less the most that the others can have with the
 places left. What only leaves it less is nothing that it uses.
 Shared split. All lanes have the same layers on a stage. If the shares that they can have with these
 layers there, dealt best, are below M / q, the stage does not have these layers.
+Paths: those of `latency_bottleneck`, lane by lane; lanes are joined by a knapsack.
 Each step makes the others stronger, so they are repeated until nothing changes.
 """
 
@@ -22,9 +23,9 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.units import ceil_div
-from solver.bounds.dealing import needed, together
 from solver.bounds.lane import MOST_EDGES, Counts, Lane, Stages
 from solver.bounds.largest_share import SharedOut, shared_out
+from solver.bounds.place_knapsack import needed, together
 from solver.layered.problem import Array, Intervals, Mask
 
 #: Additions with which dealings of single runs of layers are looked at.
@@ -45,11 +46,11 @@ class Left:
 
 
 class Uneven:
-    """The plans of one shape."""
+    """The plans of one shape; if `split`, those none of whose stages spans zones."""
 
-    def __init__(self, intervals: Intervals, placer: Placer) -> None:
+    def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
         self.tables, self.placer = intervals.tables, placer
-        self.lane = Lane(intervals, placer)
+        self.lane = Lane(intervals, placer, split)
         self.total = ceil_div(self.tables.num_micro_batches, self.lane.width)
         self.most = min(self.total, self.tables.num_micro_batches - self.tables.shape.dp + 1)
         self.possible = self.lane.num_edges <= MOST_EDGES
@@ -113,7 +114,7 @@ class Uneven:
         """Per stage [n, n] largest share with these layers."""
         runs = []
         for edges, own in zip(shared.layers, shared.shares, strict=True):
-            run = np.zeros_like(self.lane.forward[0])
+            run = np.zeros_like(self.lane.costs.forward[0])
             most = min(self.most, shared.largest)
             np.maximum.at(run, (edges.start, edges.end), np.minimum(own, most))
             runs.append(run)

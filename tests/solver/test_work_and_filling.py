@@ -6,9 +6,9 @@ import pytest
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
-from solver.bounds.closed_forms import Bounds, closed_forms
 from solver.bounds.order_free_costs import ShapeColumns
 from solver.bounds.packing import Packing, packed_ns, refuted
+from solver.bounds.work_and_filling import Bounds, closed_forms
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
@@ -99,14 +99,22 @@ def test_filling_bound_of_one_stage_is_its_step_time() -> None:
 
 
 @pytest.mark.usefixtures("round_times")
-def test_filling_bound_says_nothing_of_unlike_shares() -> None:
-    """Two replicas whose shares may differ: 0, and the work bound stands."""
+def test_filling_bound_of_unlike_shares_is_that_of_the_largest() -> None:
+    """Five micro-batches for two replicas of two equal stages: some replica has three.
+
+    c is 2 - 1/3 on the first stage and 2 on the second; weight v loads 3/5 v + 1/2 v = 11/10 v.
+    Less by d, as above: v is 10/11 (1 + 3/5 d). The ring of two nodes moves 40,000,028 B a layer
+    once at 1e9 B/s, in the tail of both layers of stage 0.
+    """
     search = SearchSpace(micro_batches="uneven")
-    tables = chain_tables(chain_instance([1, 1], [SLOW] * 4, search), dp=2)
-    assert closed_ns(tables)[1] == 0
-    times = layer_times(tables.instance, 1, 1, "none")
-    assert closed_forms(tables.instance, [tables.shape], [times])[0].proof == "work"
-    assert not refutes(tables, 1 << 40)
+    instance = chain_instance([1, 1], [SLOW] * 4, search)
+    busy = instance.workload.model_copy(update={"global_batch": 5})
+    tables = chain_tables(instance.model_copy(update={"workload": busy}), dp=2)
+    sync_ns = 40_000_028
+    d = (OPTIMIZER_NS + sync_ns) / 3e6
+    v = 10 / 11 * (1 + 3 / 5 * min(d, 10 / 11))
+    expected = 3e6 * (2 + 2 * v - min(d, 10 / 11)) + AFTER_NS + 2 * sync_ns
+    assert closed_ns(tables)[1] == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.usefixtures("round_times")

@@ -1,4 +1,9 @@
-"""Bounds on what the rest of a split must still cost.
+"""Bounds on what the rest of a split must still cost: shortest paths of least sum and maximum.
+
+Paths: the latency paths of any schedule (`formulations.schedules.operations.Missed`), the work of
+one device, and rounds where a schedule states turns. Of sums and maxima along paths of the layered
+graph the frontier keeps what is undominated (Hansen 1980, bicriterion path problems); edges through
+which no path is below a cutoff go, as by reduced costs.
 
 Latency plus bottleneck. For every stage i of a lane, with m micro-batches, w = min(p-1-i, m-1)
 in 1F1B and w = 0 in GPipe, and latency = all f_k + b_k + all transfers, both ways:
@@ -41,7 +46,7 @@ import numpy as np
 
 from formulations.schedules import SCHEDULES, Kind
 from solver.layered.distinct import distinct
-from solver.layered.graph import Edges, Layers, so_far, taken, to_go
+from solver.layered.edges import Edges, Layers, so_far, taken, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
 
 #: Most bottleneck values that a frontier tells apart.

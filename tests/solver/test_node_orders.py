@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from solver.heuristics.orders import count_orders, node_orders
+from solver.heuristics.node_orders import count_orders, node_orders
 
 
 @pytest.mark.parametrize("nodes_used", [(1,), (3,), (1, 3), (2, 2), (0, 2), (1, 2, 2)])

@@ -19,10 +19,10 @@ class Edges:
     """M ways to run one stage, sorted by source; R lanes, ns.
 
     arc, start, end: [M]. source, target: [M] node ids, state * n + layer boundary. forward,
-    backward, send, send_back: [R, M] as in `Arcs`. work, least: [R, M] device time per micro-batch,
-    and of its shorter operation, with blocking sends. term: [R, M] what the stage adds to the
-    latency at least, see `solver.bounds.completion`. weight: [R, M] weight gradients, if split off.
-    tail: [M] from the last backward to the end of the step, at least.
+    backward, send, send_back: [R, M] as in `Arcs`. work, ahead, behind: [R, M] device time per
+    micro-batch, and of its forward and backward, with blocking sends. term: [R, M] what the stage
+    adds to the latency at least, see `solver.bounds.latency_bottleneck`. weight: [R, M] weight
+    gradients, if split off. tail: [M] from the last backward to the end of the step, at least.
     """
 
     arc: Array
@@ -35,7 +35,8 @@ class Edges:
     send: Array
     send_back: Array
     work: Array
-    least: Array
+    ahead: Array
+    behind: Array
     term: Array
     tail: Array
     weight: Array | None
@@ -44,6 +45,11 @@ class Edges:
 
     def __len__(self) -> int:
         return len(self.arc)
+
+    @property
+    def least(self) -> Array:
+        """[R, M] device time of the shorter one of forward and backward."""
+        return np.minimum(self.ahead, self.behind)
 
     @cached_property
     def latency(self) -> Array:
@@ -63,7 +69,8 @@ class Edges:
             self.send[:, keep],
             self.send_back[:, keep],
             self.work[:, keep],
-            self.least[:, keep],
+            self.ahead[:, keep],
+            self.behind[:, keep],
             self.term[:, keep],
             self.tail[keep],
             None if self.weight is None else self.weight[:, keep],
@@ -162,7 +169,7 @@ def _candidates(problem: SplitProblem, stage: int, cutoff: int) -> tuple[Array, 
 def bottlenecks(
     problem: SplitProblem, stage: int, ahead: Array, behind: Array, weight: Array | None = None
 ) -> Array:
-    """[R, M] terms of edges of one stage, see `solver.bounds.completion`.
+    """[R, M] terms of edges of one stage, see `solver.bounds.latency_bottleneck`.
 
     ahead, behind, weight: [R, M] forward, backward and weight gradients of a micro-batch.
     """
@@ -186,7 +193,7 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
         least_send = _least_send(problem, stage)
         ahead = forward + least_send[arcs.target[arc]].T
         behind = backward + send_back
-    work, least = ahead + behind, np.minimum(ahead, behind)
+    work = ahead + behind
     weight = None if problem.weight is None else problem.weight[columns, start, end]
     if weight is not None:
         work = work + weight
@@ -204,7 +211,8 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
         send=send,
         send_back=send_back,
         work=work,
-        least=least,
+        ahead=ahead,
+        behind=behind,
         term=bottlenecks(problem, stage, ahead, behind, weight),
         tail=tail + (embedding[arc] if isinstance(embedding, np.ndarray) else embedding),
         weight=weight,

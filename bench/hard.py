@@ -1,0 +1,132 @@
+"""Clusters of extreme links, zones and shares: the exact search against the best values known.
+
+    python -m bench hard [INSTANCES ...] [--time-limit S] [--workers N] [--out RECORDS]
+
+The instances are the files in bench/hard; best_known.json beside them has the shortest step known
+of each, whatever found it, and the highest lower bound. Each is solved in a process of its own.
+Records go to bench/results/hard.jsonl. A step below a known bound, or a bound above a known step,
+fails the run: one of the two is wrong.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.records import RESULTS, ROOT, append, record
+from bench.scaling import Figures, measure_apart
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+
+INSTANCES = ROOT / "bench" / "hard"
+BEST_KNOWN = INSTANCES / "best_known.json"
+
+#: Shortest step and highest lower bound known, ns, by instance.
+Known = dict[str, dict[str, float]]
+
+
+def solved(path: Path, options: SolveOptions, known: Known) -> Figures:
+    """The record of one instance file, beside what is known of it."""
+    instance = load_instance(path)
+    head = {
+        "instance": path.stem,
+        "instance_sha256": hashlib.sha256(instance.model_dump_json().encode()).hexdigest(),
+        "options": asdict(options),
+        "best_known": known.get(path.stem),
+    }
+    return record("hard", head | measure_apart(instance, options))
+
+
+def contradiction(one: Figures) -> str | None:
+    """What a record says against the best values known, if it does."""
+    known, step, bound = one["best_known"], one.get("step_time_ns"), one.get("bound")
+    if known and step is not None and step < known["bound_ns"]:
+        return f"{one['instance']}: a step of {step} ns, below the bound {known['bound_ns']:.0f} ns"
+    if known and bound is not None and bound > known["step_time_ns"]:
+        return f"{one['instance']}: a bound of {bound:.0f} ns, above {known['step_time_ns']:.0f} ns"
+    return None
+
+
+def improved(known: Known, records: Iterable[Figures]) -> Known:
+    """The best values known after these records."""
+    best = {name: dict(values) for name, values in known.items()}
+    for one in records:
+        if one.get("step_time_ns") is None:
+            continue
+        step, bound = float(one["step_time_ns"]), float(one["bound"] or 0)
+        old = best.get(one["instance"], {"step_time_ns": step, "bound_ns": bound})
+        best[one["instance"]] = {
+            "step_time_ns": min(step, old["step_time_ns"]),
+            "bound_ns": max(bound, old["bound_ns"]),
+        }
+    return best
+
+
+def table(records: Iterable[Figures]) -> Table:
+    """One line per record."""
+    result = Table("instance", "status")
+    for name in ("step s", "above best %", "gap %", "open shapes", "seconds", "CPU s"):
+        result.add_column(name, justify="right")
+    for one in records:
+        step, known = one.get("step_time_ns"), one["best_known"]
+        above = f"{100 * (step / known['step_time_ns'] - 1):.2f}" if step and known else ""
+        result.add_row(
+            one["instance"],
+            one["status"],
+            f"{step / 1e9:.4f}" if step else "",
+            above,
+            f"{100 * one['gap']:.2f}" if one["gap"] is not None else "",
+            str(one.get("shapes", {}).get("open", 0)),
+            f"{one.get('runtime_s', 0):.1f}",
+            f"{one.get('cpu_s', 0):.1f}",
+        )
+    return result
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench hard", description=__doc__.split("\n")[0]
+    )
+    names = sorted(path.stem for path in INSTANCES.glob("*.yaml"))
+    parser.add_argument("instances", nargs="*", metavar="INSTANCE", help=", ".join(names))
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per instance")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, default=RESULTS / "hard.jsonl")
+    chosen = parser.parse_args()
+    unknown = sorted(set(chosen.instances) - set(names))
+    if unknown:
+        parser.error(f"no instance {unknown[0]}; there are {', '.join(names)}")
+    chosen.instances = chosen.instances or names
+    return chosen
+
+
+def main() -> None:
+    """Runs the benchmark; a record is stored after every instance, best values at the end."""
+    chosen = arguments()
+    options = SolveOptions(time_limit_s=chosen.time_limit, seed=chosen.seed, workers=chosen.workers)
+    known: Known = json.loads(BEST_KNOWN.read_text(encoding="utf-8"))
+    console, records = Console(), []
+    console.width = max(console.width, 120)
+    for name in chosen.instances:
+        console.print(f"{name} ...")
+        records.append(solved(INSTANCES / f"{name}.yaml", options, known))
+        append(chosen.out, records[-1:])
+    console.print(table(records))
+    wrong = [text for one in records if (text := contradiction(one))]
+    if wrong:
+        sys.exit("\n".join(wrong))
+    best = json.dumps(improved(known, records), indent=1, sort_keys=True)
+    BEST_KNOWN.write_text(best + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

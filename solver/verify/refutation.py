@@ -1,0 +1,416 @@
+"""What plans of a shape below a claim may use, over all node orders, splits and shares.
+
+Take a plan with a step of at most D. For stage i of a lane (replicas on the same nodes) with m
+micro-batches each, every member of `families` is a path of its graph, so it is no longer than D:
+
+    way down and up of the stages before + F f + B b + W w + c (way through the stages after) + tail
+
+F, B, W and c those of the member, f, b, w of one micro-batch on stage i; a way takes the forwards
+of its stages, their backwards where it comes back, and their transfers. With blocking sends the
+transfers that stage i sends belong to its f and b. Memory holds what the schedule asks for. The
+ways depend on the plan: a shortest path among what is left stands for them, one for all members.
+
+A replica with m micro-batches is no faster than with fewer of them where the order of fewer is what
+is left without the last (`prefixes`): so what breaks a bound for some m is possible for none above
+it, and every (stage, layers, nodes, lane) has a largest m. Elsewhere shares are even, or only that
+a device does one thing at a time is used. What cannot serve all M micro-batches is struck out: with
+lanes of q replicas, if the sum of the largest m is below M / q, or, with even shares, one of them
+below M / dp. Nothing of a plan within D is ever struck out, so if nothing is left there is no plan.
+
+The longest paths of plans that were simulated bound all others too, with as many micro-batches or
+more. Some of them are kept, and what is on no way within D of such a length has fewer.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.memory import capacity_bytes
+from formulations.plan import Shape
+from formulations.schedules import SCHEDULES, PathCounts, in_flight, stage_moments
+from formulations.units import ceil_div
+from solver.verify.bounds import Prover
+from solver.verify.clock import Clock
+from solver.verify.families import Member, families, members_of
+from solver.verify.orders import OrderGraph, Step
+
+Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+#: More than any time in ns or number of micro-batches; sums of a few stay within 64 bits.
+NEVER = 1 << 59
+
+
+#: Paths of simulated plans that are kept.
+MOST_CUTS = 8
+
+
+@dataclass(frozen=True)
+class Choices:
+    """M ways to run one stage: by a step of the graph [M], layers [first, last) [M]."""
+
+    step: Array
+    first: Array
+    last: Array
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def take(self, keep: Mask) -> "Choices":
+        """Some of them."""
+        return Choices(self.step[keep], self.first[keep], self.last[keep])
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A path to the end of a stage, with m micro-batches.
+
+    visits: [3, p] forwards, backwards, weight gradients. messages: [p] of both ways between a stage
+    and the one before.
+    """
+
+    micro_batches: int
+    visits: Array
+    messages: Array
+    stage: int
+
+
+Left = list[Choices]
+#: Per stage [J, n, n] layers that may run on nodes of a group.
+Allowed = list[Mask]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The choices of one stage for one lane, ns [M].
+
+    onward, behind: least transfers that lengthen its forwards and backwards, if sends are blocking.
+    """
+
+    forward: Array
+    backward: Array
+    weight: Array
+    send: Array
+    onward: Array
+    behind: Array
+    tail: Array
+
+    @property
+    def through(self) -> Array:
+        """Once there and back, with the transfers from the stage before."""
+        return self.forward + self.backward + 2 * self.send
+
+
+class Refutation:
+    """The question for one shape, by the graph of all orders or another one; n = L + 1."""
+
+    def __init__(
+        self,
+        prover: Prover,
+        shape: Shape,
+        graph: OrderGraph | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.prover, self.shape, self.instance = prover, shape, prover.instance
+        self.clock = clock or Clock()
+        self.graph = graph or OrderGraph(prover.instance, shape)
+        self.forward, self.backward, self.weight = prover.stage_times(shape)
+        self.blocks = prover.enough_blocks
+        self.total = prover.instance.workload.global_batch // shape.micro_batch
+        self.even = shape.dp == 1 or prover.instance.search.micro_batches == "even"
+        self.least = self.total // shape.dp if self.even else 1
+        self.needed = ceil_div(self.total, self.graph.width)
+        self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
+
+    @property
+    def applies(self) -> bool:
+        """Whether there is an argument, and not too many orders: one chunk per device."""
+        return self.shape.vpp == 1 and self.graph.steps is not None
+
+    def with_needed(self, micro_batches: int) -> "Refutation":
+        """The same question where one replica per lane has to do so much in all."""
+        other = copy(self)
+        other.needed = micro_batches
+        return other
+
+    def keep(self, micro_batches: int, path: PathCounts, stage: int) -> None:
+        """Keeps a path of the schedule's graph for so many that ends with a stage."""
+        p = self.shape.pp
+        visits = np.zeros((3, p), dtype=np.int64)
+        visits[: len(path.weights) // p] = path.weights.reshape(-1, p)
+        messages = np.zeros(p, dtype=np.int64)
+        messages[1:] = path.transfers[:-1].reshape(2, p - 1).sum(axis=0)
+        if self.instance.search.blocking_sends:
+            messages[1:] = visits[0, :-1] + visits[1, 1:]
+        self.cuts.append(Cut(micro_batches, visits, messages, stage))
+
+    def refutes(self, below_ns: int) -> bool:
+        """True only if no plan of the shape has a step time below this."""
+        return self.applies and self.remaining(self.everything(below_ns), below_ns) is None
+
+    def remaining(self, left: Left, below_ns: int) -> Left | None:
+        """What plans with a step time below this may use of `left`; None if there are none."""
+        before = -1
+        while before != (count := sum(map(len, left))):
+            self.clock.check()
+            if not all(map(len, left)):
+                return None
+            before = count
+            left = self._kept(left, below_ns - 1)
+        return left
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The graph's, which exist."""
+        assert self.graph.steps is not None
+        return self.graph.steps
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """Of every lane of the graph: the first lane that has the same groups and transfers."""
+        first: dict[bytes, int] = {}
+        found = []
+        for r in range(len(self.graph.lanes)):
+            parts = (part[:, r].tobytes() for s in self.steps for part in (s.group, s.send))
+            found.append(first.setdefault(b"".join(parts), r))
+        return found
+
+    @cached_property
+    def lanes(self) -> dict[int, int]:
+        """Lanes that differ, each with the number of those that are like it."""
+        return Counter(self.alike)
+
+    def everything(self, below_ns: int, allowed: Allowed | None = None) -> Left:
+        """All choices of every stage whose devices and memory alone leave the claim open."""
+        return [
+            self._choices(k, below_ns - 1, None if allowed is None else allowed[k])
+            for k in range(self.shape.pp)
+        ]
+
+    def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
+        step, last = self.steps[k], self.shape.pp - 1
+        work = self.forward + self.backward + self.weight
+        busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
+        most = np.minimum(busy, self._by_memory[k])
+        found: dict[bytes, Array] = {}
+        once = np.ones(step.group.shape[1], dtype=np.int64)
+        parts = []
+        for x, groups in enumerate(step.group):
+            key = groups.tobytes()
+            if key not in found:
+                mask = self.blocks & self.suffice(most[groups], once)
+                mask[1 if k == 0 else len(mask) :] = False
+                mask[:, : -1 if k == last else 0] = False
+                if allowed is not None:
+                    mask &= allowed[groups].all(axis=0)
+                found[key] = np.argwhere(mask)
+            first, end = found[key].T
+            parts.append((np.full(len(first), x), first, end))
+        return Choices(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def allowed(self, left: Left) -> Allowed:
+        """What is left, of a graph of one lane."""
+        found: Allowed = []
+        for step, choices in zip(self.steps, left, strict=True):
+            mask = np.zeros(self.forward.shape, dtype=np.bool_)
+            mask[step.group[choices.step, 0], choices.first, choices.last] = True
+            found.append(mask)
+        return found
+
+    def suffice(self, most: Array, counts: Array) -> Mask:
+        """[..] whether replicas with these most micro-batches [R, ..] do all.
+
+        counts: [R] lanes that each row of `most` stands for.
+        """
+        whole = np.tensordot(counts, np.minimum(most, self.needed), axes=1)
+        enough: Mask = (most >= self.least).all(axis=0) & (whole >= self.needed)
+        return enough
+
+    def _kept(self, left: Left, limit: int) -> Left:
+        """What is not struck out for plans within `limit`."""
+        lanes = zip(*(self.most(left, r, limit) for r in self.lanes), strict=True)
+        counts = np.array(list(self.lanes.values()))
+        return [
+            choices.take(self.suffice(np.stack(most), counts))
+            for choices, most in zip(left, lanes, strict=True)
+        ]
+
+    @cached_property
+    def tails(self) -> Array:
+        """[T, n, n] of the graph."""
+        return np.stack(self.graph.tails)
+
+    def _costs(self, left: Left, k: int, r: int) -> Costs:
+        steps, choices = self.steps, left[k]
+        step, layers = steps[k], (choices.first, choices.last)
+        groups = step.group[choices.step, r]
+        kinds, blocking = self.graph.kind, self.instance.search.blocking_sends
+        send = step.send[choices.step, r, kinds[choices.first]]
+        onward = np.zeros((step.num_targets, step.send.shape[-1]), dtype=np.int64)
+        if blocking and k + 1 < len(steps):
+            onward += NEVER
+            np.minimum.at(onward, steps[k + 1].source, steps[k + 1].send[:, r])
+        return Costs(
+            forward=self.forward[groups, *layers],
+            backward=self.backward[groups, *layers],
+            weight=self.weight[groups, *layers],
+            send=send,
+            onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
+            behind=send * blocking,
+            tail=self.tails[step.tail[choices.step], *layers],
+        )
+
+    def _nodes(self, left: Left) -> list[tuple[Array, Array]]:
+        """Per stage the (state, layer) [M] before and after every choice, as numbers."""
+        size = len(self.blocks)
+        return [
+            (step.source[c.step] * size + c.first, step.target[c.step] * size + c.last)
+            for step, c in zip(self.steps, left, strict=True)
+        ]
+
+    def _before(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
+        """Shortest ways from the start to every (state, layer) before each stage."""
+        size = len(self.blocks)
+        found = [np.full(size, NEVER)]
+        found[0][0] = 0
+        for step, (source, target), cost in zip(self.steps, nodes, costs, strict=True):
+            best = np.full(step.num_targets * size, NEVER)
+            np.minimum.at(best, target, found[-1][source] + cost)
+            found.append(best)
+        return found
+
+    def _after(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
+        """Shortest ways from every (state, layer) after each stage to the end."""
+        size = len(self.blocks)
+        found = [np.zeros(self.steps[-1].num_targets * size, dtype=np.int64)]
+        for k in range(len(nodes) - 1, 0, -1):
+            source, target = nodes[k]
+            best = np.full(self.steps[k - 1].num_targets * size, NEVER)
+            np.minimum.at(best, source, found[-1][target] + costs[k])
+            found.append(best)
+        return found[::-1]
+
+    def most(self, left: Left, r: int, limit: int) -> Iterator[Array]:
+        """Per stage [M] most micro-batches of a replica of lane r within `limit`."""
+        costs = [self._costs(left, k, r) for k in range(len(left))]
+        nodes = self._nodes(left)
+        through = [one.through for one in costs]
+        after = self._after(nodes, through)
+        first = through[0] + costs[0].tail + self._rest * costs[0].weight
+        there = self._before(nodes, [one.forward + one.send for one in costs])
+        back = self._before(nodes, [first, *through[1:]])
+        most = self._by_cuts(nodes, costs, limit)
+        for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
+            stage = _Stage(one, back[k][source], there[k][source], after[k][target], k == 0, limit)
+            groups = self.steps[k].group[left[k].step, r]
+            held = self._by_memory[k][groups, left[k].first, left[k].last]
+            if self.even:
+                fits = (most[k] >= self.least) & stage.within(self._members[k])
+                yield np.where(fits, np.minimum(held, self.least), 0)
+            else:
+                yield self._largest(k, stage, np.minimum(held, most[k]))
+
+    def _by_cuts(
+        self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Costs], limit: int
+    ) -> list[Array]:
+        """Per stage [M] most micro-batches that no cut rules out."""
+        most = [np.full(len(source), self.total) for source, _ in nodes]
+        for cut in self.cuts:
+            lengths = []
+            for k, one in enumerate(costs):
+                forward, backward, weight = cut.visits[:, k].tolist()
+                length = forward * one.forward + backward * one.backward + weight * one.weight
+                length = length + int(cut.messages[k]) * one.send
+                lengths.append(length + one.tail if k == cut.stage else length)
+            before, after = self._before(nodes, lengths), self._after(nodes, lengths)
+            for k, (source, target) in enumerate(nodes):
+                long = before[k][source] + lengths[k] + after[k][target] > limit
+                most[k][long] = np.minimum(most[k][long], cut.micro_batches - 1)
+        return most
+
+    def _largest(self, k: int, stage: "_Stage", most: Array) -> Array:
+        """[M] largest m up to `most` that no member rules out, by halving."""
+        low, high = np.zeros_like(most), np.clip(most, 0, stage.alone)
+        while (low < high).any():
+            middle = (low + high + 1) // 2
+            members = members_of(self.shape.schedule, self.shape.pp, k, np.maximum(middle, 1))
+            within = stage.within(members)
+            low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
+        return low
+
+    @cached_property
+    def _members(self) -> tuple[tuple[Member, ...], ...]:
+        """Per stage, for the m of even shares."""
+        return families(self.shape.schedule, self.shape.pp, self.least)
+
+    @property
+    def _rest(self) -> int:
+        """Weight gradients at the end on stage 0, on all ways that come back there."""
+        if not self.even:
+            return 0
+        return min((one.rest for own in self._members[1:] for one in own if one.back), default=0)
+
+    @cached_property
+    def _by_memory(self) -> list[Array]:
+        """Per stage [J, n, n] largest number of micro-batches that memory holds."""
+        shape, prover = self.shape, self.prover
+        static, activation, put_off = prover.memory(shape)
+        room = capacity_bytes(prover.instance)[:, None, None] - static
+        found = []
+        for k in range(shape.pp):
+            if self.even:
+                moments = stage_moments(shape.schedule, shape.pp, k, self.least)
+                fits = np.min([room - a * activation - b * put_off for a, b in moments], axis=0)
+                found.append(np.where(fits >= 0, NEVER, 0))
+                continue
+            held = np.where(activation > 0, room // np.maximum(activation, 1), NEVER)
+            prefixes = SCHEDULES[shape.schedule].prefixes
+            most = in_flight(shape.schedule, shape.pp, k, NEVER) if prefixes else 1
+            found.append(np.where(room < 0, 0, np.where(held >= most, NEVER, held)))
+        return found
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Choices of one stage with their surroundings, ns [M]; see the head of this file.
+
+    back, there: ways through the stages before, there and back, or only there. after: a way through
+    the stages after, there and back.
+    """
+
+    own: Costs
+    back: Array
+    there: Array
+    after: Array
+    is_first: bool
+    limit: int
+
+    @property
+    def alone(self) -> Array:
+        """[M] what fits on the device alone; 0 if nothing does."""
+        own = self.own
+        work = own.forward + own.backward + own.weight
+        return np.asarray(np.maximum(self.limit // np.maximum(work, 1), 0))
+
+    def within(self, members: Sequence[Member]) -> Mask:
+        """[M] whether no member is longer than the limit."""
+        fits = np.ones(len(self.back), dtype=np.bool_)
+        for member in members:
+            fits &= self._length(member) <= self.limit
+        return fits
+
+    def _length(self, member: Member) -> Array:
+        own, (forward, backward, weight) = self.own, member.own
+        length = forward * own.forward + backward * own.backward + weight * own.weight
+        beyond = np.where(self.after < NEVER, member.beyond * self.after, NEVER)
+        length = length + (forward - member.beyond) * own.onward
+        length = length + (backward - int(member.back)) * own.behind
+        if not member.back:
+            return np.asarray(length + self.there + own.send + own.tail)
+        tail = own.tail if self.is_first else 0
+        return np.asarray(length + self.back + 2 * own.send + beyond + tail)

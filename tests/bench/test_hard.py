@@ -1,0 +1,87 @@
+"""The benchmark of hard clusters: its instances, its best values, what contradicts them."""
+
+import json
+
+import pytest
+
+from bench.hard import BEST_KNOWN, INSTANCES, contradiction, improved
+from bench.scaling import Figures
+from formulations.costs.placement import Placer
+from formulations.instance.load import load_instance
+from formulations.plan import Shape
+from solver.heuristics.choose import TimeTables
+from solver.heuristics.moves import start_orders
+from solver.heuristics.pool import PathPool
+from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch
+from solver.layered.problem import Intervals
+from solver.layered.zones import StageZones
+from solver.search.closing import enumerate_shape
+from solver.search.shapes import shapes
+
+FILES = sorted(INSTANCES.glob("*.yaml"))
+
+
+def shape_of(name: str, *figures: int) -> tuple[TimeTables, Shape]:
+    """The shape of an instance with this tp, dp, pp, micro-batch size and ZeRO stage."""
+    instance = load_instance(INSTANCES / f"{name}.yaml")
+    [found] = [
+        one
+        for one in shapes(instance)
+        if (one.tp, one.dp, one.pp, one.micro_batch, one.zero) == figures
+    ]
+    return TimeTables(instance), found
+
+
+def test_every_instance_is_known_and_says_that_it_is_invented() -> None:
+    """A dozen, with a step and a bound that do not contradict each other."""
+    known = json.loads(BEST_KNOWN.read_text(encoding="utf-8"))
+    assert sorted(known) == [path.stem for path in FILES]
+    assert len(FILES) >= 12
+    assert all(0 < one["bound_ns"] <= one["step_time_ns"] for one in known.values())
+    assert all("invented" in load_instance(path).source for path in FILES)
+
+
+@pytest.mark.parametrize(
+    ("step", "bound", "wrong"), [(10, 8, False), (12, 10, False), (7, 7, True), (12, 11, True)]
+)
+def test_a_contradiction_is_found(step: int, bound: int, wrong: bool) -> None:
+    """Known are a step of 10 and a bound of 8: no step may be below, no bound above."""
+    known = {"step_time_ns": 10.0, "bound_ns": 8.0}
+    one = {"instance": "x", "best_known": known, "step_time_ns": step, "bound": bound}
+    assert (contradiction(one) is not None) is wrong
+
+
+def test_best_values_only_get_better() -> None:
+    """Steps of 9 and 11 and bounds of 7 and 8.5 beside 10 and 8; a new instance as it is."""
+    known = {"x": {"step_time_ns": 10.0, "bound_ns": 8.0}}
+    records: list[Figures] = [
+        {"instance": "x", "step_time_ns": 9, "bound": 7.0},
+        {"instance": "x", "step_time_ns": 11, "bound": 8.5},
+        {"instance": "y", "step_time_ns": 5, "bound": 1.0},
+        {"instance": "z", "step_time_ns": None, "bound": None},
+    ]
+    assert improved(known, records) == {
+        "x": {"step_time_ns": 9.0, "bound_ns": 8.5},
+        "y": {"step_time_ns": 5.0, "bound_ns": 1.0},
+    }
+
+
+def test_bug_starts_evened_out_work_alone() -> None:
+    """The best start on slow links took 2.93 s where the best plan of the shape takes 1.361 s."""
+    times, shape = shape_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
+    search = ShapeSearch(times.costs(shape), PathPool())
+    orders = start_orders(shape.nodes_used, search.nodes_per_stage)
+    states = [search.start(order, LONGEST_NS) for order in orders]
+    best = min((one for one in states if one), key=lambda one: one.step_time_ns)
+    assert best.step_time_ns < 1.5e9
+    assert search.descend(best, lambda: False).step_time_ns <= 1_360_772_117
+
+
+def test_bug_no_bound_knew_what_crosses_between_zones() -> None:
+    """The best shape of two zones stayed open: eight flows share the link, no stage spans it."""
+    times, shape = shape_of("zones_64_gpus", 1, 8, 8, 2, 1)
+    tables = times.costs(shape)
+    best_ns = 396_087_144
+    assert StageZones(Placer(tables)).split_by(best_ns)
+    answer = enumerate_shape(Intervals(tables), best_ns + 1, 0.0, lambda: False)
+    assert (answer.complete, answer.step_time_ns) == (True, best_ns)

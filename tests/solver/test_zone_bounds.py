@@ -1,0 +1,132 @@
+"""Bounds over extreme links and zones: never above the best plan, and as high as crossing costs."""
+
+import random
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+
+from formulations.costs.compute import layer_times
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance, Link, ZoneLink
+from solver.bounds.shape_bound import shape_bound_ns
+from solver.bounds.work_and_filling import closed_forms
+from solver.layered.placements import free_order
+from solver.layered.problem import Intervals
+from solver.layered.zones import StageZones
+from solver.search.closing import enumerate_shape
+from tests import brute_force
+from tests.random_shapes import crowded_instance, random_shape, zoned
+from tests.seeds import few_and_many
+from tests.small_instances import random_instance
+
+NO_CUTOFF = 1 << 50
+
+
+def extreme(instance: Instance, seed: int) -> Instance:
+    """The instance with links from 10 MB/s to 100 GB/s, between zones down to 1 MB/s."""
+    rng = random.Random(seed)
+
+    def figures(slowest: int) -> tuple[float, float]:
+        return 10.0 ** rng.randint(slowest, 11), 10.0 ** -rng.randint(2, 6)
+
+    groups = tuple(
+        group.model_copy(
+            update={"inter_node": Link(bandwidth_bytes_per_s=speed, latency_s=latency)}
+        )
+        for group in instance.cluster.groups
+        for speed, latency in [figures(7)]
+    )
+    changes: dict[str, object] = {"groups": groups}
+    if instance.cluster.zone_link is not None:
+        speed, latency = figures(6)
+        changes["zone_link"] = ZoneLink(bandwidth_bytes_per_s=speed, latency_s=latency)
+    cluster = instance.cluster.model_copy(update=changes)
+    return instance.model_copy(update={"cluster": cluster})
+
+
+@cache
+def extreme_tables(seed: int) -> CostTables:
+    """A random shape over extreme links, two of three with zones."""
+    for number in range(seed, seed + 10_000, 1000):
+        instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
+        instance = zoned(instance, number) if seed % 3 else instance
+        instance = extreme(instance, number)
+        if shape := random_shape(instance, seed):
+            return build_tables(instance, shape)
+    raise AssertionError("ten instances without a shape")
+
+
+@cache
+def optimum_ns(seed: int) -> int:
+    """Its least step time; `NO_CUTOFF` if nothing fits."""
+    best = brute_force.optimum_ns(extreme_tables(seed))
+    return NO_CUTOFF if best is None else best
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 4))
+def test_no_bound_exceeds_the_optimum(seeds: Sequence[int]) -> None:
+    """In closed form, and over the graph of all orders, with and without a cutoff."""
+    for seed in seeds:
+        tables, best = extreme_tables(seed), optimum_ns(seed)
+        shape = tables.shape
+        times = layer_times(tables.instance, shape.tp, shape.micro_batch, shape.recompute)
+        assert closed_forms(tables.instance, [shape], [times])[0].bound_ns <= best, seed
+        assert shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best, seed
+        assert best == NO_CUTOFF or shape_bound_ns(Intervals(tables), best + 1) <= best, seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 4))
+def test_closing_a_shape_finds_its_optimum(seeds: Sequence[int]) -> None:
+    """Below a cutoff of 1 ns more, and nothing below the optimum itself."""
+    for seed in seeds:
+        intervals, best = Intervals(extreme_tables(seed)), optimum_ns(seed)
+        above = min(best + 1, NO_CUTOFF)
+        answer = enumerate_shape(intervals, above, 0.0, lambda: False)
+        assert answer.complete, seed
+        assert answer.step_time_ns == (None if best == NO_CUTOFF else best), seed
+        if best < NO_CUTOFF:
+            answer = enumerate_shape(intervals, best, 0.0, lambda: False)
+            assert answer.complete, seed
+            assert answer.plan is None, seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 4))
+def test_a_stage_that_spans_zones_takes_as_long_as_said(seeds: Sequence[int]) -> None:
+    """Every order with such a stage has only splits of at least `spanning_ns`."""
+    for seed in seeds:
+        tables = extreme_tables(seed)
+        zones = StageZones(Placer(tables))
+        if not zones.known:
+            continue
+        spanning = [
+            order
+            for order in brute_force.all_orders(tables)
+            if any(len(set(own)) > 1 for own in stage_zones(tables, order))
+        ]
+        best = brute_force.optimum_ns(tables, orders=spanning)
+        assert best is None or zones.spanning_ns() <= best, seed
+        others = [one for one in brute_force.all_orders(tables) if one not in spanning]
+        assert zones.aligned or not others, seed
+
+
+def stage_zones(tables: CostTables, order: Sequence[int]) -> list[list[int]]:
+    """Per stage the zone of each of its slots."""
+    zone, dp = tables.instance.cluster.zone_of_group, tables.shape.dp
+    slots = [zone[j] for j in order for _ in range(tables.slots_per_node[j])]
+    return [slots[i : i + dp] for i in range(0, len(slots), dp)]
+
+
+@pytest.mark.parametrize("seed", [4, 22, 58])
+def test_orders_that_keep_stages_in_one_zone_are_exact(seed: int) -> None:
+    """With `split` the graph has those orders, at the costs that they have."""
+    tables = extreme_tables(seed)
+    problem = free_order(Intervals(tables), Placer(tables), split=True)
+    assert problem is not None
+    apart = [
+        order
+        for order in brute_force.all_orders(tables)
+        if all(len(set(own)) == 1 for own in stage_zones(tables, order))
+    ]
+    assert bool(problem.stages) == bool(apart)
