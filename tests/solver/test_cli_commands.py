@@ -73,7 +73,7 @@ def test_verify_compares_with_the_instance(
 ) -> None:
     """A plan for another instance than the given file is refused, naming the field."""
     other = heuristic_result().instance.model_copy(update={"name": "other"})
-    monkeypatch.setattr("formulations.instance.load.load_instance", lambda _: other)
+    monkeypatch.setattr("formulations.instance.load.load_instance", lambda *_, **__: other)
     code, out, _ = run("verify", plan_file, "--instance", "other.yaml")
     assert code == 1
     assert f"instance.name: found '{heuristic_result().instance.name}', expected 'other'" in out
@@ -222,9 +222,7 @@ def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
         ("solve", "PLAN", "--method", "milp"),
     ],
 )
-def test_bug_schedule_that_a_command_does_not_know(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_bug_unknown_schedule_of_a_command(command: tuple[str, ...], tmp_path: Path) -> None:
     """It is named with its place; only the default method of `solve` knows all schedules."""
     text = (ROOT / "instances" / "homo_small.yaml").read_text(encoding="utf-8")
     path = tmp_path / "x.yaml"

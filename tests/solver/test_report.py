@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from formulations.costs.plan_costs import PlanCosts, plan_costs
-from formulations.costs.rounding import rounding_error_ns
+from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
 from formulations.instance import Objective, SearchSpace
 from formulations.instance.huggingface import sizes_from_config
@@ -41,11 +40,9 @@ from solver.report.text import (
 from solver.report.workload import workload_report
 from solver.result import Status, Termination
 from solver.simulate import Step, simulate_step
-from tests.certified_cases import CASES
 from tests.equal_nodes import equal_nodes
 from tests.hand_made import document_of, pipelined_result, planless_result, results
 from tests.seeds import few_and_many
-from tests.small_instances import plain_shape
 
 GPT_OSS = Path(__file__).resolve().parent.parent / "data" / "huggingface" / "gpt-oss-20b.json"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -382,48 +379,3 @@ def test_plan_text_places_every_group(document: PlanDocument, step: Step) -> Non
     assert ["fast-0", "fast", "0", "0", "0"] in lines
     assert ["1", "0", "1"] in lines  # the second GPU of fast-0 runs stage 0 of replica 1
     assert ["fast-1", "fast", "0", "1", "0"] in lines
-
-
-# Chunks and split backward passes
-
-
-def test_chunks_are_lines_of_their_stage() -> None:
-    """Stage by stage, chunk by chunk; place and memory of the GPUs stand with the first."""
-    document = CASES["interleaved"]()
-    text = printed(result_text(document, *_simulated(document)))
-    assert "pipeline 2, 2 chunks per GPU, on 4 GPUs" in text
-    assert "interleaved 1F1B schedule" in text
-    rows = re.findall(r"^(\d) +(\d) +([\d-]+) +0 +(\S*: 0-1)? .*ms( .*GiB)?", text, re.MULTILINE)
-    assert [row[:4] for row in rows] == [
-        ("0", "0", "0", "slow-0: 0-1"),
-        ("0", "1", "2", ""),
-        ("1", "0", "1", "fast-0: 0-1"),
-        ("1", "1", "3", ""),
-    ]
-    assert [bool(row[4]) for row in rows] == [True, False, True, False]
-
-
-def test_weight_gradients_have_a_column() -> None:
-    """What is put off of a backward pass stands beside it, and in the plan file."""
-    document = CASES["split_backward"]()
-    text = printed(result_text(document, *_simulated(document)))
-    assert re.search(r"backward +weights +memory", text)
-    stages = document.replicas[0].stages
-    assert all(0 < stage.weight_gradient_s < stage.backward_s for stage in stages)
-    plain = CASES["pipelined"]().replicas[0].stages
-    assert {stage.weight_gradient_s for stage in plain} == {0.0}
-
-
-def _simulated(document: PlanDocument) -> tuple[PlanCosts, Step]:
-    costs = costs_of(document)
-    return costs, simulate_step(costs)
-
-
-def test_rounding_counts_every_operation_of_a_path() -> None:
-    """ZB-H1, p = 2, m = 2, 4 layers: 7 levels, each of 2 (4 - 2 + 1) figures and a transfer.
-
-    F0 B0 F1 B1 of the last stage, one F before, W0 W1 behind; then 2 x 3 + 2 for the sync, 1 for
-    tied embeddings and 3 for the optimizer: 7 x 7 + 8 + 1 + 3 = 61.
-    """
-    shape = plain_shape((2,), pp=2).model_copy(update={"schedule": "zb-h1"})
-    assert rounding_error_ns(shape, 4, 2) == 61

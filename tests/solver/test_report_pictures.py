@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -14,8 +13,7 @@ from solver.report.quantities import time_text
 from solver.report.rows import identical_replicas, rows_of
 from solver.report.svg import svg_picture, ticks
 from solver.report.timeline import marks, text_timeline
-from solver.simulate import Operation, Step, simulate_step, step_time_ns
-from tests.certified_cases import CASES
+from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, pipelined_result, result_of, results
 from tests.seeds import few_and_many
 
@@ -176,60 +174,3 @@ def test_replicas_with_different_shares_are_not_alike() -> None:
         if len({replica.micro_batches for replica in document.replicas}) > 1
     )
     assert len(identical_replicas(document)) > 1
-
-
-# Chunks and split backward passes
-
-
-@pytest.mark.parametrize("case", ["interleaved", "split_backward"])
-def test_every_device_has_one_row(case: str) -> None:
-    """A row holds the operations of all chunks of its GPUs; two stages, one replica."""
-    document = CASES[case]()
-    step = simulate_step(costs_of(document))
-    rows = rows_of(document, step)
-    assert [row.stage for row in rows] == [0, 1]
-    assert sum(len(row.bars) for row in rows) == len(step.timeline)
-    assert len(re.findall("stage [01]", text_timeline(document, step))) == 2
-
-
-def test_chunks_and_weight_gradients_are_told_apart() -> None:
-    """Small letters and other colours for later chunks; W and a legend for weight gradients."""
-    drawn = {}
-    for case in ("interleaved", "split_backward"):
-        document = CASES[case]()
-        step = simulate_step(costs_of(document))
-        drawn[case] = text_timeline(document, step), svg_picture(document, step)
-    text, picture = drawn["interleaved"]
-    assert re.search(r"^stage 0 [FBfb.SEOG]*f[FBfb.SEOG]* slow$", text, re.MULTILINE)
-    assert "small letters: later chunks" in text
-    assert "backward, chunks 0-1" in picture
-    assert "stage 0, layers 0, 2: slow-0 (slow)" in picture
-    text, picture = drawn["split_backward"]
-    assert "B input gradients, W weight gradients" in text
-    assert "weight gradients" in picture
-    assert '<path fill="#b5567f"' in picture
-
-
-def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:
-    """10 % less compute shortens both parts of a backward pass, so saves 10 % at most."""
-    document = CASES["split_backward"]()
-    costs = costs_of(document)
-    saved = dict(improvements(document, costs, simulate_step(costs)))
-    assert all(0 < part <= 0.1 + 1e-6 for part in saved.values())
-    both = replace(
-        costs,
-        forward_ns=costs.forward_ns * 9 // 10,
-        backward_ns=costs.backward_ns * 9 // 10,
-        weight_ns=costs.weight_ns * 9 // 10,
-    )
-    whole = 1 - step_time_ns(both) / step_time_ns(costs)
-    assert max(saved.values()) <= whole + 1e-9
-
-
-@pytest.mark.parametrize("case", ["interleaved", "split_backward"])
-def test_busy_share_is_that_of_the_gpus(case: str) -> None:
-    """Bars of compute over two GPUs' steps, whatever the number of chunks."""
-    document = CASES[case]()
-    step = simulate_step(costs_of(document))
-    busy_ns = sum(bar.end_ns - bar.start_ns for bar in step.operations(0))
-    assert busy_share(document) == pytest.approx(busy_ns / (2 * step.step_time_ns), rel=1e-6)
