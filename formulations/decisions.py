@@ -12,7 +12,7 @@ Start = tuple[int, int]  #: node group, first slot
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is chosen inside a shape: node groups in order, p + 1 boundaries, R shares."""
+    """What is chosen inside a shape: node groups in order, S + 1 boundaries, R shares."""
 
     order: tuple[int, ...]
     boundaries: tuple[int, ...]
@@ -54,13 +54,13 @@ def largest_start(tables: CostTables, end: int) -> int:
 
 
 def boundary_ranges(tables: CostTables) -> list[tuple[int, int]]:
-    """[p + 1] least and largest boundary before stage k that the other stages leave room for.
+    """[S + 1] least and largest boundary before stage k that the other stages leave room for.
 
-    Boundary 0 is 0 and boundary p is L whatever stands there; there is a split iff the least
-    boundary p is at most L.
+    Boundary 0 is 0 and boundary S is L whatever stands there; there is a split iff the least
+    boundary S is at most L.
     """
     least, largest = [0], [tables.num_layers]
-    for _ in range(tables.shape.pp):
+    for _ in range(tables.shape.num_stages):
         least.append(least_end(tables, min(least[-1], tables.num_layers)))
         largest.append(largest_start(tables, max(largest[-1], 0)))
     return list(zip(least, reversed(largest), strict=True))

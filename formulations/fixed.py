@@ -4,8 +4,8 @@ They offer what the free parts of any engine's models offer, with ints in place 
 leave hints alone.
 """
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -44,8 +44,19 @@ def message_ns(
     return split.sum_up_to(stage, np.diff(behind, prepend=0))
 
 
+def device_sum(
+    split: Summing[Expression], stages: Iterable[int], values: Array
+) -> Expression | int:
+    """Sum of `values` [L] over the layers of all chunks of a device."""
+    first, *others = stages
+    total: Any = split.stage_sum(first, values)
+    for stage in others:
+        total = total + split.stage_sum(stage, values)
+    return cast(Expression, total)
+
+
 class FixedSplit:
-    """A split that is given; boundaries [p + 1]."""
+    """A split that is given; boundaries [S + 1]."""
 
     def __init__(self, boundaries: Sequence[int]) -> None:
         self.boundaries = tuple(boundaries)
@@ -61,9 +72,9 @@ class FixedSplit:
         """Sum of `values` [L] over the layers of all stages up to this one."""
         return int(values[: self.boundaries[stage + 1]].sum())
 
-    def largest(self, stage: int, values: Array) -> int:
-        """Largest of `values` [L] over the layers of a stage."""
-        return int(values[self._layers(stage)].max(initial=0))
+    def largest(self, stages: Iterable[int], values: Array) -> int:
+        """Largest of `values` [L] over the layers of some stages."""
+        return max(int(values[self._layers(stage)].max(initial=0)) for stage in stages)
 
     def begun(self, stage: int, layer: int) -> int:
         """Whether a stage starts at a layer or before it."""
@@ -104,7 +115,7 @@ class FixedOrder:
         return [(j, 1) for j in sorted(set(self._groups[stage]))]
 
     def column(self, replica: int) -> Hashable:
-        """Groups and transfers of all stages of a replica."""
+        """Groups and transfers of all devices of a replica."""
         return (
             tuple(row[replica] for row in self._groups),
             self._costs.send_ns[:, :, replica].tobytes(),
@@ -112,21 +123,21 @@ class FixedOrder:
 
     def send(self, stage: int, replica: int, split: Summing[Expression]) -> Expression | int:
         """Transfer from a stage to the next, ns."""
-        times_ns = self._costs.send_ns[:, stage, replica].tolist()
+        times_ns = self._costs.send_ns[:, stage % self._tables.shape.pp, replica].tolist()
         return message_ns(self._tables, times_ns, split, stage)
 
-    def sync(self, stage: int, split: Summing[Expression]) -> Expression | int:
-        """Gradient sync of a stage, ns."""
-        costs = self._costs
-        total: Expression | int = split.stage_sum(stage, costs.sync_ns[stage])
-        total += int(costs.sync_latency_ns[stage])
+    def sync(self, device: int, split: Summing[Expression]) -> Expression | int:
+        """Gradient sync of a device, ns."""
+        costs, stages = self._costs, self._tables.shape.stages_of(device)
+        total = device_sum(split, stages, costs.sync_ns[device])
+        total += int(costs.sync_latency_ns[device])
         return total
 
-    def gather(self, stage: int, split: Summing[Expression]) -> Expression | int:
-        """Parameter gather of a stage, ns."""
-        costs = self._costs
-        total: Expression | int = split.stage_sum(stage, costs.gather_ns[stage])
-        total += int(costs.gather_latency_ns[stage])
+    def gather(self, device: int, split: Summing[Expression]) -> Expression | int:
+        """Parameter gather of a device, ns."""
+        costs, stages = self._costs, self._tables.shape.stages_of(device)
+        total = device_sum(split, stages, costs.gather_ns[device])
+        total += int(costs.gather_latency_ns[device])
         return total
 
     def embedding(self) -> int:

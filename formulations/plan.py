@@ -34,6 +34,10 @@ class Shape(Record):
         """Virtual stages; stage s lies on the slots of s mod pp."""
         return self.pp * self.vpp
 
+    def stages_of(self, device: int) -> range:
+        """Virtual stages of a device, one per chunk."""
+        return range(device, self.num_stages, self.pp)
+
 
 def simulable(instance: Instance, shape: Shape) -> bool:
     """Whether steps of the shape are short enough to be simulated, however replicas share it."""

@@ -13,7 +13,7 @@ from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.instance import Instance
 from formulations.plan import Shape
-from formulations.schedules import held
+from formulations.schedules import SCHEDULES, held
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
 Array = NDArray[np.int64]
@@ -55,6 +55,13 @@ class CostTables:
     def num_micro_batches(self) -> int:
         """Micro-batches per step over all replicas."""
         return self.instance.workload.global_batch // self.shape.micro_batch
+
+    @property
+    def passes(self) -> tuple[Array, ...]:
+        """[L, J] ns per micro-batch of each kind of operation that the schedule has."""
+        if not SCHEDULES[self.shape.schedule].splits_backward:
+            return self.forward_ns, self.backward_ns
+        return self.forward_ns, self.backward_ns - self.weight_ns, self.weight_ns
 
     @property
     def min_blocks(self) -> int:

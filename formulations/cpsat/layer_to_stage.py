@@ -1,24 +1,24 @@
 """Which layers each stage runs; the node order and the micro-batches are fixed.
 
-Sets. Stages k < p, layers l < L.
+Sets. Stages k < S (virtual ones where devices have several chunks), layers l < L.
 Parameters. Numbers of blocks before each layer; at least `min_blocks` blocks per stage.
-Variables. after[k][l], k < p - 1: layer l lies on a stage after k. Stage k ends before the first
+Variables. after[k][l], k < S - 1: layer l lies on a stage after k. Stage k ends before the first
 such layer; layer l is on stage k iff after[k-1][l] - after[k][l] = 1, with after[-1] = 1 and
-after[p-1] = 0, so sums over a stage are differences of sums over its two rows.
+after[S-1] = 0, so sums over a stage are differences of sums over its two rows.
 Objective. Step time, with the rest of the constraints: `step_time`.
 Constraints.
 (6) after[k][l] <= after[k][l+1]: the layers of stages 0..k come first.
 (7) after[k+1][next(e) - 1] <= after[k][e - 1]: stage k + 1 starting at layer e or later ends at
     next(e) or later, the least end with one layer and `min_blocks` blocks. Literals that the
     stages before or behind decide are constants, and there is no solution without room for all.
-(8) Largest workspace: for every run [a, b) of layers with equal workspace v,
-    workspace[k] >= v (after[k-1][b-1] - after[k][a]): is 1 iff the stage meets the run.
+(8) Largest workspace of a device: for every chunk k of it and every run [a, b) of layers with
+    equal workspace v, workspace >= v (after[k-1][b-1] - after[k][a]): is 1 iff the stage meets it.
 Assumptions. Stages are contiguous and shared by all replicas.
-Size. O(p L) binary variables, O(p L) implications.
+Size. O(S L) binary variables, O(S L) implications.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, product
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -41,7 +41,7 @@ class SplitVariables:
             model.add_bool_or([])
         self.after = [
             [self._literal(k, layer, *ends[k]) for layer in range(tables.num_layers)]
-            for k in range(tables.shape.pp - 1)
+            for k in range(tables.shape.num_stages - 1)
         ]
         self._add_constraints(tables)
 
@@ -79,13 +79,14 @@ class SplitVariables:
         literals = [*self._row(-1), *self._row(stage)]
         return weighted([*values.tolist(), *(-values).tolist()], literals)
 
-    def largest(self, stage: int, values: Array) -> Linear:
-        """At least every one of `values` [L] >= 0 over the layers of a stage: (8)."""
+    def largest(self, stages: Iterable[int], values: Array) -> Linear:
+        """At least every one of `values` [L] >= 0 over the layers of some stages: (8)."""
         if not values.any():
             return 0
-        largest = self.model.new_int_var(0, int(values.max()), f"largest[{stage}]")
+        largest = self.model.new_int_var(0, int(values.max()), f"largest[{stages}]")
         starts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist()]
-        for start, end in zip(starts, [*starts[1:], len(values)], strict=True):
+        runs = list(zip(starts, [*starts[1:], len(values)], strict=True))
+        for stage, (start, end) in product(stages, runs):
             value = int(values[start])
             literals = [self._row(stage - 1)[end - 1], self._row(stage)[start]]
             self.model.add(largest >= weighted([value, -value], literals))

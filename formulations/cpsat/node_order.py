@@ -1,6 +1,7 @@
 """In which order the nodes stand, so which node group runs which slot; the rest is fixed.
 
-Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k; N, nodes of a stage.
+Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k < p, devices where these
+have several chunks: all of them lie on its slots, and the last sends to the first; N, nodes of one.
 Parameters. NodeTerms of (j, a): what a node of group j brings if its first slot is a.
 Variables. start[j, a]: a node of group j starts at slot a, for every a that is a sum of sizes of
 other nodes; owner[s, j]: group j owns slot s; span[k, N]: stage k lies on N nodes; send[k, r];
@@ -44,7 +45,7 @@ from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
 from formulations.cpsat.zones import ZoneVariables
 from formulations.decisions import Start, only_order, possible_starts
-from formulations.fixed import FixedOrder, FixedShares, FixedSplit, message_ns
+from formulations.fixed import FixedOrder, FixedShares, FixedSplit, device_sum, message_ns
 
 
 class OrderVariables:
@@ -65,7 +66,7 @@ class OrderVariables:
             model.add(weighted([1] * len(own), own) == count)  # (13)
         self._owners = [self._owner_literals(s) for s in slots]
         self._spans = [self._span_literals(k) for k in range(tables.shape.pp)]
-        self._sends: dict[int, Linear] = {}
+        self._sends: dict[tuple[int, int], Linear] = {}
         self._zones = ZoneVariables(model, tables, self._owners)
 
     def _over(self, first: int, stop: int) -> list[tuple[Start, cp_model.IntVar]]:
@@ -114,19 +115,20 @@ class OrderVariables:
         upper = max((value for _, value in known), default=0)
         return enforced_maximum(self.model, known, upper, name)
 
-    def _send(self, slot: int, split: Split) -> Linear:
+    def _send(self, stage: int, replica: int, split: Split) -> Linear:
         """(15)."""
+        shape = self.tables.shape
+        slot = stage % shape.pp * shape.dp + replica
         nodes = ((literal, self.placer.terms(*key)) for key, literal in self.start.items())
         known: list[tuple[tuple[Literal, ...], tuple[int, ...]]] = [
             ((literal,), node.send_ns[slot]) for literal, node in nodes if slot in node.send_ns
         ]
         known += self._zones.send_terms(slot)
-        stage = slot // self.tables.shape.dp
         terms = [
             (literals, message_ns(self.tables, times, split, stage)) for literals, times in known
         ]
         upper = max((times[-1] for _, times in known), default=0)
-        return enforced_maximum(self.model, terms, upper, f"send[{slot}]")
+        return enforced_maximum(self.model, terms, upper, f"send[{stage},{replica}]")
 
     def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
         """Node groups that may own a slot, and whether they do."""
@@ -145,21 +147,20 @@ class OrderVariables:
         return replica
 
     def send(self, stage: int, replica: int, split: Split) -> Linear:
-        """Transfer from a stage to the next, ns."""
-        slot = stage * self.tables.shape.dp + replica
-        if slot not in self._sends:
-            self._sends[slot] = self._send(slot, split)
-        return self._sends[slot]
+        """Transfer from a virtual stage to the next, ns."""
+        if (stage, replica) not in self._sends:
+            self._sends[stage, replica] = self._send(stage, replica, split)
+        return self._sends[stage, replica]
 
-    def sync(self, stage: int, split: Split) -> Linear:
-        """Gradient sync of a stage, ns."""
-        return self._phase(self.placer.sync, stage, split, "sync")
+    def sync(self, device: int, split: Split) -> Linear:
+        """Gradient sync of a device, ns."""
+        return self._phase(self.placer.sync, device, split, "sync")
 
-    def gather(self, stage: int, split: Split) -> Linear:
-        """Parameter gather of a stage, ns."""
+    def gather(self, device: int, split: Split) -> Linear:
+        """Parameter gather of a device, ns."""
         if self.placer.gather is None:
             return 0
-        return self._phase(self.placer.gather, stage, split, "gather")
+        return self._phase(self.placer.gather, device, split, "gather")
 
     def _phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
         """(17)."""
@@ -179,9 +180,10 @@ class OrderVariables:
         nodes: Sequence[tuple[Literal, NodeTerms]],
     ) -> Linear:
         """Bytes inside the nodes."""
+        stages = self.tables.shape.stages_of(stage)
         rates = {node.inside_s_per_byte[stage] for _, node in nodes}
         sizes = {rate: phase.inside_ns(rate) for rate in rates}
-        sums = {rate: split.stage_sum(stage, times) for rate, times in sizes.items()}
+        sums = {rate: device_sum(split, stages, times) for rate, times in sizes.items()}
         return enforced_maximum(
             self.model,
             [((literal,), sums[node.inside_s_per_byte[stage]]) for literal, node in nodes],
@@ -198,7 +200,7 @@ class OrderVariables:
         nodes: Sequence[tuple[Literal, NodeTerms]],
     ) -> Linear:
         """Bytes between the nodes."""
-        cluster = self.tables.instance.cluster
+        cluster, stages = self.tables.instance.cluster, self.tables.shape.stages_of(stage)
         known: list[tuple[tuple[Literal, ...], float]] = [
             ((literal,), node.outside_s_per_byte[stage])
             for literal, node in nodes
@@ -210,7 +212,7 @@ class OrderVariables:
         upper = 0
         for n, span in self._spans[stage].items():
             sizes = {rate: phase.outside_ns(rate, n, cluster.efficiency(n)) for rate in rates}
-            sums = {rate: split.stage_sum(stage, times) for rate, times in sizes.items()}
+            sums = {rate: device_sum(split, stages, times) for rate, times in sizes.items()}
             upper = max([upper, *(int(times.sum()) for times in sizes.values())])
             terms.extend(((*literals, span), sums[rate]) for literals, rate in known)
         return enforced_maximum(self.model, terms, upper, f"{name}_outside[{stage}]")

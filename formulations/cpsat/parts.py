@@ -1,6 +1,6 @@
 """The parts of a model, each fixed or free."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol
 
 from formulations.costs.tables import Array
@@ -16,8 +16,8 @@ class Split(Protocol):
     def sum_up_to(self, stage: int, values: Array) -> Linear:
         """Sum of `values` [L] over the layers of all stages up to this one."""
 
-    def largest(self, stage: int, values: Array) -> Linear:
-        """At least every one of `values` [L] >= 0 over the layers of a stage."""
+    def largest(self, stages: Iterable[int], values: Array) -> Linear:
+        """At least every one of `values` [L] >= 0 over the layers of some stages."""
 
     def hint(self, boundaries: Sequence[int]) -> None:
         """Suggest a split."""
@@ -36,16 +36,16 @@ class Order(Protocol):
         """Node groups of the nodes that may overlap a stage, and whether they do."""
 
     def column(self, replica: int) -> Hashable:
-        """Equal for replicas with equal groups and transfers on every stage."""
+        """Equal for replicas with equal groups and transfers on every device."""
 
     def send(self, stage: int, replica: int, split: Split) -> Linear:
-        """Transfer from a stage to the next, ns."""
+        """Transfer from a virtual stage to the next, ns."""
 
-    def sync(self, stage: int, split: Split) -> Linear:
-        """Gradient sync of a stage, ns."""
+    def sync(self, device: int, split: Split) -> Linear:
+        """Gradient sync of a device, ns."""
 
-    def gather(self, stage: int, split: Split) -> Linear:
-        """Parameter gather of a stage, ns."""
+    def gather(self, device: int, split: Split) -> Linear:
+        """Parameter gather of a device, ns."""
 
     def embedding(self) -> Linear:
         """All-reduce of the tied embeddings, ns."""

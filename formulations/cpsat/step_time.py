@@ -1,29 +1,34 @@
 """Step time of one shape: the part that all CP-SAT models share.
 
-Sets. Stages k < p; replicas r < R = dp; slots s = k R + r; layers l < L; node groups j.
-Parameters (CostTables, Placer). Forward, backward and optimizer ns [l, j]; static, activation and
-workspace bytes [l]; capacity bytes [j]; transfers, sync and gather as the node order makes them.
+Sets. Devices d < p; virtual stages k < S, stage k on device k mod p; replicas r < R = dp; slots
+s = d R + r; layers l < L; node groups j; operations o: forward, backward, weight gradients where
+the schedule splits them off.
+Parameters (CostTables, Placer). Operation and optimizer ns [l, j]; static, activation and workspace
+bytes [l], and those of activations that wait for weight gradients; capacity bytes [j]; transfers,
+sync and gather as the node order makes them.
 Parts, each fixed or free. Split: which layers a stage has (layer_to_stage). Order: which group
 owns a slot (node_order). Shares: micro-batches of a replica (microbatches).
-Variables. step_time; ready[k], the end of the last backward of stage k over all replicas;
-forward[k][r], backward[k][r], optimizer[k]; joined, the later sync of the tied stages.
+Variables. step_time; ready[d], the end of the last operation of device d over all replicas;
+times[o][k][r], optimizer[d]; joined, the later sync of the tied devices.
 Objective. min step_time.
 Constraints.
-(1) Stage times: forward[k][r] >= sum of forward ns over the layers of k on the group of its slot;
-    backward, optimizer alike (the optimizer over all nodes of the stage).
-(2) Memory: for every slot, group and number h of micro-batches in flight that the share implies,
-    fixed + static + h * activation + largest workspace <= capacity of the group.
-(3) Tail: step_time >= ready[k] + sync[k] + optimizer[k] + gather[k]; with tied embeddings, stages
+(1) Stage times: times[o][k][r] >= sum of its ns over the layers of k on the group of its slot; the
+    optimizer alike, over all chunks and nodes of the device.
+(2) Memory: for every slot, group and fullest moment of its device that the share implies
+    (`schedules.held`: micro-batches h of every chunk, w that wait), fixed + sum over its chunks of
+    static + h * activation + w * waiting, + largest workspace <= capacity of the group.
+(3) Tail: step_time >= ready[d] + sync[d] + optimizer[d] + gather[d]; with tied embeddings, devices
     0 and p-1 instead: joined >= ready + sync of both, step_time >= joined + embedding
     + optimizer + gather of both.
 (4) Budget: step_time <= the step time that the limits allow.
-(5) Cuts: ready[k] >= every known path to the last backward of k, for every replica whose share
-    reaches the path's micro-batches (`formulations.paths`). Added while solving.
+(5) Cuts: ready[d] >= every known path to the last operation of d, for every replica whose share is
+    the path's micro-batches, or more where paths hold for these too (`formulations.paths`). Added
+    while solving.
 Assumptions. All replicas share one split. Every term is monotone in every time, so lower bounds
 suffice: at a minimum, with all cuts, step_time is the simulated step time. No step takes longer
 than 2^52 ns (52 days).
 Left out. Paths that nobody has added: without them the optimum is a lower bound.
-Size. O(p R J) variables and constraints beside the parts', O(C R) cut rows of O(p) terms, or O(p L)
+Size. O(S R J) variables and constraints beside the parts', O(C R) cut rows of O(S) terms, or O(S L)
 with the split free.
 """
 
@@ -33,10 +38,19 @@ from ortools.sat.python import cp_model
 
 from formulations.costs.tables import Array, CostTables
 from formulations.cpsat.parts import Order, Shares, Split
-from formulations.cpsat.terms import Linear, Literal, enforced_maximum, require_at_most
+from formulations.cpsat.terms import (
+    Linear,
+    Literal,
+    enforced_maximum,
+    negated,
+    require_at_most,
+    total_of,
+)
 from formulations.decisions import Decisions
+from formulations.fixed import device_sum
+from formulations.moments import Moment, chunk_bytes, first_moments
 from formulations.paths import PathCut
-from formulations.schedules import in_flight
+from formulations.schedules import SCHEDULES
 
 HORIZON_NS = 1 << 52
 
@@ -44,7 +58,7 @@ HORIZON_NS = 1 << 52
 class Built:
     """A native model with its variables: see the header for the constraints.
 
-    `model` is the native model; `step_time` and `ready` are its objective and stage ends.
+    `model` is the native model; `step_time` and `ready` are its objective and device ends.
     """
 
     def __init__(
@@ -62,11 +76,12 @@ class Built:
         self.order = order
         self.shares = shares
         self.step_time = model.new_int_var(0, HORIZON_NS, "step_time")
-        self.ready = [model.new_int_var(0, HORIZON_NS, f"ready[{k}]") for k in self._stages]
+        self.ready = [model.new_int_var(0, HORIZON_NS, f"ready[{d}]") for d in self._devices]
         self.cuts: set[PathCut] = set()
-        self._sums: dict[tuple[str, int, int], Linear] = {}
-        self.forward = self._stage_times("forward", tables.forward_ns)
-        self.backward = self._stage_times("backward", tables.backward_ns)
+        self._sums: dict[tuple[str, range, int], Linear] = {}
+        self.times = [
+            self._stage_times(f"time[{o}]", table) for o, table in enumerate(tables.passes)
+        ]
         self._add_memory()
         self._add_tail()
         if max_step_time_ns is not None:
@@ -74,83 +89,86 @@ class Built:
         model.minimize(self.step_time)
 
     @property
-    def _stages(self) -> range:
+    def _devices(self) -> range:
         return range(self.tables.shape.pp)
 
     @property
     def _replicas(self) -> range:
         return range(self.tables.shape.dp)
 
-    def _sum(self, name: str, table: Array, stage: int, group: int) -> Linear:
-        """Stage sum of one column of a table, built once."""
-        key = (name, stage, group)
+    def _sum(self, name: str, table: Array, stages: range, group: int) -> Linear:
+        """Sum over stages of one column of a table, built once."""
+        key = (name, stages, group)
         if key not in self._sums:
-            self._sums[key] = self.split.stage_sum(stage, table[:, group])
+            self._sums[key] = device_sum(self.split, stages, table[:, group])
         return self._sums[key]
 
     def _slowest(
-        self, name: str, table: Array, stage: int, groups: Iterable[tuple[int, Literal]]
+        self, name: str, table: Array, stages: range, groups: Iterable[tuple[int, Literal]]
     ) -> Linear:
-        """(1) Time of a stage on whichever of the groups hold it."""
+        """(1) Time of stages on whichever of the groups hold them."""
         options = list(groups)
         terms: list[tuple[tuple[Literal, ...], Linear]] = [
-            ((literal,), self._sum(name, table, stage, j)) for j, literal in options
+            ((literal,), self._sum(name, table, stages, j)) for j, literal in options
         ]
         if len(options) > 1:
             used = sorted({j for j, _ in options})
-            least = self.split.stage_sum(stage, table[:, used].min(axis=1))
+            least = device_sum(self.split, stages, table[:, used].min(axis=1))
             terms.append(((1,), least))
         upper = int(table.max(axis=1).sum())
-        return enforced_maximum(self.model, terms, upper, f"{name}[{stage}]")
+        return enforced_maximum(self.model, terms, upper, f"{name}[{stages[0]}]")
 
     def _stage_times(self, name: str, table: Array) -> list[list[Linear]]:
-        """(1) [p][R] forward or backward times; equal columns share their expressions."""
-        dp = self.tables.shape.dp
+        """(1) [S][R] times of one kind of operation; equal columns share their expressions."""
+        shape = self.tables.shape
         rows = []
-        for k in self._stages:
+        for k in range(shape.num_stages):
             kept: dict[Hashable, Linear] = {}
             for r in self._replicas:
-                column = self.order.column(r)
+                column, slot = self.order.column(r), k % shape.pp * shape.dp + r
                 if column not in kept:
-                    kept[column] = self._slowest(name, table, k, self.order.types(k * dp + r))
+                    groups = self.order.types(slot)
+                    kept[column] = self._slowest(name, table, range(k, k + 1), groups)
             rows.append([kept[self.order.column(r)] for r in self._replicas])
         return rows
 
     def _add_memory(self) -> None:
-        """(2) Every slot, for every group and number in flight that may occur."""
+        """(2) Every slot, for every group and moment that may occur."""
         tables, shape = self.tables, self.tables.shape
-        for k in self._stages:
-            workspace = self.split.largest(k, tables.memory.workspace_bytes)
-            needs: dict[int, Linear] = {}
+        for d in self._devices:
+            workspace = self.split.largest(shape.stages_of(d), tables.memory.workspace_bytes)
+            needs: dict[Moment, Linear] = {}
             for r in self._replicas:
-                held_before = 0
-                for m in self.shares.choices(r):
-                    held = in_flight(shape.schedule, shape.pp, k, m)
-                    if held == held_before:
-                        continue
-                    held_before = held
-                    if held not in needs:
-                        sizes = tables.memory.static_bytes + held * tables.memory.activation_bytes
-                        needs[held] = tables.memory.fixed_bytes + self.split.stage_sum(k, sizes)
-                    for j, literal in self.order.types(k * shape.dp + r):
+                for m, moment in first_moments(shape, d, self.shares.choices(r)):
+                    if moment not in needs:
+                        needs[moment] = self._needed(d, moment) + workspace
+                    for j, literal in self.order.types(d * shape.dp + r):
                         require_at_most(
                             self.model,
-                            needs[held] + workspace,
+                            needs[moment],
                             int(tables.capacity_bytes[j]),
                             literal,
                             self.shares.at_least(r, m),
                         )
 
+    def _needed(self, device: int, moment: Moment) -> Linear:
+        """(2) Bytes of a device at a moment, workspace apart."""
+        sizes = chunk_bytes(self.tables, moment)
+        stages = self.tables.shape.stages_of(device)
+        parts = [self.split.stage_sum(k, own) for k, own in zip(stages, sizes, strict=True)]
+        return total_of(self.tables.memory.fixed_bytes, *parts)
+
     def _add_tail(self) -> None:
-        """(3) From the last backward of every stage to the end of the step."""
+        """(3) From the last operation of every device to the end of the step."""
         tables, last = self.tables, self.tables.shape.pp - 1
         tied = (0, last) if tables.embedding_bytes else ()
         joined = self.model.new_int_var(0, HORIZON_NS, "joined") if tied else 0
-        for k in self._stages:
-            optimizer = self._slowest("optimizer", tables.optimizer_ns, k, self.order.nodes(k))
-            finish = optimizer + self.order.gather(k, self.split)
-            synced = self.ready[k] + self.order.sync(k, self.split)
-            if k in tied:
+        for d in self._devices:
+            stages, nodes = tables.shape.stages_of(d), self.order.nodes(d)
+            optimizer = self._slowest("optimizer", tables.optimizer_ns, stages, nodes)
+            finish = optimizer + self.order.gather(d, self.split)
+            synced = self.ready[d] + self.order.sync(d, self.split)
+            if d in tied:
                 self.model.add(joined >= synced)
                 self.model.add(self.step_time >= joined + self.order.embedding() + finish)
             else:
@@ -165,36 +183,39 @@ class Built:
         self.model.add(self.step_time >= bound_ns)
 
     def add_cut(self, cut: PathCut) -> bool:
-        """(5) Bound `ready` by a path for every replica that reaches it; False if known already.
+        """(5) Bound `ready` by a path for every replica it holds for; False if known already.
 
-        Of replicas with equal columns the first that can reach it stands for all: their free
-        shares are in descending order.
+        Where it holds for larger shares too, the first that can reach it of replicas with equal
+        columns stands for all: their free shares are in descending order.
         """
         if cut in self.cuts:
             return False
         self.cuts.add(cut)
+        prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
         columns: set[Hashable] = set()
         for r in self._replicas:
-            reached = self.shares.at_least(r, cut.micro_batches)
+            holds = [self.shares.at_least(r, cut.micro_batches)]
+            if not prefixes:
+                holds.append(negated(self.shares.at_least(r, cut.micro_batches + 1)))
             column = self.order.column(r)
-            if column in columns or (isinstance(reached, int) and not reached):
+            if column in columns or any(isinstance(one, int) and not one for one in holds):
                 continue
-            columns.add(column)
-            require_at_most(self.model, self._path(cut, r), self.ready[cut.stage], reached)
+            if prefixes:
+                columns.add(column)
+            require_at_most(self.model, self._path(cut, r), self.ready[cut.device], *holds)
         return True
 
     def _path(self, cut: PathCut, replica: int) -> Linear:
-        parts: list[tuple[int, Linear]] = []
-        for k in self._stages:
-            parts.append((cut.forward[k], self.forward[k][replica]))
-            parts.append((cut.backward[k], self.backward[k][replica]))
+        parts: list[tuple[int, Linear]] = [
+            (n, row[replica])
+            for counts, rows in zip(cut.operations, self.times, strict=True)
+            for n, row in zip(counts, rows, strict=True)
+        ]
         sends = cut.sends(self.tables.instance.search.blocking_sends)
         parts.extend(
             (count, self.order.send(k, replica, self.split)) for k, count in enumerate(sends)
         )
-        constant = sum(n * part for n, part in parts if isinstance(part, int))
-        rest = [n * part for n, part in parts if n and not isinstance(part, int)]
-        return constant + cp_model.LinearExpr.sum(rest) if rest else constant
+        return total_of(*(n * part for n, part in parts if n))
 
     def hint(self, decisions: Decisions) -> None:
         """Start the engine from these decisions."""

@@ -5,6 +5,7 @@ out variables, so the same constraints serve both and fold to constants.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from ortools.sat.python import cp_model
 
@@ -24,6 +25,18 @@ def weighted(values: Iterable[int], literals: Iterable[Literal]) -> Linear:
     if not variables:
         return constant
     return cp_model.LinearExpr.weighted_sum(variables, coefficients) + constant
+
+
+def total_of(*terms: Linear) -> Linear:
+    """Sum of terms; an int if all of them are."""
+    constant = sum(term for term in terms if isinstance(term, int))
+    rest = [term for term in terms if not isinstance(term, int)]
+    return constant + cp_model.LinearExpr.sum(rest) if rest else constant
+
+
+def negated(literal: Literal) -> Literal:
+    """Whether a literal does not hold."""
+    return 1 - literal if isinstance(literal, int) else cast(cp_model.IntVar, ~literal)
 
 
 def value_of(literal: Literal, values: Sequence[float]) -> int:

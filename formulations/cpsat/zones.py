@@ -71,13 +71,15 @@ class ZoneVariables:
 
     def _new_flows(self, stage: int, pair: Pair) -> dict[int, Literal]:
         """(19) Replicas that go from zone to zone after a stage."""
-        crossing = [self._crosses(s, s + self.shape.dp, [pair]) for s in self._stage(stage)]
+        shape = self.shape
+        ends = [(s, (s + shape.dp) % shape.slots) for s in self._stage(stage)]
+        crossing = [self._crosses(*both, [pair]) for both in ends]
         return self._count(crossing, f"flows[{stage},{pair}]")
 
     def send_terms(self, slot: int) -> Iterator[tuple[Conditions, tuple[int, ...]]]:
         """[K] messages from a slot to the next stage, ns, and when they hold."""
         for i, source in self.owners[slot]:
-            for j, target in self.owners[slot + self.shape.dp]:
+            for j, target in self.owners[(slot + self.shape.dp) % self.shape.slots]:
                 if self.zone[i] != self.zone[j]:
                     flows = self._flows(slot // self.shape.dp, (self.zone[i], self.zone[j]))
                     for n, count in flows.items():

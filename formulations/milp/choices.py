@@ -3,13 +3,14 @@
 Rows of alternatives that do not hold give way by a Big-M; `big_m` has the proofs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
 
 from formulations.costs.tables import Array
+from formulations.fixed import device_sum
 from formulations.milp.big_m import Key, choice_slack, excess, pair_slack
 from formulations.milp.parts import Split
 from formulations.milp.terms import Linear, Literal, weighted
@@ -34,14 +35,18 @@ def of_numbers(times: Mapping[Key, int]) -> Costs[Key]:
     return Costs(times, lambda one, other: times[one] - times[other], times)
 
 
-def of_layers(split: Split, stage: int, times: Mapping[Key, Array]) -> Costs[Key]:
-    """Alternatives that cost a sum of values [L] >= 0 over the layers of a stage."""
-    intervals = split.intervals(stage)
+def of_layers(split: Split, stages: Iterable[int], times: Mapping[Key, Array]) -> Costs[Key]:
+    """Alternatives that cost a sum of values [L] >= 0 over the layers of some stages."""
+    known = list(stages)
     none = np.zeros_like(next(iter(times.values())))
+
+    def more(one: Array, other: Array) -> int:
+        return sum(excess(split.intervals(stage), one, other) for stage in known)
+
     return Costs(
-        {key: split.stage_sum(stage, values) for key, values in times.items()},
-        lambda one, other: excess(intervals, times[one], times[other]),
-        {key: excess(intervals, values, none) for key, values in times.items()},
+        {key: device_sum(split, known, values) for key, values in times.items()},
+        lambda one, other: more(times[one], times[other]),
+        {key: more(values, none) for key, values in times.items()},
     )
 
 

@@ -1,10 +1,10 @@
 """Which layers each stage runs; the node order and the micro-batches are fixed.
 
-Sets. Stages k < p, layers l < L.
+Sets. Stages k < S (virtual ones where devices have several chunks), layers l < L.
 Parameters. Runs of layers that every stage may be, `runs.possible_runs`: within memory and the
 limit on step time.
-Variables. begun[k][l], 0 < k < p, binary: stage k starts at layer l or before it; constant where
-the runs decide it, begun[0] = 1, begun[p] = 0. Layer l is on stage k iff
+Variables. begun[k][l], 0 < k < S, binary: stage k starts at layer l or before it; constant where
+the runs decide it, begun[0] = 1, begun[S] = 0. Layer l is on stage k iff
 begun[k][l] - begun[k+1][l] = 1. total[k][v]: a stage's sum of one table of values per layer.
 Objective. Step time, with the rest of the constraints: `step_time`.
 Constraints.
@@ -14,7 +14,7 @@ Constraints.
     before next(e) comes after a stage that started before e.
 (8) total[k][v] = sum over l of v[l] (begun[k][l] - begun[k+1][l]).
 Assumptions. Stages are contiguous and shared by all replicas.
-Size. O(p L) binary variables and rows, one variable and one row of O(L) terms per sum.
+Size. O(S L) binary variables and rows, one variable and one row of O(L) terms per sum.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,14 +53,14 @@ class SplitVariables:
         max_step_time_ns: int | None = None,
     ) -> None:
         self.model = model
-        self.num_layers, self.num_stages = tables.num_layers, tables.shape.pp
+        self.num_layers, self.num_stages = tables.num_layers, tables.shape.num_stages
         self._runs = possible_runs(tables, least_share, max_step_time_ns)
         if not all(len(runs) for runs in self._runs):
             forbid(model, 7)
         self._least_ends = [least_end(tables, start) for start in range(tables.num_layers)]
         self._begun = [
             [self._literal(k, layer) for layer in range(tables.num_layers)]
-            for k in range(1, tables.shape.pp)
+            for k in range(1, self.num_stages)
         ]
         self._totals: dict[tuple[int, bytes], Linear] = {}
         self._add_constraints()
@@ -86,7 +86,7 @@ class SplitVariables:
             require_at_most(self.model, number, first, second)
 
     def begun(self, stage: int, layer: int) -> Literal:
-        """Whether a stage starts at a layer or before it; stage p never does."""
+        """Whether a stage starts at a layer or before it; stage S never does."""
         if 0 < stage < self.num_stages:
             return self._begun[stage - 1][layer]
         return int(stage <= 0)

@@ -1,6 +1,7 @@
 """In which order the nodes stand, so which node group runs which slot; the rest is fixed.
 
-Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k; N, nodes of a stage.
+Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k < p, devices where these
+have several chunks: all of them lie on its slots, and the last sends to the first; N, nodes of one.
 Parameters. NodeTerms of (j, a): what a node of group j brings if its first slot is a.
 Variables. start[j, a], binary: a node of group j starts at slot a, for every a that is a sum of
 sizes of other nodes; span[k, N], binary: stage k lies on N nodes; continuous: send[k, r],
@@ -83,7 +84,8 @@ class OrderVariables:
             own = [variable for key, variable in self.start.items() if key[0] == j]
             require_equal(model, 13, total_of(*own), count)
         self._spans = [self._span_variables(k) for k in range(tables.shape.pp)]
-        self._sends: dict[int, Linear] = {}
+        self._sends: dict[tuple[int, int], Linear] = {}
+        self._messages: dict[tuple[int, int], Linear] = {}
         self._owners = [self._owner_literals(s) for s in range(tables.shape.slots)]
         self._zones = ZoneVariables(model, tables, self._owners)
 
@@ -144,12 +146,13 @@ class OrderVariables:
         return replica
 
     def send(self, stage: int, replica: int, split: Split) -> Linear:
-        """(15) Transfer from a stage to the next, ns.
+        """(15) Transfer from a virtual stage to the next, ns.
 
         At least the message of every kind; that of a larger one than the split makes it, less all.
         """
-        slot = stage * self.tables.shape.dp + replica
-        if slot not in self._sends:
+        shape = self.tables.shape
+        slot = stage % shape.pp * shape.dp + replica
+        if (stage, replica) not in self._sends:
             known = [
                 (self._message(slot, kind), self._exceeds(stage, kind, split))
                 for kind in range(len(self.tables.tensors))
@@ -159,8 +162,9 @@ class OrderVariables:
                 most = largest_value(message)
                 terms.append(weighted([1, -most], [message, exceeds]) if exceeds else message)
             upper = max(largest_value(message) for message, _ in known)
-            self._sends[slot] = maximum(self.model, 15, terms, f"send_{slot}", upper)
-        return self._sends[slot]
+            name = f"send_{stage}_{replica}"
+            self._sends[stage, replica] = maximum(self.model, 15, terms, name, upper)
+        return self._sends[stage, replica]
 
     def _exceeds(self, stage: int, kind: int, split: Split) -> Linear:
         """Whether a kind of message is larger than that behind the last layer of a stage."""
@@ -170,24 +174,27 @@ class OrderVariables:
         return split.sum_up_to(stage, np.diff(smaller, prepend=0))
 
     def _message(self, slot: int, kind: int) -> Linear:
-        """A message of one kind."""
-        return self._largest(
-            15,
-            (slot, slot + self.tables.shape.dp),
-            lambda key: self.placer.terms(*key).send_ns[slot][kind],
-            f"message_{slot}_{kind}",
-            self._zones.send_terms(slot, kind),
-        )
+        """A message of one kind from a slot."""
+        shape = self.tables.shape
+        if (slot, kind) not in self._messages:
+            self._messages[slot, kind] = self._largest(
+                15,
+                (slot, (slot + shape.dp) % shape.slots),
+                lambda key: self.placer.terms(*key).send_ns[slot][kind],
+                f"message_{slot}_{kind}",
+                self._zones.send_terms(slot, kind),
+            )
+        return self._messages[slot, kind]
 
-    def sync(self, stage: int, split: Split) -> Linear:
-        """Gradient sync of a stage, ns."""
-        return self._phase(self.placer.sync, stage, split, "sync")
+    def sync(self, device: int, split: Split) -> Linear:
+        """Gradient sync of a device, ns."""
+        return self._phase(self.placer.sync, device, split, "sync")
 
-    def gather(self, stage: int, split: Split) -> Linear:
-        """Parameter gather of a stage, ns."""
+    def gather(self, device: int, split: Split) -> Linear:
+        """Parameter gather of a device, ns."""
         if self.placer.gather is None:
             return 0
-        return self._phase(self.placer.gather, stage, split, "gather")
+        return self._phase(self.placer.gather, device, split, "gather")
 
     def _phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
         """(17)."""
@@ -213,7 +220,7 @@ class OrderVariables:
 
         rates = [self._by_value(slot, rate) for slot in self._slots(stage)]
         times = {one: phase.inside_ns(one) for literals in rates for one in literals}
-        costs = of_layers(split, stage, times)
+        costs = of_layers(split, self.tables.shape.stages_of(stage), times)
         terms = [term for literals in rates for term in chosen(costs, literals)]
         return maximum(self.model, 17, terms, name, costs.largest)
 
@@ -228,7 +235,8 @@ class OrderVariables:
         rates += self._zones.ring_rates(stage)
         known = {one for _, literals in rates for one in literals}
         times = {(r, n): phase.outside_ns(r, n, efficiency(n)) for r in known for n in spans}
-        return self._between(of_layers(split, stage, times), rates, stage, name)
+        costs = of_layers(split, self.tables.shape.stages_of(stage), times)
+        return self._between(costs, rates, stage, name)
 
     def _outside_start(self, phase: SyncPhase, stage: int, name: str) -> Linear:
         """Start-up of the rings between the nodes."""

@@ -23,7 +23,7 @@ class Split(Protocol):
         """Sum of `values` [L] over the layers of all stages up to this one."""
 
     def begun(self, stage: int, layer: int) -> Literal:
-        """Whether a stage starts at a layer or before it; stage p never does."""
+        """Whether a stage starts at a layer or before it; stage S never does."""
 
     def intervals(self, stage: int) -> Intervals:
         """Runs of layers that the stage may be."""
@@ -42,16 +42,16 @@ class Order(Protocol):
         """Node groups that may own a slot, and whether they do; exactly one does."""
 
     def column(self, replica: int) -> Hashable:
-        """Equal for replicas with equal groups and transfers on every stage."""
+        """Equal for replicas with equal groups and transfers on every device."""
 
     def send(self, stage: int, replica: int, split: Split) -> Linear:
-        """Transfer from a stage to the next, ns."""
+        """Transfer from a virtual stage to the next, ns."""
 
-    def sync(self, stage: int, split: Split) -> Linear:
-        """Gradient sync of a stage, ns."""
+    def sync(self, device: int, split: Split) -> Linear:
+        """Gradient sync of a device, ns."""
 
-    def gather(self, stage: int, split: Split) -> Linear:
-        """Parameter gather of a stage, ns."""
+    def gather(self, device: int, split: Split) -> Linear:
+        """Parameter gather of a device, ns."""
 
     def embedding(self) -> Linear:
         """All-reduce of the tied embeddings, ns."""

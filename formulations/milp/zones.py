@@ -75,14 +75,16 @@ class ZoneVariables:
 
     def _new_flows(self, stage: int, pair: Pair) -> dict[int, Literal]:
         """(19) Replicas that go from zone to zone after a stage."""
-        crossing = [self._crosses(19, s, s + self.shape.dp, [pair]) for s in self._stage(stage)]
+        shape = self.shape
+        ends = [(s, (s + shape.dp) % shape.slots) for s in self._stage(stage)]
+        crossing = [self._crosses(19, *both, [pair]) for both in ends]
         return self._count(19, crossing, f"flows_{stage}_{pair[0]}_{pair[1]}")
 
     def send_terms(self, slot: int, kind: int) -> list[Linear]:
         """(15) Times that a message of a kind to the next stage takes at least, ns."""
         terms = []
         for i, source in self.owners[slot]:
-            for j, target in self.owners[slot + self.shape.dp]:
+            for j, target in self.owners[(slot + self.shape.dp) % self.shape.slots]:
                 pair = self.zone[i], self.zone[j]
                 if pair[0] == pair[1]:
                     continue

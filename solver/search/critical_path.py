@@ -28,7 +28,7 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination, max_step_time_ns
 from solver.search.engines import ModelEngine
 from solver.search.paths import CutPool, Harvest, first_cuts, harvest
-from solver.search.recheck import broken_rule
+from solver.search.recheck import broken_rule, too_large
 from solver.simulate import step_time_ns
 
 ShapeStatus = Literal["optimal", "feasible", "infeasible", "bounded", "unknown"]
@@ -169,7 +169,11 @@ class _Loop:
         decisions = self.built.extract(outcome.values)
         if decisions is None:
             raise _Trouble("the solution is fractional, or stands for no decisions")
-        if (broken := broken_rule(self.tables, decisions)) is not None:
+        broken = broken_rule(self.tables, decisions)
+        if broken == too_large(decisions) and self._counts_in_units:
+            self._exclude(decisions)
+            return None
+        if broken is not None:
             raise _Trouble(f"the solution is no plan: {broken}")
         if decisions in self.excluded:
             raise _Trouble("the solution has been excluded")
@@ -179,6 +183,11 @@ class _Loop:
             told = f"{found.step_time_ns} ns, bound {outcome.bound} ns"
             raise _Trouble(f"the solution is faster than the bound: {told}")
         return decisions, found
+
+    @property
+    def _counts_in_units(self) -> bool:
+        """Whether the model's memory is rounded, so that plans may be a little too large."""
+        return not self.engine.exact and self.tables.shape.vpp > 1
 
     def _learn(self, decisions: Decisions, found: Harvest, pool: set[PathCut]) -> None:
         """Adds the paths of a plan, and the plan itself if it is the best."""
@@ -253,7 +262,7 @@ def solve_shape(
     known = (pool or CutPool()).of(tables.shape)
     shape = tables.shape
     for m in loop.shares:
-        known.update(first_cuts(shape.schedule, shape.pp, m))
+        known.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
     for cut in sorted(known):
         loop.built.add_cut(cut)
     while not loop.closed:

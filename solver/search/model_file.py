@@ -34,11 +34,11 @@ def model_of(
     placement = Placer(tables).costs(decisions.order)
     step_time_ns = harvest(tables, placement, decisions, (), 0).step_time_ns
     most = largest_share(tables, step_time_ns)
-    shares = shares_of(tables, ALL_FREE, most)
+    shape, shares = tables.shape, shares_of(tables, ALL_FREE, most)
     built = engine.build(tables, largest_share=most)
     cuts = {*known, *harvest(tables, placement, decisions, shares, 0).cuts}
     for m in shares:
-        cuts.update(first_cuts(tables.shape.schedule, tables.shape.pp, m))
+        cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
     for cut in sorted(cuts):
         built.add_cut(cut)
     return built

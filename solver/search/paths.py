@@ -12,7 +12,7 @@ from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.paths import PathCut
 from formulations.plan import Shape
-from formulations.schedules import ScheduleGraph, schedule_graph
+from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
 from solver.simulate import Times, simulate, tail_ns, trace
 
 #: End times held at once when the neighbours of a split are simulated.
@@ -21,13 +21,13 @@ BATCH_ENTRIES = 1 << 22
 
 @dataclass
 class CutPool:
-    """Cuts by (schedule, number of stages): they serve every shape with these two."""
+    """Cuts by (schedule, number of devices, chunks): they serve every shape with these three."""
 
-    _cuts: dict[tuple[ScheduleName, int], set[PathCut]] = field(default_factory=dict)
+    _cuts: dict[tuple[ScheduleName, int, int], set[PathCut]] = field(default_factory=dict)
 
     def of(self, shape: Shape) -> set[PathCut]:
         """The cuts that hold for a shape; add to it what is found."""
-        return self._cuts.setdefault((shape.schedule, shape.pp), set())
+        return self._cuts.setdefault((shape.schedule, shape.pp, shape.vpp), set())
 
 
 @dataclass(frozen=True)
@@ -38,45 +38,45 @@ class Harvest:
     cuts: tuple[PathCut, ...]
 
 
-def _paths(graph: ScheduleGraph, times: Times, end: Array, stages: Array) -> list[PathCut]:
-    """Longest path to the last backward of `stages` [N], one per pipeline."""
-    p = graph.num_stages
-    counts = trace(graph, times, end, np.arange(len(stages)), graph.last[stages])
-    sends = counts.transfers[: p - 1] + counts.transfers[p - 1 : 2 * p - 2]
+def _paths(graph: ScheduleGraph, times: Times, end: Array, devices: Array) -> list[PathCut]:
+    """Longest path to the last operation of `devices` [N], one per pipeline."""
+    stages = graph.num_stages
+    counts = trace(graph, times, end, np.arange(len(devices)), graph.last[devices])
+    sends = counts.transfers[: stages - 1] + counts.transfers[stages - 1 : -1]
+    operations = counts.weights.reshape(len(graph.index), stages, len(devices))
     return [
         PathCut(
             micro_batches=graph.micro_batches,
-            stage=int(stage),
-            forward=tuple(counts.weights[:p, n].tolist()),
-            backward=tuple(counts.weights[p:, n].tolist()),
+            device=int(device),
+            operations=tuple(map(tuple, operations[:, :, n].tolist())),
             transfers=tuple(sends[:, n].tolist()),
         )
-        for n, stage in enumerate(stages)
+        for n, device in enumerate(devices)
     ]
 
 
-def first_cuts(schedule: ScheduleName, p: int, m: int) -> Iterator[PathCut]:
+def first_cuts(schedule: ScheduleName, p: int, m: int, v: int = 1) -> Iterator[PathCut]:
     """Paths through one slow stage i: they imply the latency-plus-bottleneck bound.
 
     PROBLEM 6.3: latency + (m-1) t_i - w min(f_i, b_i). One path is longest if the backward of
-    stage i dwarfs all else, the other if its forward does; each to the last backward of stage 0
-    and of stage i.
+    stage i dwarfs all else, the other if its forward does, and so on with weight gradients; each to
+    the last operation of device 0 and of that of stage i.
     """
-    heavy = 1_000_000
-    stages = np.arange(p)
-    forward = np.ones((p, 2 * p), dtype=np.int64)
-    backward = forward.copy()
-    forward[stages, stages] = heavy
-    backward[stages, p + stages] = heavy
-    times = Times(forward, backward, np.ones((p - 1, 2 * p), dtype=np.int64))
-    graph = schedule_graph(schedule, p, m)
-    end = simulate(graph, times)
-    yield from _paths(graph, times, end, np.zeros(2 * p, dtype=np.int64))
-    yield from _paths(graph, times, end, np.concatenate([stages, stages]))
+    heavy, stages = 1_000_000, p * v
+    kinds = 3 if SCHEDULES[schedule].splits_backward else 2
+    times = np.ones((kinds * stages, kinds * stages), dtype=np.int64)
+    np.fill_diagonal(times, heavy)
+    parts = np.split(times, kinds)
+    send = np.ones((stages - 1, kinds * stages), dtype=np.int64)
+    pipelines = Times(parts[0], parts[1], send, weight=parts[2] if kinds > 2 else None)
+    graph = schedule_graph(schedule, p, m, v)
+    end = simulate(graph, pipelines)
+    for devices in (np.zeros(kinds * stages, np.int64), np.arange(kinds * stages) % stages % p):
+        yield from _paths(graph, pipelines, end, devices)
 
 
 def _nearby(boundaries: Sequence[int], most: int) -> Array:
-    """[N, p + 1] the split itself, then those with one boundary moved by one layer."""
+    """[N, S + 1] the split itself, then those with one boundary moved by one layer."""
     rows = [tuple(boundaries)]
     for k in range(1, len(boundaries) - 1):
         for moved in (boundaries[k] - 1, boundaries[k] + 1):
@@ -86,9 +86,10 @@ def _nearby(boundaries: Sequence[int], most: int) -> Array:
 
 
 def _times(tables: CostTables, placement: PlacementCosts, replica: int, splits: Array) -> Times:
-    """Stage times of one replica under every split [N, p + 1]."""
+    """Stage times of one replica under every split [N, S + 1]."""
     shape = tables.shape
-    groups = placement.group_of_slot.reshape(shape.pp, shape.dp)[:, replica, None]
+    devices = np.arange(shape.num_stages) % shape.pp
+    groups = placement.group_of_slot.reshape(shape.pp, shape.dp)[devices, replica, None]
 
     def sums(table: Array) -> Array:
         before = np.concatenate([np.zeros_like(table[:1]), table.cumsum(axis=0)])
@@ -96,13 +97,14 @@ def _times(tables: CostTables, placement: PlacementCosts, replica: int, splits: 
         return total
 
     kinds = tables.message_kind[splits[:, 1:-1].T]
-    send = placement.send_ns[kinds, np.arange(len(kinds))[:, None], replica]
+    send = placement.send_ns[kinds, devices[:-1, None], replica]
     blocking = tables.instance.search.blocking_sends
-    return Times(sums(tables.forward_ns), sums(tables.backward_ns), send, blocking)
+    forward, backward, *weight = map(sums, tables.passes)
+    return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 
 def _tails(costs: PlanCosts) -> Array:
-    """[p] from the last backward of a stage to the end of the step, were it the last to finish."""
+    """[p] from the end of a device to that of the step, were it the last to finish."""
     finish = costs.optimizer_ns + costs.gather_ns
     if costs.tied:
         finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
@@ -141,7 +143,7 @@ def harvest(
         own = {decisions.micro_batches[r] for r in replicas}
         near = {m + step for m in own for step in (-1, 1)} & set(shares)
         for m in sorted(own | near):
-            graph = schedule_graph(shape.schedule, shape.pp, m)
+            graph = schedule_graph(shape.schedule, shape.pp, m, shape.vpp)
             most = BATCH_ENTRIES // graph.num_operations if m in own else 0
             splits = _nearby(decisions.boundaries, most)
             times = _times(tables, placement, replicas[0], splits)
@@ -158,6 +160,11 @@ def harvest(
 def _repeat(times: Times, columns: Array) -> Times:
     """The first pipeline, once for every column."""
     first = 0 * columns
+    weight = None if times.weight is None else times.weight[:, first]
     return Times(
-        times.forward[:, first], times.backward[:, first], times.send[:, first], times.blocking
+        times.forward[:, first],
+        times.backward[:, first],
+        times.send[:, first],
+        times.blocking,
+        weight=weight,
     )

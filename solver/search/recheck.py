@@ -19,8 +19,13 @@ def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
     placement = Placer(tables).costs(decisions.order)
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
     if (costs.memory_bytes > costs.limit_bytes).any():
-        return f"boundaries {decisions.boundaries} do not fit in memory"
+        return too_large(decisions)
     return None
+
+
+def too_large(decisions: Decisions) -> str:
+    """What is wrong with decisions that break no rule but that of memory."""
+    return f"boundaries {decisions.boundaries} do not fit in memory"
 
 
 def _uses(order: tuple[int, ...], num_groups: int) -> tuple[int, ...]:
@@ -29,7 +34,7 @@ def _uses(order: tuple[int, ...], num_groups: int) -> tuple[int, ...]:
 
 def _is_split(tables: CostTables, boundaries: tuple[int, ...]) -> bool:
     ends = boundaries[0], boundaries[-1]
-    if len(boundaries) != tables.shape.pp + 1 or ends != (0, tables.num_layers):
+    if len(boundaries) != tables.shape.num_stages + 1 or ends != (0, tables.num_layers):
         return False
     blocks = tables.blocks_before
     return all(

@@ -103,7 +103,7 @@ def test_stage_terms_are_maxima(boundaries: tuple[int, ...]) -> None:
     model = CPSAT.model()
     split = CPSAT.layer_to_stage.SplitVariables(model, chain("bbbbbb", 3))
     fix(model, split, boundaries)
-    terms = [split.largest(k, np.array(VALUES)) for k in range(3)]
+    terms = [split.largest([k], np.array(VALUES)) for k in range(3)]
     own = [VALUES[a:b] for a, b in pairwise(boundaries)]
     assert least_values(model, terms) == [max(values) for values in own]
 

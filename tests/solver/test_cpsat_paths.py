@@ -1,6 +1,7 @@
 """Paths as cuts: never above any simulated end, for any plan and any larger share."""
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 from hypothesis import given
@@ -27,14 +28,10 @@ def pipelines(draw: st.DrawFn) -> tuple[list[int], list[int], list[int]]:
     return forward, backward, draw(st.lists(times, min_size=p - 1, max_size=p - 1))
 
 
-def length(cut: PathCut, pipeline: tuple[list[int], list[int], list[int]], blocking: bool) -> int:
-    """Time along a path."""
-    forward, backward, send = pipeline
-    return (
-        sum(n * t for n, t in zip(cut.forward, forward, strict=True))
-        + sum(n * t for n, t in zip(cut.backward, backward, strict=True))
-        + sum(n * t for n, t in zip(cut.sends(blocking), send, strict=True))
-    )
+def length(cut: PathCut, times: Sequence[Sequence[int]], send: list[int], blocking: bool) -> int:
+    """Time along a path, given those of each kind of operation."""
+    parts = [*zip(cut.operations, times, strict=True), (cut.sends(blocking), send)]
+    return sum(n * t for counts, own in parts for n, t in zip(counts, own, strict=True))
 
 
 @given(pipelines(), st.integers(1, 5), st.integers(0, 3), st.booleans(), Schedules)
@@ -48,7 +45,7 @@ def test_first_cuts_bound_every_pipeline(
     """A path of m micro-batches bounds the ends of all pipelines with m or more."""
     ends = recursion.stage_ends(schedule, m + more, *pipeline, blocking)
     for cut in first_cuts(schedule, len(pipeline[0]), m):
-        assert length(cut, pipeline, blocking) <= ends[cut.stage]
+        assert length(cut, pipeline[:2], pipeline[2], blocking) <= ends[cut.device]
 
 
 @given(pipelines(), st.integers(1, 6))
@@ -59,7 +56,7 @@ def test_first_cuts_imply_latency_plus_bottleneck(
     forward, backward, send = pipeline
     p = len(forward)
     latency = sum(forward) + sum(backward) + 2 * sum(send)
-    longest = max(length(cut, pipeline, False) for cut in first_cuts("1f1b", p, m))
+    longest = max(length(cut, (forward, backward), send, False) for cut in first_cuts("1f1b", p, m))
     for i in range(p):
         f, b, w = forward[i], backward[i], min(p - 1 - i, m - 1)
         assert longest >= latency + (m - 1) * (f + b) - w * min(f, b)
@@ -79,7 +76,7 @@ def test_harvest_values_the_plan_at_its_step_time() -> None:
         found = harvest(tables, placement, made, range(1, 9), 0)
         step = brute_force.step_time_ns(tables, placed, made.boundaries, made.micro_batches)
         assert found.step_time_ns == step
-        stages = {cut.stage for cut in found.cuts if cut.micro_batches in made.micro_batches}
+        stages = {cut.device for cut in found.cuts if cut.micro_batches in made.micro_batches}
         assert stages == set(range(tables.shape.pp))
 
 
@@ -110,8 +107,30 @@ def test_harvest_never_exceeds_any_plan() -> None:
                 ends = recursion.stage_ends(shape.schedule, m, forward, backward, send, blocking)
                 for cut in found.cuts:
                     if cut.micro_batches <= m:
-                        value = length(cut, (forward, backward, send), blocking)
-                        assert value <= ends[cut.stage]
+                        value = length(cut, (forward, backward), send, blocking)
+                        assert value <= ends[cut.device]
+
+
+@given(pipelines(), st.integers(1, 5), st.booleans(), st.lists(st.integers(0, 9), min_size=4))
+def test_first_cuts_with_weight_gradients_bound_every_pipeline(
+    pipeline: tuple[list[int], list[int], list[int]], m: int, blocking: bool, weight: list[int]
+) -> None:
+    """ZB-H1: a path of m micro-batches bounds the ends of pipelines with as many."""
+    forward, backward, send = pipeline
+    own = weight[: len(forward)]
+    ends = recursion.stage_ends("zb-h1", m, *pipeline, blocking, weight=own)
+    for cut in first_cuts("zb-h1", len(forward), m):
+        assert length(cut, (forward, backward, own), send, blocking) <= ends[cut.device]
+
+
+@given(st.lists(st.integers(0, 9), min_size=15, max_size=15), st.sampled_from([(2, 2), (1, 3)]))
+def test_first_cuts_of_chunks_bound_every_pipeline(times: list[int], size: tuple[int, int]) -> None:
+    """Interleaved 1F1B of two devices and two or three chunks."""
+    groups, v = size
+    forward, backward, send = times[: 2 * v], times[-2 * v :], times[4 : 4 + 2 * v - 1]
+    ends = recursion.stage_ends("interleaved", 2 * groups, forward, backward, send, v=v)
+    for cut in first_cuts("interleaved", 2, 2 * groups, v):
+        assert length(cut, (forward, backward), send, False) <= ends[cut.device]
 
 
 def test_pool_keeps_schedules_and_stages_apart() -> None:
@@ -121,11 +140,12 @@ def test_pool_keeps_schedules_and_stages_apart() -> None:
     deeper = shape.model_copy(update={"pp": shape.pp + 1})
     assert pool.of(shape.model_copy(update={"tp": 8}))
     assert not pool.of(deeper)
+    assert not pool.of(shape.model_copy(update={"vpp": 2}))
 
 
 def test_first_cuts_of_one_stage() -> None:
     """A single stage has one path, through all operations."""
-    assert {(cut.forward, cut.backward, cut.transfers) for cut in first_cuts("1f1b", 1, 5)} == {
-        ((5,), (5,), ())
+    assert {(cut.operations, cut.transfers) for cut in first_cuts("1f1b", 1, 5)} == {
+        (((5,), (5,)), ())
     }
     assert np.array(list(first_cuts("gpipe", 1, 1))).size
