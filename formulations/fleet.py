@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from formulations.instance.extent import Count
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import PlainSchedule, Recompute
 from formulations.instance.record import Record
 from formulations.template import Template
 
@@ -14,7 +14,7 @@ class Strategy(Record):
 
     micro_batch: Count  #: sequences
     recompute: Recompute
-    schedule: ScheduleName
+    schedule: PlainSchedule
 
 
 class Design(Record):

@@ -23,7 +23,7 @@ def uniform_plans(instance: Instance) -> Iterator[Plan]:
     for shape in shapes(instance):
         total = instance.workload.global_batch // shape.micro_batch
         shares = [total // shape.dp + (r < total % shape.dp) for r in range(shape.dp)]
-        cuts = [round(chain * k / shape.pp) for k in range(shape.pp + 1)]
+        cuts = [round(chain * s / shape.num_stages) for s in range(shape.num_stages + 1)]
         nodes = [j for j, n in enumerate(shape.nodes_used) for _ in range(n)]
         for order in sorted(set(permutations(nodes))):
             plan = uniform_plan(instance, shape, order, cuts, shares)

@@ -132,8 +132,8 @@ def _traffic_ns(tables: CostTables) -> float:
     """No path through a step is longer by what it spends on links.
 
     A node's link is shared by its GPUs, that between zones by all. A path crosses a boundary
-    between stages at most twice for each micro-batch and each stage; the gradients go there and
-    back, in every stage at the worst.
+    between stages at most twice for each micro-batch and each stage, with several chunks that often
+    for each of them; the gradients go there and back, in every stage at the worst.
     """
     instance, shape = tables.instance, tables.shape
     workload, cluster = instance.workload, instance.cluster
@@ -146,7 +146,7 @@ def _traffic_ns(tables: CostTables) -> float:
         num_gpus = shape.slots * shape.tp
         s_per_byte = max(s_per_byte, num_gpus / cluster.zone_link.bandwidth_bytes_per_s)
         latency_s = max(latency_s, cluster.zone_link.latency_s)
-    crossings = 2 * (tables.num_micro_batches + shape.pp)
+    crossings = 2 * shape.vpp * (tables.num_micro_batches + shape.pp)
     starts = crossings * shape.tp + 4 * shape.slots
     gradients = 4 * (int(tables.gradient_bytes.sum()) + tables.embedding_bytes)
     size_bytes = crossings * shape.micro_batch * workload.largest_message_bytes + gradients

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from formulations.errors import InstanceError
 from formulations.instance.cluster import Cluster
 from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
 from formulations.instance.profile import Profile
@@ -13,6 +14,9 @@ from formulations.units import GIB
 
 Recompute = Literal["none", "full"]
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
+#: Schedules that templates, fleets and the models of CP-SAT and MILP engines know.
+PlainSchedule = Literal["1f1b", "gpipe"]
+PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others, by its default method"
 Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICES)]
 
 
@@ -32,6 +36,16 @@ class SearchSpace(Record):
     embedding_only_stages: bool = False  #: may a stage hold no block?
     blocking_sends: bool = False  #: does a send keep the sender busy?
     scatter_gather: bool = False  #: Megatron-LM's: each of the tp lanes sends 1/tp
+
+
+def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
+    """The schedules to choose among. Raises InstanceError for one that is not plain."""
+    found: list[PlainSchedule] = []
+    for name in search.schedule:
+        if name != "1f1b" and name != "gpipe":
+            raise InstanceError("search.schedule", f"the schedule {name}", PLAIN_ALLOWED)
+        found.append(name)
+    return found
 
 
 class Limits(Record):

@@ -21,7 +21,7 @@ from formulations.instance.extent import (
 from formulations.instance.gpu_catalogue import gpus_of, links_of
 from formulations.instance.instance import Instance
 from formulations.instance.positions import Document, Mark, Node, Part, Place
-from formulations.instance.resolve import WrittenProfile, resolve
+from formulations.instance.resolve import WrittenProfile, check_plain, resolve
 from formulations.instance.resolve_cluster import Catalogue
 from formulations.instance.schema import InstanceFile, ProfileFile
 from formulations.instance.text_files import line_and_column, read_text
@@ -30,17 +30,22 @@ from formulations.instance.validation import validated
 _FOLDER = "catalogue"
 
 
-def load_instance(path: Path) -> Instance:
-    """The instance of a YAML file. Raises InstanceError, one line with file:line:column."""
+def load_instance(path: Path, *, plain: bool = False) -> Instance:
+    """The instance of a YAML file. Raises InstanceError, one line with file:line:column.
+
+    plain: where it has a schedule that is not a `PlainSchedule`, too.
+    """
     allowed = "the path of an instance file, such as instances/hetero_small.yaml"
-    return parse_instance(read_text(path, allowed), str(path), path.parent)
+    return parse_instance(read_text(path, allowed), str(path), path.parent, plain=plain)
 
 
-def parse_instance(text: str, name: str, folder: Path) -> Instance:
+def parse_instance(text: str, name: str, folder: Path, *, plain: bool = False) -> Instance:
     """The instance of YAML text; `name` stands for the file in errors, paths start in `folder`."""
     document = parse_document(text, name)
     written = validated(InstanceFile, document)
     place = Place(document)
+    if plain:
+        check_plain(written.search, place.at("search", "schedule"))
     profile = _profile(written.profile, place.at("profile"), folder)
     return resolve(written, place, profile, catalogue(), folder)
 

@@ -2,9 +2,17 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from formulations.instance.cluster import Cluster
-from formulations.instance.instance import Instance, Limits, Objective, SearchSpace
+from formulations.instance.instance import (
+    PLAIN_ALLOWED,
+    Instance,
+    Limits,
+    Objective,
+    PlainSchedule,
+    SearchSpace,
+)
 from formulations.instance.positions import Place
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
@@ -43,6 +51,7 @@ def resolve(
     if profile and times:
         check_coverage(times, profile.place, kinds, cluster, degrees)
     _check_micro_batch(written, place.at("search", "micro_batch"), workload)
+    _check_schedules(written.search, place.at("search"))
     _check_objective(written, place)
     return Instance(
         name=written.name,
@@ -98,6 +107,25 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
         text = " or ".join(map(str, sizes))
         found = f"no whole number of micro-batches of {text} makes the global batch of {batch}"
         raise place.error(found, f"at least one divisor of {batch}")
+
+
+def check_plain(search: SearchFile, place: Place) -> None:
+    """Raises InstanceError for the first schedule that is not plain."""
+    for i, name in enumerate(search.schedule):
+        if name not in get_args(PlainSchedule):
+            raise place.listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+
+
+def _check_schedules(search: SearchFile, place: Place) -> None:
+    """Chunks per GPU belong to the interleaved schedule, and that needs equal shares."""
+    interleaves = "interleaved" in search.schedule
+    if "virtual_pipeline" in search.model_fields_set and not interleaves:
+        found = f"chunks per GPU with the schedule {', '.join(search.schedule)}"
+        raise place.at("virtual_pipeline").error(found, "none; they are for interleaved")
+    if interleaves and search.micro_batches == "uneven":
+        found = "uneven, with the schedule interleaved"
+        allowed = "even: it runs micro-batches in groups of as many as there are stages"
+        raise place.at("micro_batches").error(found, allowed)
 
 
 def _check_objective(written: InstanceFile, place: Place) -> None:

@@ -121,10 +121,13 @@ class SearchFile(Record):
         default=[False, True], description="Is the optimizer state split over the replicas?"
     )
     schedule: Annotated[list[ScheduleName], OneOrMany()] = Field(
-        default=["1f1b"], description="Pipeline schedules."
+        default=["1f1b"],
+        description="Pipeline schedules. interleaved: 1F1B with several chunks of layers per GPU, a"
+        " shorter bubble for more memory and transfers. zb-h1: zero bubble, 1F1B that puts weight"
+        " gradients off, a shorter bubble for more memory on the later stages.",
     )
     virtual_pipeline: Annotated[list[Chunks], OneOrMany()] = Field(
-        default=[2], description="Chunks of layers per GPU of the interleaved schedule."
+        default=[2], description="Chunks of layers per GPU; only with interleaved."
     )
     micro_batches: Literal["even", "uneven"] = Field(
         default="even", description="Do all replicas run equally many micro-batches?"

@@ -236,7 +236,7 @@ def _from_instance(
         None if horizon is None else time_ns("--horizon", horizon, least_ns=1),
         search,
     )
-    policies = InstancePolicies(load_instance(path), options, progress)
+    policies = InstancePolicies(load_instance(path, plain=True), options, progress)
     names = policies.instance.cluster.node_names
     return _Source(
         names, lambda _, __: None, policies.of, lambda: policies.summary, policies.out_of_time

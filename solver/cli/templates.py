@@ -117,7 +117,7 @@ def templates_command(
     )
     if out is not None:
         check_writable(out)
-    problem = load_instance(instance)
+    problem = load_instance(instance, plain=True)
     with steps_display("templates") as show:
         generator = generator_for(problem, options, faults, show)
         document = templates_document(generator, faults)

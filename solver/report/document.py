@@ -7,7 +7,6 @@ from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Group, Plan, Replica, Shape, Stage
-from formulations.schedules import SCHEDULES
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
@@ -24,7 +23,7 @@ from solver.document import (
 from solver.options import SolveOptions
 from solver.report.critical import path_times_ns
 from solver.result import Result, objective_weight, price_usd_per_hour
-from solver.simulate import critical_path
+from solver.simulate import critical_path, replica_times
 
 
 def build_document(result: Result, options: SolveOptions) -> PlanDocument:
@@ -146,7 +145,7 @@ def _stage(
 ) -> StageDocument:
     cluster, node, shape = instance.cluster, stage.group.node, costs.shape
     device, last = s % shape.pp, shape.num_stages - 1
-    put_off = SCHEDULES[shape.schedule].splits_backward
+    put_off = replica_times(costs, [r]).weight
     return StageDocument(
         layers=stage.layers,
         node=cluster.node_names[node],
@@ -154,7 +153,7 @@ def _stage(
         gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
         forward_s=seconds(int(costs.forward_ns[s, r])),
         backward_s=seconds(int(costs.backward_ns[s, r])),
-        weight_gradient_s=seconds(int(costs.weight_ns[s, r])) if put_off else 0.0,
+        weight_gradient_s=0.0 if put_off is None else seconds(int(put_off[s, 0])),
         send_forward_s=seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
         send_backward_s=seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
         gradient_sync_s=seconds(int(costs.sync_ns[device] + costs.gather_ns[device])),

@@ -15,7 +15,7 @@ from formulations.costs.template_costs import between_ns, stage_tables
 from formulations.costs.transfers import embedding_ns, inside_ns
 from formulations.fleet import Strategy
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
+from formulations.instance.instance import ScheduleName, plain_schedules
 from solver.layered.problem import Array, Intervals
 from solver.templates.arrangement import degrees_of, filled
 from solver.templates.options import Split
@@ -69,7 +69,7 @@ class PlaceCosts:
 
 def strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
     """Every memory strategy and schedule that the instance allows."""
-    choices = product(instance.search.recompute, instance.search.schedule)
+    choices = product(instance.search.recompute, plain_schedules(instance.search))
     return [
         Strategy(micro_batch=micro_batch, recompute=recompute, schedule=schedule)
         for recompute, schedule in choices

@@ -7,7 +7,8 @@ work      work and filling, for all claims at once: `closed_forms`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`
 trial     what is left is halved and struck out again, and what then is left is simulated: over all
-          node orders, `exhaust`, or where there are too many lane by lane, `lanes`
+          node orders, `exhaust`, where these are too many lane by lane, `lane_exhaust`, and with
+          several chunks per device plan by plan where they are few, `every_plan`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
@@ -20,6 +21,7 @@ from formulations.plan import Plan, Shape
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
+from solver.verify.every_plan import try_every_plan
 from solver.verify.exhaust import exhaust
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
@@ -115,6 +117,8 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
         found = exhaust(prover, claim.shape, claim.below_ns, clock, allowed)
         if found is None and left is not None:
             found = exhaust_lanes(lanes, left, claim.below_ns)
+        if claim.shape.vpp > 1:
+            found = try_every_plan(prover, claim.shape, claim.below_ns, clock)
     except TimeUpError:
         return Verdict(claim)
     if found is None:

@@ -11,7 +11,7 @@ once, on some group: it adds w_j (m_r t_xj + s_xj), at least the least over j. I
 m_r = M / dp that is so for all replicas alike; if not, sum_r m_r = M, and w_j m_r t_xj and w_j s_xj
 are each at least their own least. Any weights are valid; these are 1 / sum_x (M t_xj + dp s_xj).
 
-Filling, of devices with one chunk. All replicas have m micro-batches; or, where these may be
+Filling, of devices with one chunk first. All replicas have m micro-batches; or, where these may be
 unlike, look at the replica with the most, which has m = M / dp, rounded up, or more: what follows
 only grows with them. By the latency paths that a schedule states of stage i (`Missed`), the last
 backward of the first stage ends no earlier than the latency, the sum of all t of the replica, but
@@ -21,6 +21,12 @@ share of t in any layer on any group used, so with c_i m - 1 less the sum over k
 times the number missed, for the better path,
 
     T >= once + latency + c_i t_i + tail_0.
+
+With several chunks, micro-batch 0 goes down through all of them and back to the last chunk of
+device i. What is left on the device follows: all backwards, and all forwards but those before, of
+which no chunk has more than u. The last of them goes up to device 0. So the same holds with all
+forwards and their transfers as the latency, c_i = m - u times the share of forwards, and once more
+the backward of a block on every other device, that of the last chunk below and the first above.
 
 Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and replica r the load
 sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most
@@ -40,14 +46,16 @@ groups so slow that they would need v < 0 have v = 0. d is 0; or as large as lea
 negative, and no block of the longest run of equal ones better off on the first stage.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Shape
-from formulations.schedules import SCHEDULES
+from formulations.schedules import SCHEDULES, Kind, device_order
 from solver.verify.bounds import Prover
 from solver.verify.least_costs import LeastCosts
 
@@ -70,6 +78,14 @@ def _whole(bound: Numbers) -> Array:
 
 def _along(values: Numbers, order: Array) -> Numbers:
     return np.take_along_axis(values, order, axis=1)
+
+
+def _before_return(shape: Shape, device: int, micro_batches: int) -> int:
+    """Most forwards of one chunk of a device before the first backward of its last chunk."""
+    last = (shape.vpp - 1) * shape.pp + device
+    order = device_order(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+    ahead = takewhile(lambda one: one != (Kind.BACKWARD, last, 0), order)
+    return max(Counter(one.stage for one in ahead if one.kind == Kind.FORWARD).values())
 
 
 class ClosedForms:
@@ -185,10 +201,17 @@ class ClosedForms:
         return micro_batches
 
     @cached_property
-    def _applies(self) -> Mask:
-        """[N] whether the argument of filling holds: one chunk per device."""
-        applies: Mask = self._column("vpp") == 1
-        return applies
+    def _chunked(self) -> Mask:
+        """[N] whether devices have several chunks."""
+        chunked: Mask = self._column("vpp") > 1
+        return chunked
+
+    @cached_property
+    def _passed(self) -> Numbers:
+        """[N, U, J] of one layer what the latency counts."""
+        forward, backward, _ = self._layers
+        passed: Numbers = np.where(self._chunked[:, None, None], forward, forward + backward)
+        return passed
 
     @cached_property
     def _c(self) -> Numbers:
@@ -205,6 +228,10 @@ class ClosedForms:
                 kinds = zip(shares[:, rows, None], path, strict=True)
                 missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
                 left[rows] = np.maximum(left[rows], m - 1 - missed)
+        for n in np.flatnonzero(self._chunked).tolist():
+            shape, count = self.shapes[n], int(self.micro_batches[n])
+            before = [_before_return(shape, i, count) for i in range(shape.pp)]
+            left[n, : shape.pp] = count - shares[0, n] * np.array(before)
         return np.where(stage < self._column("pp")[:, None], left, np.inf)
 
     @cached_property
@@ -296,10 +323,9 @@ class ClosedForms:
 
     def _sum(self, weights: Numbers, less: Numbers) -> Numbers:
         """[N] least cost of all layers, one by one."""
-        split = self._layers[2]
-        other = self._min((1 + weights)[:, None] * self.work - split, self._counted)
-        inner = (1 + weights - less[:, None])[:, None] * self.work - split + self.tail
-        zeroth = self._min(inner, self._counted)
+        other = self._min(weights[:, None] * self.work + self._passed, self._counted)
+        lighter = (weights - less[:, None])[:, None]
+        zeroth = self._min(lighter * self.work + self._passed + self.tail, self._counted)
         first, later = self._places
         free = self.counts - first - later
         several = first * zeroth + later * other + free * np.minimum(zeroth, other)
@@ -308,11 +334,23 @@ class ClosedForms:
         return whole
 
     def filling_ns(self) -> Array:
-        """[N] the filling bound; 0 where the argument does not hold."""
+        """[N] the filling bound."""
         plain = self._weights(np.ones(len(self.shapes)))
         less = self._less(plain)
         c_0 = np.maximum(self._c[:, 0], LEAST_SHARE)
         more = self._weights(1 + less / c_0)
-        once = [one.embedding_ns() + 2 * one.send_ns() for one in self._least]
         bound = np.maximum(self._sum(plain, 0 * less), self._sum(more, less))
-        return np.where(self._applies, _whole(bound + self.start + once), 0)
+        return _whole(bound + self.start + self._once)
+
+    @property
+    def _once(self) -> Numbers:
+        """[N] tied embeddings, transfers of one micro-batch, backwards that are there once more."""
+        ways = np.where(self._chunked, 1, 2)
+        once: Numbers = np.array([one.embedding_ns() for one in self._least], dtype=np.float64)
+        once = once + ways * [one.send_ns() for one in self._least]
+        blocks = [run.layer.is_block for run in self.prover.instance.workload.layer_runs]
+        if not self._chunked.any() or self.prover.instance.search.embedding_only_stages:
+            return once
+        least = self._min(self._layers[1], self.nodes > 0)[:, blocks].min(axis=1)
+        once = once + self._chunked * (self._column("pp") - 1) * least
+        return once

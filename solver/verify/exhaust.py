@@ -23,8 +23,9 @@ from formulations.schedules import SCHEDULES, schedule_graph
 from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
+from solver.verify.lengths import NEVER
 from solver.verify.recount import Recount
-from solver.verify.refutation import NEVER, Allowed, Left, Refutation
+from solver.verify.refutation import Allowed, Left, Refutation
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -13,18 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from math import prod
 
 import numpy as np
 
 from formulations.plan import Plan, uniform_plan
 from solver.simulate import step_time_ns
 from solver.verify.exhaust import Outcome, Trial
-from solver.verify.lanes import MOST_PATHS, Lanes, LanesLeft, Nodes
+from solver.verify.lanes import MOST_PATHS, Lanes, LanesLeft, Nodes, deal
 from solver.verify.recount import Recount
-
-#: With more ways to have dealt some of the nodes there is no opinion.
-MOST_DEALT = 2000
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft, below_ns: int) -> Outcome
             continue
         if not lanes.has_light_way(left, below_ns):
             continue
-        if not _few(lanes) or (ways := _ways(lanes, left, below_ns)) is None:
+        if not lanes.few or (ways := _ways(lanes, left, below_ns)) is None:
             return None
         if _suffice(lanes, {nodes: way.micro_batches for nodes, way in ways.items()}):
             plan, time_ns = _dealt(lanes, left, ways)
@@ -132,26 +128,7 @@ def _chosen(lanes: Lanes, most: dict[Nodes, int]) -> list[Nodes]:
     return chosen
 
 
-def _few(lanes: Lanes) -> bool:
-    """Whether nodes can be dealt out in few enough ways."""
-    used = lanes.shape.nodes_used
-    return prod(n + 1 for n in used) // (max(used) + 1) <= MOST_DEALT
-
-
 def _suffice(lanes: Lanes, most: Mapping[Nodes, int]) -> bool:
     """Whether lanes that do so much, by their nodes, do all."""
     dealt = deal(most, lanes.number)[-1] if most else {}
     return dealt.get(lanes.shape.nodes_used, -1) >= lanes.total
-
-
-def deal(most: Mapping[Nodes, int], lanes: int) -> list[dict[Nodes, int]]:
-    """B_0, B_1, ..: most micro-batches by the nodes that so many lanes take."""
-    found: list[dict[Nodes, int]] = [{(0,) * len(next(iter(most), ())): 0}]
-    for _ in range(lanes):
-        sums: dict[Nodes, int] = {}
-        for taken, done in found[-1].items():
-            for nodes, own in most.items():
-                both = tuple(map(sum, zip(taken, nodes, strict=True)))
-                sums[both] = max(sums.get(both, 0), done + own)
-        found.append(sums)
-    return found

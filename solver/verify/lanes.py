@@ -15,8 +15,10 @@ node, no lane has. What no lane can have on a node of some group is left out for
 
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +42,9 @@ FINEST = 24
 RANGES = 8
 #: With more ways of a lane through one split they are not tried.
 MOST_PATHS = 50_000
+#: With more ways to have dealt some of the nodes, or kinds of lanes, these are not dealt out.
+MOST_DEALT = 2000
+MOST_KINDS = 24
 
 
 class LaneGraph(OrderGraph):
@@ -86,6 +91,28 @@ class LaneGraph(OrderGraph):
         (own,) = spots
         others = [Spot(j, own.slots) for j in self.hosts[k] or ()]
         return super()._tail_row(k, (*others, *spots * (self.number - len(others))))
+
+
+def deal(most: Mapping[Nodes, int], lanes: int) -> list[dict[Nodes, int]]:
+    """B_0, B_1, ..: most micro-batches by the nodes that so many lanes take."""
+    found: list[dict[Nodes, int]] = [{(0,) * len(next(iter(most), ())): 0}]
+    for _ in range(lanes):
+        sums: dict[Nodes, int] = {}
+        for taken, done in found[-1].items():
+            for nodes, own in most.items():
+                both = tuple(map(sum, zip(taken, nodes, strict=True)))
+                sums[both] = max(sums.get(both, 0), done + own)
+        found.append(sums)
+    return found
+
+
+def lane_nodes(left: int, available: Nodes) -> Iterator[Nodes]:
+    """All choices of `left` nodes."""
+    if not available:
+        yield from [()] if left == 0 else []
+        return
+    for count in range(min(left, available[0]) + 1):
+        yield from ((count, *rest) for rest in lane_nodes(left - count, available[1:]))
 
 
 @dataclass(frozen=True)
@@ -150,6 +177,8 @@ class Lanes:
     def remaining(self, left: LanesLeft, below_ns: int) -> LanesLeft | None:
         """What plans with a step time below this may use; None if there are none."""
         known: LanesLeft | None = self._by_all(left, below_ns)
+        if not self.even and self.number > 1 and self.few and len(self.kinds) <= MOST_KINDS:
+            return None if known is None else self._by_deal(known, below_ns)
         for weights in self._weightings:
             if known is None:
                 return None
@@ -182,6 +211,55 @@ class Lanes:
         question = self._question(none, (), self.fewest, left.hosts)
         found = question.remaining(question.everything(below_ns, left.allowed), below_ns)
         return None if found is None else LanesLeft(question.allowed(found), left.hosts)
+
+    @cached_property
+    def kinds(self) -> list[Nodes]:
+        """All nodes that a lane may have."""
+        return list(lane_nodes(self.shape.pp, self.shape.nodes_used))
+
+    @property
+    def few(self) -> bool:
+        """Whether nodes can be dealt out in few enough ways."""
+        used = self.shape.nodes_used
+        return prod(n + 1 for n in used) // (max(used) + 1) <= MOST_DEALT
+
+    def _by_deal(self, left: LanesLeft, below_ns: int) -> LanesLeft | None:
+        """Without what lanes that do enough cannot use, if the others do the most that they can.
+
+        A lane on nodes n does no more than some most, so the lanes do no more than the best deal of
+        all nodes, and a lane no less than what the best deal of the others leaves.
+        """
+        most = {nodes: self._most(left, nodes, below_ns) for nodes in self.kinds}
+        others = deal({nodes: own for nodes, own in most.items() if own}, self.number - 1)[-1]
+        runs = [np.zeros_like(self.prover.enough_blocks) for _ in left.allowed]
+        for nodes, own in most.items():
+            rest = tuple(n - c for n, c in zip(self.shape.nodes_used, nodes, strict=True))
+            least = max(1, self.total - others.get(rest, -self.total))
+            if least <= own and (found := self._ways_of(left, nodes, least, below_ns)):
+                for run, ways in zip(runs, found, strict=True):
+                    run[ways.first, ways.last] = True
+        for k, run in enumerate(runs):
+            left = left.with_runs(k, run)
+        return left if all(run.any() for run in runs) else None
+
+    def _most(self, left: LanesLeft, nodes: Nodes, below_ns: int) -> int:
+        """Most micro-batches of a lane with these nodes, by halving."""
+        low, high = 0, self.largest
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self._ways_of(left, nodes, middle, below_ns)
+            low, high = (middle, high) if found else (low, middle - 1)
+        return low
+
+    def _ways_of(
+        self, left: LanesLeft, nodes: Nodes, micro_batches: int, below_ns: int
+    ) -> Left | None:
+        """What a lane with these nodes may use to do so much; None if it cannot."""
+        question = self._question(exact_tally(nodes), nodes, 1, left.hosts)
+        if not all(len(step.source) for step in question.steps):
+            return None
+        asked = question.with_needed(micro_batches)
+        return asked.remaining(asked.everything(below_ns, left.allowed), below_ns)
 
     def _by_light(self, left: LanesLeft, weights: Nodes, below_ns: int) -> LanesLeft | None:
         """Without what the light lane leaves no lane; None if there is no light lane."""

@@ -37,13 +37,11 @@ from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.families import Member, families, members_of
+from solver.verify.lengths import NEVER, Costs, StageLengths
 from solver.verify.orders import OrderGraph, Step
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-#: More than any time in ns or number of micro-batches; sums of a few stay within 64 bits.
-NEVER = 1 << 59
 
 
 #: Paths of simulated plans that are kept.
@@ -83,27 +81,6 @@ class Cut:
 Left = list[Choices]
 #: Per stage [J, n, n] layers that may run on nodes of a group.
 Allowed = list[Mask]
-
-
-@dataclass(frozen=True)
-class Costs:
-    """The choices of one stage for one lane, ns [M].
-
-    onward, behind: least transfers that lengthen its forwards and backwards, if sends are blocking.
-    """
-
-    forward: Array
-    backward: Array
-    weight: Array
-    send: Array
-    onward: Array
-    behind: Array
-    tail: Array
-
-    @property
-    def through(self) -> Array:
-        """Once there and back, with the transfers from the stage before."""
-        return self.forward + self.backward + 2 * self.send
 
 
 class Refutation:
@@ -306,7 +283,9 @@ class Refutation:
         back = self._before(nodes, [first, *through[1:]])
         most = self._by_cuts(nodes, costs, limit)
         for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
-            stage = _Stage(one, back[k][source], there[k][source], after[k][target], k == 0, limit)
+            stage = StageLengths(
+                one, back[k][source], there[k][source], after[k][target], k == 0, limit
+            )
             groups = self.steps[k].group[left[k].step, r]
             held = self._by_memory[k][groups, left[k].first, left[k].last]
             if self.even:
@@ -333,7 +312,7 @@ class Refutation:
                 most[k][long] = np.minimum(most[k][long], cut.micro_batches - 1)
         return most
 
-    def _largest(self, k: int, stage: "_Stage", most: Array) -> Array:
+    def _largest(self, k: int, stage: "StageLengths", most: Array) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving."""
         low, high = np.zeros_like(most), np.clip(most, 0, stage.alone)
         while (low < high).any():
@@ -373,44 +352,3 @@ class Refutation:
             most = in_flight(shape.schedule, shape.pp, k, NEVER) if prefixes else 1
             found.append(np.where(room < 0, 0, np.where(held >= most, NEVER, held)))
         return found
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Choices of one stage with their surroundings, ns [M]; see the head of this file.
-
-    back, there: ways through the stages before, there and back, or only there. after: a way through
-    the stages after, there and back.
-    """
-
-    own: Costs
-    back: Array
-    there: Array
-    after: Array
-    is_first: bool
-    limit: int
-
-    @property
-    def alone(self) -> Array:
-        """[M] what fits on the device alone; 0 if nothing does."""
-        own = self.own
-        work = own.forward + own.backward + own.weight
-        return np.asarray(np.maximum(self.limit // np.maximum(work, 1), 0))
-
-    def within(self, members: Sequence[Member]) -> Mask:
-        """[M] whether no member is longer than the limit."""
-        fits = np.ones(len(self.back), dtype=np.bool_)
-        for member in members:
-            fits &= self._length(member) <= self.limit
-        return fits
-
-    def _length(self, member: Member) -> Array:
-        own, (forward, backward, weight) = self.own, member.own
-        length = forward * own.forward + backward * own.backward + weight * own.weight
-        beyond = np.where(self.after < NEVER, member.beyond * self.after, NEVER)
-        length = length + (forward - member.beyond) * own.onward
-        length = length + (backward - int(member.back)) * own.behind
-        if not member.back:
-            return np.asarray(length + self.there + own.send + own.tail)
-        tail = own.tail if self.is_first else 0
-        return np.asarray(length + self.back + 2 * own.send + beyond + tail)

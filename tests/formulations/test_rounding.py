@@ -99,3 +99,13 @@ def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) ->
         assert -bound / SCALE - 1e-3 <= error <= bound
         errors.append(error)
     assert np.max(errors) > 5  # the comparison does see rounding
+
+
+def test_rounding_counts_every_operation_of_a_path() -> None:
+    """ZB-H1, p = 2, m = 2, 4 layers: 7 levels, each of 2 (4 - 2 + 1) figures and a transfer.
+
+    F0 B0 F1 B1 of the last stage, one F before, W0 W1 behind; then 2 x 3 + 2 for the sync, 1 for
+    tied embeddings and 3 for the optimizer: 7 x 7 + 8 + 1 + 3 = 61.
+    """
+    shape = plain_shape((2,), pp=2).model_copy(update={"schedule": "zb-h1"})
+    assert rounding_error_ns(shape, 4, 2) == 61

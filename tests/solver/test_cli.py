@@ -28,7 +28,9 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
     """A function that makes `solve` find the given result, whatever the file."""
 
     def use(result: Result) -> None:
-        monkeypatch.setattr("formulations.instance.load.load_instance", lambda _: result.instance)
+        monkeypatch.setattr(
+            "formulations.instance.load.load_instance", lambda *_, **__: result.instance
+        )
         monkeypatch.setattr("solver.search.driver.solve", lambda *_: result)
 
     return use
@@ -159,7 +161,9 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     """Every option of the command line is one of SolveOptions."""
     seen = []
     result = pipelined_result()
-    monkeypatch.setattr("formulations.instance.load.load_instance", lambda _: result.instance)
+    monkeypatch.setattr(
+        "formulations.instance.load.load_instance", lambda *_, **__: result.instance
+    )
 
     def solve(_: object, options: SolveOptions, __: object) -> Result:
         seen.append(options)
@@ -226,7 +230,7 @@ def test_exit_code_tells_the_status(
 def test_bad_input_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where, what and what is allowed on stderr, exit code 2, no traceback."""
 
-    def refuse(_: Path) -> None:
+    def refuse(_: Path, **__: bool) -> None:
         raise InstanceError("x.yaml:6:5 cluster.nodes", "-1", "1 to 10")
 
     monkeypatch.setattr("formulations.instance.load.load_instance", refuse)

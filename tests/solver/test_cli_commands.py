@@ -10,6 +10,7 @@ from solver.document import read_document, sealed, shape_counts, to_json
 from solver.verify import cascade
 from tests.certified import certified_document
 from tests.command_line import run
+from tests.conftest import ROOT
 from tests.hand_made import heuristic_result
 from tests.small_instances import random_instance
 
@@ -72,7 +73,7 @@ def test_verify_compares_with_the_instance(
 ) -> None:
     """A plan for another instance than the given file is refused, naming the field."""
     other = heuristic_result().instance.model_copy(update={"name": "other"})
-    monkeypatch.setattr("formulations.instance.load.load_instance", lambda _: other)
+    monkeypatch.setattr("formulations.instance.load.load_instance", lambda *_, **__: other)
     code, out, _ = run("verify", plan_file, "--instance", "other.yaml")
     assert code == 1
     assert f"instance.name: found '{heuristic_result().instance.name}', expected 'other'" in out
@@ -210,3 +211,24 @@ def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
     code, out, err = run("show", plan_file)
     assert (code, out) == (2, "")
     assert "step_time_s: found" in err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("templates", "PLAN"),
+        ("replay", "PLAN", "--every", "10m"),
+        ("solve", "PLAN", "--method", "cpsat"),
+        ("solve", "PLAN", "--method", "milp"),
+    ],
+)
+def test_bug_unknown_schedule_of_a_command(command: tuple[str, ...], tmp_path: Path) -> None:
+    """It is named with its place; only the default method of `solve` knows all schedules."""
+    text = (ROOT / "instances" / "homo_small.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "x.yaml"
+    path.write_text(text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1))
+    code, out, err = run(*(path if word == "PLAN" else word for word in command))
+    line = next(n for n, row in enumerate(path.read_text().splitlines(), 1) if "zb-h1" in row)
+    allowed = "1f1b or gpipe; solve takes the others, by its default method"
+    where = f"error: {path}:{line}:20 search.schedule[1]"
+    assert (code, out, err) == (2, "", f"{where}: the schedule zb-h1; allowed: {allowed}\n")

@@ -1,5 +1,6 @@
 """Templates of whole instances: against all templates, judged stage by stage without tables."""
 
+import signal
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -169,7 +170,7 @@ def _interrupted_once() -> object:
         self: StepTimeSearch, key: int, cutoff: int | None, stop: Callable[[], bool]
     ) -> TemplateOutcome:
         if not next(calls):
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return run(self, key, cutoff, stop)
 
     return replaced

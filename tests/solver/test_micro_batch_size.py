@@ -1,5 +1,6 @@
 """The micro-batch size of a fleet: small enough for every pipeline to have one."""
 
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -62,7 +63,7 @@ def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> 
     ) -> TemplateOutcome:
         stopped.append(stop())
         if len(stopped) == 1:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return run(self, key, cutoff, stop)
 
     monkeypatch.setattr(StepTimeSearch, "run", interrupted_once)

@@ -305,10 +305,19 @@ def test_free_nodes_print_no_money() -> None:
             SearchSpace(schedule=("1f1b", "gpipe")),
             "uniform degrees, even micro-batches: more than Megatron-LM can launch",
         ),
+        (
+            SearchSpace(schedule=("1f1b", "interleaved")),
+            "uniform degrees, even micro-batches: what Megatron-LM can launch",
+        ),
+        (
+            SearchSpace(schedule=("zb-h1",)),
+            "uniform degrees, even micro-batches: what Megatron-LM can launch, ZB-H1 with its"
+            " authors' fork sail-sg/zero-bubble-pipeline-parallelism",
+        ),
     ],
 )
 def test_plan_space_is_told(search: SearchSpace, line: str) -> None:
-    """Megatron-LM has no uneven shares and no GPipe."""
+    """Megatron-LM has no uneven shares, no GPipe and no ZB-H1, which a fork has."""
     assert plan_space_text(search) == line
 
 

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.plan import uniform_plan
 from solver.document import PlanDocument
+from solver.simulate import step_time_ns
 from solver.verify import instance_differences, verify_document
 from solver.verify.recount import Recount
+from tests import brute_force
 from tests.certified import certified_document
 from tests.certified_cases import CASES
 from tests.hand_made import uniform_plans
@@ -70,6 +73,28 @@ def test_costs_counted_from_the_groups_equal_those_of_the_placement(
         for plan in uniform_plans(instance):
             counted = Recount(instance, plan).costs()
             assert figures(counted) == figures(plan_costs(instance, plan))
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 5))
+def test_costs_of_chunks_and_split_backward_passes(seeds: Sequence[int], zones: bool) -> None:
+    """The same with several chunks per GPU and weight gradients put off; step time by recursion."""
+    for seed in seeds:
+        search = {"schedule": ("zb-h1", "interleaved"), "micro_batches": "even"}
+        instance = variant(random_instance(seed), embedding_only_stages=True, **search)
+        if zones:
+            instance = zoned(instance, seed)
+        for plan in uniform_plans(instance):
+            counted = Recount(instance, plan).costs()
+            assert figures(counted) == figures(plan_costs(instance, plan))
+            tables = build_tables(instance, plan.shape)
+            order = [instance.cluster.node_groups[node] for node in plan.node_order]
+            split = (0, *(stage.layers[1] for stage in plan.replicas[0].stages))
+            shares = counted.micro_batches
+            placed = brute_force.place(tables, order)
+            assert step_time_ns(counted) == brute_force.step_time_ns(tables, placed, split, shares)
+            fits = bool((counted.memory_bytes <= counted.limit_bytes).all())
+            assert fits == brute_force.fits(tables, placed, split, shares)
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 3))
