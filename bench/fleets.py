@@ -28,7 +28,7 @@ from solver.fleets.recovery import Horizon
 from solver.fleets.step_times import kinds_of
 from solver.fleets.template_document import templates_document
 from solver.options import SolveOptions
-from solver.templates.options import TemplateOptions
+from solver.templates.template_options import TemplateOptions
 from solver.verify import verify_fleet
 
 CASES = ROOT / "bench" / "fleets"

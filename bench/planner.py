@@ -19,8 +19,8 @@ import numpy as np
 from formulations.template import Template, TemplateStage
 from solver.layered.problem import Array, interval_sums
 from solver.templates.arrangement import filled
-from solver.templates.options import Split
 from solver.templates.places import Places
+from solver.templates.template_options import Split
 
 PS_PER_MS = 10**9
 #: Memory is never checked by that planner; so many micro-batches always fit.

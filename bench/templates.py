@@ -24,9 +24,9 @@ from formulations.template import Template
 from solver.templates.generate import until
 from solver.templates.judge import step_time
 from solver.templates.oobleck import oobleck_templates, value_of
-from solver.templates.outcome import TemplateOutcome
 from solver.templates.places import PlaceCosts
 from solver.templates.step_time import StepTimeSearch
+from solver.templates.template_outcome import TemplateOutcome
 
 
 def costs_of(case: PlannerCase) -> PlaceCosts:

@@ -9,7 +9,7 @@ from solver.cli.files import check_writable, write_text
 from solver.cli.recover import show_fleet
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
 from solver.cli.terminal import print_report, say, steps_display
-from solver.templates.options import (
+from solver.templates.template_options import (
     Distribution,
     Split,
     TemplateObjective,

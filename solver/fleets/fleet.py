@@ -23,7 +23,7 @@ from solver.fleets.instantiate import instantiate
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
 from solver.fleets.seats import Situation
 from solver.fleets.step_times import kinds_of
-from solver.templates.options import Distribution
+from solver.templates.template_options import Distribution
 
 
 def start_fleet(

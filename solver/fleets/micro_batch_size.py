@@ -10,7 +10,7 @@ from solver.fleets.fleet_templates import designs_of
 from solver.fleets.step_times import kinds_of
 from solver.search.shapes import micro_batches
 from solver.templates.generate import NoTemplateError, TemplateGenerator
-from solver.templates.options import TemplateOptions
+from solver.templates.template_options import TemplateOptions
 
 #: Share of the time limit that all candidates together may take.
 CHOICE_SHARE = 0.3

@@ -15,7 +15,7 @@ from solver.fleets.instantiate import instantiate
 from solver.layered.problem import INFINITY
 from solver.result import Status
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateResult
-from solver.templates.options import Split, TemplateObjective
+from solver.templates.template_options import Split, TemplateObjective
 from solver.templates.template_set import (
     consecutive_for_merging,
     fewest_sizes,

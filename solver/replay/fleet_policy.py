@@ -22,7 +22,7 @@ from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
 from solver.result import Status
 from solver.templates.generate import NoTemplateError
-from solver.templates.options import TemplateOptions
+from solver.templates.template_options import TemplateOptions
 
 #: A horizon in which copying layers counts nothing.
 ENDLESS_NS = 10**24

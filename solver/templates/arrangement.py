@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from formulations.costs.compute import has_times
 from formulations.instance import Instance, NodeGroup
-from solver.templates.options import Split
+from solver.templates.template_options import Split
 
 
 def _is_power_of_two(count: int) -> bool:

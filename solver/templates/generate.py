@@ -21,11 +21,11 @@ from solver.simulate import pipeline_step_ns
 from solver.templates.chains import Counts
 from solver.templates.judge import alone, fits
 from solver.templates.oobleck import OobleckSearch
-from solver.templates.options import TemplateObjective, TemplateOptions
-from solver.templates.outcome import TemplateOutcome
 from solver.templates.places import PlaceCosts, place_costs, strategies
 from solver.templates.shared_bounds import least_latencies
 from solver.templates.step_time import StepTimeSearch
+from solver.templates.template_options import TemplateObjective, TemplateOptions
+from solver.templates.template_outcome import TemplateOutcome
 
 
 class NoTemplateError(PlannerError):

@@ -20,8 +20,8 @@ from solver.templates.chains import Counts, Weights
 from solver.templates.counted import CountedTables
 from solver.templates.graph import TemplateGraph
 from solver.templates.judge import alone, fits, places_for, stage_places
-from solver.templates.outcome import TemplateOutcome
 from solver.templates.places import PlaceCosts, Places
+from solver.templates.template_outcome import TemplateOutcome
 
 WEIGHTS = Weights(before=(1, 3), slowest=(2, 3), after=(2, 2))
 

@@ -18,7 +18,7 @@ from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName, plain_schedules
 from solver.layered.problem import Array, Intervals
 from solver.templates.arrangement import degrees_of, filled
-from solver.templates.options import Split
+from solver.templates.template_options import Split
 
 
 @dataclass(frozen=True)

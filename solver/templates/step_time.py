@@ -20,9 +20,9 @@ from solver.templates.completions import Completions, classes
 from solver.templates.judge import alone, fits, simulated, step_time
 from solver.templates.level_search import LevelSearch
 from solver.templates.levels import Level, LevelBuilder
-from solver.templates.outcome import TemplateOutcome
 from solver.templates.places import PlaceCosts
 from solver.templates.shared_bounds import Candidate, SharedBounds
+from solver.templates.template_outcome import TemplateOutcome
 
 #: Classes of what is added, and of the slowest operation, and width of ever closer looks.
 LOOKS = ((32, 4, 1000), (16, 16, 1000), (16, 32, 1000))

@@ -1,10 +1,10 @@
 """Checks of plans and proofs that share no code with models or search."""
 
 from solver.verify.cascade import Effort
-from solver.verify.comparison import instance_differences
-from solver.verify.document import verify_document
 from solver.verify.findings import Verification
-from solver.verify.fleet import verify_fleet
+from solver.verify.fleet_file import verify_fleet
+from solver.verify.instance_differences import instance_differences
+from solver.verify.plan_file import verify_document
 
 __all__ = [
     "Effort",

@@ -20,7 +20,7 @@ from solver.fleet_document import FleetDocument, is_fleet, read_fleet
 from solver.fleets.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.report.fleet import fleet_text, pipeline_changes
-from solver.templates.options import Distribution
+from solver.templates.template_options import Distribution
 from solver.verify import verify_fleet
 from tests.command_line import run
 from tests.hand_made import document_of, heuristic_result

@@ -16,7 +16,7 @@ from solver.fleets.recovery import Horizon
 from solver.fleets.step_times import kinds_of
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateGenerator
-from solver.templates.options import TemplateOptions
+from solver.templates.template_options import TemplateOptions
 from solver.verify import verify_fleet
 from solver.verify.fleet_bound import least_step_ns, stage_lines
 from tests.random_fleets import enlarged, even_designs, fleet_instance

@@ -14,8 +14,8 @@ from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
 from solver.replay.planned import instance_with
 from solver.templates.generate import NoTemplateError, TemplateGenerator
-from solver.templates.options import Split, TemplateOptions
 from solver.templates.places import place_costs, strategies
+from solver.templates.template_options import Split, TemplateOptions
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
 from tests.seeds import one_each

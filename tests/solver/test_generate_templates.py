@@ -15,10 +15,10 @@ from solver.simulate import pipeline_step_ns
 from solver.templates.chains import Counts
 from solver.templates.generate import TemplateGenerator
 from solver.templates.oobleck import oobleck_value
-from solver.templates.options import Split, TemplateObjective, TemplateOptions
-from solver.templates.outcome import TemplateOutcome
 from solver.templates.places import place_costs, strategies
 from solver.templates.step_time import StepTimeSearch
+from solver.templates.template_options import Split, TemplateObjective, TemplateOptions
+from solver.templates.template_outcome import TemplateOutcome
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 from tests.template_cases import all_templates

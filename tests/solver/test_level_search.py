@@ -12,9 +12,9 @@ from solver.templates.completions import Completions, classes
 from solver.templates.judge import fits, step_time
 from solver.templates.level_search import LevelSearch
 from solver.templates.levels import LevelBuilder
-from solver.templates.options import Split
 from solver.templates.places import PlaceCosts, Places
 from solver.templates.shared_bounds import SharedBounds
+from solver.templates.template_options import Split
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, random_places, small_case
 

@@ -11,9 +11,9 @@ from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.template_document import templates_document
 from solver.search.shapes import micro_batches
 from solver.templates.generate import NoTemplateError
-from solver.templates.options import TemplateOptions
-from solver.templates.outcome import TemplateOutcome
 from solver.templates.step_time import StepTimeSearch
+from solver.templates.template_options import TemplateOptions
+from solver.templates.template_outcome import TemplateOutcome
 from tests.random_fleets import enlarged
 
 

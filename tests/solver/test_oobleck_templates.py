@@ -13,8 +13,8 @@ from solver.templates.oobleck import (
     stage_times,
     value_of,
 )
-from solver.templates.options import Split
 from solver.templates.places import PlaceCosts
+from solver.templates.template_options import Split
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 

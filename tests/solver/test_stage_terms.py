@@ -9,9 +9,9 @@ import pytest
 from formulations.instance.instance import ScheduleName
 from solver.layered.problem import Array, interval_sums
 from solver.templates.judge import Stages, simulated
-from solver.templates.options import Split
 from solver.templates.places import Places
 from solver.templates.stage_terms import StageTerms
+from solver.templates.template_options import Split
 from tests.template_cases import random_places
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from solver.templates.judge import fits, step_time
-from solver.templates.options import Split
-from solver.templates.outcome import TemplateOutcome
 from solver.templates.places import PlaceCosts, Places
 from solver.templates.step_time import StepTimeSearch
+from solver.templates.template_options import Split
+from solver.templates.template_outcome import TemplateOutcome
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 
