@@ -3,7 +3,7 @@
 from solver.verify.cascade import Effort
 from solver.verify.findings import Verification
 from solver.verify.fleet_file import verify_fleet
-from solver.verify.instance_differences import instance_differences
+from solver.verify.other_instance import instance_differences
 from solver.verify.plan_file import verify_document
 
 __all__ = [
