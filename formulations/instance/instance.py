@@ -14,9 +14,9 @@ from formulations.units import GIB
 
 Recompute = Literal["none", "full"]
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
-#: Schedules that templates, fleets and the models of CP-SAT and MILP engines know.
+#: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
-PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others, by its default method"
+PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
 Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICES)]
 
 

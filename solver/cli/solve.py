@@ -17,7 +17,7 @@ from solver.cli.search_options import (
     positive,
 )
 from solver.cli.terminal import print_report, progress_display, say
-from solver.options import MODEL_SUFFIXES, Method, SolveOptions
+from solver.options import Method, SolveOptions
 
 if TYPE_CHECKING:
     from solver.document import PlanDocument
@@ -67,7 +67,7 @@ def solve_command(
     for path in (out, write_model):
         if path is not None:
             check_writable(path)
-    problem = load_instance(instance, plain=method in MODEL_SUFFIXES)
+    problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
     with progress_display() as progress:
         result = solve(problem, options, progress)

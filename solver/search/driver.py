@@ -12,7 +12,6 @@ from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
-from formulations.instance.instance import plain_schedules
 from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
 from solver.heuristics.choose import TimeTables
@@ -280,11 +279,9 @@ def solve(
     """The best plan of an instance with its proof, or the best one so far with its bound.
 
     A time limit and Ctrl-C return the incumbent; nothing is lost. PlannerError if a model that the
-    options ask for cannot be written, or does not know the instance's schedules.
+    options ask for cannot be written.
     """
     options = options or SolveOptions()
-    if options.method in ("cpsat", "milp"):
-        plain_schedules(instance.search)
     search = _Search(instance, options, progress)
     termination = Termination.TIME_LIMIT
     try:

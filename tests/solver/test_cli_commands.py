@@ -218,17 +218,15 @@ def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
     [
         ("templates", "PLAN"),
         ("replay", "PLAN", "--every", "10m"),
-        ("solve", "PLAN", "--method", "cpsat"),
-        ("solve", "PLAN", "--method", "milp"),
     ],
 )
 def test_bug_unknown_schedule_of_a_command(command: tuple[str, ...], tmp_path: Path) -> None:
-    """It is named with its place; only the default method of `solve` knows all schedules."""
+    """It is named with its place; only `solve` knows all schedules."""
     text = (ROOT / "instances" / "homo_small.yaml").read_text(encoding="utf-8")
     path = tmp_path / "x.yaml"
     path.write_text(text.replace("search:\n", "search:\n  schedule: [1f1b, zb-h1]\n", 1))
     code, out, err = run(*(path if word == "PLAN" else word for word in command))
     line = next(n for n, row in enumerate(path.read_text().splitlines(), 1) if "zb-h1" in row)
-    allowed = "1f1b or gpipe; solve takes the others, by its default method"
+    allowed = "1f1b or gpipe; solve takes the others"
     where = f"error: {path}:{line}:20 search.schedule[1]"
     assert (code, out, err) == (2, "", f"{where}: the schedule zb-h1; allowed: {allowed}\n")
