@@ -24,7 +24,8 @@ from formulations.costs.placement import Placer
 from solver.bounds.kind_automaton import Places, Step, steps
 from solver.bounds.kind_graph import KindGraph, Tail
 from solver.bounds.kinds import Kind, allowed_on, kinds_of, least_of
-from solver.layered.placements import finish_ns, lane_width
+from solver.layered.all_orders import lane_width
+from solver.layered.placements import finish_ns
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 
 #: Kinds are taken together until the ways on all counts have no more edges, about.

@@ -16,8 +16,8 @@ from solver.bounds.kind_automaton import Tallying, Way, Weighed, steps
 from solver.bounds.kind_graph import KindGraph
 from solver.bounds.kinds import Kind, allowed_on
 from solver.bounds.latency_bottleneck import tighten
+from solver.layered.all_orders import lane_width
 from solver.layered.edges import Layers, build_layers, taken
-from solver.layered.placements import lane_width
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
 
 #: Weight of the fastest kind by speed.

@@ -32,8 +32,8 @@ from formulations.costs.tables import CostTables
 from formulations.units import ceil_div
 from solver.bounds.largest_share import most_shares
 from solver.bounds.latency_bottleneck import tighten
+from solver.layered.all_orders import lane_width, order_graph
 from solver.layered.edges import Layers, build_layers
-from solver.layered.placements import lane_width, order_graph
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
 from solver.layered.zones import StageZones
 

@@ -17,11 +17,10 @@ from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_search import Answer, best_dealing
 from solver.heuristics.node_orders import Order, count_orders, node_orders
+from solver.layered.all_orders import free_order, lane_width
 from solver.layered.placements import (
     ReplicaClass,
     fixed_order,
-    free_order,
-    lane_width,
     replica_classes,
 )
 from solver.layered.problem import Intervals, SplitProblem

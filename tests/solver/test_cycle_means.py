@@ -8,8 +8,8 @@ from solver.bounds import cycle_means
 from solver.bounds.cycle_means import by_windows
 from solver.bounds.latency_bottleneck import frontier, tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.layered.all_orders import free_order
 from solver.layered.edges import Layers, build_layers
-from solver.layered.placements import free_order
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests.seeds import one_each
 from tests.solver.test_enumeration import NO_CUTOFF, even_tables, random_chain

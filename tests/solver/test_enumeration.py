@@ -15,8 +15,9 @@ from formulations.instance.instance import ScheduleName
 from solver.bounds.latency_bottleneck import tighten
 from solver.bounds.replica_relaxation import Relaxation
 from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.layered.all_orders import free_order
 from solver.layered.edges import build_layers
-from solver.layered.placements import fixed_order, free_order, replica_classes
+from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem, chain_problem
 from tests import brute_force, recursion
 from tests.random_shapes import crowded_instance, random_shape, scheduled

@@ -14,7 +14,7 @@ from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
 from solver.bounds import shape_bound
 from solver.bounds.shape_bound import shape_bound_ns
-from solver.layered.placements import order_graph
+from solver.layered.all_orders import order_graph
 from solver.layered.problem import Intervals
 from tests import brute_force
 from tests.random_shapes import WITH_NEW, random_optimum_ns, random_tables
@@ -131,5 +131,5 @@ def test_order_graph_is_none_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -
     tables = two_speeds(8, "even")
     intervals, placer = Intervals(tables), Placer(tables)
     assert order_graph(intervals, placer, 4) is not None
-    monkeypatch.setattr("solver.layered.placements.ARC_LIMIT", 1)
+    monkeypatch.setattr("solver.layered.all_orders.ARC_LIMIT", 1)
     assert order_graph(intervals, placer, 4) is None

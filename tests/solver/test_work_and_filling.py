@@ -1,11 +1,14 @@
 """Closed-form bounds by hand, and that none is above the best plan of its shape."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
 from formulations.instance import SearchSpace
+from formulations.instance.instance import ScheduleName
 from solver.bounds.order_free_costs import ShapeColumns
 from solver.bounds.packing import Packing, packed_ns, refuted
 from solver.bounds.work_and_filling import Bounds, closed_forms
@@ -16,6 +19,7 @@ from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.random_shapes import random_tables, zoned
+from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
 #: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.
@@ -159,3 +163,22 @@ def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
         assert all(
             shut for shut, one, other in zip(closed, packed, known, strict=True) if one > other
         )
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "zb-h1"])
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("many", few_and_many(range(150), 5))
+def test_chunks_and_weight_gradients_stay_below_the_optimum(
+    schedule: ScheduleName, zones: bool, many: Sequence[int]
+) -> None:
+    """Work, filling and packing of search and verifier against brute force."""
+    for seed in many:
+        tables = random_tables(seed, zones, schedule)
+        optimum = brute_force.optimum_ns(tables)
+        if optimum is None:
+            continue
+        instance, shape = tables.instance, tables.shape
+        times = [layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)]
+        assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
+        assert not refuted(instance, [shape], times, [optimum + 1])[0]
+        assert ClosedForms(Prover(PlanSpace(instance)), [shape]).bounds_ns()[0] <= optimum

@@ -12,7 +12,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Link, ZoneLink
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.work_and_filling import closed_forms
-from solver.layered.placements import free_order
+from solver.layered.all_orders import free_order
 from solver.layered.problem import Intervals
 from solver.layered.zones import StageZones
 from solver.search.closing import enumerate_shape

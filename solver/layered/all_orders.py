@@ -1,0 +1,288 @@
+"""Split problems of all node orders at once: what is open after a stage is a state.
+
+States are the nodes of every group that are used up, and the nodes of the last stage placed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+
+from formulations.costs.placement import Placer
+from formulations.costs.tables import CostTables
+from formulations.units import ceil_div
+from solver.layered.messages import by_message, longest
+from solver.layered.placements import allowed_layers, finish_ns, passes
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.layered.zones import StageZones
+
+#: With more arcs times lanes than these, a free order is not worth its tables.
+ARC_LIMIT = 20_000
+
+Node = tuple[int, int]  #: node group, first slot
+Cover = tuple[tuple[int, ...], tuple[Node, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _State:
+    """Nodes used of every group, the nodes of the last stage placed, the zone of the first."""
+
+    used: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    origin: int
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One arc: states before and after, nodes of the stage before and of this one, new groups.
+
+    origin: zone of the first stage, as far as it counts.
+    """
+
+    source: int
+    target: int
+    before: tuple[Node, ...]
+    nodes: tuple[Node, ...]
+    begins: tuple[int, ...]
+    origin: int
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots.
+
+    zones: of every group if no stage is to span two of them, else equal. tied: the zone of the
+    first stage counts for the last one.
+    """
+
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    zones: tuple[int, ...]
+    tied: bool
+    dp: int
+    pp: int
+
+    def _covers(self, state: _State, first: int) -> Iterator[Cover]:
+        """Ways to cover the stage from slot `first`: nodes used, nodes, groups that begin."""
+        last = tuple(n for n in state.nodes if n[1] + self.sizes[n[0]] > first)
+        stack: list[Cover] = [(state.used, last, ())]
+        while stack:
+            used, nodes, begins = stack.pop()
+            end = nodes[-1][1] + self.sizes[nodes[-1][0]] if nodes else first
+            if end >= first + self.dp:
+                yield used, nodes, begins
+                continue
+            for j, count in enumerate(self.counts):
+                apart = bool(nodes) and self.zones[j] != self.zones[nodes[-1][0]]
+                if used[j] < count and not apart:
+                    more = (*used[:j], used[j] + 1, *used[j + 1 :])
+                    stack.append((more, (*nodes, (j, end)), (*begins, j)))
+
+    def stages(self, most: int) -> list[list[_Step]] | None:
+        """The steps of every stage; None if there are more than `most`."""
+        states = [_State((0,) * len(self.counts), (), 0)]
+        stages: list[list[_Step]] = []
+        for k in range(self.pp):
+            found: dict[_State, int] = {}
+            steps = []
+            for index, state in enumerate(states):
+                for used, nodes, begins in self._covers(state, k * self.dp):
+                    origin = self.zones[nodes[0][0]] if self.tied and k == 0 else state.origin
+                    target = found.setdefault(_State(used, nodes, origin), len(found))
+                    steps.append(_Step(index, target, state.nodes, nodes, begins, origin))
+                    most -= 1
+                    if most < 0:
+                        return None
+            stages.append(steps)
+            states = list(found)
+        return stages
+
+
+@lru_cache(maxsize=256)
+def _steps(
+    sizes: tuple[int, ...],
+    counts: tuple[int, ...],
+    zones: tuple[int, ...],
+    tied: bool,
+    dp: int,
+    pp: int,
+    most: int,
+) -> list[list[_Step]] | None:
+    """Steps that all shapes with these nodes and degrees share."""
+    return _Steps(sizes, counts, zones, tied, dp, pp).stages(most)
+
+
+@dataclass
+class _Tails:
+    """Sync and finish matrices of stages, kept once for equal costs."""
+
+    intervals: Intervals
+    placer: Placer
+    zones: StageZones
+    rows: dict[bytes, int] = field(default_factory=dict)
+    sync: list[Array] = field(default_factory=list)
+    finish: list[Array] = field(default_factory=list)
+    known: dict[tuple[int, tuple[Node, ...]], int] = field(default_factory=dict)
+
+    def row(self, stage: int, nodes: tuple[Node, ...]) -> int:
+        """Row of a stage on these nodes."""
+        key = (stage, nodes)
+        if key not in self.known:
+            self.known[key] = self._row(stage, nodes)
+        return self.known[key]
+
+    def _row(self, stage: int, nodes: tuple[Node, ...]) -> int:
+        groups = [j for j, _ in nodes]
+        terms = [self.placer.terms(*node) for node in nodes]
+        ring = self.zones.ring(groups)
+        sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups, ring)
+        extra = np.array([latency, gather_latency, *sorted(set(groups))], dtype=np.int64)
+        key = sync.tobytes() + gather.tobytes() + extra.tobytes()
+        if key not in self.rows:
+            self.rows[key] = len(self.sync)
+            self.sync.append(interval_sums(sync) + latency)
+            self.finish.append(finish_ns(self.intervals, groups, gather, gather_latency))
+        return self.rows[key]
+
+
+def lane_width(tables: CostTables) -> int:
+    """Replicas per lane of a free order: the greatest common divisor of dp and all node sizes.
+
+    In slots: so node borders never part them.
+    """
+    used = zip(tables.slots_per_node, tables.shape.nodes_used, strict=True)
+    return gcd(tables.shape.dp, *(size for size, count in used if count))
+
+
+class _FreeOrder:
+    """Turns steps into arcs with the costs of one shape."""
+
+    def __init__(self, intervals: Intervals, placer: Placer, share: int, split: bool) -> None:
+        self.intervals, self.placer, self.share = intervals, placer, share
+        self.tables: CostTables = intervals.tables
+        self.sizes = self.tables.slots_per_node
+        self.width = lane_width(self.tables)
+        self.lanes = range(0, self.tables.shape.dp, self.width)
+        self.zones, self.split = StageZones(placer), split
+        self.tails = _Tails(intervals, placer, self.zones)
+        self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
+
+    def steps(self) -> list[list[_Step]] | None:
+        """Steps of all orders; None if there are too many."""
+        shape, zone = self.tables.shape, self.zones.zone_of_group
+        zones = zone if self.split else (0,) * len(zone)
+        most = ARC_LIMIT // len(self.lanes)
+        tied = self.tables.embedding_bytes > 0
+        return _steps(self.sizes, shape.nodes_used, zones, tied, shape.dp, shape.pp, most)
+
+    def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
+        """The node of every lane."""
+        return [
+            next(n for n in nodes if n[1] <= first + r < n[1] + self.sizes[n[0]])
+            for r in self.lanes
+        ]
+
+    def _sends(
+        self, before: tuple[Node, ...], nodes: tuple[Node, ...], stage: int
+    ) -> list[tuple[int, ...]]:
+        dp = self.tables.shape.dp
+        first, none = (stage - 1) * dp, (0,) * len(self.tables.tensors)
+        ends = self._owners(before, first), self._owners(nodes, first + dp)
+        own = [
+            longest(*(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair))
+            for r, pair in zip(self.lanes, zip(*ends, strict=True), strict=True)
+        ]
+        if not self.zones.known:
+            return own
+        here, there = ([j for j, _ in end] for end in ends)
+        across = self.zones.sends(here, there, self.width)
+        return list(map(longest, own, across))
+
+    def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
+        key = (stage, tuple(sorted(set(groups))))
+        if key not in self.masks:
+            shares = [self.share] * len(key[1])
+            self.masks[key] = allowed_layers(self.intervals, stage, key[1], shares)
+        return self.masks[key]
+
+    def _embedding_ns(self, stage: int, step: _Step) -> int:
+        last = self.tables.shape.pp - 1
+        if stage not in (0, last):
+            return 0
+        own = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
+        if stage == last and self.split:
+            own = max(own, self.zones.embedding_ns(step.origin, step.nodes[0][0]))
+        return own
+
+    def stage(self, k: int, steps: list[_Step]) -> Arcs:
+        """Arcs of stage k."""
+        none = [(0,)] * len(self.lanes)
+        dp = self.tables.shape.dp
+        columns = [tuple(j for j, _ in self._owners(step.nodes, k * dp)) for step in steps]
+        sends = [self._sends(step.before, step.nodes, k) if k else none for step in steps]
+        embedding = [self._embedding_ns(k, step) for step in steps]
+        masks = [by_message(self.tables, k, self._mask(k, groups)) for groups in columns]
+        arcs = [(i, n) for i, own in enumerate(masks) for n in own]
+        send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
+        step_of = np.array([i for i, _ in arcs])
+        return Arcs(
+            source=np.array([step.source for step in steps])[step_of],
+            target=np.array([step.target for step in steps])[step_of],
+            column=np.array(columns)[step_of],
+            send=send,
+            send_back=send,
+            tail=np.array([self.tails.row(k, step.nodes) for step in steps])[step_of],
+            embedding=np.array(embedding, dtype=np.int64)[step_of],
+            allowed=tuple(masks[i][n] for i, n in arcs),
+            begins=tuple(steps[i].begins for i, _ in arcs),
+        )
+
+
+def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> SplitProblem | None:
+    """The problem of all node orders at even shares, or the largest of almost even ones.
+
+    With `split`, of those in which no stage spans zones. None if it has too many arcs, or if stages
+    may span zones: these share links with what one stage does not know of; or several chunks per
+    slot, see `order_graph`.
+    """
+    tables = intervals.tables
+    zoned = tables.instance.cluster.zone_link is not None
+    if zoned and not split:
+        return None
+    share = ceil_div(tables.num_micro_batches, tables.shape.dp)
+    return order_graph(intervals, placer, share, split)
+
+
+def order_graph(
+    intervals: Intervals, placer: Placer, share: int, split: bool = False
+) -> SplitProblem | None:
+    """All node orders, with `share` micro-batches for every replica; None if too many arcs.
+
+    With `split`, those in which no stage spans zones; no stages if there is none. None also if
+    slots have several chunks: later ones have to lie where the first ones do. Where stages span
+    zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
+    """
+    tables = intervals.tables
+    shape = tables.shape
+    build = _FreeOrder(intervals, placer, share, split)
+    steps = build.steps() if shape.vpp == 1 else None
+    if steps is None:
+        return None
+    stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
+    alike = all(arcs.alike for arcs in stages)
+    none = np.zeros_like(intervals.forward[:1])
+    backward, weight = passes(intervals)
+    return SplitProblem(
+        schedule=shape.schedule,
+        blocking=tables.instance.search.blocking_sends,
+        tied=tables.embedding_bytes > 0,
+        stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
+        micro_batches=(share,) * (1 if alike else len(build.lanes)),
+        forward=intervals.forward,
+        backward=backward,
+        sync=np.stack(build.tails.sync or [none[0]]),
+        finish=np.stack(build.tails.finish or [none[0]]),
+        weight=weight,
+    )
