@@ -11,7 +11,7 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array
-from formulations.schedules import in_flight
+from formulations.schedules import stage_moments
 from solver.heuristics.balance import Mask
 from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.trial import Trial
@@ -57,9 +57,16 @@ class BlockCosts:
         shape, sizes = self.tables.shape, self.tables.slots_per_node
         used = [j for j, count in enumerate(shape.nodes_used) if count]
         self.micro_batches = self.tables.num_micro_batches // shape.dp
-        held = [in_flight(shape.schedule, shape.pp, k, self.micro_batches) for k in range(shape.pp)]
+        moments = [
+            stage_moments(shape.schedule, shape.pp, k, self.micro_batches) for k in range(shape.pp)
+        ]
         every = range(len(sizes))
-        self.farthest = np.array([[space.farthest_ends(j, h) for j in every] for h in held])
+        self.farthest = np.array(
+            [
+                [np.min([space.farthest_ends(j, *one) for one in own], axis=0) for j in every]
+                for own in moments
+            ]
+        )
         self.outside = np.zeros((len(sizes), len(self.tables.tensors)), int)
         self.embedding = np.zeros((2, len(sizes)), int)
         for j in used:
@@ -99,16 +106,17 @@ class BlockTrial(Trial):
         """Of a replica of each block."""
         start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
         p, columns = len(start), BLOCKS * len(splits)
-        forward, backward = (
+        forward, backward, *weight = (
             (table[end, self.groups] - table[start, self.groups]).reshape(p, columns)
-            for table in (self.costs.space.forward, self.costs.space.backward)
+            for table in self.costs.space.passes
         )
         tables = self.costs.tables
         kinds = tables.message_kind[splits[:, 1:-1].T][:, None]
         ends = (self.costs.outside[one, kinds] for one in (self.groups[1:], self.groups[:-1]))
         send = np.maximum(*ends).reshape(p - 1, columns)
         blocking = tables.instance.search.blocking_sends
-        yield self.costs.micro_batches, Times(forward, backward, send, blocking)
+        times = Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
+        yield self.costs.micro_batches, times
 
     def tail_ns(self, splits: Array) -> Array:
         """[p, N] of these patterns."""

@@ -152,7 +152,18 @@ def test_no_blocks_where_nodes_are_cut() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_patterns_that_use_all_nodes_are_judged_as_the_simulator_does(seed: int) -> None:
     """Every tail, transfer and lane, against the simulated plan of the same node order."""
-    tables = random_tables(seed)
+    check_judged(random_tables(seed), seed)
+
+
+def test_bug_blocks_know_weight_gradients() -> None:
+    """ZB-H1 was judged by a graph with operations that had no times."""
+    tables = random_tables(3)
+    shape = tables.shape.model_copy(update={"schedule": "zb-h1"})
+    check_judged(build_tables(tables.instance, shape), 3)
+
+
+def check_judged(tables: CostTables, seed: int) -> None:
+    """Random patterns of all nodes take as long as the simulator says."""
     blocks, shares, judged = blocks_of(tables), (2,) * 4, 0
     for pattern in walk(blocks, 40, seed):
         nodes = np.repeat(pattern.groups[0], SIZES, axis=0)
