@@ -1,7 +1,11 @@
 """A plan: the decisions of PROBLEM section 3, complete enough to be launched and judged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Literal
+
+from pydantic import Field
 
 from formulations.instance import Instance
 from formulations.instance.extent import Batch, Count, Index, can_be_simulated
@@ -19,7 +23,8 @@ class Shape(Record):
     pp: Count
     micro_batch: Count  #: sequences
     schedule: ScheduleName
-    recompute: Recompute
+    #: What a stage may choose among, least time first, see `formulations.costs.stage_costs`.
+    recompute: tuple[Recompute, ...] = Field(min_length=1, max_length=3)
     zero: ZeroStage  #: 1: distributed optimizer
     nodes_used: tuple[Index, ...]  #: per node group of the cluster
     vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
@@ -54,11 +59,19 @@ class Group(Record):
     gpus: tuple[Index, ...]  #: indices inside the node
 
 
+class Recomputed(Record):
+    """What a stage recomputes in every backward pass: a way, and how many of its first blocks."""
+
+    way: Recompute
+    blocks: Index
+
+
 class Stage(Record):
     """Layers [start, end) of the chain on one group."""
 
     layers: tuple[Index, Index]
     group: Group
+    recomputed: Recomputed
 
 
 class Replica(Record):
@@ -74,6 +87,10 @@ class Plan(Record):
     shape: Shape
     node_order: tuple[Index, ...]
     replicas: tuple[Replica, ...]
+
+
+#: Of a virtual stage, node group, micro-batches of the replica, and layers.
+Choose = Callable[[int, int, int, tuple[int, int]], Recomputed]
 
 
 def slots_of_order(instance: Instance, tp: int, order: Sequence[int]) -> list[Group]:
@@ -95,22 +112,24 @@ def uniform_plan(
     order: Sequence[int],
     boundaries: Sequence[int],
     micro_batches: Sequence[int],
+    recomputed: Choose,
 ) -> Plan:
     """The Megatron-LM plan in which all replicas share one split.
 
     `order`: node group index per node in node order. `boundaries`: pp vpp + 1 layer indices from
-    0 to the number of layers. `micro_batches`: one number per replica.
+    0 to the number of layers. `micro_batches`: one number per replica. `recomputed`: what a
+    virtual stage recomputes on a node group with so many micro-batches and layers.
     """
     slots = slots_of_order(instance, shape.tp, order)
+    groups = instance.cluster.node_groups
+    choose = cache(recomputed)
     replicas = []
     for r, count in enumerate(micro_batches):
-        stages = tuple(
-            Stage(
-                layers=(boundaries[k], boundaries[k + 1]),
-                group=slots[k % shape.pp * shape.dp + r],
-            )
-            for k in range(shape.num_stages)
-        )
-        replicas.append(Replica(micro_batches=count, stages=stages))
+        stages = []
+        for k, layers in enumerate(pairwise(boundaries)):
+            group = slots[k % shape.pp * shape.dp + r]
+            found = choose(k, groups[group.node], count, layers)
+            stages.append(Stage(layers=layers, group=group, recomputed=found))
+        replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
     nodes = dict.fromkeys(slot.node for slot in slots)
     return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
-from formulations.plan import Shape
+from formulations.instance.instance import Recompute
+from formulations.plan import Recomputed, Shape
 from formulations.schedules import Held
 from formulations.units import ceil_div
 
 Bytes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 class MemoryParts(NamedTuple):
@@ -35,6 +37,14 @@ class MemoryParts(NamedTuple):
     reserve_bytes: int
 
 
+class Kept(NamedTuple):
+    """Of a way to recompute, bytes of shape [layer]."""
+
+    way: Recompute
+    activation_bytes: Bytes  #: per micro-batch in flight
+    workspace_bytes: Bytes  #: once per stage: the largest of its layers
+
+
 @dataclass(frozen=True)
 class LayerMemory:
     """Bytes per GPU of a group, arrays of shape [layer]."""
@@ -43,9 +53,8 @@ class LayerMemory:
     weights_bytes: Bytes
     gradients_bytes: Bytes
     optimizer_bytes: Bytes
-    activation_bytes: Bytes  #: per micro-batch in flight
     put_off_bytes: Bytes  #: per micro-batch that waits for its weight gradients alone
-    workspace_bytes: Bytes  #: once per stage: the largest of its layers
+    kept: tuple[Kept, ...]  #: per way to recompute that the shape allows
     buffers_bytes: int  #: per GPU: messages to and from other stages
     reserve_bytes: int  #: per GPU: the framework's
 
@@ -55,21 +64,52 @@ class LayerMemory:
         return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
 
     @property
+    def activation_bytes(self) -> Bytes:
+        """[layer] per micro-batch in flight, where as little is recomputed as the shape allows."""
+        return self.kept[0].activation_bytes
+
+    @property
+    def workspace_bytes(self) -> Bytes:
+        """[layer] once per stage, the largest of its layers, in that case."""
+        return self.kept[0].workspace_bytes
+
+    @property
     def fixed_bytes(self) -> int:
         """What a GPU needs whatever its layers."""
         return self.buffers_bytes + self.reserve_bytes
 
-    def parts(self, layers: Sequence[tuple[int, int]], most: Held) -> MemoryParts:
+    def kept_by(
+        self, layers: tuple[int, int], is_block: Mask, recomputed: Recomputed
+    ) -> tuple[int, int]:
+        """Bytes that a chunk keeps of each micro-batch in flight, and its workspace."""
+        chunk = slice(*layers)
+        first = is_block[chunk] & (np.cumsum(is_block[chunk]) <= recomputed.blocks)
+        found = {one.way: one for one in self.kept}
+        own, others = found[recomputed.way], found.get("none", found[recomputed.way])
+        activation = np.where(first, own.activation_bytes[chunk], others.activation_bytes[chunk])
+        workspace = np.where(first, own.workspace_bytes[chunk], others.workspace_bytes[chunk])
+        return int(activation.sum()), int(workspace.max(initial=0))
+
+    def parts(
+        self,
+        layers: Sequence[tuple[int, int]],
+        most: Held,
+        is_block: Mask,
+        recomputed: Sequence[Recomputed],
+    ) -> MemoryParts:
         """Memory of a GPU with these layers [start, end), per chunk, at its fullest moment."""
         own = [layer for chunk in layers for layer in range(*chunk)]
-        whole = np.array([self.activation_bytes[start:end].sum() for start, end in layers])
+        kept_by = [
+            self.kept_by(c, is_block, one) for c, one in zip(layers, recomputed, strict=True)
+        ]
+        whole = np.array([activation for activation, _ in kept_by])
         put_off = int(self.put_off_bytes[own].sum())
         kept = int((most.whole @ whole + most.put_off * put_off).max())
         return MemoryParts(
             weights_bytes=int(self.weights_bytes[own].sum()),
             gradients_bytes=int(self.gradients_bytes[own].sum()),
             optimizer_bytes=int(self.optimizer_bytes[own].sum()),
-            activations_bytes=kept + int(self.workspace_bytes[own].max(initial=0)),
+            activations_bytes=kept + max(workspace for _, workspace in kept_by),
             buffers_bytes=self.buffers_bytes,
             reserve_bytes=self.reserve_bytes,
         )
@@ -91,32 +131,43 @@ def _check_sizes(
     check_memory(total, f"workload {workload.name}")
 
 
+def _kept(workload: Workload, shape: Shape, way: Recompute) -> tuple[list[int], list[int]]:
+    """Per run of layers the bytes kept of a micro-batch, and the workspace."""
+    activation, workspace = [], []
+    for layer in (run.layer for run in workload.layer_runs):
+        whole = shape.micro_batch * layer.activation_bytes(shape.tp)
+        recomputed = way == "full" and layer.is_block
+        activation.append(shape.micro_batch * layer.input_bytes if recomputed else whole)
+        workspace.append(whole if recomputed else 0)
+    return activation, workspace
+
+
 def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
     shards = shape.dp if shape.zero else 1
-    parameters, optimizer, activation, put_off, workspace = [], [], [], [], []
+    parameters, optimizer, put_off = [], [], []
     for layer in (run.layer for run in workload.layer_runs):
         count = layer.parameters_per_gpu(tp, shape.pp)
-        whole = b * layer.activation_bytes(tp)
-        recomputed = shape.recompute == "full" and layer.is_block
         parameters.append(count)
         optimizer.append(workload.optimizer_bytes * ceil_div(count, shards))
-        activation.append(b * layer.input_bytes if recomputed else whole)
         put_off.append(b * layer.weight_gradient_bytes(tp))
-        workspace.append(whole if recomputed else 0)
     weights = [workload.parameter_bytes * count for count in parameters]
     gradients = [workload.gradient_bytes * count for count in parameters]
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
-    _check_sizes(workload, static, activation, workspace)
+    kept = [_kept(workload, shape, way) for way in shape.recompute]
+    for way in kept:
+        _check_sizes(workload, static, *way)
     return LayerMemory(
         parameters=_per_layer(workload, parameters),
         weights_bytes=_per_layer(workload, weights),
         gradients_bytes=_per_layer(workload, gradients),
         optimizer_bytes=_per_layer(workload, optimizer),
-        activation_bytes=_per_layer(workload, activation),
         put_off_bytes=_per_layer(workload, put_off),
-        workspace_bytes=_per_layer(workload, workspace),
+        kept=tuple(
+            Kept(way, *(_per_layer(workload, values) for values in own))
+            for way, own in zip(shape.recompute, kept, strict=True)
+        ),
         buffers_bytes=2 * b * workload.largest_message_bytes if shape.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )

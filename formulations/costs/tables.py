@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, layer_times
 from formulations.costs.magnitude import check_step
-from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
+from formulations.costs.memory import LayerMemory, MemoryParts, capacity_bytes, layer_memory
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Recomputed, Shape
 from formulations.schedules import SCHEDULES, held
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
@@ -23,9 +23,11 @@ Array = NDArray[np.int64]
 class CostTables:
     """Costs of one shape. L layers, J node groups; times in ns, sizes in bytes per GPU.
 
-    forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
-    recomputation. weight_ns: [L, J] the part of the latter for weight gradients. optimizer_ns:
-    [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J].
+    forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic, where as little
+    is recomputed as the shape allows; recompute_ns: that [L, J] more for each way to recompute,
+    `Shape.recompute`. weight_ns: [L, J] the part of the backward pass for weight gradients.
+    optimizer_ns: [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane.
+    capacity_bytes: [J].
     send_bytes: a tensor per lane and micro-batch, one or several of which cross a boundary.
     embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] blocks before each layer.
@@ -35,6 +37,7 @@ class CostTables:
     shape: Shape
     forward_ns: Array
     backward_ns: Array
+    recompute_ns: tuple[Array, ...]
     weight_ns: Array
     optimizer_ns: Array
     memory: LayerMemory
@@ -88,17 +91,52 @@ class CostTables:
     def longest_ns(self) -> int:
         """No path through the operations of a step is longer: each of them is on it once."""
         used = [j for j, count in enumerate(self.shape.nodes_used) if count]
-        layers = (self.forward_ns + self.backward_ns)[:, used].max(axis=1).sum()
+        most = self.forward_ns + self.backward_ns + np.max(self.recompute_ns, axis=0)
+        layers = most[:, used].max(axis=1).sum()
         optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
         return self.num_micro_batches * int(layers) + int(optimizer) + ceil(_traffic_ns(self))
 
-    def device_memory(
-        self, layers: Sequence[tuple[int, int]], device: int, micro_batches: int
-    ) -> int:
-        """Bytes per GPU of a device of a replica with these layers [start, end), per chunk."""
+    def recomputed_ns(self, group: int, layers: tuple[int, int], recomputed: Recomputed) -> int:
+        """What a stage's backward pass takes longer for what it recomputes."""
+        start, end = layers
+        first = np.searchsorted(self.blocks_before, self.blocks_before[start] + recomputed.blocks)
+        extra = self.recompute_ns[self.shape.recompute.index(recomputed.way)]
+        return int(extra[start : min(int(first), end), group].sum())
+
+    def memory_parts(
+        self,
+        layers: Sequence[tuple[int, int]],
+        device: int,
+        micro_batches: int,
+        recomputed: Sequence[Recomputed],
+    ) -> MemoryParts:
+        """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
         shape = self.shape
         most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-        return sum(self.memory.parts(layers, most))
+        return self.memory.parts(layers, most, self.is_block, recomputed)
+
+    def device_memory(
+        self,
+        layers: Sequence[tuple[int, int]],
+        device: int,
+        micro_batches: int,
+        recomputed: Sequence[Recomputed] | None = None,
+    ) -> int:
+        """Bytes per GPU in all; if nothing else is given, of what takes the least time."""
+        if recomputed is None:
+            recomputed = [self.least_recomputed(chunk) for chunk in layers]
+        return sum(self.memory_parts(layers, device, micro_batches, recomputed))
+
+    def least_recomputed(self, layers: tuple[int, int]) -> Recomputed:
+        """What a stage recomputes if memory is no object."""
+        way = self.shape.recompute[0]
+        blocks = int(self.is_block[slice(*layers)].sum())
+        return Recomputed(way=way, blocks=0 if way == "none" else blocks)
+
+    @cached_property
+    def is_block(self) -> NDArray[np.bool_]:
+        """[L] which layers are blocks."""
+        return np.diff(self.blocks_before) > 0
 
 
 def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array:
@@ -154,12 +192,17 @@ def _traffic_ns(tables: CostTables) -> float:
     return (size_bytes * s_per_byte / least + starts * latency_s) * NANOSECONDS_PER_SECOND
 
 
-def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = None) -> CostTables:
-    """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b).
+def build_tables(
+    instance: Instance, shape: Shape, times: Sequence[LayerTimes] | None = None
+) -> CostTables:
+    """All integer costs of one shape; `times`, one per way to recompute, may be shared by shapes.
 
     Raises InstanceError for a workload that the GPUs or links would take more than weeks for.
     """
-    times = times or layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)
+    ways = times or [
+        layer_times(instance, shape.tp, shape.micro_batch, way) for way in shape.recompute
+    ]
+    least = ways[0]
     memory = layer_memory(instance, shape)
     shards = shape.dp if shape.zero else 1
     workload = instance.workload
@@ -167,9 +210,10 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
     tables = CostTables(
         instance=instance,
         shape=shape,
-        forward_ns=times.forward_ns,
-        backward_ns=times.backward_ns,
-        weight_ns=times.weight_ns,
+        forward_ns=least.forward_ns,
+        backward_ns=least.backward_ns,
+        recompute_ns=tuple(way.backward_ns - least.backward_ns for way in ways),
+        weight_ns=least.weight_ns,
         optimizer_ns=_optimizer_ns(instance, memory, shards),
         memory=memory,
         gradient_bytes=workload.gradient_bytes * memory.parameters,
@@ -178,7 +222,7 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
         send_bytes=send_bytes(instance, shape),
         embedding_bytes=embedding_bytes(instance, shape),
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
-        origins=frozenset(times.origins),
+        origins=frozenset(least.origins),
     )
     check_step(_traffic_ns(tables), "cluster", "the slowest link")
     check_step(tables.longest_ns, f"workload {workload.name}", "the longest path", shape.pp)

@@ -13,6 +13,8 @@ from formulations.instance.workload import Workload
 from formulations.units import GIB
 
 Recompute = Literal["none", "full"]
+#: Least time, and most memory, first.
+RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
@@ -28,6 +30,7 @@ class SearchSpace(Record):
     pipeline_parallel: Counts | None = None
     micro_batch: Counts | None = None
     recompute: tuple[Recompute, ...] = ("none", "full")
+    recompute_per: Literal["stage", "plan"] = "stage"  #: who chooses among them
     distributed_optimizer: tuple[bool, ...] = (False, True)
     schedule: tuple[ScheduleName, ...] = ("1f1b",)
     virtual_pipeline: tuple[int, ...] = (2,)  #: chunks per GPU of the interleaved schedule

@@ -117,6 +117,11 @@ class SearchFile(Record):
     recompute: Annotated[list[Recompute], OneOrMany()] = Field(
         default=["none", "full"], description="Recomputation of activations in the backward pass."
     )
+    recompute_per: Literal["stage", "plan"] = Field(
+        default="stage",
+        description="Does every stage recompute as little as fits, of its first blocks, or all"
+        " stages alike? With interleaved always the latter.",
+    )
     distributed_optimizer: Annotated[list[bool], OneOrMany()] = Field(
         default=[False, True], description="Is the optimizer state split over the replicas?"
     )

@@ -14,7 +14,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.units import ceil_div
 from solver.layered.messages import by_message, longest
-from solver.layered.placements import allowed_layers, finish_ns, passes
+from solver.layered.placements import Columns, allowed_layers, finish_ns
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 from solver.layered.zones import StageZones
 
@@ -165,6 +165,7 @@ class _FreeOrder:
         self.sizes = self.tables.slots_per_node
         self.width = lane_width(self.tables)
         self.lanes = range(0, self.tables.shape.dp, self.width)
+        self.columns = Columns(intervals)
         self.zones, self.split = StageZones(placer), split
         self.tails = _Tails(intervals, placer, self.zones)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
@@ -227,10 +228,11 @@ class _FreeOrder:
         arcs = [(i, n) for i, own in enumerate(masks) for n in own]
         send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
         step_of = np.array([i for i, _ in arcs])
+        first = self.columns.first(k, self.share)
         return Arcs(
             source=np.array([step.source for step in steps])[step_of],
             target=np.array([step.target for step in steps])[step_of],
-            column=np.array(columns)[step_of],
+            column=first + np.array(columns)[step_of],
             send=send,
             send_back=send,
             tail=np.array([self.tails.row(k, step.nodes) for step in steps])[step_of],
@@ -273,14 +275,14 @@ def order_graph(
     stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
     alike = all(arcs.alike for arcs in stages)
     none = np.zeros_like(intervals.forward[:1])
-    backward, weight = passes(intervals)
+    forward, backward, weight = build.columns.times()
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.embedding_bytes > 0,
         stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
         micro_batches=(share,) * (1 if alike else len(build.lanes)),
-        forward=intervals.forward,
+        forward=forward,
         backward=backward,
         sync=np.stack(build.tails.sync or [none[0]]),
         finish=np.stack(build.tails.finish or [none[0]]),

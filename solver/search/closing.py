@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
-from formulations.plan import Plan, simulable, uniform_plan
-from formulations.schedules import stage_moments
+from formulations.decisions import Decisions
+from formulations.plan import Plan, simulable
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven_shares import Left, Uneven
@@ -86,10 +86,7 @@ def lacks_memory(intervals: Intervals) -> bool:
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
     for k in range(shape.num_stages):
-        fits = intervals.allowed
-        for moment in stage_moments(shape.schedule, shape.pp, k, least, shape.vpp):
-            fits = fits & intervals.fits(largest, *moment)
-        ends = np.any(fits[ends], axis=0)
+        ends = np.any(intervals.fits(largest, k, least)[ends], axis=0)
     return not ends[-1]
 
 
@@ -206,7 +203,7 @@ def _uneven(
     if answer.found is None:
         return ShapeAnswer(None, None, answer.complete, bound_ns)
     order, split, shares, step_time_ns = astuple(answer.found)
-    plan = uniform_plan(tables.instance, tables.shape, order, split, shares)
+    plan = Decisions(order, split, shares).plan(tables)
     return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
 
 
@@ -309,5 +306,5 @@ def _one_by_one(
             if found.split is not None and found.step_time_ns is not None:
                 best = found.step_time_ns
                 counts = shares(classes, vector, tables.num_micro_batches)
-                plan = uniform_plan(tables.instance, shape, order, found.split.tolist(), counts)
+                plan = Decisions(order, tuple(found.split.tolist()), counts).plan(tables)
     return ShapeAnswer(plan, best if plan else None, complete)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
+from formulations.instance.instance import RECOMPUTE_WAYS, Recompute, ScheduleName
 from formulations.plan import Shape, ZeroStage
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
@@ -85,6 +85,19 @@ def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[Sche
             yield from ((schedule, v) for v in search.virtual_pipeline if pp * v <= longest)
 
 
+def recompute_ways(instance: Instance, chunks: int) -> Iterator[tuple[Recompute, ...]]:
+    """The ways to recompute that the stages of a shape choose among, least time first.
+
+    One way for all stages where these may not differ, or have several chunks, whose memory is one.
+    """
+    search = instance.search
+    ways = tuple(way for way in RECOMPUTE_WAYS if way in search.recompute)
+    if search.recompute_per == "stage" and chunks == 1:
+        yield ways
+    else:
+        yield from ((way,) for way in ways)
+
+
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
     gpus = sum(n * g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True))
@@ -94,9 +107,13 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
             total = instance.workload.global_batch // b
             if total < dp or (search.micro_batches == "even" and total % dp):
                 continue
-            schedules = schedules_of(instance, pp, total // dp)
-            strategies = product(schedules, search.recompute, zero_stages(instance, dp))
-            for (schedule, vpp), recompute, zero in strategies:
+            schedules = [
+                (one, recompute)
+                for one in schedules_of(instance, pp, total // dp)
+                for recompute in recompute_ways(instance, one[1])
+            ]
+            strategies = product(schedules, zero_stages(instance, dp))
+            for ((schedule, vpp), recompute), zero in strategies:
                 yield Shape(
                     tp=tp,
                     dp=dp,
