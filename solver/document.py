@@ -31,7 +31,7 @@ from formulations.instance.quantities import shown
 from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.plan import Shape
+from formulations.plan import Recomputed, Shape
 from solver.result import NodesRecord, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
@@ -71,7 +71,8 @@ class StageDocument(Record):
     gpus: tuple[Index, ...]
     gpu_type: Name
     forward_s: Seconds
-    backward_s: Seconds
+    backward_s: Seconds  #: with what is recomputed in it
+    recomputed: Recomputed
     weight_gradient_s: Seconds  #: of `backward_s`, what the schedule may put off; 0 if nothing
     send_forward_s: Seconds  #: to the next stage; 0 on the last
     send_backward_s: Seconds  #: to the previous stage; 0 on the first

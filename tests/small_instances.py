@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from formulations.costs.memory import LayerMemory
+from formulations.costs.memory import Kept, LayerMemory
 from formulations.costs.tables import Array
 from formulations.instance import (
     Cluster,
@@ -137,7 +137,7 @@ def plain_shape(
         pp=pp,
         micro_batch=1,
         schedule="1f1b",
-        recompute="none",
+        recompute=("none",),
         zero=zero,
         nodes_used=nodes_used,
     )
@@ -151,9 +151,8 @@ def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0
         weights_bytes=static,
         gradients_bytes=nothing,
         optimizer_bytes=nothing,
-        activation_bytes=activation,
         put_off_bytes=activation,
-        workspace_bytes=workspace,
+        kept=(Kept("none", activation, workspace),),
         buffers_bytes=fixed,
         reserve_bytes=0,
     )

@@ -64,6 +64,7 @@ class StageCosts:
         self._put_off = before(tables.memory.put_off_bytes)
         self._activation = [before(way.activation_bytes) for way in tables.memory.kept]
         self._extra = [before(extra) for extra in tables.recompute_ns]
+        self._known: dict[tuple[int, Moments], Array] = {}
 
     @property
     def has_choice(self) -> bool:
@@ -143,6 +144,20 @@ class StageCosts:
         extra, ends = self._extra[way][:, group], np.minimum(last, end)
         time = np.where(last <= end, extra[ends] - extra[start], NEVER)
         return time, self._blocks(start, ends)
+
+    def extra(self, group: int, stage: int, micro_batches: int) -> Array:
+        """[n, n] ns for what a stage recomputes on a group; NEVER where it has no room.
+
+        Of replicas with so many micro-batches. Chunks of one device are looked at one by one.
+        """
+        key = group, self.moments(stage, micro_batches)
+        if key not in self._known:
+            size = self.tables.num_layers + 1
+            extra = np.zeros((size, size), dtype=np.int64)
+            start, end = np.triu_indices(size, k=1)
+            extra[start, end] = self.choose(*key, start, end).extra_ns
+            self._known[key] = extra
+        return self._known[key]
 
     def recomputed(
         self, stage: int, group: int, micro_batches: int, layers: tuple[int, int]

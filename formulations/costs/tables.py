@@ -67,6 +67,12 @@ class CostTables:
         return self.forward_ns, self.backward_ns - self.weight_ns, self.weight_ns
 
     @property
+    def longest_passes(self) -> tuple[Array, ...]:
+        """The same with as much recomputed as the shape allows."""
+        forward, backward, *weight = self.passes
+        return forward, backward + np.max(self.recompute_ns, axis=0), *weight
+
+    @property
     def min_blocks(self) -> int:
         """Least number of blocks per stage."""
         return 0 if self.instance.search.embedding_only_stages else 1

@@ -87,7 +87,7 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
 
 
 def _growth(shape: Shape) -> tuple[int, int, int, bool]:
-    return (shape.zero, shape.pp, shape.tp, shape.recompute == "full")
+    return (shape.zero, shape.pp, shape.tp, "none" not in shape.recompute)
 
 
 def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:

@@ -67,7 +67,7 @@ class SplitSpace:
         Of a replica with so many micro-batches. The start itself where not one layer fits: memory
         grows with the layers, so every end up to the last fits.
         """
-        fits = self.intervals.extra(group, stage, share) < NEVER
+        fits = self.intervals.stages.extra(group, stage, share) < NEVER
         ends = np.arange(len(fits))
         farthest: Array = ends + (fits & (ends[None, :] > ends[:, None])).sum(axis=1)
         return farthest

@@ -57,7 +57,7 @@ class OrderStages:
         return max(self._time_ns(k, j, m, start, end) for j, m in self._kinds[k])
 
     def _time_ns(self, k: int, j: int, m: int, start: int, end: int) -> int:
-        extra = int(self.intervals.extra(j, k, m)[start, end])
+        extra = int(self.intervals.stages.extra(j, k, m)[start, end])
         return self._work[j][end] - self._work[j][start] + (extra if extra < NEVER else 0)
 
     def replica_times_ns(self, split: Split) -> Array:
@@ -76,7 +76,7 @@ class OrderStages:
 
     def fits_memory(self, k: int, start: int, end: int) -> bool:
         """Whether every GPU of the stage has room; if so, it has for fewer layers too."""
-        extra = self.intervals.extra
+        extra = self.intervals.stages.extra
         return all(extra(j, k, m)[start, end] < NEVER for j, m in self._kinds[k])
 
     def allowed(self, k: int, start: int, end: int) -> bool:

@@ -95,7 +95,7 @@ class Columns:
     def _place(self, stage: int, share: int) -> int:
         extra = np.zeros_like(self._backward)
         for j in self.used:
-            extra[j] = self.intervals.extra(j, stage, share)
+            extra[j] = self.intervals.stages.extra(j, stage, share)
         least = self._least(self._backward + extra)
         block = np.where(least < NEVER, least, self._blocks[0])
         for number, known in enumerate(self._blocks):

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.stage_costs import NEVER, Moments, StageCosts, interval_maxima
+from formulations.costs.stage_costs import NEVER, StageCosts, interval_maxima
 from formulations.costs.tables import CostTables
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES
@@ -54,7 +54,6 @@ class Intervals:
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
-        self._extra: dict[tuple[int, Moments], Array] = {}
 
     @cached_property
     def put_off(self) -> Array:
@@ -66,25 +65,9 @@ class Intervals:
         """[J, n, n] ns of weight gradients, part of `backward`."""
         return interval_sums(self.tables.weight_ns.T)
 
-    def extra(self, group: int, stage: int, micro_batches: int) -> Array:
-        """[n, n] ns for what a stage recomputes on a group; NEVER where it has no room.
-
-        Replicas with so many micro-batches. Chunks of one device are looked at one by one.
-        """
-        key = group, self.stages.moments(stage, micro_batches)
-        if key not in self._extra:
-            self._extra[key] = self._extra_of(*key)
-        return self._extra[key]
-
-    def _extra_of(self, group: int, moments: Moments) -> Array:
-        extra = np.full(self.allowed.shape, NEVER)
-        start, end = np.triu_indices(len(extra))
-        extra[start, end] = self.stages.choose(group, moments, start, end).extra_ns
-        return extra
-
     def fits(self, group: int, stage: int, micro_batches: int) -> Mask:
         """[n, n] layers that may run as a stage on a group: enough blocks, and room."""
-        fits: Mask = self.allowed & (self.extra(group, stage, micro_batches) < NEVER)
+        fits: Mask = self.allowed & (self.stages.extra(group, stage, micro_batches) < NEVER)
         return fits
 
     @cached_property

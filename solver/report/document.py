@@ -153,6 +153,7 @@ def _stage(
         gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
         forward_s=seconds(int(costs.forward_ns[s, r])),
         backward_s=seconds(int(costs.backward_ns[s, r])),
+        recomputed=stage.recomputed,
         weight_gradient_s=0.0 if put_off is None else seconds(int(put_off[s, 0])),
         send_forward_s=seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
         send_backward_s=seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
@@ -177,7 +178,11 @@ def plan_of(document: PlanDocument) -> Plan:
         Replica(
             micro_batches=replica.micro_batches,
             stages=tuple(
-                Stage(layers=stage.layers, group=Group(node=number[stage.node], gpus=stage.gpus))
+                Stage(
+                    layers=stage.layers,
+                    group=Group(node=number[stage.node], gpus=stage.gpus),
+                    recomputed=stage.recomputed,
+                )
                 for stage in replica.stages
             ),
         )

@@ -49,7 +49,7 @@ def stage_table(document: PlanDocument) -> Table:
 
     A GPU's place and memory stand with the first of its chunks, where it has several. The
     micro-batches of each row are told where replicas differ in them, weight gradients where the
-    schedule puts them off.
+    schedule puts them off, and blocks recomputed where some are.
     """
     stages = [stage for replica in document.replicas for stage in replica.stages]
     longest = max(max(stage.forward_s, stage.backward_s) for stage in stages)
@@ -57,6 +57,7 @@ def stage_table(document: PlanDocument) -> Table:
     uneven = len({replica.micro_batches for replica in document.replicas}) > 1
     split = any(stage.weight_gradient_s for stage in stages)
     chunks = num_chunks(document) > 1
+    again = any(stage.recomputed.blocks for stage in stages)
     rows = [
         (
             str(k),
@@ -68,14 +69,24 @@ def stage_table(document: PlanDocument) -> Table:
             time_text(own[0].forward_s, longest),
             time_text(own[0].backward_s, longest),
             *([time_text(own[0].weight_gradient_s, longest)] * split),
+            *([_recomputed(document, own[0])] * again),
             *(("", "") if chunk else _memory(own[0], largest)),
         )
         for k, chunk, replicas, own in _alike(document)
     ]
     texts = ("stage", *(["chunk"] * chunks), "layers", "replicas", "node: GPUs", "GPU type")
-    times = ("forward", "backward", *(["weights"] * split))
+    times = ("forward", "backward", *(["weights"] * split), *(["recomputed"] * again))
     numbers = (*(["batches"] * uneven), *times, "memory", "free")
     return table(texts, numbers, rows)
+
+
+def _recomputed(document: PlanDocument, stage: StageDocument) -> str:
+    """How many of a stage's blocks are recomputed in every backward pass."""
+    blocks = sum(
+        layer.is_block for layer in document.instance.workload.layers[slice(*stage.layers)]
+    )
+    way = "" if stage.recomputed.way == "full" else f", {stage.recomputed.way}"
+    return f"{stage.recomputed.blocks} of {blocks}{way}" if stage.recomputed.blocks else "none"
 
 
 def _memory(stage: StageDocument, like: float) -> tuple[str, str]:

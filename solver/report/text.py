@@ -8,7 +8,7 @@ from rich.table import Table
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
-from formulations.instance.instance import ScheduleName
+from formulations.instance.instance import Recompute, ScheduleName
 from formulations.plan import Shape
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, summary
@@ -34,6 +34,10 @@ from solver.report.timeline import text_timeline
 from solver.result import Infeasibility
 from solver.simulate import Step, simulate_step
 
+_RECOMPUTED: dict[Recompute, str] = {
+    "none": "no recomputation",
+    "full": "full recomputation",
+}
 _STATUS = {
     "optimal": "optimal: proved that no plan is better",
     "feasible": "feasible: a plan, not proved to be the best",
@@ -90,9 +94,17 @@ def workload_text(workload: Workload) -> str:
     )
 
 
-def shape_text(shape: Shape) -> str:
+def _recompute_text(document: PlanDocument) -> str:
+    """What the stages of a plan recompute, in words."""
+    found = {stage.recomputed.way for one in document.replicas for stage in one.stages}
+    if len(found) > 1:
+        return "recomputation where memory asks for it"
+    return _RECOMPUTED[found.pop()]
+
+
+def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
-    recompute = "full recomputation" if shape.recompute == "full" else "no recomputation"
+    recompute = _recompute_text(document)
     optimizer = ", distributed optimizer" if shape.zero else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
@@ -120,7 +132,7 @@ def heading(document: PlanDocument) -> Table:
         ("cluster", cluster_text(instance)),
     ]
     if shape is not None:
-        lines += [("plan", shape_text(shape)), ("", batches_text(document, shape))]
+        lines += [("plan", shape_text(document, shape)), ("", batches_text(document, shape))]
     return labelled(lines)
 
 

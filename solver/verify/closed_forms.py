@@ -119,7 +119,7 @@ class ClosedForms:
         index = []
         for shape in self.shapes:
             splits = SCHEDULES[shape.schedule].splits_backward
-            key = (shape.tp, shape.micro_batch, shape.recompute)
+            key = (shape.tp, shape.micro_batch, shape.recompute[0])
             if (*key, splits) not in found:
                 found[*key, splits] = len(rows)
                 times = self.prover.times(*key)

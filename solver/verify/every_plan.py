@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 from math import comb, factorial, prod
 
-from formulations.plan import Shape, uniform_plan
+from formulations.plan import Shape
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -37,7 +37,7 @@ def try_every_plan(prover: Prover, shape: Shape, below_ns: int, clock: Clock) ->
             ends = [0, *cuts, length]
             if not all(prover.enough_blocks[a, b] for a, b in pairwise(ends)):
                 continue
-            plan = uniform_plan(prover.instance, shape, order, ends, shares)
+            plan = prover.plan(shape, order, ends, shares)
             costs = Recount(prover.instance, plan).costs()
             fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
             if fits and (time_ns := step_time_ns(costs)) < below_ns:

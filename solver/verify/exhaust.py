@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
-from formulations.plan import Plan, Shape, uniform_plan
+from formulations.plan import Plan, Shape
 from formulations.schedules import SCHEDULES, schedule_graph
 from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
@@ -181,9 +181,12 @@ class Trial:
         kinds = question.graph.kind[ends[1:-1]]
         send = [step.send[index, r, n] for (step, index), n in zip(steps[1:], kinds, strict=True)]
         splits = SCHEDULES[self.shape.schedule].splits_backward
+        backward = [
+            question.backward_ns(k, m)[own, ends[k], ends[k + 1]] for k, own in enumerate(groups)
+        ]
         times = Times(
             forward=question.forward[groups, ends[:-1], ends[1:]],
-            backward=question.backward[groups, ends[:-1], ends[1:]],
+            backward=np.stack(backward),
             weight=question.weight[groups, ends[:-1], ends[1:]] if splits else None,
             send=np.array(send, dtype=np.int64).reshape(-1, len(chosen)),
             blocking=self.instance.search.blocking_sends,
@@ -223,7 +226,8 @@ class Trial:
         steps = zip(question.steps, plans.steps[i].tolist(), strict=True)
         order = [group for step, index in steps for group in step.begins[index]]
         most = self._per_replica(lanes)
-        plan = uniform_plan(self.instance, self.shape, order, plans.ends[i].tolist(), most)
+        ends = plans.ends[i].tolist()
+        plan = question.prover.plan(self.shape, order, ends, most)
         costs = Recount(self.instance, plan).costs()
         for r in range(self.shape.dp):
             while most[r] and step_time_ns(_alone(costs, r, most[r])) >= self.below_ns:
@@ -231,7 +235,7 @@ class Trial:
         shares = self._dealt(most)
         if shares is None:
             return None
-        plan = uniform_plan(self.instance, self.shape, order, plans.ends[i].tolist(), shares)
+        plan = question.prover.plan(self.shape, order, ends, shares)
         return plan, step_time_ns(Recount(self.instance, plan).costs())
 
     def _per_replica(self, lanes: Sequence[int]) -> list[int]:

@@ -27,6 +27,7 @@ from formulations.costs.compute import layer_times
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, Link, NodeGroup
+from formulations.instance.instance import Recompute
 from formulations.instance.workload import Workload, padded_vocabulary
 from formulations.plan import Plan, Shape
 from formulations.schedules import Kind, device_order
@@ -244,10 +245,11 @@ class Recount:
             tuple(tuple(one.stages[k].group.node for one in replicas) for k in stages),
             tuple(layer.output_tensors * tensor for layer in last),
         )
-        self.times = layer_times(
-            instance, self.shape.tp, self.shape.micro_batch, self.shape.recompute
-        )
+        tp, b, ways = self.shape.tp, self.shape.micro_batch, self.shape.recompute
+        self.by_way = {way: layer_times(instance, tp, b, way) for way in ways}
+        self.times = self.by_way[ways[0]]
         self.memory = layer_memory(instance, self.shape)
+        self.kept = dict(zip(ways, self.memory.kept, strict=True))
 
     def costs(self) -> PlanCosts:
         """All costs of the plan."""
@@ -261,7 +263,7 @@ class Recount:
             blocking_sends=self.instance.search.blocking_sends,
             tied=tied > 0,
             forward_ns=self._per_run(self.times.forward_ns),
-            backward_ns=self._per_run(self.times.backward_ns),
+            backward_ns=self._backward_ns(),
             weight_ns=self._per_run(self.times.weight_ns),
             send_ns=self._send_ns(),
             sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
@@ -305,6 +307,26 @@ class Recount:
         ]
         return np.array(rows, dtype=np.int64)
 
+    def _ways_of(self, s: int, r: int) -> list[tuple[int, Recompute]]:
+        """The layers of virtual stage s of replica r, and what is recomputed of each."""
+        stated = self.plan.replicas[r].stages[s].recomputed
+        layers, left, found = self.instance.workload.layers, stated.blocks, []
+        for layer in self.runs[s]:
+            first = layers[layer].is_block and left > 0
+            found.append((layer, stated.way if first else self.shape.recompute[0]))
+            left -= first
+        return found
+
+    def _backward_ns(self) -> Array:
+        """[S, R] with what is recomputed, layer by layer."""
+        where, pp = self.layout.group_index, self.shape.pp
+        found = np.zeros((len(self.runs), self.shape.dp), dtype=np.int64)
+        for s in range(len(self.runs)):
+            for r, node in enumerate(self.layout.nodes[s % pp]):
+                times = ((x, self.by_way[way].backward_ns) for x, way in self._ways_of(s, r))
+                found[s, r] = sum(int(table[x, where[node]]) for x, table in times)
+        return found
+
     def _send_ns(self) -> Array:
         replicas = range(self.shape.dp)
         rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
@@ -330,11 +352,13 @@ class Recount:
 
     def memory_parts(self, k: int, r: int) -> dict[str, int]:
         """What the memory of a GPU of stage k of replica r holds, in bytes."""
-        workload, shape, memory = self.instance.workload, self.shape, self.memory
+        workload, shape = self.instance.workload, self.shape
         counts = [self.parameters[layer] for layer in self.stages[k]]
         shards = shape.dp if shape.zero else 1
         states = sum(ceil_div(count, shards) for count in counts)
-        recomputed = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
+        stages = range(k, len(self.runs), shape.pp)
+        held = [(x, self.kept[way]) for s in stages for x, way in self._ways_of(s, r)]
+        recomputed = max(int(own.workspace_bytes[x]) for x, own in held)
         tensors = max(layer.output_tensors for layer in workload.layers)
         messages = 2 * (shape.pp > 1) * shape.micro_batch * tensors * workload.boundary_bytes
         return {
@@ -362,7 +386,10 @@ class Recount:
             )
         )
         put_off = any(one.kind == Kind.WEIGHT for one in order)
-        whole = [sum(int(self.memory.activation_bytes[x]) for x in own) for own in self.runs]
+        whole = [
+            sum(int(self.kept[way].activation_bytes[x]) for x, way in self._ways_of(s, r))
+            for s in range(len(self.runs))
+        ]
         late = [self._late_bytes(own) if put_off else 0 for own in self.runs]
         change = {
             Kind.FORWARD: whole,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from formulations.instance import Instance
 from formulations.instance.instance import Recompute, ScheduleName
@@ -36,7 +36,7 @@ class Key(NamedTuple):
     pp: int
     micro_batch: int
     schedule: ScheduleName
-    recompute: Recompute
+    recompute: tuple[Recompute, ...]
     zero: int
     vpp: int
 
@@ -164,11 +164,23 @@ class PlanSpace:
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
-        recomputations = set(self.instance.search.recompute)
         for tp, dp, pp, b in self.partial_keys(nodes_used):
-            strategies = product(self.schedules(dp, pp, b), recomputations, self.zero_stages(dp))
-            for (schedule, vpp), recompute, zero in strategies:
-                yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
+            strategies = product(self.schedules(dp, pp, b), self.zero_stages(dp))
+            for (schedule, vpp), zero in strategies:
+                for recompute in self.recomputations(vpp):
+                    yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
+
+    @cached_property
+    def recompute_ways(self) -> tuple[Recompute, ...]:
+        """The ways to recompute that are allowed, least time first."""
+        allowed = self.instance.search.recompute
+        return tuple(way for way in get_args(Recompute) if way in allowed)
+
+    def recomputations(self, chunks: int) -> list[tuple[Recompute, ...]]:
+        """What the stages of a shape choose among: all ways, or one for all stages."""
+        if chunks == 1 and self.instance.search.recompute_per == "stage":
+            return [self.recompute_ways]
+        return [(way,) for way in self.recompute_ways]
 
     def schedules(self, dp: int, pp: int, micro_batch: int) -> list[tuple[ScheduleName, int]]:
         """Schedules, each with its chunks per device."""

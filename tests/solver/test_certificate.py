@@ -100,7 +100,7 @@ def some_tables(seeds: Sequence[int], scatter_gather: bool = False) -> list[Cost
 
 def work_bound_ns(prover: Prover, shape: Shape) -> int:
     """Work bound of a shape."""
-    return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
+    return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute[0])
 
 
 def chain_shape(pp: int) -> Shape:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.plan import Plan, uniform_plan
+from formulations.plan import Plan
 from solver.bounds import uneven_shares
 from solver.bounds.packing import Packing
 from solver.bounds.work_and_filling import Bounds
@@ -114,7 +115,7 @@ def slow_plans(instance: Instance) -> Iterator[tuple[int, Plan]]:
                     found.append((time_ns, order, split, share))
         if found:
             time_ns, *rest = max(found)
-            yield time_ns, uniform_plan(instance, shape, *rest)
+            yield time_ns, Decisions(*rest).plan(tables)
 
 
 def forgery(reason: Reason, proof: Proof) -> PlanDocument:
