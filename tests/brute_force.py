@@ -219,6 +219,12 @@ def device_bytes(
     )
 
 
+def least_bytes(tables: CostTables, layers: tuple[int, int], k: int, m: int) -> int:
+    """What a GPU of stage k with one chunk holds if it recomputes so that this is least."""
+    stages = [range(0)] * k + [range(*layers)]
+    return min(device_bytes(tables, stages, k, m, ways) for ways in options(tables, range(*layers)))
+
+
 def recomputed_ns(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], d: int, r: int, m: int
 ) -> int | None:

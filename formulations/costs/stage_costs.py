@@ -162,7 +162,7 @@ class StageCosts:
     def recomputed(
         self, stage: int, group: int, micro_batches: int, layers: tuple[int, int]
     ) -> Recomputed:
-        """What a stage recomputes on a group: as little as fits; as much as may be if nothing does.
+        """What a stage recomputes on a group: as little as fits, or as may be if nothing does.
 
         Alike for all stages of a shape that leaves no choice.
         """
@@ -172,7 +172,7 @@ class StageCosts:
         found = self.choose(group, self.moments(stage, micro_batches), *bounds)
         if found.fits[0]:
             return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
-        return Recomputed(way=self.ways[-1], blocks=int(self.tables.is_block[slice(*layers)].sum()))
+        return self.tables.least_recomputed(layers)
 
 
 def extra_shape(start: Array, end: Array) -> tuple[int, ...]:

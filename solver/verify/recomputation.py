@@ -144,13 +144,13 @@ class Recomputation:
         return found
 
     def chosen(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
-        """What a stage recomputes on a group; the last option where none has room."""
+        """What a stage recomputes on a group; the first option where none has room."""
         own = np.array([layers[0]]), np.array([layers[1]])
         best, least = None, NEVER
         for option in self._options(own):
             room = int(self._need(option, own, moments)[0]) <= int(self.capacity[group])
             time = int(option.time[0, group])
-            if option.possible[0] and (best is None or (room and time < least)):
+            if best is None or (room and option.possible[0] and time < least):
                 best, least = option, time if room else NEVER
-        assert best is not None  # the whole of the first way always is possible
+        assert best is not None  # the first option always is possible
         return Recomputed(way=best.way, blocks=int(best.blocks[0]))

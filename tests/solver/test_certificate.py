@@ -49,12 +49,15 @@ def test_plan_space_counted_by_hand() -> None:
     One node: (dp, pp) = (2, 1) with tp 1: 2 b * 2 * 2 = 8; (1, 2) with tp 1 and (1, 1) with tp 2,
     where one replica leaves one ZeRO: 2 b * 2 each = 8. Together 16. Both nodes: (4, 1) with tp 1,
     b = 1 only: 4; (2, 2) with tp 1: 8; (1, 4) lacks blocks; (2, 1) with tp 2: 8; (1, 2) with tp 2:
-    4. Together 24.
+    4. Together 24. Half as many where every stage chooses what it recomputes.
     """
-    both = all_keys(instance(search=SearchSpace(idle_nodes=False, micro_batch=(1, 2))))
+    both = all_keys(
+        instance(search=SearchSpace(recompute_per="plan", idle_nodes=False, micro_batch=(1, 2)))
+    )
     assert len(both) == len(set(both)) == 24
-    every = all_keys(instance(search=SearchSpace(micro_batch=(1, 2))))
+    every = all_keys(instance(search=SearchSpace(recompute_per="plan", micro_batch=(1, 2))))
     assert len(every) == len(set(every)) == 16 + 16 + 24
+    assert len(all_keys(instance(search=SearchSpace(micro_batch=(1, 2))))) == (16 + 16 + 24) / 2
 
 
 @pytest.mark.parametrize(("kv_heads", "degrees"), [(4, {1, 2}), (3, {1}), (1, {1})])
@@ -148,7 +151,8 @@ def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
         split
         for split in brute_force.all_splits(tables)
         if all(
-            tables.device_memory([(split[k], split[k + 1])], k, m) <= most for k in range(shape.pp)
+            brute_force.least_bytes(tables, (split[k], split[k + 1]), k, m) <= most
+            for k in range(shape.pp)
         )
     ]
 
@@ -169,7 +173,7 @@ def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
     """One stage of all layers fits a GPU of just its size, and none that is a byte smaller."""
     shape = chain_shape(1)
     one = chain_instance([1, 1], [("slow", 2.0, 8.0)])
-    need = build_tables(one, shape).device_memory([(0, 4)], 0, 4)
+    need = brute_force.least_bytes(build_tables(one, shape), (0, 4), 0, 4)
     tight = chain_instance([1, 1], [("slow", 2.0, (need + spare) / GIB)])
     assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
 

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from formulations.costs.placement import Placer
 from formulations.costs.memory import LayerMemory
+from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
 from formulations.instance.instance import ScheduleName
