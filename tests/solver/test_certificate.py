@@ -55,7 +55,7 @@ def test_plan_space_counted_by_hand() -> None:
         instance(search=SearchSpace(recompute_per="plan", idle_nodes=False, micro_batch=(1, 2)))
     )
     assert len(both) == len(set(both)) == 24
-    every = all_keys(instance(search=SearchSpace(recompute_per="plan", micro_batch=(1, 2))))
+    every = all_keys(instance(search=alike))
     assert len(every) == len(set(every)) == 16 + 16 + 24
     assert len(all_keys(instance(search=SearchSpace(micro_batch=(1, 2))))) == (16 + 16 + 24) / 2
 
