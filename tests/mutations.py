@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from formulations.instance.instance import Recompute, ScheduleName
-from formulations.instance.workload import Precision
+from formulations.instance.instance import ScheduleName
+from formulations.instance.workload import Precision, Recompute
 from solver.result import Proof, Reason, Status, Termination
 
 Path = tuple[str | int, ...]

@@ -7,11 +7,14 @@ launches kernels ahead of the device, so the slower of the two sets the pace.
 F: the layer's FLOPs per sequence, K: its kernel launches, A: the bytes per sequence that one GPU
 keeps for the backward pass. With x = F b / (tp K) FLOPs per kernel, the first two terms are
 products at efficiency maximum * x / (x + half). Backward is twice forward (Narayanan et al. 2021,
-appendix); full recomputation repeats the forward pass of blocks (Korthikanti et al. 2023,
-section 2). Weight gradients, where a schedule splits them off, take their share of the backward
-pass's FLOPs (Qi et al., ICLR 2024, table 1: as many as the products with weights take forward), of
-a measured backward pass too where the profile has no time of their own. Launches bound small
-workloads: Cheng et al. 2024, section 5. How far this is from published times:
+appendix); full recomputation repeats the forward pass of blocks, selective that of their
+attention's core (Korthikanti et al. 2023, sections 2 and 5), of a measured forward pass its share
+by this model. Sequence parallelism moves what tensor parallelism alone does, a reduce-scatter and
+an all-gather for each all-reduce, and hides what it gathers again (section 4.2.2). Weight
+gradients, where a schedule splits them off, take their share of the backward pass's FLOPs (Qi et
+al., ICLR 2024, table 1: as many as the products with weights take forward), of a measured backward
+pass too where the profile has no time of their own. Launches bound small workloads: Cheng et al.
+2024, section 5. How far this is from published times:
 tests/bench/test_calibration.py.
 """
 
@@ -24,8 +27,8 @@ from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
 from formulations.instance import Instance, Layer, NodeGroup
-from formulations.instance.instance import Recompute
 from formulations.instance.profile import LayerSeconds, Origin
+from formulations.instance.workload import Recompute
 from formulations.units import ceil_ns
 
 Times = NDArray[np.int64]
@@ -49,15 +52,48 @@ class LayerTimes:
     origins: frozenset[Origin | str]
 
 
-def analytic_forward_s(layer: Layer, group: NodeGroup, precision: str, tp: int, b: int) -> float:
+def analytic_forward_s(
+    layer: Layer,
+    group: NodeGroup,
+    precision: str,
+    tp: int,
+    b: int,
+    sequence_parallel: bool = False,
+) -> float:
     """Seconds of one forward pass of b sequences without tensor-parallel traffic."""
     gpu = group.gpu
     speed = gpu.peak_flops[precision] * gpu.efficiency_maximum
     ramps = layer.kernels if layer.forward_flops else 0
     products_s = (layer.forward_flops * b / tp + ramps * gpu.efficiency_half_flops) / speed
-    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp)
+    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp, sequence_parallel)
     device_s = products_s + memory_bytes / gpu.memory_bandwidth_bytes_per_s
     return max(device_s, layer.kernels * gpu.launch_overhead_s)
+
+
+def analytic_core_s(layer: Layer, group: NodeGroup, precision: str, tp: int, b: int) -> float:
+    """Seconds of that forward pass from the scores to the weighted sum of the values."""
+    core = layer.model_copy(
+        update={
+            "forward_flops": layer.unweighted_flops,
+            "kernels": layer.core_kernels,
+            "replicated_activation_bytes": 0,
+            "sharded_activation_bytes": layer.core_bytes,
+        }
+    )
+    return analytic_forward_s(core, group, precision, tp, b)
+
+
+def _analytic_s(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> float:
+    precision, split = instance.workload.precision, instance.search.sequence_parallel
+    return analytic_forward_s(layer, group, precision, tp, b, split)
+
+
+def _core_share(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> float:
+    """Of a forward pass without traffic, the share that selective recomputation repeats."""
+    if not layer.core_kernels:
+        return 0.0
+    core_s = analytic_core_s(layer, group, instance.workload.precision, tp, b)
+    return core_s / _analytic_s(instance, layer, group, tp, b)
 
 
 def _compute_s(
@@ -65,7 +101,7 @@ def _compute_s(
 ) -> tuple[LayerSeconds, Origin | str]:
     if instance.profile is not None:
         return instance.profile.time_s(layer.kind, group.gpu.name, tp, b)
-    forward_s = analytic_forward_s(layer, group, instance.workload.precision, tp, b)
+    forward_s = _analytic_s(instance, layer, group, tp, b)
     return LayerSeconds(forward_s, 2 * forward_s, None), "analytic"
 
 
@@ -75,6 +111,7 @@ def _layer_ns(
     """Forward, backward, of that weight gradients, and their origin."""
     workload, profile = instance.workload, instance.profile
     (forward_s, backward_s, weight_s), origin = _compute_s(instance, layer, group, tp, b)
+    core_s = forward_s * _core_share(instance, layer, group, tp, b)
     if weight_s is None:
         weight_s = layer.weight_gradient_share * backward_s
     if tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
@@ -82,8 +119,8 @@ def _layer_ns(
         one_s = ring_s(ALL_REDUCE, tp, size_bytes, group.intra_node)
         forward_s += layer.forward_all_reduces * one_s
         backward_s += layer.backward_all_reduces * one_s
-    if recompute == "full" and layer.is_block:
-        backward_s += forward_s
+    if layer.is_block:
+        backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
     return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.tables import Array, CostTables
-from formulations.instance.instance import Recompute
+from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
 from formulations.schedules import stage_moments
 

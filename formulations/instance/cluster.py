@@ -52,6 +52,7 @@ class GpuType(Record):
     )  #: FLOPs per kernel at half the maximum, in 16 bit
     launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
     efficiency_source: Text
+    compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version
 
 
 class NodeGroup(Record):

@@ -68,6 +68,7 @@ def gpu_type(
         efficiency_half_flops=efficiency.efficiency_half_flops,
         launch_overhead_s=efficiency.launch_overhead_s,
         efficiency_source=efficiency.efficiency_source,
+        compute_capability=peak.compute_capability,
     )
 
 

@@ -7,7 +7,13 @@ query and per value column (Narayanan et al. 2021, appendix: 24 s h^2 + 4 s^2 h 
 
 Activations (Korthikanti et al. 2023, section 4.1, 2 bytes per element, 1 per dropout mask,
 without sequence parallelism): what follows a column-parallel product is split over the tp ranks,
-the rest is held by all of them. A GPT block keeps s h (10 + 24/t + 5 a s / (h t)) bytes.
+the rest is held by all of them. A GPT block keeps s h (10 + 24/t + 5 a s / (h t)) bytes (eq. 2).
+With it the tp ranks split the rest too, in the sequence: inputs of norms and of column-parallel
+products, and dropout masks, s h (34 + 5 a s / h) / t bytes (eq. 4); what a product needs whole is
+gathered again in the backward pass, behind other work (section 4.2.2). Not split are the copies of
+tokens in expert order, which belong to tokens of all ranks. Selective recomputation drops what
+lies between the queries and the weighted sum, 5 a s^2 / t (section 5); flash attention keeps
+nothing of it to begin with.
 
 Tensor parallelism is Megatron-LM's: q, k, v and the first feed-forward matrix by columns, the
 others by rows; norms, biases after a row-parallel product, the router and the down-projections of
@@ -46,6 +52,9 @@ class Part:
     unweighted_flops: int = 0
     released_sharded_bytes: int = 0
     released_replicated_bytes: int = 0
+    unsplit_bytes: int = 0
+    core_bytes: int = 0
+    core_kernels: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
@@ -78,6 +87,9 @@ class Part:
             backward_all_reduces=self.backward_all_reduces,
             replicated_activation_bytes=self.replicated_bytes,
             sharded_activation_bytes=self.sharded_bytes,
+            unsplit_bytes=self.unsplit_bytes,
+            core_bytes=self.core_bytes,
+            core_kernels=self.core_kernels,
             input_bytes=input_bytes,
         )
 
@@ -110,7 +122,7 @@ def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> P
     return (
         _projections(sizes, s)
         + one_stream
-        + _qk_norms(sizes, s, q, kv)
+        + _rotated(sizes, s, q, kv)
         + _scores(sizes, s, d, d, flash, keys)
         + _output_projection(sizes, s, q)
     )
@@ -216,6 +228,7 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         backward_all_reduces=1,
         replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
         sharded_bytes=k * inner * 2 * s * moe.ffn_size,
+        unsplit_bytes=k * (2 + 2) * s * h,
     )
     if moe.shared_experts:
         routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + Part(kernels=1)
@@ -232,12 +245,23 @@ def _projections(sizes: TransformerSizes, s: int) -> Part:
     )
 
 
-def _qk_norms(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
-    """Norms of each head by one weight, or of all heads by as many weights as they are wide."""
+def _rotated(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
+    """Queries and keys as the scores take them, where that is not how the product gives them.
+
+    Rotary positions make copies of both, and so do norms of each head by one weight, or of all
+    heads by as many weights as they are wide; after both, the last copies alone are kept. What the
+    product gave stays, as the values are a view of it (Megatron-LM, core/transformer/attention.py).
+    """
     weights = 2 * sizes.width_per_head * sizes.qk_norms + (q + kv) * sizes.qk_norms_of_all_heads
-    if not weights:
+    if not weights and not sizes.rotary_positions:
         return Part()
-    return Part(replicated_parameters=weights, kernels=2, sharded_bytes=2 * s * (q + kv))
+    size = 2 * s * (q + kv)
+    return Part(
+        replicated_parameters=weights,
+        kernels=2 * (weights > 0),
+        sharded_bytes=size,
+        released_sharded_bytes=0 if weights else size,
+    )
 
 
 def _scores(
@@ -259,6 +283,8 @@ def _scores(
         sharded_bytes=a * kept,
         unweighted_flops=flops,
         released_sharded_bytes=a * kept,
+        core_bytes=0 if flash else a * kept,
+        core_kernels=0 if flash else kernels,
     )
 
 

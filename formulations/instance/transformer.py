@@ -41,7 +41,14 @@ from formulations.instance.sizes import (
     TransformerSizes,
     WindowSizes,
 )
-from formulations.instance.workload import Layer, LayerRun, Precision, Workload
+from formulations.instance.workload import (
+    OPTIMIZER_BYTES,
+    Layer,
+    LayerRun,
+    OptimizerState,
+    Precision,
+    Workload,
+)
 
 __all__ = [
     "Architecture",
@@ -66,6 +73,7 @@ def build_workload(
     precision: Precision = "bf16",
     gradient_bytes: int = 4,
     flash_attention: bool = False,
+    optimizer_state: OptimizerState = "fp32",
 ) -> Workload:
     """Workload of a transformer of the given sizes or counts.
 
@@ -97,6 +105,9 @@ def build_workload(
         tied_embeddings=architecture.tied_embeddings,
         precision=precision,
         gradient_bytes=gradient_bytes,
+        optimizer_bytes=OPTIMIZER_BYTES[optimizer_state][0],
+        optimizer_block_bytes=OPTIMIZER_BYTES[optimizer_state][1],
+        flash_attention=flash_attention,
     )
 
 

@@ -8,7 +8,8 @@ from rich.table import Table
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import ScheduleName
+from formulations.instance.workload import Recompute
 from formulations.plan import Shape
 from solver.document import PlanDocument
 from solver.report.critical import busy_share, summary
@@ -36,6 +37,7 @@ from solver.simulate import Step, simulate_step
 
 _RECOMPUTED: dict[Recompute, str] = {
     "none": "no recomputation",
+    "selective": "selective recomputation",
     "full": "full recomputation",
 }
 _STATUS = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from formulations.costs.compute import LayerTimes
 from formulations.costs.memory import LayerMemory, capacity_bytes
 from formulations.instance import Instance
-from formulations.instance.instance import Recompute
+from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
 
 Array = NDArray[np.int64]
