@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from formulations.costs.tables import build_tables
+from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
 from solver.document import PlanDocument, sealed
 from solver.options import SolveOptions
@@ -69,7 +70,7 @@ def recomputing() -> PlanDocument:
 
 @pytest.mark.parametrize("way", ["none", "selective", "full"])
 @pytest.mark.parametrize("more", [-1, 1, 100])
-def test_changed_recomputation_is_refused(way: str, more: int) -> None:
+def test_changed_recomputation_is_refused(way: Recompute, more: int) -> None:
     """Other blocks, or another way, than the figures of the plan are of."""
     document = recomputing()
     replica = document.replicas[0]
