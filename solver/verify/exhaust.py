@@ -24,8 +24,10 @@ from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.lengths import NEVER
+from solver.verify.orders import OrderGraph
 from solver.verify.recount import Recount
 from solver.verify.refutation import Allowed, Left, Refutation
+from solver.verify.zone_links import keeps_stages_apart
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -64,7 +66,9 @@ def exhaust(
 
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
-    trial = Trial(Refutation(prover, shape, clock=clock), below_ns)
+    apart = keeps_stages_apart(prover, shape, below_ns)
+    graph = OrderGraph(prover.instance, shape, apart=apart)
+    trial = Trial(Refutation(prover, shape, graph, clock), below_ns)
     if not trial.refutation.applies or not trial.certain:
         return None
     stack = [trial.refutation.everything(below_ns, allowed)]
@@ -74,14 +78,16 @@ def exhaust(
         if left is None:
             continue
         tried = True
-        if trial.count(left) > FEW:
-            stack.extend(_halves(left))
-        elif (found := trial.faster(left)) is not None:
+        many = trial.count(left) > FEW
+        found = trial.faster(trial.first_of(left) if many else left)
+        if found is not None:
             return Outcome(tried, *found)
+        if many:
+            stack.extend(halves(left))
     return Outcome(tried)
 
 
-def _halves(left: Left) -> list[Left]:
+def halves(left: Left) -> list[Left]:
     """The stage with most choices cut in two, by last layer, first layer or step."""
     k = max(range(len(left)), key=lambda k: len(left[k]))
     for values in (left[k].last, left[k].first, left[k].step):
@@ -114,6 +120,15 @@ class Trial:
             ways = np.zeros((step.num_targets, size))
             np.add.at(ways, (step.target[choices.step], choices.last), reached)
         return float(ways[:, -1].sum())
+
+    def first_of(self, left: Left) -> Left:
+        """One complete plan, of choices that all are on some."""
+        state, layer, found = 0, 0, []
+        for step, choices in zip(self.refutation.steps, left, strict=True):
+            fits = (step.source[choices.step] == state) & (choices.first == layer)
+            found.append(choices.take(np.flatnonzero(fits)[:1]))
+            state, layer = step.target[found[-1].step[0]], found[-1].last[0]
+        return found
 
     def faster(self, left: Left) -> tuple[Plan, int] | None:
         """A plan among these below the claim, and its step time; None if there is none."""
