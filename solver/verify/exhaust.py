@@ -78,16 +78,14 @@ def exhaust(
         if left is None:
             continue
         tried = True
-        many = trial.count(left) > FEW
-        found = trial.faster(trial.first_of(left) if many else left)
-        if found is not None:
+        if trial.count(left) > FEW:
+            stack.extend(_halves(left))
+        elif (found := trial.faster(left)) is not None:
             return Outcome(tried, *found)
-        if many:
-            stack.extend(halves(left))
     return Outcome(tried)
 
 
-def halves(left: Left) -> list[Left]:
+def _halves(left: Left) -> list[Left]:
     """The stage with most choices cut in two, by last layer, first layer or step."""
     k = max(range(len(left)), key=lambda k: len(left[k]))
     for values in (left[k].last, left[k].first, left[k].step):
@@ -120,15 +118,6 @@ class Trial:
             ways = np.zeros((step.num_targets, size))
             np.add.at(ways, (step.target[choices.step], choices.last), reached)
         return float(ways[:, -1].sum())
-
-    def first_of(self, left: Left) -> Left:
-        """One complete plan, of choices that all are on some."""
-        state, layer, found = 0, 0, []
-        for step, choices in zip(self.refutation.steps, left, strict=True):
-            fits = (step.source[choices.step] == state) & (choices.first == layer)
-            found.append(choices.take(np.flatnonzero(fits)[:1]))
-            state, layer = step.target[found[-1].step[0]], found[-1].last[0]
-        return found
 
     def faster(self, left: Left) -> tuple[Plan, int] | None:
         """A plan among these below the claim, and its step time; None if there is none."""

@@ -18,15 +18,13 @@ import numpy as np
 
 from formulations.plan import Plan, uniform_plan
 from solver.simulate import step_time_ns
-from solver.verify.exhaust import FEW, Outcome, Trial, halves
+from solver.verify.exhaust import Outcome, Trial
 from solver.verify.lanes import Lanes, LanesLeft, Nodes, best_deal, deal
 from solver.verify.recount import Recount
 from solver.verify.refutation import Left
 
 #: With more ways of a lane through one split they are not tried.
 MOST_PATHS = 50_000
-#: Parts of all ways of the light lane that are looked at.
-MOST_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -90,33 +88,17 @@ def _hosted(lanes: Lanes, left: LanesLeft) -> Iterator[LanesLeft]:
 def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:
     """Whether the light lane has a way in time, by simulation, whatever the weights.
 
-    True where too many parts of all ways are not refuted by the paths of a way in each.
+    True where there are too many ways to try.
     """
     return all(
         any(
-            _has_way(lanes, Trial(question, lanes.below_ns), ways)
+            trial.count(ways) > MOST_PATHS
+            or max(_most_of_ways(lanes, trial, ways), default=0) >= question.needed
             for question, ways in lanes.light_ways(left, weights)
+            for trial in [Trial(question, lanes.below_ns)]
         )
         for weights in lanes.weightings
     )
-
-
-def _has_way(lanes: Lanes, trial: Trial, ways: Left) -> bool:
-    """Whether some way takes what its question asks for in time; True where they are too many."""
-    question, stack = trial.refutation, [ways]
-    for _ in range(MOST_PARTS):
-        if not stack:
-            return False
-        left = question.remaining(stack.pop(), lanes.below_ns)
-        if left is None:
-            continue
-        many = trial.count(left) > FEW
-        tried = trial.first_of(left) if many else left
-        if max(_most_of_ways(lanes, trial, tried), default=0) >= question.needed:
-            return True
-        if many:
-            stack.extend(halves(left))
-    return True
 
 
 def _most_of_ways(lanes: Lanes, trial: Trial, ways: Left) -> list[int]:

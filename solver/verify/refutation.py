@@ -59,7 +59,7 @@ class Choices:
     def __len__(self) -> int:
         return len(self.step)
 
-    def take(self, keep: Mask | Array) -> "Choices":
+    def take(self, keep: Mask) -> "Choices":
         """Some of them."""
         return Choices(self.step[keep], self.first[keep], self.last[keep])
 

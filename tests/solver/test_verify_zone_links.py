@@ -61,8 +61,8 @@ def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seeds: Sequence[
         assert step_time_ns(Recount(tables.instance, found.plan).costs()) == best, seed
 
 
-@pytest.mark.parametrize(("dp", "zero"), [(4, 1), (8, 0), (16, 1), (32, 0)])
-def test_zones_that_stages_do_not_span(dp: int, zero: int) -> None:
+@pytest.mark.parametrize("dp", [4, 8, 16, 32])
+def test_zones_that_stages_do_not_span(dp: int) -> None:
     """Sync over 1 Gbit/s takes longer than the best step known; 32 replicas would have to."""
     hard = Path("bench/hard")
     prover = Prover(PlanSpace(load_instance(hard / "zones_64_gpus.yaml")))
@@ -75,7 +75,7 @@ def test_zones_that_stages_do_not_span(dp: int, zero: int) -> None:
         micro_batch=2,
         schedule="1f1b",
         recompute=prover.instance.search.recompute[0],
-        zero=zero,
+        zero=1,
     )
     assert keeps_stages_apart(prover, shape, best_ns)
     assert searched(prover, Claim(0, shape, best_ns), Clock()).argument is not None
