@@ -40,6 +40,8 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
 
     Raises TimeUpError.
     """
+    if not lanes.alike:
+        return None
     stack, tried = [everything], True
     while stack:
         left = lanes.remaining(stack.pop())

@@ -5,6 +5,11 @@ always together. Any way to deal the nodes to stages and lanes is a node order, 
 be told apart, however many there are. A stage's tail is no shorter than if all its nodes were like
 that of the lane. Or all nodes hold whole stages: then all replicas are one lane.
 
+Nodes of other sizes are places of q slots each, q the greatest divisor of dp and all sizes: borders
+of nodes and stages lie at its multiples, so no lane is parted. Every node order deals the places
+to stages and lanes, though not every dealing is one; tails are those of `least_costs`, and two
+stages of a lane may be on one node only if both fit there. So lanes are a relaxation, not tried.
+
 Light lane. Let a node of group j weigh w_j, all nodes W, and the lanes do s_l micro-batches per
 replica, all together S or more. Some lane l of weight w has s_l W >= S w: with even shares it
 weighs W / lanes or less. Below the claim that lane is a way through the graph of one lane in which
@@ -13,29 +18,27 @@ plan. All lanes have the same layers on a stage: what the light lane cannot have
 node, no lane has. What no lane can have on a node of some group is left out for all.
 """
 
-import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
-from solver.verify.orders import OrderGraph, Spot, Tally, Used, exact_tally
+from solver.verify.lane_graph import Hosts, LaneGraph
+from solver.verify.orders import Tally, Used, exact_tally
 from solver.verify.refutation import MOST_CUTS, Allowed, Cut, Left, Refutation
-from solver.verify.zone_links import keeps_stages_apart, zone_slots
+from solver.verify.zone_links import keeps_stages_apart
 
 Mask = NDArray[np.bool_]
 Nodes = tuple[int, ...]  #: nodes by group
-Hosts = tuple[tuple[int, ...] | None, ...]  #: per stage the groups it stands on; None: undecided
 
 #: Weight of the fastest group where weights are like speeds, and ranges of weight of a light lane.
 FINEST = 24
@@ -43,74 +46,6 @@ RANGES = 8
 #: With more ways to have dealt some of the nodes, or kinds of lanes, these are not dealt out.
 MOST_DEALT = 2000
 MOST_KINDS = 24
-
-
-class LaneGraph(OrderGraph):
-    """The ways of a lane that weighs from `least` to the most of a tally.
-
-    On stages whose hosts are decided only on these; elsewhere all nodes of a stage are taken to be
-    like its own.
-    """
-
-    def __init__(
-        self,
-        instance: Instance,
-        shape: Shape,
-        tally: Tally,
-        least: Used,
-        hosts: Hosts,
-        apart: bool,
-    ) -> None:
-        super().__init__(instance, shape, tally, apart)
-        self.hosts, self.least, self.number = hosts, least, shape.dp // self.width
-        self.lanes = range(1)
-        if apart:
-            self._count_zones()
-        tally = self.tally
-        own = [w for w, n in zip(tally.weights, shape.nodes_used, strict=True) if n]
-        self.lightest, self.heaviest = (tuple(map(one, *own, own[0])) for one in (min, max))
-
-    def _count_zones(self) -> None:
-        """Weighs the stages in every zone too: every lane has as many there as all stages."""
-        groups, shape = self.instance.cluster.groups, self.shape
-        zones = zone_slots(self.instance, shape)
-        stages = [max(1, size // shape.dp) for size in self.sizes]
-        weights = [
-            (*own, *(count * (group.zone == zone) for zone in zones))
-            for own, count, group in zip(self.tally.weights, stages, groups, strict=True)
-        ]
-        whole = tuple(slots // shape.dp for slots in zones.values())
-        self.tally = Tally(tuple(weights), (*self.tally.most, *whole))
-        self.least = (*self.least, *whole)
-
-    @property
-    def most_steps(self) -> int:
-        """Any number: they are few for one lane."""
-        return sys.maxsize
-
-    def _placed(
-        self, k: int, used: Used, before: tuple[Spot, ...]
-    ) -> Iterator[tuple[Used, tuple[Spot, ...]]]:
-        if self.number == 1:
-            yield from super()._placed(k, used, before)
-            return
-        first, left = k * self.shape.dp, self.shape.pp - 1 - k
-        for j, more in self._nodes(used):
-            limits = zip(
-                more, self.lightest, self.heaviest, self.least, self.tally.most, strict=True
-            )
-            if j in (self.hosts[k] or (j,)) and all(
-                n + left * light <= most and n + left * heavy >= least
-                for n, light, heavy, least, most in limits
-            ):
-                yield more, (Spot(j, range(first, first + self.width)),)
-
-    def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
-        if self.number == 1:
-            return super()._tail_row(k, spots)
-        (own,) = spots
-        others = [Spot(j, own.slots) for j in self.hosts[k] or ()]
-        return super()._tail_row(k, (*others, *spots * (self.number - len(others))))
 
 
 def deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[dict[Nodes, int]]:
@@ -177,13 +112,15 @@ class Lanes:
         self.below_ns = below_ns
         self.apart = keeps_stages_apart(prover, shape, below_ns)
         groups = prover.instance.cluster.groups
-        sizes = {
-            g.gpus_per_node // shape.tp for g, n in zip(groups, shape.nodes_used, strict=True) if n
-        }
-        self.size = min(shape.dp, *sizes)
-        self.alike = sizes == {self.size} and shape.dp % self.size == 0
-        self.alike |= not any(size % shape.dp for size in sizes)
+        sizes = [group.gpus_per_node // shape.tp for group in groups]
+        used = {size for size, n in zip(sizes, shape.nodes_used, strict=True) if n}
+        self.size = gcd(shape.dp, *used)
         self.number = shape.dp // self.size
+        self.alike = self.number == 1 or used == {self.size}
+        self.places = shape.nodes_used
+        if self.number > 1:
+            each = zip(sizes, shape.nodes_used, strict=True)
+            self.places = tuple(n * size // self.size for size, n in each)
         total = prover.instance.workload.global_batch // shape.micro_batch
         self.even = prover.instance.search.micro_batches == "even"
         self.fewest = total // shape.dp if self.even else 1
@@ -196,7 +133,7 @@ class Lanes:
     def possible(self) -> bool:
         """Whether the argument holds for the shape."""
         known = self.even or SCHEDULES[self.shape.schedule].prefixes
-        return self.alike and known and self.shape.vpp == 1
+        return known and self.shape.vpp == 1
 
     @property
     def refuted(self) -> bool:
@@ -259,12 +196,12 @@ class Lanes:
     @cached_property
     def kinds(self) -> list[Nodes]:
         """All nodes that a lane may have."""
-        return list(lane_nodes(self.shape.pp, self.shape.nodes_used))
+        return list(lane_nodes(self.shape.pp, self.places))
 
     @property
     def few(self) -> bool:
         """Whether nodes can be dealt out in few enough ways."""
-        used = self.shape.nodes_used
+        used = self.places
         return prod(n + 1 for n in used) // (max(used) + 1) <= MOST_DEALT
 
     def _by_deal(self, left: LanesLeft) -> LanesLeft | None:
@@ -277,10 +214,10 @@ class Lanes:
         if most is None:
             return None
         some = {nodes: own for nodes, own in most.items() if own}
-        others = deal(some, self.number - 1, self.shape.nodes_used)[-1]
+        others = deal(some, self.number - 1, self.places)[-1]
         runs = [np.zeros_like(self.prover.enough_blocks) for _ in left.allowed]
         for nodes, own in most.items():
-            rest = tuple(n - c for n, c in zip(self.shape.nodes_used, nodes, strict=True))
+            rest = tuple(n - c for n, c in zip(self.places, nodes, strict=True))
             least = max(1, self.total - others.get(rest, -self.total))
             if least <= own and (found := self._ways_of(left, nodes, least)):
                 for run, ways in zip(runs, found, strict=True):
@@ -295,7 +232,7 @@ class Lanes:
         By halving, from the share of all that is due by speed: where no lane does its share, this
         is soon settled. Else first of the lanes in the best deal.
         """
-        whole = sum(n / self.work[j] for j, n in enumerate(self.shape.nodes_used))
+        whole = sum(n / self.work[j] for j, n in enumerate(self.places))
         low, high = dict.fromkeys(self.kinds, 0), dict.fromkeys(self.kinds, self.largest)
         tests = {
             nodes: int(self.total * sum(n / self.work[j] for j, n in enumerate(nodes)) / whole)
@@ -309,7 +246,7 @@ class Lanes:
                 else:
                     high[nodes] = at - 1
             some = {nodes: own for nodes, own in high.items() if own}
-            dealt = best_deal(some, self.number, self.shape.nodes_used)
+            dealt = best_deal(some, self.number, self.places)
             if not dealt or sum(high[nodes] for nodes in dealt) < self.total:
                 return None
             loose = [nodes for nodes in high if low[nodes] < high[nodes]]
@@ -352,7 +289,7 @@ class Lanes:
 
     def _light(self, weights: Nodes) -> list[tuple[int, int, int]]:
         """Weights of the light lane, from and to, and its micro-batches at least."""
-        nodes = self.shape.nodes_used
+        nodes = self.places
         whole = sum(w * n for w, n in zip(weights, nodes, strict=True))
         if self.even or self.number == 1:
             return [(0, whole // self.number, self.fewest if self.even else self.total)]

@@ -91,7 +91,7 @@ def test_claims_above_the_optimum_are_refuted(seeds: Sequence[int], even: bool) 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 2))
 def test_bounds_hold_for_any_shape(seeds: Sequence[int], zones: bool) -> None:
-    """Several GPUs per node, links between zones; unlike nodes are not looked at."""
+    """Several GPUs per node, nodes of unlike sizes, links between zones."""
     for seed in seeds:
         best = random_optimum_ns(seed, zones)
         if best is not None:
