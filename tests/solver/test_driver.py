@@ -170,6 +170,20 @@ def test_interrupt_returns_the_incumbent(monkeypatch: pytest.MonkeyPatch) -> Non
     assert result.status is Status.FEASIBLE
 
 
+def test_bug_an_engine_that_seldom_asks_kept_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not stop by itself is ended, and its shape stays open."""
+
+    def never_ends(*_: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr("solver.search.driver.enumerate_shape", never_ends)
+    result = solve(SMALL, SolveOptions(time_limit_s=0.3))
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.plan is not None
+    assert result.status is Status.FEASIBLE
+
+
 def test_same_seed_gives_the_same_plan(proved: Result) -> None:
     """Two runs choose the same plan, ties included."""
     assert solve(SMALL).plan == proved.plan
