@@ -8,7 +8,6 @@ nodes that join only if that pays by then. Both have the same templates.
 from dataclasses import replace
 
 from formulations.coverage import least_for_merging
-from formulations.errors import PlannerError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
@@ -21,7 +20,7 @@ from solver.fleets.step_times import kinds_of
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
 from solver.result import Status
-from solver.templates.generate import NoTemplateError
+from solver.templates.generate import NoTemplateError, NoTimeError
 from solver.templates.template_options import TemplateOptions
 
 #: A horizon in which copying layers counts nothing.
@@ -48,7 +47,7 @@ def designs_for(
     if generator.interrupted:
         raise KeyboardInterrupt
     if not designs and any(one.status is Status.UNKNOWN for one in found):
-        raise PlannerError("no template found within the limit; raise --time-limit")
+        raise NoTimeError("no template found within the limit; raise --time-limit")
     if not designs:
         raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
     return designs
