@@ -11,6 +11,8 @@ from types import FrameType
 GRACE_S = 0.3
 #: The least that a timer can be set to: 0 would switch it off.
 LEAST_S = 1e-6
+#: Seconds after which it comes again, for a block around the one that has caught it.
+AGAIN_S = 0.2
 
 
 class TimeUp(BaseException):
@@ -49,8 +51,9 @@ def _held_back(held: signal.Signals) -> Iterator[None]:
 def time_up_after(seconds: float | None) -> Iterator[None]:
     """`TimeUp` is raised in the block after so many seconds, whatever it does then.
 
-    For work that asks too seldom whether to stop. Of no effect without a limit, and in other
-    threads than the main one, which alone hears signals.
+    For work that asks too seldom whether to stop. When the time of a block around this one is up
+    first, it is raised here and then there. Of no effect without a limit, and in other threads than
+    the main one, which alone hears signals.
     """
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -62,8 +65,10 @@ def time_up_after(seconds: float | None) -> Iterator[None]:
             raise TimeUp
 
     begin, before = monotonic(), signal.signal(signal.SIGALRM, hear)
-    around_s, _ = signal.setitimer(signal.ITIMER_REAL, max(seconds, LEAST_S))
+    around_s, _ = signal.getitimer(signal.ITIMER_REAL)
     try:
+        own_s = min(seconds, around_s or seconds)
+        signal.setitimer(signal.ITIMER_REAL, max(own_s, LEAST_S), AGAIN_S)
         yield
     finally:
         over = True
@@ -71,4 +76,4 @@ def time_up_after(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
         if around_s:  # of a block around this one
             left_s = around_s - (monotonic() - begin)
-            signal.setitimer(signal.ITIMER_REAL, max(left_s, LEAST_S))
+            signal.setitimer(signal.ITIMER_REAL, max(left_s, LEAST_S), AGAIN_S)

@@ -79,11 +79,13 @@ def test_time_up_comes_in_the_middle_of_anything() -> None:
 
 
 def test_an_earlier_limit_around_another_one_counts() -> None:
-    """It still comes after the inner block has ended."""
+    """It comes inside and then outside, also after the inner block has ended."""
 
     def inside() -> None:
         with time_up_after(60):
             pass
+        with pytest.raises(TimeUp), time_up_after(60):
+            forever()
         forever()
 
     with pytest.raises(TimeUp), time_up_after(0.01):
