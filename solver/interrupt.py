@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from time import monotonic
 from types import FrameType
 
+from formulations.errors import PlannerError
+
 #: Seconds beyond a time limit in which what asks whether to stop can hand over what it knows.
 GRACE_S = 0.3
 #: The least that a timer can be set to: 0 would switch it off.
@@ -17,6 +19,12 @@ AGAIN_S = 0.2
 
 class TimeUp(BaseException):
     """The time limit is over; no Exception, as KeyboardInterrupt: no library catches it."""
+
+
+class NoTimeError(PlannerError):
+    """The time limit was over before there was anything to return."""
+
+    exit_code = 4
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.units import ceil_div
 from solver.enumeration.enumerate import below
-from solver.interrupt import GRACE_S, TimeUp, time_up_after
+from solver.interrupt import GRACE_S, NoTimeError, TimeUp, time_up_after
 from solver.layered.problem import INFINITY
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
@@ -34,12 +34,6 @@ class NoTemplateError(PlannerError):
     """No template fits the cluster, or not as many as asked for."""
 
     exit_code = 3
-
-
-class NoTimeError(PlannerError):
-    """The time limit was over before there was anything to return."""
-
-    exit_code = 4
 
 
 @dataclass(frozen=True)
