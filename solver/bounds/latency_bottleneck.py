@@ -101,7 +101,15 @@ def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Arr
     whole: [..] latency of the stage and all after it, without the transfers into it.
     """
     steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
-    if not SCHEDULES[problem.schedule].turns or length > steps:
+    return rounds_of(problem.schedule, steps, length, whole, work)
+
+
+def rounds_of(schedule: str, steps: int, length: int, whole: Array, work: Array) -> Array:
+    """[..] what the least or the largest number of rounds adds, of micro-batches after the first.
+
+    steps: m - 1. length: q. whole: [..] C. work: [..] of stage i.
+    """
+    if not SCHEDULES[schedule].turns or length > steps:
         return np.zeros_like(whole)
     most, rest = divmod(steps, length)
     added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)

@@ -39,15 +39,15 @@ def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
     times, p = pipeline_times(costs), costs.num_stages
     weights, transfers = times.weights[:, 0], times.transfers[:, 0]
     back = transfers[p - 1 : 2 * p - 2]
-    steady = _steady_backwards(weights, transfers, most)
+    unending = _unending_backwards(weights, transfers, most)
     counts = np.arange(first, most + 1)
-    last = steady[p - 1, counts - 1]
+    last = unending[p - 1, counts - 1]
     found, onward = [last], list[Array]()
     for k in range(p - 2, -1, -1):
         w, drain = p - 1 - k, list[Array]()
-        before = steady[k, counts - w - 1]
+        before = unending[k, counts - w - 1]
         for d in range(w):
-            arriving = onward[d - 1] if d else steady[k + 1, counts - w]
+            arriving = onward[d - 1] if d else unending[k + 1, counts - w]
             before = np.maximum(before, arriving + back[k]) + weights[p + k]
             drain.append(before)
         found.append(before)
@@ -55,7 +55,7 @@ def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
     return np.stack(found[::-1])
 
 
-def _steady_backwards(weights: Array, transfers: Array, most: int) -> Array:
+def _unending_backwards(weights: Array, transfers: Array, most: int) -> Array:
     """[p, most] end of every backward while forwards never run out.
 
     In round i stage k runs forward p - 1 - k + i and then backward i, the first p - 1 rounds
