@@ -50,6 +50,21 @@ def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, .
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
+def test_bug_ctrl_c_after_the_last_line_changed_the_exit_code() -> None:
+    """While the interpreter ends, what was done stays done: exit code 0."""
+    late = "class Late:\n    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+    code = f"import signal\nfrom solver.cli import app\n{late}kept = Late()\napp(['schema'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_ctrl_c_held_back_comes_afterwards() -> None:
     """What must not be broken halfway is finished first."""
     reached = []
