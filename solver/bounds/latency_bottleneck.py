@@ -44,6 +44,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES, Kind
 from solver.layered.distinct import distinct
 from solver.layered.edges import Edges, Layers, so_far, taken, to_go
@@ -104,7 +105,7 @@ def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Arr
     return rounds_of(problem.schedule, steps, length, whole, work)
 
 
-def rounds_of(schedule: str, steps: int, length: int, whole: Array, work: Array) -> Array:
+def rounds_of(schedule: ScheduleName, steps: int, length: int, whole: Array, work: Array) -> Array:
     """[..] what the least or the largest number of rounds adds, of micro-batches after the first.
 
     steps: m - 1. length: q. whole: [..] C. work: [..] of stage i.
