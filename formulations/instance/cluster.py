@@ -19,6 +19,9 @@ from formulations.instance.extent import (
 )
 from formulations.instance.record import Record
 
+#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
+#: ICLR 2024, and its README).
+FLASH_CAPABILITY = 8.0
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
 

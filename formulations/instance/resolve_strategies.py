@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-from formulations.instance.cluster import Cluster
+from formulations.instance.cluster import FLASH_CAPABILITY, Cluster
 from formulations.instance.positions import Place
 from formulations.instance.quantities import shown
 from formulations.instance.schema import ProfileFile, SearchFile
 from formulations.instance.workload import Recompute
 
-#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
-#: ICLR 2024, and its README).
-FLASH_CAPABILITY = 8.0
 _FIRST_EXCHANGING = 2  # ZeRO stage that exchanges gradients with every micro-batch
 
 
