@@ -146,3 +146,9 @@ class Cluster(Record):
         zones = [group.zone for group in self.groups]
         numbers = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
         return tuple(numbers[zone] for zone in zones)
+
+
+def has_flash(cluster: Cluster) -> bool:
+    """Whether every GPU is known to have flash attention."""
+    capabilities = [group.gpu.compute_capability or 0 for group in cluster.groups]
+    return min(capabilities) >= FLASH_CAPABILITY

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from formulations.instance import Instance
-from formulations.instance.cluster import FLASH_CAPABILITY
+from formulations.instance.cluster import has_flash
 from formulations.instance.workload import OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
 from solver.report.layout import Lines
@@ -43,7 +43,6 @@ def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
 
 def _unused(instance: Instance) -> Iterator[str]:
     """Strategies that would cost nothing; those of a profile are as it was measured."""
-    capabilities = [group.gpu.compute_capability or 0 for group in instance.cluster.groups]
-    able = min(capabilities) >= FLASH_CAPABILITY
-    if able and instance.profile is None and not instance.workload.flash_attention:
+    off = instance.profile is None and not instance.workload.flash_attention
+    if off and has_flash(instance.cluster):
         yield "workload.flash_attention is off, although every GPU here has it: less memory"

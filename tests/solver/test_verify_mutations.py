@@ -35,6 +35,7 @@ UNUSED = {
     "instance.workload.name": "a label",
     "instance.workload.source": "free text",
     "instance.workload.parameters": "the published count; costs add up the layers",
+    "instance.workload.layer_runs.layer.flash_bytes": "told to who could switch it on",
     "instance.workload.flash_attention": "said again by the layers, which keep no scores",
     "instance.cluster.groups.gpu.compute_capability": "decides defaults when a file is read",
     "instance.workload.tied_embeddings": "said again by the layers' tied_copy",
