@@ -108,7 +108,7 @@ class Layer(Record):
         return whole + -(-(sharded + replicated - whole) // tp)
 
     def with_flash(self) -> "Layer":
-        """The layer where attention is one kernel that keeps no scores."""
+        """The layer where attention is one kernel that keeps no scores; windows spare nothing."""
         if not self.core_kernels:
             return self
         spared = self.core_bytes - self.flash_bytes

@@ -55,6 +55,13 @@ def test_all_engines_agree_on_zero_2_and_3(seed: int, method: Method) -> None:
     assert solve(instance, SolveOptions(method=method)).objective == least(instance)
 
 
+@pytest.mark.parametrize("method", METHODS[1:])
+@pytest.mark.parametrize("seed", one_each(range(60), 30))
+def test_all_engines_agree_with_all_strategies(seed: int, method: Method) -> None:
+    """So they do with recomputation and ZeRO 0 to 3 free."""
+    assert solve(widened(seed), SolveOptions(method=method)).objective == least(widened(seed))
+
+
 @pytest.mark.parametrize("seed", one_each(range(40), 4))
 def test_verifier_lists_the_same_shapes(seed: int) -> None:
     """Search and verifier enumerate one space, on their own."""
