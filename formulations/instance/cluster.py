@@ -19,6 +19,9 @@ from formulations.instance.extent import (
 )
 from formulations.instance.record import Record
 
+#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
+#: ICLR 2024, and its README).
+FLASH_CAPABILITY = 8.0
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
 
@@ -143,3 +146,9 @@ class Cluster(Record):
         zones = [group.zone for group in self.groups]
         numbers = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
         return tuple(numbers[zone] for zone in zones)
+
+
+def has_flash(cluster: Cluster) -> bool:
+    """Whether every GPU is known to have flash attention."""
+    capabilities = [group.gpu.compute_capability or 0 for group in cluster.groups]
+    return min(capabilities) >= FLASH_CAPABILITY

@@ -35,6 +35,7 @@ from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, Transfor
 from formulations.instance.workload import Layer
 
 ROTARY_KERNELS = 2  # queries, keys
+FLASH_BYTES = 4  # per row and head, an fp32 number (Dao et al. 2022, algorithm 1)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Part:
     released_replicated_bytes: int = 0
     unsplit_bytes: int = 0
     core_bytes: int = 0
+    flash_bytes: int = 0
     core_kernels: int = 0
 
     def __add__(self, other: Self) -> "Part":
@@ -89,6 +91,7 @@ class Part:
             sharded_activation_bytes=self.sharded_bytes,
             unsplit_bytes=self.unsplit_bytes,
             core_bytes=self.core_bytes,
+            flash_bytes=self.flash_bytes,
             core_kernels=self.core_kernels,
             input_bytes=input_bytes,
         )
@@ -274,7 +277,7 @@ def _scores(
     `keys`: the tokens whose scores are worked out for a query.
     """
     a = sizes.heads
-    kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
+    kept = FLASH_BYTES * s if flash else (5 if sizes.dropout else 2) * s * s
     kernels = 1 if flash else 3 + sizes.dropout
     flops = 2 * s * keys * a * (qk_dim + value_dim)
     return Part(
@@ -284,6 +287,7 @@ def _scores(
         unweighted_flops=flops,
         released_sharded_bytes=a * kept,
         core_bytes=0 if flash else a * kept,
+        flash_bytes=0 if flash else FLASH_BYTES * a * s,
         core_kernels=0 if flash else kernels,
     )
 

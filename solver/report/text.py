@@ -12,6 +12,7 @@ from formulations.instance.instance import ScheduleName
 from formulations.instance.workload import Recompute
 from formulations.plan import Shape
 from solver.document import PlanDocument
+from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.document import costs_of
 from solver.report.layout import Lines, labelled
@@ -107,11 +108,13 @@ def _recompute_text(document: PlanDocument) -> str:
 def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
     recompute = _recompute_text(document)
-    optimizer = ", distributed optimizer" if shape.zero else ""
+    zero = f", ZeRO {shape.zero}" if shape.zero else ""
+    sequence_parallel = document.instance.search.sequence_parallel and shape.tp > 1
+    split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
         f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{optimizer}"
+        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{split}{zero}"
     )
 
 
@@ -201,6 +204,7 @@ def figures(document: PlanDocument) -> Lines:
         ("memory", tightest(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
+        *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
 
 

@@ -32,7 +32,7 @@ from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_ns
 from solver.verify.bounds import interval_sums
-from solver.verify.recount import (
+from solver.verify.volumes import (
     collective_factors,
     message_bytes,
     num_holders,

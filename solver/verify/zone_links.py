@@ -11,7 +11,7 @@ from formulations.instance import Instance, ZoneLink
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.bounds import Prover
-from solver.verify.recount import collective_factors
+from solver.verify.volumes import collective_factors
 
 
 def zone_link(instance: Instance, groups: Iterable[int]) -> ZoneLink | None:
@@ -64,7 +64,7 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     forward, _, _ = prover.stage_times(shape)
     onward = np.diff(forward[used, 0], axis=1).min(axis=0).sum()
     parameters = layer_memory(instance, shape).parameters
-    sizes = instance.workload.gradient_bytes, instance.workload.parameter_bytes
+    sizes = (instance.workload.gradient_bytes, instance.workload.parameter_bytes)
     phases = list(zip(collective_factors(shape), sizes, strict=True))
     least = []
     for nodes in range(2, min(shape.dp, sum(shape.nodes_used)) + 1):
