@@ -19,9 +19,9 @@ from typing import Literal
 
 from formulations.plan import Plan, Shape
 from solver.verify.bounds import Prover
+from solver.verify.chunk_exhaust import exhaust_chunks
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.every_plan import try_every_plan
 from solver.verify.exhaust import exhaust
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
@@ -118,7 +118,7 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
         if found is None and left is not None:
             found = exhaust_lanes(lanes, left, claim.below_ns)
         if claim.shape.vpp > 1:
-            found = try_every_plan(prover, claim.shape, claim.below_ns, clock)
+            found = exhaust_chunks(prover, claim.shape, claim.below_ns, clock)
     except TimeUpError:
         return Verdict(claim)
     if found is None:
