@@ -13,6 +13,7 @@ from formulations.schedules import stage_moments
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven_shares import Left, Uneven
+from solver.enumeration.by_device import best_by_device
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_search import Answer, best_dealing
@@ -255,8 +256,18 @@ def _relaxed(
 def _by_order(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
-    """Every order with even shares: each for a while, then those of least bound to the end."""
+    """All orders with even shares at once, device by device.
+
+    If that is too big every order: each for a while, then those of least bound to the end.
+    """
     tables, shape = intervals.tables, intervals.tables.shape
+    answer = best_by_device(intervals, placer, cutoff, gap, stop)
+    if answer is not None and answer.found is not None:
+        found = answer.found
+        plan = even_plan(tables, found.order, found.split)
+        return ShapeAnswer(plan, found.step_time_ns, answer.complete, answer.bound_ns)
+    if answer is not None:
+        return ShapeAnswer(None, None, answer.complete, answer.bound_ns)
     if count_orders(shape.nodes_used) > ORDER_LIMIT:
         return ShapeAnswer(None, None, False)
     open_: list[tuple[int, Order]] = [(0, o) for o in node_orders(shape.nodes_used, ORDER_LIMIT)]
