@@ -22,7 +22,6 @@ from solver.enumeration.enumerate import below
 from solver.layered.all_orders import order_graph
 from solver.layered.cuts import evaluate
 from solver.layered.devices import DeviceGraph, Left
-from solver.layered.distinct import distinct_rows
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
 from solver.layered.zones import StageZones
@@ -31,6 +30,10 @@ from solver.layered.zones import StageZones
 FEW = 128
 #: Critical paths that are kept.
 MOST_LEARNED = 64
+#: Halves of which one has the critical path of a plan looked at.
+HARVEST = 3
+#: Halves that are worth asking whether to stop.
+HALVES_PER_STOP = 4
 #: Halves of a first search below the best plan.
 FIRST_HALVES = 32
 #: A bound is found by thinning to this part of the cutoff; from there on only the cutoff is tried.
@@ -123,9 +126,15 @@ class _Search:
         self.num_nodes = sum(intervals.tables.shape.nodes_used)
         self.best: DevicePlan | None = None
         self.best_time = cutoff
+        self.nearest = INFINITY
         cuts = family_cuts(replace(problem, micro_batches=problem.micro_batches[:1]))
         self.families = np.column_stack([cuts.rows, cuts.device])
         self.learned = self.families[:0]
+
+    @property
+    def known(self) -> Array:
+        """[C, 5 S + 1] paths, each with the device that it ends on."""
+        return np.concatenate([self.learned, self.families])
 
     @property
     def target(self) -> int:
@@ -163,14 +172,14 @@ class _Search:
 
     def thinned(self, left: Left, cutoff: int) -> Left | None:
         """By all paths known."""
-        known = np.concatenate([self.learned, self.families])
+        known = self.known
         return self.graph.thinned(left, known[:, :-1], known[:, -1], cutoff)
 
     def search(self, root: Left, cutoff: int, most: int | None) -> bool:
         """Whether all plans below the cutoff were looked at, within so many halves."""
         stack, halves = [root], 0
         while stack:
-            if self.stop() or halves == most:
+            if halves == most or (halves % HALVES_PER_STOP == 0 and self.stop()):
                 return False
             halves += 1
             left = self.thinned(stack.pop(), min(cutoff, self.target))
@@ -178,19 +187,24 @@ class _Search:
                 continue
             if self.graph.count(left) <= FEW:
                 self.look(*self.graph.plans(left))
-            else:
+                continue
+            if halves % HARVEST == 1:
                 self.look(*self.some(left))
-                stack.extend(_halves(left))
+            stack.extend(_halves(left))
         return True
 
     def some(self, left: Left) -> tuple[Array, Array]:
         """A plan on a shortest path by all known paths together: arcs [1, p], split [1, S + 1]."""
-        known = np.concatenate([self.learned, self.families])
-        rows, device = known[:, :-1], known[:, -1]
+        rows, device = self.known[:, :-1], self.known[:, -1]
         costs = [edges.values(rows, device, k, 0).sum(axis=0) for k, edges in enumerate(left)]
         path = self.graph.shortest(left, costs)
         single = [edges.take(np.array([own])) for edges, own in zip(left, path, strict=True)]
         return self.graph.plans(single)
+
+    def learn(self, path: Array) -> None:
+        """Keeps a path, unless it is known; the oldest makes room."""
+        if not (self.known == path).all(axis=1).any():
+            self.learned = np.concatenate([path[None], self.learned[: MOST_LEARNED - 1]])
 
     def look(self, arcs: Array, splits: Array) -> None:
         """Simulates plans; keeps the best of them, and a critical path of one."""
@@ -206,18 +220,17 @@ class _Search:
         arcs, splits = self.orders.arcs(problem, splits)
         if not len(splits):
             return
-        times = evaluate(problem, arcs, splits).step_time
-        i = int(times.argmin())
-        if times[i] == INFINITY:
-            return
-        one = slice(i, i + 1)
-        found = evaluate(problem, arcs[one], splits[one], harvest=True).cuts
-        if found is not None:
-            new = np.column_stack([found.rows, found.device])
-            self.learned = distinct_rows(np.concatenate([new, self.learned[: MOST_LEARNED - 1]]))
-        if times[i] < self.best_time:
-            split, time_ns, _ = descend(problem, arcs[i], splits[i], self.stop)
-            self.best, self.best_time = DevicePlan(order, split, time_ns), time_ns
+        if len(splits) > 1:
+            best = int(evaluate(problem, arcs, splits).step_time.argmin())
+            arcs, splits = arcs[[best]], splits[[best]]
+        found = evaluate(problem, arcs, splits, harvest=True)
+        if found.cuts is not None:
+            self.learn(np.append(found.cuts.rows[0], found.cuts.device[0]))
+        if found.step_time[0] < self.nearest:
+            self.nearest = int(found.step_time[0])
+            split, time_ns, _ = descend(problem, arcs[0], splits[0], self.stop)
+            if time_ns < self.best_time:
+                self.best, self.best_time = DevicePlan(order, split, time_ns), time_ns
 
 
 def _halves(left: Left) -> Sequence[Left]:

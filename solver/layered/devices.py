@@ -3,8 +3,8 @@
 Along the layers the devices come v times over, and their nodes with them. Device by device every
 node comes once: an edge places a device with the sizes of all its chunks, a state is what is open
 of the node order and how many layers the devices so far have. Sizes of all chunks are a split, so a
-path is a plan. Where the layers of a chunk begin is not known: it is charged the least of all places
-where so many may be, which is exact where they are alike.
+path is a plan. Where the layers of a chunk begin is not known: it is charged the least of all
+places where so many may be, which is exact where they are alike.
 
 So any path of the operation graph is a sum over edges, and no plan is faster than a shortest path.
 What a device does with all its chunks is known of an edge, unlike in the graph of virtual stages.
@@ -23,6 +23,31 @@ from solver.layered.problem import INFINITY, Array, Intervals, Mask, SplitProble
 MOST_EDGES = 400_000
 #: Entries of the tables of cuts and edges held at once.
 MOST_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Edges in the order of the nodes at one end: `order` [M], where a node begins, the nodes."""
+
+    order: Array
+    first: Array
+    nodes: Array
+
+    @classmethod
+    def of(cls, ends: Array) -> "_Runs":
+        """Of edges with these ends [M]."""
+        order = np.argsort(ends, kind="stable")
+        known = ends[order]
+        begins = np.ones(len(known), dtype=bool)
+        np.not_equal(known[1:], known[:-1], out=begins[1:])
+        first = np.flatnonzero(begins)
+        return cls(order, first, known[first])
+
+    def least(self, cost: Array, size: int) -> Array:
+        """[C, size] least of `cost` [C, M] by node."""
+        best = np.full((len(cost), size), INFINITY)
+        best[:, self.nodes] = np.minimum.reduceat(cost[:, self.order], self.first, axis=1)
+        return best
 
 
 @dataclass(frozen=True)
@@ -50,6 +75,16 @@ class DeviceEdges:
         """Some of them."""
         return DeviceEdges(*(getattr(self, field.name)[..., keep] for field in fields(self)))
 
+    @cached_property
+    def by_source(self) -> _Runs:
+        """By the node before."""
+        return _Runs.of(self.source)
+
+    @cached_property
+    def by_target(self) -> _Runs:
+        """By the node after."""
+        return _Runs.of(self.target)
+
     def values(self, rows: Array, device: Array, k: int, lane: int) -> Array:
         """[C, M] what the edges of device k add to paths; see `Cuts` of S virtual stages."""
         chunks, stages = len(self.sizes), rows.shape[1] // 5
@@ -64,15 +99,6 @@ class DeviceEdges:
 
 
 Left = list[DeviceEdges]
-
-
-def _least_by(target: Array, cost: Array, size: int) -> Array:
-    """[C, size] least of `cost` [C, M] by target."""
-    order = np.argsort(target, kind="stable")
-    first = np.flatnonzero(np.diff(target[order], prepend=-1))
-    best = np.full((len(cost), size), INFINITY)
-    best[:, target[order[first]]] = np.minimum.reduceat(cost[:, order], first, axis=1)
-    return best
 
 
 class DeviceGraph:
@@ -234,7 +260,7 @@ class DeviceGraph:
         for k, (edges, cost) in enumerate(zip(left, costs, strict=True)):
             so_far = before[:, edges.source] + cost
             keep = (so_far + after[k + 1][:, edges.target]).max(axis=0) < cutoff
-            before = _least_by(edges.target, so_far, self._nodes(k))
+            before = edges.by_target.least(so_far, self._nodes(k))
             found.append(edges if keep.all() else edges.take(keep))
         return found
 
@@ -243,12 +269,12 @@ class DeviceGraph:
         return self.problem.stages[k].num_states * self.size
 
     def _to_go(self, left: Left, costs: list[Array]) -> list[Array]:
-        """p + 1 times [C, nodes] least sum from a node to the end."""
+        """Least sums [C, nodes] from a node to the end, p + 1 times."""
         found = [np.zeros((len(costs[0]), self._nodes(self.p - 1)), dtype=np.int64)]
         for k in range(self.p - 1, -1, -1):
             cost = costs[k] + found[-1][:, left[k].target]
             nodes = self._nodes(k - 1) if k else self.size
-            found.append(_least_by(left[k].source, cost, nodes))
+            found.append(left[k].by_source.least(cost, nodes))
         return found[::-1]
 
     def shortest(self, left: Left, costs: list[Array]) -> list[int]:
