@@ -23,7 +23,7 @@ device cannot be busy longer, and that layers are whole, which a sum over virtua
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -33,6 +33,7 @@ from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.plan import Shape
 from formulations.schedules import (
     PathCounts,
+    ScheduleGraph,
     device_path,
     held,
     last_down,
@@ -50,8 +51,10 @@ Mask = NDArray[np.bool_]
 
 #: With more ways than these for one device there is no question.
 MOST_WAYS = 400_000
+#: Lengths held at once.
+MOST_LENGTHS = 1 << 22
 #: Paths of simulated plans that are kept.
-MOST_CUTS = 24
+MOST_CUTS = 64
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ class Ways:
     """M ways to run one device with v chunks; R lanes, ns.
 
     step: [M] of the graph. before: [M] layers on the devices before. sizes: [v, M] layers of each
-    chunk. source, target: [M] states of graph and layers. passes: [2, v, R, M] forward, backward.
-    send: [v, R, M] to each chunk from the virtual stage before. tail: [M].
+    chunk. source, target: [M] states of graph and layers. times: [3 v, R, M] forward of every
+    chunk, then backward, then message from the virtual stage before, or to it. tail: [M].
     """
 
     step: Array
@@ -68,8 +71,7 @@ class Ways:
     sizes: Array
     source: Array
     target: Array
-    passes: Array
-    send: Array
+    times: Array
     tail: Array
 
     def __len__(self) -> int:
@@ -77,16 +79,36 @@ class Ways:
 
     def take(self, keep: Mask) -> "Ways":
         """Some of them."""
-        return Ways(*(getattr(self, name)[..., keep] for name in self.__dataclass_fields__))
+        return Ways(*(getattr(self, field.name)[..., keep] for field in fields(self)))
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A path: visits [2, v, p] forwards, backwards; messages [v, p]; the device that ends it."""
+class Paths:
+    """C paths: visits [C, 3 v, p] of what is in `Ways.times`; the devices [C] that end them."""
 
     visits: Array
-    messages: Array
-    device: int
+    device: Array
+
+    def __len__(self) -> int:
+        return len(self.device)
+
+    def some(self, part: slice) -> "Paths":
+        """A run of them."""
+        return Paths(self.visits[part], self.device[part])
+
+    def lengths(self, k: int, ways: Ways, lane: int) -> Array:
+        """[C, M] what ways to run device k add."""
+        lengths: Array = self.visits[:, :, k] @ ways.times[:, lane]
+        lengths[self.device == k] += ways.tail
+        return lengths
+
+
+def _joined(parts: Sequence[Paths]) -> Paths:
+    return Paths(*(np.concatenate(one) for one in zip(*map(_columns, parts), strict=True)))
+
+
+def _columns(paths: Paths) -> tuple[Array, Array]:
+    return paths.visits, paths.device
 
 
 Left = list[Ways]
@@ -101,7 +123,7 @@ class Chunks:
         self.graph = OrderGraph(prover.instance, shape)
         self.length, self.size = len(prover.layers), len(prover.layers) + 1
         self.share = prover.instance.workload.global_batch // shape.micro_batch // shape.dp
-        self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
+        self.cuts: deque[Paths] = deque(maxlen=MOST_CUTS)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -246,92 +268,89 @@ class Chunks:
             sizes=sizes,
             source=step.source[x] * self.size + before,
             target=step.target[x] * self.size + after,
-            passes=passes,
-            send=send,
+            times=np.concatenate([*passes, send]),
             tail=once[row] + tails[row, stages, sizes].sum(axis=0),
         )
 
     @cached_property
-    def families(self) -> list[Cut]:
+    def families(self) -> Paths:
         """The paths that are the same for all shapes with these degrees, arc by arc."""
         shape = self.shape
         graph = schedule_graph(shape.schedule, shape.pp, self.share, shape.vpp)
-        each = graph.num_operations // shape.pp
-
-        def candidates() -> Iterator[Array]:
-            for device in range(shape.pp):
-                yield device_path(graph, device)
-                yield device_path(graph, device, device)
-            for stage in range(shape.num_stages):
-                yield returned(graph, stage)
-                yield last_down(graph, stage)
-
-        found = []
-        for path in candidates():
+        each, found = graph.num_operations // shape.pp, []
+        for path in _candidates(graph):
             try:
                 counts = path_counts(graph, path)
             except ValueError:
                 continue  # not a path of this graph
-            found.append(self._cut(counts, int(path[-1]) // each))
-        return found
+            found.append(self._path(counts, int(path[-1]) // each))
+        return _joined(found)
 
-    def _cut(self, path: PathCounts, device: int) -> Cut:
-        shape, stages = self.shape, self.shape.num_stages
+    def _path(self, path: PathCounts, device: int) -> Paths:
+        stages, (v, p) = self.shape.num_stages, (self.shape.vpp, self.shape.pp)
         visits = path.weights.reshape(2, stages)
-        messages = np.zeros(stages, dtype=np.int64)
-        messages[1:] = path.transfers[:-1].reshape(2, stages - 1).sum(axis=0)
+        messages = np.zeros((1, stages), dtype=np.int64)
+        messages[0, 1:] = path.transfers[:-1].reshape(2, stages - 1).sum(axis=0)
         if self.instance.search.blocking_sends:
-            messages[1:] = visits[0, :-1] + visits[1, 1:]
-        places = (shape.vpp, shape.pp)
-        return Cut(visits.reshape(2, *places), messages.reshape(places), device)
+            messages[0, 1:] = visits[0, :-1] + visits[1, 1:]
+        rows = np.concatenate([visits, messages]).reshape(1, 3 * v, p)
+        return Paths(rows, np.array([device]))
 
     def keep(self, path: PathCounts, device: int) -> None:
         """Keeps a path of the schedule's graph that ends with a device."""
-        self.cuts.append(self._cut(path, device))
+        self.cuts.append(self._path(path, device))
 
     def remaining(self, left: Left, below_ns: int) -> Left | None:
         """What plans with a step time below this may use of `left`; None if there are none."""
-        before = -1
+        before, paths = -1, _joined([*self.cuts, self.families])
         while before != (count := sum(map(len, left))):
-            before = count
-            for cut in (*self.cuts, *self.families):
-                self.clock.check()
-                for lane in range(len(self.lanes)):
+            before, each = count, max(1, MOST_LENGTHS // max(1, count))
+            for lane in range(len(self.lanes)):
+                for first in range(0, len(paths), each):
+                    self.clock.check()
                     if not all(map(len, left)):
                         return None
-                    left = self._kept(left, cut, lane, below_ns - 1)
+                    left = self._kept(left, paths.some(slice(first, first + each)), lane, below_ns)
         return left
 
-    def _kept(self, left: Left, cut: Cut, lane: int, limit: int) -> Left:
-        """What lies on a path within the limit by the sum of one cut."""
-        costs = [self._lengths(cut, k, ways, lane) for k, ways in enumerate(left)]
-        before, after = self._before(left, costs), self._after(left, costs)
+    def _kept(self, left: Left, paths: Paths, lane: int, below_ns: int) -> Left:
+        """What lies on a way below the claim by the sums of all these paths."""
+        costs = [paths.lengths(k, ways, lane) for k, ways in enumerate(left)]
+        after = self._after(left, costs)
+        before = np.zeros((len(paths), self.size), dtype=np.int64)
         found = []
-        for k, (ways, cost) in enumerate(zip(left, costs, strict=True)):
-            keep = before[k][ways.source] + cost + after[k][ways.target] <= limit
+        for ways, cost, rest, step in zip(left, costs, after, self.steps, strict=True):
+            there = before[:, ways.source] + cost
+            keep = ((there + rest[:, ways.target]) < below_ns).all(axis=0)
+            before = _least(ways.target, there, step.num_targets * self.size)
             found.append(ways if keep.all() else ways.take(keep))
         return found
 
-    def _lengths(self, cut: Cut, k: int, ways: Ways, lane: int) -> Array:
-        visits = cut.visits[:, :, k].reshape(-1)
-        length: Array = visits @ ways.passes[:, :, lane].reshape(len(visits), -1)
-        length = length + cut.messages[:, k] @ ways.send[:, lane]
-        return length + ways.tail if k == cut.device else length
-
-    def _before(self, left: Left, costs: Sequence[Array]) -> list[Array]:
-        """Shortest ways from the start to every state before each device."""
-        found = [np.zeros(self.size, dtype=np.int64)]
-        for step, ways, cost in zip(self.steps, left, costs, strict=True):
-            best = np.full(step.num_targets * self.size, NEVER)
-            np.minimum.at(best, ways.target, found[-1][ways.source] + cost)
-            found.append(best)
-        return found
-
     def _after(self, left: Left, costs: Sequence[Array]) -> list[Array]:
-        """Shortest ways from every state after each device to the end."""
-        found = [np.zeros(self.steps[-1].num_targets * self.size, dtype=np.int64)]
+        """Shortest ways [C, states] from every state after each device to the end."""
+        states = self.steps[-1].num_targets * self.size
+        found = [np.zeros((len(costs[0]), states), dtype=np.int64)]
         for k in range(len(left) - 1, 0, -1):
-            best = np.full(self.steps[k - 1].num_targets * self.size, NEVER)
-            np.minimum.at(best, left[k].source, found[-1][left[k].target] + costs[k])
-            found.append(best)
+            onward = found[-1][:, left[k].target] + costs[k]
+            found.append(_least(left[k].source, onward, self.steps[k - 1].num_targets * self.size))
         return found[::-1]
+
+
+def _candidates(graph: ScheduleGraph) -> Iterator[Array]:
+    """Sequences of operations that are paths of many schedules."""
+    for device in range(graph.num_devices):
+        yield device_path(graph, device)
+        yield device_path(graph, device, device)
+    for stage in range(graph.num_stages):
+        yield returned(graph, stage)
+        yield last_down(graph, stage)
+
+
+def _least(states: Array, lengths: Array, count: int) -> Array:
+    """[C, count] least of lengths [C, M] by state [M]."""
+    order = np.argsort(states, kind="stable")
+    known = states[order]
+    first = np.flatnonzero(np.concatenate([[True], known[1:] != known[:-1]]))
+    best = np.full((len(lengths), count), NEVER)
+    best[:, known[first]] = np.minimum.reduceat(lengths[:, order], first, axis=1)
+    return best
