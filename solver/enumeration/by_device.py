@@ -116,17 +116,13 @@ class _Search:
         gap: float,
         stop: Stop,
     ) -> None:
-        self.graph, self.problem, self.gap, self.stop = (
-            DeviceGraph(intervals, problem),
-            problem,
-            gap,
-            stop,
-        )
+        self.graph, self.problem = DeviceGraph(intervals, problem), problem
+        self.gap, self.stop = gap, stop
         self.orders = _Orders(intervals, placer, self.graph.share)
         self.num_nodes = sum(intervals.tables.shape.nodes_used)
         self.best: DevicePlan | None = None
         self.best_time = cutoff
-        self.nearest = INFINITY
+        self.nearest = int(INFINITY)
         cuts = family_cuts(replace(problem, micro_batches=problem.micro_batches[:1]))
         self.families = np.column_stack([cuts.rows, cuts.device])
         self.learned = self.families[:0]
@@ -143,9 +139,8 @@ class _Search:
 
     def run(self, left: Left) -> DeviceAnswer:
         """First below the best plan; if that takes long, below cutoffs that grow."""
-        low, limit = 0, FIRST_HALVES
         root = self.thinned(left, self.target)
-        if root is None or self.search(root, self.target, limit):
+        if root is None or self.search(root, self.target, FIRST_HALVES):
             return DeviceAnswer(self.best, self.target, True)
         low = self.thinning_bound(root)
         while not self.stop():
@@ -185,12 +180,13 @@ class _Search:
             left = self.thinned(stack.pop(), min(cutoff, self.target))
             if left is None:
                 continue
-            if self.graph.count(left) <= FEW:
-                self.look(*self.graph.plans(left))
-                continue
-            if halves % HARVEST == 1:
-                self.look(*self.some(left))
-            stack.extend(_halves(left))
+            few = self.graph.count(left) <= FEW
+            if few and not self.look(*self.graph.plans(left)):
+                return False
+            if not few:
+                if halves % HARVEST == 1:
+                    self.look(*self.some(left))
+                stack.extend(_halves(left))
         return True
 
     def some(self, left: Left) -> tuple[Array, Array]:
@@ -206,31 +202,34 @@ class _Search:
         if not (self.known == path).all(axis=1).any():
             self.learned = np.concatenate([path[None], self.learned[: MOST_LEARNED - 1]])
 
-    def look(self, arcs: Array, splits: Array) -> None:
-        """Simulates plans; keeps the best of them, and a critical path of one."""
+    def look(self, arcs: Array, splits: Array) -> bool:
+        """Simulates plans, keeps the best and a critical path; whether there was time for all."""
         by_order: dict[tuple[int, ...], list[int]] = {}
         for i, own in enumerate(arcs.tolist()):
             order = self.problem.order(own * self.graph.v)[: self.num_nodes]
             by_order.setdefault(order, []).append(i)
-        for order, own in by_order.items():
-            self._look(order, splits[own])
+        return all(self._look(order, splits[own]) for order, own in by_order.items())
 
-    def _look(self, order: tuple[int, ...], splits: Array) -> None:
+    def _look(self, order: tuple[int, ...], splits: Array) -> bool:
         problem = self.orders.problem(order)
         arcs, splits = self.orders.arcs(problem, splits)
         if not len(splits):
-            return
+            return True
         if len(splits) > 1:
-            best = int(evaluate(problem, arcs, splits).step_time.argmin())
+            times = evaluate(problem, arcs, splits, stop=self.stop).step_time
+            if len(times) < len(splits):
+                return False
+            best = int(times.argmin())
             arcs, splits = arcs[[best]], splits[[best]]
         found = evaluate(problem, arcs, splits, harvest=True)
         if found.cuts is not None:
             self.learn(np.append(found.cuts.rows[0], found.cuts.device[0]))
         if found.step_time[0] < self.nearest:
             self.nearest = int(found.step_time[0])
-            split, time_ns, _ = descend(problem, arcs[0], splits[0], self.stop)
+            split, time_ns = descend(problem, arcs[0], splits[0], self.stop)
             if time_ns < self.best_time:
                 self.best, self.best_time = DevicePlan(order, split, time_ns), time_ns
+        return True
 
 
 def _halves(left: Left) -> Sequence[Left]:

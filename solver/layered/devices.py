@@ -19,7 +19,7 @@ import numpy as np
 from formulations.schedules import held
 from solver.layered.problem import INFINITY, Array, Intervals, Mask, SplitProblem
 
-#: With more edges for one device the graph is not built.
+#: With more edges the graph is not built.
 MOST_EDGES = 400_000
 #: Entries of the tables of cuts and edges held at once.
 MOST_ENTRIES = 1 << 22
@@ -178,15 +178,15 @@ class DeviceGraph:
 
     def everything(self, cutoff: int) -> Left | None:
         """All edges of devices that are not busy until the cutoff and fit; None if too many."""
-        found = []
+        found: Left = []
         for k in range(self.p):
-            edges = self._edges(k, cutoff)
+            edges = self._edges(k, cutoff, MOST_EDGES - sum(map(len, found)))
             if edges is None:
                 return None
             found.append(edges)
         return found
 
-    def _edges(self, k: int, cutoff: int) -> DeviceEdges | None:
+    def _edges(self, k: int, cutoff: int, most: int) -> DeviceEdges | None:
         arcs, p, v = self.problem.stages[k], self.p, self.v
         sizes = self._sizes(k, cutoff)
         count, need = sizes.sum(axis=0), self._bytes(k, sizes)
@@ -201,7 +201,7 @@ class DeviceGraph:
             room = need <= self.intervals.tables.capacity_bytes[column].min()
             first, own = np.nonzero(joined & room & (busy < cutoff).all(axis=0))
             total += len(own)
-            if total > MOST_EDGES:
+            if total > most:
                 return None
             rows.append((np.full(len(own), x), before[first], own))
         arc, first, own = (np.concatenate(column) for column in zip(*rows, strict=True))

@@ -5,10 +5,10 @@ A claim says that no plan of a shape has a step time below some bound. Tried in 
 memory    no split fits, if the claim is that nothing does
 work      work and filling, for all claims at once: `closed_forms`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
-          of all node orders, `refutation`
+          of all node orders, `refutation`, or with several chunks per device `chunks`
 trial     what is left is halved and struck out again, and what then is left is simulated: over all
           node orders, `exhaust`, where these are too many lane by lane, `lane_exhaust`, and with
-          several chunks per device plan by plan where they are few, `every_plan`
+          several chunks per device, device by device, `chunk_exhaust`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """

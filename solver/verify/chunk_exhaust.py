@@ -19,8 +19,9 @@ from formulations.plan import Plan, Shape, uniform_plan
 from formulations.schedules import ScheduleGraph, schedule_graph
 from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
-from solver.verify.chunks import Chunks, Left
+from solver.verify.chunks import Chunks
 from solver.verify.clock import Clock
+from solver.verify.device_ways import Left
 from solver.verify.exhaust import MOST_TIMES, Outcome, ended
 from solver.verify.lengths import NEVER
 from solver.verify.recount import Recount
@@ -39,7 +40,7 @@ class Plans:
     ends: Array
 
     def __len__(self) -> int:
-        return self.ends.shape[1]
+        return len(self.ends[0])
 
 
 def exhaust_chunks(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:
