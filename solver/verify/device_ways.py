@@ -79,16 +79,15 @@ class DeviceWays:
         s, first, count = np.ogrid[:stages, : self.length, : self.size]
         last = first + count
         inside = (first >= s) & (last <= self.length - (stages - 1 - s))
-        inside &= (s > 0) | (first == 0)
-        inside &= (s < stages - 1) | (last == self.length)
+        outer = ((s > 0) | (first == 0)) & ((s < stages - 1) | (last == self.length))
         enough = self.prover.enough_blocks[ends[:-1, None], np.minimum(last[0], self.length)]
-        inside = np.asarray(inside & (last <= self.length) & enough, dtype=np.bool_)
-        return inside
+        places: Mask = np.logical_and(inside & outer, (last <= self.length) & enough)
+        return places
 
     @cached_property
     def _possible(self) -> Mask:
         """[S, n] whether a virtual stage may have so many layers anywhere."""
-        possible: Mask = self._places.any(axis=1)
+        possible: Mask = np.any(self._places, axis=1)
         return possible
 
     def _least(self, values: Array) -> Array:
