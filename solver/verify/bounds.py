@@ -39,6 +39,15 @@ def interval_sums(values: Array) -> Array:
     return sums
 
 
+def interval_maxima(values: Array) -> Array:
+    """[n, n], n = L + 1: largest of values [L] over layers [a, b), 0 if there are none."""
+    size = len(values) + 1
+    maxima = np.zeros((size, size), dtype=np.int64)
+    for end in range(1, size):
+        maxima[:end, end] = np.maximum(maxima[:end, end - 1], values[end - 1])
+    return maxima
+
+
 class Prover:
     """Proofs for the shapes of one instance; what they share is worked out once."""
 

@@ -208,21 +208,11 @@ class Trial:
         return latest
 
     def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
-        """[chosen] end of the step after these last backwards [p, chosen]; rows of tails.
-
-        The outer stages wait for each other to reduce tied embeddings, each as fast as its nodes.
-        """
-        graph, layers = self.refutation.graph, (ends[:-1], ends[1:])
-        tail = self.refutation.tails[rows, *layers]
-        whole: Array = (ready + tail).max(axis=0)
-        if not graph.tied:
-            return whole
-        sync = np.stack(graph.syncs)[rows, *layers]
-        embedding = np.array(graph.embeddings)[rows]
-        synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
-        after = (tail - sync - embedding)[[0, -1]].max(axis=0)
-        latest: Array = np.maximum(whole, synced + after)
-        return latest
+        """[chosen] end of the step after these last backwards [p, chosen]; rows of tails."""
+        graph = self.refutation.graph
+        parts = (self.refutation.tails, np.stack(graph.syncs))
+        tail, sync = (part[rows, ends[:-1], ends[1:]] for part in parts)
+        return ended(graph, ready, rows, tail, sync)
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
@@ -257,6 +247,22 @@ class Trial:
         for r, one in enumerate(most):
             shares[r] += min(one - shares[r], total - sum(shares))
         return shares if sum(shares) == total else None
+
+
+def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array) -> Array:
+    """[N] end of the step after last backwards, tails and of these the sync [p, N].
+
+    rows: [p, N] of the graph's tails. The outer stages wait for each other to reduce tied
+    embeddings, each as fast as its nodes.
+    """
+    whole: Array = (ready + tail).max(axis=0)
+    if not graph.tied:
+        return whole
+    embedding = np.array(graph.embeddings)[rows]
+    synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
+    after = (tail - sync - embedding)[[0, -1]].max(axis=0)
+    latest: Array = np.maximum(whole, synced + after)
+    return latest
 
 
 def _alone(costs: PlanCosts, r: int, micro_batches: int) -> PlanCosts:

@@ -92,15 +92,17 @@ class Step:
     """The ways to place one stage; A of them, R lanes, times in ns.
 
     source, target: [A] states before and after. group: [A, R] node group. send: [A, R, K] message
-    between the stage before and this one, either way, of every number of tensors. tail: [A] row of
-    `OrderGraph.tails`. begins: per step the groups of the nodes whose first slots are of this
-    stage.
+    between the stage before and this one, either way, of every number of tensors. back: the same
+    between the last stage and the first one, as far as the nodes of the first decide it; 0 on
+    others. tail: [A] row of `OrderGraph.tails`. begins: per step the groups of the nodes whose
+    first slots are of this stage.
     """
 
     source: Array
     target: Array
     group: Array
     send: Array
+    back: Array
     tail: Array
     begins: tuple[tuple[int, ...], ...]
     num_targets: int
@@ -170,11 +172,16 @@ class OrderGraph:
             else [none] * len(own)
             for (_, _, before, _), own in zip(rows, owners, strict=True)
         ]
+        backs = [
+            [none if k else self._back_ns(one, r) for r, one in zip(self.lanes, own, strict=True)]
+            for own in owners
+        ]
         step = Step(
             source=np.array([row[0] for row in rows]),
             target=np.array([row[1] for row in rows]),
             group=np.array([[spot.group for spot in own] for own in owners]),
             send=np.array(sends, dtype=np.int64),
+            back=np.array(backs, dtype=np.int64),
             tail=np.array([self._tail_row(k, spots) for _, _, _, spots in rows]),
             begins=tuple(
                 tuple(spot.group for spot in spots if spot.slots.start in self._stage(k))
@@ -222,9 +229,9 @@ class OrderGraph:
         return sum(s in spot.slots and s + dp not in spot.slots for s in self._stage(k))
 
     def _flows_in(self, spot: Spot, k: int) -> int:
-        """Replicas whose transfer from stage k to the next enters the node."""
-        dp = self.shape.dp
-        return sum(s not in spot.slots and s + dp in spot.slots for s in self._stage(k))
+        """Replicas whose transfer from stage k to the next, or the first, enters the node."""
+        pairs = ((s, (s + self.shape.dp) % self.shape.slots) for s in self._stage(k))
+        return sum(s not in spot.slots and t in spot.slots for s, t in pairs)
 
     def _links(self, spot: Spot) -> tuple[Link, Link]:
         group = self.instance.cluster.groups[spot.group]
@@ -250,6 +257,15 @@ class OrderGraph:
         if between := zone_link(self.instance, (source.group, target.group)):
             ends += [(source, between, crossing), (target, between, crossing)]
         return [max(ceil_ns(self._outside_s(*end, size)) for end in ends) for size in sizes]
+
+    def _back_ns(self, spot: Spot, r: int) -> list[int]:
+        """[K] messages to replica r of the first stage on this node from that of the last."""
+        last = self.shape.pp - 1
+        sizes = [n * self.message for n in self.tensors]
+        if last * self.shape.dp + r in spot.slots:
+            return [ceil_ns(self._inside_s(spot, size)) for size in sizes]
+        (_, outside), flows = self._links(spot), self._arrivals(spot, last)
+        return [ceil_ns(self._outside_s(spot, outside, flows, size)) for size in sizes]
 
     def _inside_s(self, spot: Spot, size_bytes: int) -> float:
         link, _ = self._links(spot)
