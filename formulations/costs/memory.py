@@ -95,17 +95,21 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
     shards = shape.dp if shape.zero else 1
-    parameters, optimizer, activation, put_off, workspace = [], [], [], [], []
+    parameters, copies, optimizer, activation, put_off, workspace = [], [], [], [], [], []
     for layer in (run.layer for run in workload.layer_runs):
         count = layer.parameters_per_gpu(tp, shape.pp)
         whole = b * layer.activation_bytes(tp)
         recomputed = shape.recompute == "full" and layer.is_block
         parameters.append(count)
+        copies.append(workload.copy_bytes * count * layer.is_block)
         optimizer.append(workload.optimizer_bytes * ceil_div(count, shards))
         activation.append(b * layer.input_bytes if recomputed else whole)
         put_off.append(b * layer.weight_gradient_bytes(tp))
         workspace.append(whole if recomputed else 0)
-    weights = [workload.parameter_bytes * count for count in parameters]
+    weights = [
+        workload.parameter_bytes * count + more
+        for count, more in zip(parameters, copies, strict=True)
+    ]
     gradients = [workload.gradient_bytes * count for count in parameters]
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
     _check_sizes(workload, static, activation, workspace)

@@ -14,6 +14,7 @@ from formulations.instance.instance import (
     SearchSpace,
 )
 from formulations.instance.positions import Place
+from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
@@ -46,6 +47,8 @@ def resolve(
     cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
     _check_precision(workload, cluster, workload_place.at("precision"))
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
+    if profile:
+        _check_profile_precision(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
     degrees = _tensor_degrees(written, place.at("search"), architecture, cluster, times, kinds)
     if profile and times:
@@ -66,13 +69,21 @@ def resolve(
 
 
 def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None:
-    for group in cluster.groups:
-        if workload.precision not in group.gpu.peak_flops:
-            shared = [p for p in ("fp16", "bf16") if p in group.gpu.peak_flops]
-            raise place.error(
-                f"{workload.precision}, for which {group.gpu.name} has no peak",
-                " or ".join(shared) or f"another GPU: {group.gpu.name} has no 16-bit peak",
-            )
+    peaks = [group.gpu.peak_flops for group in cluster.groups]
+    shared = [one for one in PRECISIONS if all(one in peak for peak in peaks)]
+    for group, peak in zip(cluster.groups, peaks, strict=True):
+        if workload.precision not in peak:
+            found = f"{workload.precision}, for which {group.gpu.name} of group {group.name!r}"
+            allowed = ", ".join(shared) or "GPUs that share a precision"
+            raise place.error(f"{found} has no peak", allowed)
+
+
+def _check_profile_precision(profile: WrittenProfile, workload: Workload) -> None:
+    measured = profile.profile.precision
+    if measured not in (None, workload.precision):
+        found = f"times in {measured}, for a workload in {workload.precision}"
+        allowed = f"times in {workload.precision}, or workload.precision: {measured}"
+        raise profile.place.at("precision").error(found, allowed)
 
 
 def _tensor_degrees(

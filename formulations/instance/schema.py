@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
     MAPPING,
@@ -23,7 +24,6 @@ from formulations.instance.quantities import (
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile
 from formulations.instance.sizes import TransformerSizes
-from formulations.instance.workload import Precision
 
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
 Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
@@ -55,7 +55,11 @@ class WorkloadFile(Record):
     global_batch: Batch | None = Field(
         default=None, description="Sequences per step; default: the catalogue's."
     )
-    precision: Precision = Field(default="bf16", description="Of parameters and activations.")
+    precision: Precision = Field(
+        default="bf16",
+        description="Of products, parameters and activations. fp8: products of blocks alone, all"
+        " else is kept in 16 bit.",
+    )
     gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
         default="fp32", description="Of gradients, in memory and on the wire."
     )
@@ -76,6 +80,9 @@ class ProfileFile(Record):
     """Measured layer times. They replace the analytic model, so they must be complete."""
 
     source: Text = Field(description="Where the measurements come from.")
+    precision: Precision | None = Field(
+        default=None, description="What they were measured in; of another one they say nothing."
+    )
     includes_tensor_parallel_traffic: bool = Field(
         description="Do the times contain the all-reduces among the tp GPUs?"
     )

@@ -6,7 +6,7 @@ m x k by k x n counts 2mkn). Activations: Korthikanti et al. 2023, section 4, it
 """
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -19,12 +19,12 @@ from formulations.instance.extent import (
     Text,
     first_beyond,
 )
+from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
-Precision = Literal["fp16", "bf16"]
 Width = Annotated[int, Field(ge=1, le=64)]  # bytes per parameter
 
 
@@ -46,6 +46,8 @@ class Layer(Record):
     tied_copy: bool = False  #: the vocabulary matrix is the embedding's; a copy only if pp > 1
     forward_flops: Figure  #: all tp ranks together
     unweighted_flops: Figure = 0  #: of these without a parameter: scores
+    #: What a fused attention kernel works out in place of `unweighted_flops`; 0: none is used.
+    attention_flops: Figure = 0
     kernels: Figure  #: kernel launches of one forward pass on one GPU
     forward_all_reduces: Figure = 0  #: over the tp ranks, 2*s*h bytes each
     backward_all_reduces: Figure = 0
@@ -112,7 +114,9 @@ class Workload(Record):
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     precision: Precision = "bf16"
-    parameter_bytes: Width = 2
+    parameter_bytes: Width = 2  #: per parameter, also on the wire
+    #: Per parameter of blocks, of copies that products read, and that are never sent or updated.
+    copy_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     gradient_bytes: Width = 4  #: per parameter, also on the wire
     optimizer_bytes: Width = 12  #: Adam: fp32 master copy, two moments
 

@@ -338,13 +338,19 @@ class Recount:
         tensors = max(layer.output_tensors for layer in workload.layers)
         messages = 2 * (shape.pp > 1) * shape.micro_batch * tensors * workload.boundary_bytes
         return {
-            "weights_bytes": workload.parameter_bytes * sum(counts),
+            "weights_bytes": workload.parameter_bytes * sum(counts) + self._copies_bytes(k),
             "gradients_bytes": workload.gradient_bytes * sum(counts),
             "optimizer_bytes": workload.optimizer_bytes * states,
             "activations_bytes": self._most_kept(k, r) + recomputed,
             "buffers_bytes": messages,
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
         }
+
+    def _copies_bytes(self, k: int) -> int:
+        """8-bit copies of the parameters that products of blocks read."""
+        workload, layers = self.instance.workload, self.stages[k]
+        blocks = [layer for layer in layers if workload.layers[layer].is_block]
+        return workload.copy_bytes * sum(self.parameters[layer] for layer in blocks)
 
     def _most_kept(self, k: int, r: int) -> int:
         """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.

@@ -53,10 +53,11 @@ def test_all_gpus_are_there() -> None:
 
 @pytest.mark.parametrize("name", GPUS)
 def test_every_gpu_has_sources(name: str) -> None:
-    """Datasheet, source of the memory, source of the efficiency."""
+    """Datasheet, source of the memory, source of the efficiency, and what kind of source."""
     gpu = GPUS[name]
+    assert (gpu.kind, gpu.link.kind) == ("published", "published")
     assert "datasheet" in gpu.source or "whitepaper" in gpu.source or "brief" in gpu.source
-    assert "; memory: " in gpu.source
+    assert gpu.memory_source != gpu.source
     assert gpu.efficiency_source
 
 
