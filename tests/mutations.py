@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from formulations.instance.instance import Recompute, ScheduleName
-from formulations.instance.workload import Precision
+from formulations.instance.precision import Precision
 from solver.result import Proof, Reason, Status, Termination
 
 Path = tuple[str | int, ...]

@@ -111,7 +111,8 @@ def _layer_ns(
     if weight_s is None:
         weight_s = layer.weight_gradient_share * backward_s
     if tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
-        one_s = ring_s(ALL_REDUCE, tp, b * workload.boundary_bytes, group.intra_node)
+        seen = 1 - instance.search.overlap.tensor_parallel
+        one_s = seen * ring_s(ALL_REDUCE, tp, b * workload.boundary_bytes, group.intra_node)
         forward_s += layer.forward_all_reduces * one_s
         backward_s += layer.backward_all_reduces * one_s
     if recompute == "full" and layer.is_block:

@@ -110,7 +110,7 @@ def wire_ns(size_bytes: Array, s_per_byte: float) -> Array:
 class SyncPhase:
     """A collective over a stage's replicas: gradient reduction, or ZeRO-1's gather."""
 
-    factor: int  #: ALL_REDUCE or HALF
+    factor: float  #: ALL_REDUCE or HALF, times the share that is seen
     size_bytes: Array  #: [L]
 
     def inside_ns(self, s_per_byte: float) -> Array:
@@ -137,8 +137,9 @@ class Placer:
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
         self._rings: dict[tuple[SyncPhase, int, float, float, float, float], tuple[Array, int]] = {}
-        zero = tables.shape.zero
-        self.sync = SyncPhase(HALF if zero else ALL_REDUCE, tables.gradient_bytes)
+        shape, overlap = tables.shape, tables.instance.search.overlap
+        zero, seen = shape.zero, 1 - overlap.hidden_sync(shape.pp, shape.vpp)
+        self.sync = SyncPhase(seen * (HALF if zero else ALL_REDUCE), tables.gradient_bytes)
         self.gather = SyncPhase(HALF, tables.gather_bytes) if zero else None
 
     def terms(self, j: int, start: int) -> NodeTerms:

@@ -7,6 +7,7 @@ from pydantic import Field
 from formulations.errors import InstanceError
 from formulations.instance.cluster import Cluster
 from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
+from formulations.instance.overlap import Overlap
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
 from formulations.instance.workload import Workload
@@ -36,6 +37,7 @@ class SearchSpace(Record):
     embedding_only_stages: bool = False  #: may a stage hold no block?
     blocking_sends: bool = False  #: does a send keep the sender busy?
     scatter_gather: bool = False  #: Megatron-LM's: each of the tp lanes sends 1/tp
+    overlap: Overlap = Overlap()  #: what hides behind computation
 
 
 def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:

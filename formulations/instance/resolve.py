@@ -13,6 +13,7 @@ from formulations.instance.instance import (
     PlainSchedule,
     SearchSpace,
 )
+from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
@@ -62,7 +63,7 @@ def resolve(
         workload=workload,
         cluster=cluster,
         profile=times,
-        search=_search_space(written.search, degrees),
+        search=_search_space(written.search, degrees, _overlap(written, place, catalogue)),
         limits=_limits(written.limits),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
@@ -155,9 +156,21 @@ def _check_objective(written: InstanceFile, place: Place) -> None:
             raise place.at("cluster", "groups", j, "price").error("missing", allowed)
 
 
-def _search_space(written: SearchFile, degrees: list[int]) -> SearchSpace:
+def _overlap(written: InstanceFile, place: Place, catalogue: Catalogue) -> Overlap:
+    """Shares as written, or those of a framework."""
+    overlap = written.search.overlap
+    if isinstance(overlap, str):
+        if overlap not in catalogue.overlap:
+            at = place.at("search", "overlap")
+            raise at.unknown("framework", overlap, catalogue.overlap)
+        return catalogue.overlap[overlap]
+    fields = overlap.model_dump() if overlap else {}
+    return Overlap.model_validate({k: v for k, v in fields.items() if v is not None})
+
+
+def _search_space(written: SearchFile, degrees: list[int], overlap: Overlap) -> SearchSpace:
     """The choices as tuples, with the tensor-parallel degrees found for them."""
-    fields = written.model_dump() | {"tensor_parallel": degrees}
+    fields = written.model_dump() | {"tensor_parallel": degrees, "overlap": overlap}
     return SearchSpace.model_validate(
         {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
     )

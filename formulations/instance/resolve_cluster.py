@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
 from formulations.instance.extent import MOST_GPUS, first_beyond
 from formulations.instance.gpu_catalogue import as_link, find_link, gpu_type
+from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.schema_cluster import ClusterFile, GpuFile, NodeGroupFile
 
@@ -17,6 +18,7 @@ class Catalogue:
     gpus: Mapping[str, GpuType]
     links: Mapping[str, Link]
     workloads: Mapping[str, object]  #: parsed workloads.yaml
+    overlap: Mapping[str, Overlap]  #: by framework
 
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:

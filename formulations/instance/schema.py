@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.instance import Recompute, ScheduleName
 from formulations.instance.precision import Precision
@@ -106,6 +107,27 @@ Profile = Annotated[
 ]
 
 
+class OverlapFile(Record):
+    """Which share of traffic hides behind computation."""
+
+    tensor_parallel: Headroom | None = Field(
+        default=None, description="Of tensor-parallel traffic behind products. Default: 0."
+    )
+    gradient_sync: Headroom | None = Field(
+        default=None,
+        description="Of the gradient sync behind backward passes, where a replica is one stage;"
+        " with several, the last chunk of a GPU is never hidden. Default: 0.",
+    )
+    kind: Kind = Field(default="assumed", description="How the shares were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
+
+
+Framework = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[OverlapFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
+
+
 class SearchFile(Record):
     """The plans to choose among. Each list may also be written as one bare value."""
 
@@ -144,6 +166,11 @@ class SearchFile(Record):
     blocking_sends: bool = Field(default=False, description="Does a send keep the sender busy?")
     scatter_gather: bool = Field(
         default=False, description="Does each of the tp GPUs send 1/tp of the activations?"
+    )
+    overlap: Framework | None = Field(
+        default=None,
+        description="Traffic that hides behind computation: a framework of the catalogue (megatron,"
+        " torchtitan), or shares. Default: none. Reports state it as an assumption.",
     )
 
 

@@ -11,6 +11,7 @@ from formulations.instance import Instance, SearchSpace, Workload
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
 from solver.document import PlanDocument
+from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.document import costs_of
 from solver.report.layout import Lines, labelled
@@ -187,6 +188,7 @@ def figures(document: PlanDocument) -> Lines:
         ("memory", tightest(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
+        *assumptions(document),
     ]
 
 

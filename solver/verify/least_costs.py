@@ -22,7 +22,7 @@ from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 from solver.verify.findings import NOISE
-from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
+from solver.verify.recount import message_bytes, sync_factor, tied_bytes, touched_bytes
 
 Array = NDArray[np.int64]
 
@@ -149,7 +149,7 @@ class LeastCosts:
         nodes = zip(self.counts, values, strict=True)
         return sorted(value for count, value in nodes for _ in range(count))
 
-    def _collective_ns(self, factor: int, sizes_bytes: Array) -> tuple[Array, int]:
+    def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
         """[U, groups used] ring collective of a stage with a node of the group, and its start.
 
         Proof, for each N of `spans`; the least over N counts, layer by layer. One node holds
@@ -201,7 +201,7 @@ class LeastCosts:
             for run in workload.layer_runs
         ]
         parameters = np.array(counts, dtype=np.int64)
-        factor = HALF if self.shape.zero else ALL_REDUCE
+        factor = sync_factor(self.instance, self.shape)
         layers, start = self._collective_ns(factor, workload.gradient_bytes * parameters)
         if self.shape.zero:
             gather, gather_start = self._collective_ns(HALF, workload.parameter_bytes * parameters)

@@ -28,7 +28,7 @@ from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_ns
 from solver.verify.bounds import interval_sums
-from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
+from solver.verify.recount import message_bytes, sync_factor, tied_bytes, touched_bytes
 
 Array = NDArray[np.int64]
 
@@ -254,7 +254,7 @@ class OrderGraph:
 
     def _sync_ns(self, members: Sequence[Member]) -> Array:
         """[n, n] gradient sync."""
-        factor = HALF if self.shape.zero else ALL_REDUCE
+        factor = sync_factor(self.instance, self.shape)
         sizes = self.instance.workload.gradient_bytes * self.parameters
         return self._collective_ns(members, factor, sizes)
 
@@ -273,7 +273,7 @@ class OrderGraph:
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(_ceil_all(sizes / speed))
 
-    def _collective_ns(self, members: Sequence[Member], factor: int, sizes_bytes: Array) -> Array:
+    def _collective_ns(self, members: Sequence[Member], factor: float, sizes_bytes: Array) -> Array:
         """[n, n] ring collective over the replicas of a stage on all its nodes."""
         nodes = [(self.instance.cluster.groups[j], n, rings) for j, n, rings in members]
         count = len(nodes)

@@ -154,7 +154,7 @@ class Layout:
             outside_s += (self.shape.tp - 1) * self._inside_s(node, size_bytes)
         return outside_s
 
-    def collective_ns(self, k: int, factor: int, sizes_bytes: Iterable[int]) -> int:
+    def collective_ns(self, k: int, factor: float, sizes_bytes: Iterable[int]) -> int:
         """Ring collective over the replicas of stage k, one buffer per layer."""
         groups = {node: self.group(node) for node in self.members[k]}
         count = len(groups)
@@ -227,6 +227,18 @@ def tied_bytes(instance: Instance, shape: Shape) -> int:
     return rows * head.vocabulary_columns * instance.workload.gradient_bytes
 
 
+def sync_factor(instance: Instance, shape: Shape) -> float:
+    """Passes of a ring that the exchange of gradients takes, less what backward passes hide.
+
+    Of several stages a GPU's last chunk is never hidden, of the others no more than is assumed.
+    """
+    passes = HALF if shape.zero else ALL_REDUCE
+    hidden = instance.search.overlap.gradient_sync
+    if shape.pp > 1:
+        hidden = min(hidden, (shape.vpp - 1) / shape.vpp)
+    return passes * (1 - hidden)
+
+
 class Recount:
     """Costs of one plan whose replicas share one split."""
 
@@ -264,7 +276,7 @@ class Recount:
             backward_ns=self._per_run(self.times.backward_ns),
             weight_ns=self._per_run(self.times.weight_ns),
             send_ns=self._send_ns(),
-            sync_ns=self._collectives(HALF if zero else ALL_REDUCE, gradients),
+            sync_ns=self._collectives(sync_factor(self.instance, self.shape), gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
             gather_ns=self._collectives(HALF, weights) * zero,
             embedding_ns=self.layout.embedding_ns(tied),
@@ -310,7 +322,7 @@ class Recount:
         rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
-    def _collectives(self, factor: int, sizes_bytes: list[int]) -> Array:
+    def _collectives(self, factor: float, sizes_bytes: list[int]) -> Array:
         """[p] over the replicas of every stage."""
         times = [
             self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])

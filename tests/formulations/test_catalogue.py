@@ -11,6 +11,7 @@ from formulations.instance.load import (
     parse_document,
     read_yaml_resource,
 )
+from formulations.instance.precision import Precision
 
 GPUS = gpu_catalogue()
 
@@ -89,7 +90,7 @@ def test_every_link_has_a_source() -> None:
         ("B200", "bf16", 2250),  # 4500
     ],
 )
-def test_peaks_are_dense(name: str, precision: str, tera_flops: float) -> None:
+def test_peaks_are_dense(name: str, precision: Precision, tera_flops: float) -> None:
     """Peaks are those without sparsity, from the datasheets."""
     assert GPUS[name].peak_flops[precision] == pytest.approx(tera_flops * 1e12)
 

@@ -93,17 +93,19 @@ def test_bytes_per_parameter(precision: Precision) -> None:
 
 def test_activations_double_in_32_bit_but_not_masks() -> None:
     """Korthikanti et al. 2023, s h 34 + 5 a s^2: 2 s h and a s^2 of it are masks of one byte."""
-    for precision, bytes_kept in (
-        ("bf16", 34 * S * H + 5 * HEADS * S * S),
-        ("fp32", (2 * 32 + 2) * S * H + (2 * 4 + 1) * HEADS * S * S),
-    ):
+    kept: dict[Precision, int] = {
+        "bf16": 34 * S * H + 5 * HEADS * S * S,
+        "fp32": (2 * 32 + 2) * S * H + (2 * 4 + 1) * HEADS * S * S,
+    }
+    for precision, bytes_kept in kept.items():
         block = instance(precision).workload.layers[1]
         assert block.activation_bytes(1) == bytes_kept
 
 
 def test_logits_are_fp32_in_every_precision() -> None:
     """4 s V, and norm input and projection's input of 2 or 4 s h each."""
-    for precision, width in (("bf16", 2), ("fp8", 2), ("tf32", 4)):
+    widths: dict[Precision, int] = {"bf16": 2, "fp8": 2, "tf32": 4}
+    for precision, width in widths.items():
         head = instance(precision).workload.layers[2]
         assert head.activation_bytes(1) == 4 * S * 128 + 2 * width * S * H
 
