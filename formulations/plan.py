@@ -1,14 +1,15 @@
 """A plan: the decisions of PROBLEM section 3, complete enough to be launched and judged."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 from formulations.instance import Instance
 from formulations.instance.extent import Batch, Count, Index, can_be_simulated
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.record import Record
+from formulations.instance.workload import Recompute
+from formulations.units import ceil_div
 
-ZeroStage = Literal[0, 1]
+STATES_SPLIT, GRADIENTS_SPLIT, PARAMETERS_SPLIT = 1, 2, 3  # from which ZeRO stage on
 
 
 class Shape(Record):
@@ -20,7 +21,7 @@ class Shape(Record):
     micro_batch: Count  #: sequences
     schedule: ScheduleName
     recompute: Recompute
-    zero: ZeroStage  #: 1: distributed optimizer
+    zero: ZeroStage  #: what replicas split: 1 optimizer states, 2 gradients too, 3 parameters too
     nodes_used: tuple[Index, ...]  #: per node group of the cluster
     vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
 
@@ -33,6 +34,18 @@ class Shape(Record):
     def num_stages(self) -> int:
         """Virtual stages; stage s lies on the slots of s mod pp."""
         return self.pp * self.vpp
+
+    def own_states(self, parameters: int) -> int:
+        """Of the parameters of a layer on one GPU, those whose optimizer states it holds."""
+        return ceil_div(parameters, self.dp if self.zero >= STATES_SPLIT else 1)
+
+    def own_gradients(self, parameters: int) -> int:
+        """Those whose gradients it holds from micro-batch to micro-batch."""
+        return ceil_div(parameters, self.dp if self.zero >= GRADIENTS_SPLIT else 1)
+
+    def own_parameters(self, parameters: int) -> int:
+        """Those that it holds from layer to layer."""
+        return ceil_div(parameters, self.dp if self.zero >= PARAMETERS_SPLIT else 1)
 
     def stages_of(self, device: int) -> range:
         """Virtual stages of a device, one per chunk."""

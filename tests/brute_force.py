@@ -95,7 +95,7 @@ class Floor:
         times = []
         for end, (speed, latency), sharing in ways:
             seconds = tp * size * sharing / speed + latency
-            if self.tables.instance.search.scatter_gather and tp > 1:
+            if self.tables.instance.search.gathers_messages and tp > 1:
                 inner, start = self.link(end, inside=True)
                 seconds += (tp - 1) * (size / inner + start)
             times.append(up(seconds))

@@ -76,7 +76,7 @@ def pipelined() -> PlanDocument:
         pipeline_parallel=(2,),
         micro_batch=(1, 2),
         recompute=("full",),
-        distributed_optimizer=(True,),
+        zero=(1,),
         micro_batches="uneven",
     )
     return certified_document(instance(batch=6, search=search))
@@ -90,7 +90,7 @@ def tensor_parallel() -> PlanDocument:
         data_parallel=(2,),
         micro_batch=(1, 2),
         recompute=("none",),
-        distributed_optimizer=(False, True),
+        zero=(0, 1),
         schedule=("gpipe",),
         embedding_only_stages=True,
     )
@@ -104,7 +104,7 @@ def cheapest() -> PlanDocument:
         tensor_parallel=(2,),
         pipeline_parallel=(2,),
         micro_batch=(1,),
-        distributed_optimizer=(False,),
+        zero=(0,),
         blocking_sends=True,
         scatter_gather=True,
     )
@@ -154,7 +154,7 @@ def idle() -> PlanDocument:
         tensor_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),
-        distributed_optimizer=(False,),
+        zero=(0,),
     )
     return certified_document(instance(search=search))
 
@@ -176,7 +176,7 @@ def zones() -> PlanDocument:
         pipeline_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),
-        distributed_optimizer=(False,),
+        zero=(0,),
     )
     return certified_document(instance(cluster=cluster, search=search))
 
@@ -228,7 +228,7 @@ def interleaved() -> PlanDocument:
         pipeline_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),
-        distributed_optimizer=(False,),
+        zero=(0,),
         schedule=("interleaved",),
         virtual_pipeline=(2,),
         embedding_only_stages=True,

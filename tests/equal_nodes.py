@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
-from formulations.plan import ZeroStage
+from formulations.instance.instance import ZeroStage
 from tests.small_instances import gpu, layer, plain_shape, workload
 
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)

@@ -18,7 +18,8 @@ from formulations.instance import (
     SearchSpace,
     Workload,
 )
-from formulations.plan import Shape, ZeroStage
+from formulations.instance.instance import ZeroStage
+from formulations.plan import Shape
 from formulations.units import GIB
 
 

@@ -12,11 +12,14 @@ precision. Fused (flash) attention is one kernel, with a maximum and half of its
 works out, the masked half of the scores left out; without it the scores count as products. In
 fp8 the products of blocks run at the fp8 peak, attention and head at the 16-bit one.
 Backward is twice forward (Narayanan et al. 2021, appendix), of fused attention at a lower rate;
-full recomputation repeats the forward pass of blocks (Korthikanti et al. 2023,
-section 2). Weight gradients, where a schedule splits them off, take their share of the backward
-pass's FLOPs (Qi et al., ICLR 2024, table 1: as many as the products with weights take forward), of
-a measured backward pass too where the profile has no time of their own. Launches bound small
-workloads: Cheng et al. 2024, section 5. How far this is from published times:
+full recomputation repeats the forward pass of blocks, selective that of their
+attention's core (Korthikanti et al. 2023, sections 2 and 5), of a measured forward pass its share
+by this model. Sequence parallelism moves what tensor parallelism alone does, a reduce-scatter and
+an all-gather for each all-reduce, and hides what it gathers again (section 4.2.2). Weight
+gradients, where a schedule splits them off, take their share of the backward pass's FLOPs (Qi et
+al., ICLR 2024, table 1: as many as the products with weights take forward), of a measured backward
+pass too where the profile has no time of their own. Launches bound small workloads: Cheng et al.
+2024, section 5. How far this is from published times:
 tests/bench/test_calibration.py.
 """
 
@@ -30,9 +33,9 @@ from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
 from formulations.instance import GpuType, Instance, Layer, NodeGroup
-from formulations.instance.instance import Recompute
 from formulations.instance.precision import Precision
 from formulations.instance.profile import LayerSeconds, Origin
+from formulations.instance.workload import Recompute
 from formulations.units import ceil_ns
 
 Times = NDArray[np.int64]
@@ -76,7 +79,14 @@ def _attention_s(layer: Layer, gpu: GpuType, precision: Precision, share: float)
     return layer.attention_flops * share / speed + ramp_s
 
 
-def analytic_s(layer: Layer, group: NodeGroup, precision: Precision, tp: int, b: int) -> Passes:
+def analytic_s(
+    layer: Layer,
+    group: NodeGroup,
+    precision: Precision,
+    tp: int,
+    b: int,
+    sequence_parallel: bool = False,
+) -> Passes:
     """Both passes of b sequences on one GPU of a group of tp."""
     gpu = group.gpu
     attention_s = _attention_s(layer, gpu, precision, b / tp)
@@ -85,7 +95,7 @@ def analytic_s(layer: Layer, group: NodeGroup, precision: Precision, tp: int, b:
     ramps = layer.kernels if layer.forward_flops else 0
     half_s = gpu.efficiency_half_flops / gpu.half_peak
     products_s = (flops * b / (tp * peak) + ramps * half_s) / gpu.efficiency_maximum
-    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp)
+    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp, sequence_parallel)
     device_s = products_s + memory_bytes / gpu.memory_bandwidth_bytes_per_s
     host_s = layer.kernels * gpu.launch_overhead_s
     attention_s = attention_s or 0.0
@@ -93,13 +103,38 @@ def analytic_s(layer: Layer, group: NodeGroup, precision: Precision, tp: int, b:
     return Passes(max(device_s + attention_s, host_s), max(backward_s, 2 * host_s))
 
 
+def analytic_core_s(layer: Layer, group: NodeGroup, precision: Precision, tp: int, b: int) -> float:
+    """Seconds of that forward pass from the scores to the weighted sum of the values."""
+    core = layer.model_copy(
+        update={
+            "forward_flops": layer.unweighted_flops,
+            "kernels": layer.core_kernels,
+            "replicated_activation_bytes": 0,
+            "sharded_activation_bytes": layer.core_bytes,
+        }
+    )
+    return analytic_s(core, group, precision, tp, b).forward
+
+
+def _analytic_s(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> Passes:
+    precision, split = instance.workload.precision, instance.search.sequence_parallel
+    return analytic_s(layer, group, precision, tp, b, split)
+
+
+def _core_share(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> float:
+    """Of a forward pass without traffic, the share that selective recomputation repeats."""
+    if not layer.core_kernels:
+        return 0.0
+    core_s = analytic_core_s(layer, group, instance.workload.precision, tp, b)
+    return core_s / _analytic_s(instance, layer, group, tp, b).forward
+
+
 def _compute_s(
     instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int
 ) -> tuple[LayerSeconds, Origin | str]:
     if instance.profile is not None:
         return instance.profile.time_s(layer.kind, group.gpu.name, tp, b)
-    passes = analytic_s(layer, group, instance.workload.precision, tp, b)
-    return LayerSeconds(*passes, None), "analytic"
+    return LayerSeconds(*_analytic_s(instance, layer, group, tp, b), None), "analytic"
 
 
 def _layer_ns(
@@ -108,6 +143,7 @@ def _layer_ns(
     """Forward, backward, of that weight gradients, and their origin."""
     workload, profile = instance.workload, instance.profile
     (forward_s, backward_s, weight_s), origin = _compute_s(instance, layer, group, tp, b)
+    core_s = forward_s * _core_share(instance, layer, group, tp, b)
     if weight_s is None:
         weight_s = layer.weight_gradient_share * backward_s
     if tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
@@ -115,8 +151,8 @@ def _layer_ns(
         one_s = seen * ring_s(ALL_REDUCE, tp, b * workload.boundary_bytes, group.intra_node)
         forward_s += layer.forward_all_reduces * one_s
         backward_s += layer.backward_all_reduces * one_s
-    if recompute == "full" and layer.is_block:
-        backward_s += forward_s
+    if layer.is_block:
+        backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
     return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
 
 

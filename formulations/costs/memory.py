@@ -1,10 +1,13 @@
 """Bytes per GPU: parameters, gradients, optimizer state, activations, buffers.
 
-Static: mixed-precision Adam keeps parameter, gradient and 12 bytes of fp32 state per parameter;
-the distributed optimizer (ZeRO 1) splits the state over dp (Rajbhandari et al. 2020, figure 1).
-Activations: Korthikanti et al. 2023, equations 1 and 2, itemised in the layers; times the
+Static: mixed-precision Adam keeps parameter, gradient and state per parameter
+(`Workload.optimizer_bytes`). ZeRO 1 splits the state over the replicas, ZeRO 2 the gradients too,
+ZeRO 3 the parameters too (Rajbhandari et al. 2020, figure 1); what is split is whole for one layer
+at a time, while that computes.
+Activations: Korthikanti et al. 2023, equations 1 to 4, itemised in the layers; times the
 micro-batches in flight. Full recomputation keeps the input of every block and, while one block
-is recomputed, that block's activations.
+is recomputed, that block's activations; selective recomputation all but the core of attention and,
+while one block is recomputed, that core.
 """
 
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
-from formulations.plan import Shape
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
 from formulations.schedules import Held
 from formulations.units import ceil_div
 
@@ -94,25 +97,28 @@ def _check_sizes(
 def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
-    shards = shape.dp if shape.zero else 1
-    parameters, copies, optimizer, activation, put_off, workspace = [], [], [], [], [], []
-    for layer in (run.layer for run in workload.layer_runs):
-        count = layer.parameters_per_gpu(tp, shape.pp)
-        whole = b * layer.activation_bytes(tp)
-        recomputed = shape.recompute == "full" and layer.is_block
-        parameters.append(count)
-        copies.append(workload.copy_bytes * count * layer.is_block)
-        optimizer.append(workload.optimizer_bytes * ceil_div(count, shards))
-        activation.append(b * layer.input_bytes if recomputed else whole)
-        put_off.append(b * layer.weight_gradient_bytes(tp))
-        workspace.append(whole if recomputed else 0)
+    split = instance.search.sequence_parallel
+    layers = [run.layer for run in workload.layer_runs]
+    parameters = [layer.parameters_per_gpu(tp, shape.pp) for layer in layers]
     weights = [
-        workload.parameter_bytes * count + more
-        for count, more in zip(parameters, copies, strict=True)
+        workload.parameter_bytes * shape.own_parameters(count)
+        + workload.copy_bytes * count * layer.is_block
+        for layer, count in zip(layers, parameters, strict=True)
     ]
-    gradients = [workload.gradient_bytes * count for count in parameters]
+    gradients = [workload.gradient_bytes * shape.own_gradients(count) for count in parameters]
+    optimizer = [workload.state_bytes(shape.own_states(count)) for count in parameters]
+    kept, again = zip(
+        *(layer.recomputed_bytes(shape.recompute, tp, split) for layer in layers), strict=True
+    )
+    activation = [b * one for one in kept]
+    workspace = [
+        b * one + whole
+        for one, whole in zip(again, _whole_bytes(workload, shape, parameters), strict=True)
+    ]
+    put_off = [b * layer.weight_gradient_bytes(tp, split) for layer in layers]
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
     _check_sizes(workload, static, activation, workspace)
+    message_bytes = b * workload.largest_message_bytes
     return LayerMemory(
         parameters=_per_layer(workload, parameters),
         weights_bytes=_per_layer(workload, weights),
@@ -121,9 +127,16 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
         activation_bytes=_per_layer(workload, activation),
         put_off_bytes=_per_layer(workload, put_off),
         workspace_bytes=_per_layer(workload, workspace),
-        buffers_bytes=2 * b * workload.largest_message_bytes if shape.pp > 1 else 0,
+        buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if shape.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )
+
+
+def _whole_bytes(workload: Workload, shape: Shape, parameters: list[int]) -> list[int]:
+    """Of each layer what ZeRO 2 and 3 have whole while it computes: gradients, parameters."""
+    gradients = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
+    weights = workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
+    return [(gradients + weights) * count * (shape.dp > 1) for count in parameters]
 
 
 def capacity_bytes(instance: Instance) -> Bytes:

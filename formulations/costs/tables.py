@@ -8,9 +8,10 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.compute import LayerTimes
 from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
+from formulations.costs.sharding import GATHER_FACTORS, shape_times
 from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, held
@@ -101,11 +102,11 @@ class CostTables:
         return sum(self.memory.parts(layers, most))
 
 
-def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array:
+def _optimizer_ns(instance: Instance, shape: Shape, memory: LayerMemory) -> Array:
     """[L, J]: read gradient and fp32 state, write state and parameter, at memory bandwidth."""
     workload = instance.workload
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    sizes = [ceil_div(int(count), shards) * touched for count in memory.parameters]
+    sizes = [shape.own_states(int(count)) * touched for count in memory.parameters]
     speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
     rows = [[ceil_count(size / speed * 1e9) for speed in speeds] for size in sizes]
     return np.array(rows, dtype=np.int64)
@@ -114,7 +115,7 @@ def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array
 def send_bytes(instance: Instance, shape: Shape) -> int:
     """One tensor of one micro-batch that a lane of tp sends to the next stage."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
-    return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
+    return ceil_div(whole, shape.tp) if instance.search.splits_messages else whole
 
 
 def embedding_bytes(instance: Instance, shape: Shape) -> int:
@@ -155,13 +156,12 @@ def _traffic_ns(tables: CostTables) -> float:
 
 
 def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = None) -> CostTables:
-    """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b).
+    """All integer costs of one shape; `times`: its `shape_times`, if known.
 
     Raises InstanceError for a workload that the GPUs or links would take more than weeks for.
     """
-    times = times or layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)
+    times = times or shape_times(instance, shape)
     memory = layer_memory(instance, shape)
-    shards = shape.dp if shape.zero else 1
     workload = instance.workload
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
     tables = CostTables(
@@ -170,10 +170,10 @@ def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = No
         forward_ns=times.forward_ns,
         backward_ns=times.backward_ns,
         weight_ns=times.weight_ns,
-        optimizer_ns=_optimizer_ns(instance, memory, shards),
+        optimizer_ns=_optimizer_ns(instance, shape, memory),
         memory=memory,
         gradient_bytes=workload.gradient_bytes * memory.parameters,
-        gather_bytes=workload.parameter_bytes * memory.parameters * shape.zero,
+        gather_bytes=workload.parameter_bytes * memory.parameters * GATHER_FACTORS[shape.zero],
         capacity_bytes=capacity_bytes(instance),
         send_bytes=send_bytes(instance, shape),
         embedding_bytes=embedding_bytes(instance, shape),

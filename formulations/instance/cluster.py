@@ -63,6 +63,7 @@ class GpuType(Record):
     attention_half_flops: HalfFlops = 0
     launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
     efficiency_source: Text
+    compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version
     measured_in: tuple[Precision, ...] = ()  #: precisions of the times that were fitted
 
     def efficiency_evidence(self, precision: Precision) -> Evidence:

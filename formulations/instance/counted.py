@@ -38,19 +38,21 @@ class CountedPart:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""
         kept = 4 * s if flash else (5 if dropout else 2) * s * s
         fixed = 4 * s if flash else dropout * s * s
-        kernels = (1 if flash else 3 + dropout) if self.score_columns else 0
+        core_kernels = (1 if flash else 3 + dropout) if self.score_columns else 0
         scores = 2 * s * s * self.score_columns
         return Part(
             sharded_parameters=self.split_parameters,
             replicated_parameters=self.whole_parameters,
             flops=2 * s * self.products + scores,
             unweighted_flops=scores,
-            kernels=self.kernels + kernels,
+            kernels=self.kernels + core_kernels,
             sharded_bytes=self.split_kept_bytes * s + self.heads * kept,
             released_sharded_bytes=self.heads * kept,
             fixed_sharded_bytes=self.heads * fixed,
             attention_flops=flash * scores,
             replicated_bytes=self.whole_kept_bytes * s,
+            core_bytes=0 if flash else self.heads * kept,
+            core_kernels=0 if flash else core_kernels,
         )
 
 

@@ -72,6 +72,7 @@ def gpu_type(
         launch_overhead_s=efficiency.launch_overhead_s,
         efficiency_source=efficiency.efficiency_source,
         measured_in=tuple(efficiency.measured_in),
+        compute_capability=peak.compute_capability,
     )
 
 

@@ -10,10 +10,10 @@ from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
 from formulations.instance.overlap import Overlap
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
-from formulations.instance.workload import Workload
+from formulations.instance.workload import Recompute, Workload
 from formulations.units import GIB
 
-Recompute = Literal["none", "full"]
+ZeroStage = Literal[0, 1, 2, 3]
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
@@ -29,7 +29,8 @@ class SearchSpace(Record):
     pipeline_parallel: Counts | None = None
     micro_batch: Counts | None = None
     recompute: tuple[Recompute, ...] = ("none", "full")
-    distributed_optimizer: tuple[bool, ...] = (False, True)
+    sequence_parallel: bool = False  #: do the GPUs of a tensor group split the sequence elsewhere?
+    zero: tuple[ZeroStage, ...] = (0, 1)
     schedule: tuple[ScheduleName, ...] = ("1f1b",)
     virtual_pipeline: tuple[int, ...] = (2,)  #: chunks per GPU of the interleaved schedule
     micro_batches: Literal["even", "uneven"] = "even"
@@ -38,6 +39,16 @@ class SearchSpace(Record):
     blocking_sends: bool = False  #: does a send keep the sender busy?
     scatter_gather: bool = False  #: Megatron-LM's: each of the tp lanes sends 1/tp
     overlap: Overlap = Overlap()  #: what hides behind computation
+
+    @property
+    def splits_messages(self) -> bool:
+        """Whether each of the tp lanes sends 1/tp of a message between stages."""
+        return self.scatter_gather or self.sequence_parallel
+
+    @property
+    def gathers_messages(self) -> bool:
+        """Whether the receivers put it together; of a split sequence each needs its part alone."""
+        return self.scatter_gather and not self.sequence_parallel
 
 
 def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:

@@ -7,7 +7,13 @@ query and per value column (Narayanan et al. 2021, appendix: 24 s h^2 + 4 s^2 h 
 
 Activations (Korthikanti et al. 2023, section 4.1, 2 bytes per element, 1 per dropout mask,
 without sequence parallelism): what follows a column-parallel product is split over the tp ranks,
-the rest is held by all of them. A GPT block keeps s h (10 + 24/t + 5 a s / (h t)) bytes.
+the rest is held by all of them. A GPT block keeps s h (10 + 24/t + 5 a s / (h t)) bytes (eq. 2).
+With it the tp ranks split the rest too, in the sequence: inputs of norms and of column-parallel
+products, and dropout masks, s h (34 + 5 a s / h) / t bytes (eq. 4); what a product needs whole is
+gathered again in the backward pass, behind other work (section 4.2.2). Not split are the copies of
+tokens in expert order, which belong to tokens of all ranks. Selective recomputation drops what
+lies between the queries and the weighted sum, 5 a s^2 / t (section 5); flash attention keeps
+nothing of it to begin with.
 
 Tensor parallelism is Megatron-LM's: q, k, v and the first feed-forward matrix by columns, the
 others by rows; norms, biases after a row-parallel product, the router and the down-projections of
@@ -52,6 +58,9 @@ class Part:
     fixed_sharded_bytes: int = 0
     fixed_replicated_bytes: int = 0
     attention_flops: int = 0
+    unsplit_bytes: int = 0
+    core_bytes: int = 0
+    core_kernels: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
@@ -65,6 +74,8 @@ class Part:
         return replace(
             self,
             sharded_bytes=factor * self.sharded_bytes - more * sharded,
+            core_bytes=factor * self.core_bytes - more * min(sharded, self.core_bytes),
+            unsplit_bytes=factor * self.unsplit_bytes,
             replicated_bytes=factor * self.replicated_bytes - more * replicated,
             released_sharded_bytes=factor * self.released_sharded_bytes - more * released_sharded,
             released_replicated_bytes=factor * self.released_replicated_bytes - more * released,
@@ -98,6 +109,9 @@ class Part:
             backward_all_reduces=self.backward_all_reduces,
             replicated_activation_bytes=self.replicated_bytes,
             sharded_activation_bytes=self.sharded_bytes,
+            unsplit_bytes=self.unsplit_bytes,
+            core_bytes=self.core_bytes,
+            core_kernels=self.core_kernels,
             input_bytes=input_bytes,
         )
 
@@ -236,6 +250,7 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         backward_all_reduces=1,
         replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
         sharded_bytes=k * inner * 2 * s * moe.ffn_size,
+        unsplit_bytes=k * (2 + 2) * s * h,
     )
     if moe.shared_experts:
         routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + Part(kernels=1)
@@ -283,6 +298,8 @@ def _scores(
         released_sharded_bytes=a * kept,
         fixed_sharded_bytes=a * fixed,
         attention_flops=flash * (flops // 2 if sizes.causal and keys == s else flops),
+        core_bytes=0 if flash else a * kept,
+        core_kernels=0 if flash else kernels,
     )
 
 

@@ -1,5 +1,6 @@
 """From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -19,6 +20,12 @@ from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
+from formulations.instance.resolve_strategies import (
+    check_zero,
+    resolve_flash,
+    resolve_recompute,
+    resolve_sequence_parallel,
+)
 from formulations.instance.resolve_workload import resolve_workload
 from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
@@ -42,20 +49,38 @@ def resolve(
 ) -> Instance:
     """The instance. Raises InstanceError for the first field that does not fit the others."""
     workload_place = place.at("workload")
-    architecture, workload = resolve_workload(
-        written.workload, workload_place, catalogue.workloads, folder
-    )
     cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
+    measured = profile.profile if profile else None
+    flash_place = workload_place.at("flash_attention")
+    flash = resolve_flash(written.workload.flash_attention, flash_place, cluster, measured)
+    architecture, workload = resolve_workload(
+        written.workload, workload_place, catalogue.workloads, folder, flash
+    )
     _check_precision(workload, cluster, workload_place.at("precision"))
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     if profile:
         _check_profile_precision(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
-    degrees = _tensor_degrees(written, place.at("search"), architecture, cluster, times, kinds)
+    search_place = place.at("search")
+    degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
     if profile and times:
         check_coverage(times, profile.place, kinds, cluster, degrees)
-    _check_micro_batch(written, place.at("search", "micro_batch"), workload)
-    _check_schedules(written.search, place.at("search"))
+    _check_micro_batch(written, search_place.at("micro_batch"), workload)
+    _check_schedules(written.search, search_place)
+    check_zero(written.search, search_place)
+    split = resolve_sequence_parallel(
+        written.search.sequence_parallel,
+        search_place.at("sequence_parallel"),
+        degrees,
+        workload.sequence_length,
+        measured,
+    )
+    strategies = {
+        "tensor_parallel": degrees,
+        "overlap": _overlap(written, search_place.at("overlap"), catalogue),
+        "sequence_parallel": split,
+        "recompute": resolve_recompute(written.search, search_place, flash),
+    }
     _check_objective(written, place)
     return Instance(
         name=written.name,
@@ -63,7 +88,7 @@ def resolve(
         workload=workload,
         cluster=cluster,
         profile=times,
-        search=_search_space(written.search, degrees, _overlap(written, place, catalogue)),
+        search=_search_space(written.search, strategies),
         limits=_limits(written.limits),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
@@ -161,16 +186,15 @@ def _overlap(written: InstanceFile, place: Place, catalogue: Catalogue) -> Overl
     overlap = written.search.overlap
     if isinstance(overlap, str):
         if overlap not in catalogue.overlap:
-            at = place.at("search", "overlap")
-            raise at.unknown("framework", overlap, catalogue.overlap)
+            raise place.unknown("framework", overlap, catalogue.overlap)
         return catalogue.overlap[overlap]
     fields = overlap.model_dump() if overlap else {}
     return Overlap.model_validate({k: v for k, v in fields.items() if v is not None})
 
 
-def _search_space(written: SearchFile, degrees: list[int], overlap: Overlap) -> SearchSpace:
-    """The choices as tuples, with the tensor-parallel degrees found for them."""
-    fields = written.model_dump() | {"tensor_parallel": degrees, "overlap": overlap}
+def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> SearchSpace:
+    """The choices as tuples, with those that the instance decides."""
+    fields = {**written.model_dump(), **resolved}
     return SearchSpace.model_validate(
         {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
     )

@@ -9,13 +9,14 @@ from pydantic import Discriminator, Field, Tag
 
 from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
     MAPPING,
     NAME,
     NUMBER,
+    Named,
     OneOrMany,
     Quantity,
     Share,
@@ -25,6 +26,7 @@ from formulations.instance.quantities import (
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile
 from formulations.instance.sizes import TransformerSizes
+from formulations.instance.workload import OptimizerState, Recompute
 
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
 Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
@@ -36,6 +38,9 @@ HighestPrice = Annotated[
     float, Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h")
 ]
 Headroom = Annotated[float, Share()]
+#: PyTorch's names, torch.distributed.fsdp.ShardingStrategy.
+_FSDP = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
+Zero = Annotated[ZeroStage, Named(_FSDP)]
 Chunks = Annotated[int, Field(ge=2, le=64)]
 
 
@@ -64,8 +69,15 @@ class WorkloadFile(Record):
     gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
         default="fp32", description="Of gradients, in memory and on the wire."
     )
-    flash_attention: bool = Field(
-        default=False, description="Are attention scores recomputed instead of stored?"
+    optimizer_state: OptimizerState = Field(
+        default="fp32",
+        description="Of Adam's moments; the master copy of the parameters stays in fp32. 8bit:"
+        " with a scale per block of 2048 (Dettmers et al. 2022).",
+    )
+    flash_attention: bool | None = Field(
+        default=None,
+        description="Are attention scores recomputed instead of stored? Default: what the profile"
+        " says, else where all GPUs are Ampere or later.",
     )
 
 
@@ -86,6 +98,12 @@ class ProfileFile(Record):
     )
     includes_tensor_parallel_traffic: bool = Field(
         description="Do the times contain the all-reduces among the tp GPUs?"
+    )
+    sequence_parallel: bool = Field(
+        default=False, description="Was it measured with sequence parallelism?"
+    )
+    flash_attention: bool = Field(
+        default=False, description="Was it measured with flash attention?"
     )
     backward_over_forward: float | None = Field(
         default=None,
@@ -144,10 +162,21 @@ class SearchFile(Record):
         " the global batch.",
     )
     recompute: Annotated[list[Recompute], OneOrMany()] = Field(
-        default=["none", "full"], description="Recomputation of activations in the backward pass."
+        default=["none", "selective", "full"],
+        description="Recomputation of activations in the backward pass. selective: of scores,"
+        " softmax and dropout of attention; none of it with flash attention, which keeps none.",
     )
-    distributed_optimizer: Annotated[list[bool], OneOrMany()] = Field(
-        default=[False, True], description="Is the optimizer state split over the replicas?"
+    sequence_parallel: bool | None = Field(
+        default=None,
+        description="Do the GPUs of a tensor-parallel group split the sequence between their"
+        " products? Default: what the profile says, else where tensor_parallel is above 1.",
+    )
+    zero: Annotated[list[Zero], OneOrMany()] = Field(
+        default=[0, 1, 2, 3],
+        description="What replicas split (ZeRO): 1 the optimizer state, 2 gradients too, 3"
+        " parameters too. 2 and 3 exchange gradients with every micro-batch: only with one pipeline"
+        " stage (DeepSpeed refuses others) and even micro-batches. FSDP's names: NO_SHARD is 0,"
+        " SHARD_GRAD_OP 2, FULL_SHARD 3.",
     )
     schedule: Annotated[list[ScheduleName], OneOrMany()] = Field(
         default=["1f1b"],

@@ -78,6 +78,12 @@ class PeakFile(Record):
         min_length=1,
         description="Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}.",
     )
+    compute_capability: float | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Version of the architecture, such as 8.0: flash attention needs 8.0 or more.",
+    )
     memory: Memory = Field(description="Memory that CUDA can allocate, such as 79.1 GiB.")
     memory_source: Text | None = Field(default=None, description="Source of `memory`, if another.")
     memory_kind: Kind = Field(default="assumed", description="How `memory` was found.")

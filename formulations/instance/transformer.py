@@ -35,14 +35,20 @@ from formulations.instance.parts import (
     norm,
     self_attention,
 )
-from formulations.instance.precision import FORMATS, Precision
+from formulations.instance.precision import FORMATS, MASTER_BYTES, Precision
 from formulations.instance.sizes import (
     LatentAttentionSizes,
     MoeSizes,
     TransformerSizes,
     WindowSizes,
 )
-from formulations.instance.workload import Layer, LayerRun, Workload
+from formulations.instance.workload import (
+    OPTIMIZER_BYTES,
+    Layer,
+    LayerRun,
+    OptimizerState,
+    Workload,
+)
 
 __all__ = [
     "Architecture",
@@ -67,6 +73,7 @@ def build_workload(
     precision: Precision = "bf16",
     gradient_bytes: int = 4,
     flash_attention: bool = False,
+    optimizer_state: OptimizerState = "fp32",
 ) -> Workload:
     """Workload of a transformer of the given sizes or counts.
 
@@ -102,7 +109,9 @@ def build_workload(
         parameter_bytes=formats.parameter_bytes,
         copy_bytes=formats.copy_bytes,
         gradient_bytes=gradient_bytes,
-        optimizer_bytes=formats.optimizer_bytes,
+        optimizer_bytes=OPTIMIZER_BYTES[optimizer_state][0] - MASTER_BYTES + formats.master_bytes,
+        optimizer_block_bytes=OPTIMIZER_BYTES[optimizer_state][1],
+        flash_attention=flash_attention,
     )
 
 

@@ -6,7 +6,7 @@ m x k by k x n counts 2mkn). Activations: Korthikanti et al. 2023, section 4, it
 """
 
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,6 +25,19 @@ from formulations.instance.record import Record
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
+Recompute = Literal["none", "selective", "full"]
+OptimizerState = Literal["fp32", "bf16", "8bit"]
+#: Parameters that share a scale in 8-bit Adam (Dettmers et al., ICLR 2022, section 2.1).
+QUANTIZED_BLOCK = 2048
+#: Bytes per parameter, and per block of them: Adam keeps an fp32 master copy and two moments; these
+#: in fp32 (Rajbhandari et al. 2020, section 3.1), in bf16 (Megatron-LM's precision-aware
+#: optimizer), or in 8 bit with an fp32 scale per block and moment (Dettmers et al., ICLR 2022).
+#: Without the copy where parameters are in 32 bit: `formulations.instance.precision`.
+OPTIMIZER_BYTES: dict[OptimizerState, tuple[int, int]] = {
+    "fp32": (4 + 4 + 4, 0),
+    "bf16": (4 + 2 + 2, 0),
+    "8bit": (4 + 1 + 1, 2 * 4),
+}
 Width = Annotated[int, Field(ge=1, le=64)]  # bytes per parameter
 
 
@@ -53,6 +66,9 @@ class Layer(Record):
     backward_all_reduces: Figure = 0
     replicated_activation_bytes: Figure  #: kept for backward by every tp rank
     sharded_activation_bytes: Figure  #: kept for backward, split over the tp ranks
+    unsplit_bytes: Figure = 0  #: of the replicated ones, those whole under sequence parallelism too
+    core_bytes: Figure = 0  #: of the sharded ones, those of scores, softmax and dropout
+    core_kernels: Figure = 0  #: of the kernels, those from the scores to the weighted sum
     #: Of the bytes kept for backward, those that no weight gradient needs.
     released_replicated_bytes: Figure = 0
     released_sharded_bytes: Figure = 0
@@ -73,15 +89,41 @@ class Layer(Record):
             vocabulary = 0
         return -(-self.sharded_parameters // tp) + self.replicated_parameters + vocabulary
 
-    def activation_bytes(self, tp: int) -> int:
+    def activation_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
-        return self.replicated_activation_bytes + -(-self.sharded_activation_bytes // tp)
+        return self._per_gpu(
+            self.replicated_activation_bytes, self.sharded_activation_bytes, tp, sequence_parallel
+        )
 
-    def weight_gradient_bytes(self, tp: int) -> int:
+    def weight_gradient_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for one sequence from its input to its weight gradients."""
-        sharded = self.sharded_activation_bytes - self.released_sharded_bytes
-        whole = self.replicated_activation_bytes - self.released_replicated_bytes
-        return whole + -(-sharded // tp)
+        return self._per_gpu(
+            self.replicated_activation_bytes - self.released_replicated_bytes,
+            self.sharded_activation_bytes - self.released_sharded_bytes,
+            tp,
+            sequence_parallel,
+        )
+
+    def _per_gpu(self, replicated: int, sharded: int, tp: int, sequence_parallel: bool) -> int:
+        """Sequence parallelism splits what all ranks held (Korthikanti et al. 2023, eq. 4)."""
+        whole = self.unsplit_bytes if sequence_parallel else replicated
+        return whole + -(-(sharded + replicated - whole) // tp)
+
+    def recomputed_bytes(
+        self, recompute: Recompute, tp: int, sequence_parallel: bool = False
+    ) -> tuple[int, int]:
+        """Bytes of one sequence on one GPU: kept for backward, and besides while recomputing.
+
+        Full recomputation keeps the input of a block, selective drops its attention's core
+        (Korthikanti et al. 2023, section 5); other layers are not recomputed.
+        """
+        whole = self.activation_bytes(tp, sequence_parallel)
+        if recompute == "none" or not self.is_block:
+            return whole, 0
+        if recompute == "full":
+            return (-(-self.input_bytes // tp) if sequence_parallel else self.input_bytes), whole
+        core = self.core_bytes // tp
+        return whole - core, core
 
     @property
     def weight_gradient_share(self) -> float:
@@ -118,7 +160,9 @@ class Workload(Record):
     #: Per parameter of blocks, of copies that products read, and that are never sent or updated.
     copy_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     gradient_bytes: Width = 4  #: per parameter, also on the wire
-    optimizer_bytes: Width = 12  #: Adam: fp32 master copy, two moments
+    optimizer_bytes: Width = 12  #: per parameter, see `OPTIMIZER_BYTES`
+    flash_attention: bool = False
+    optimizer_block_bytes: int = Field(default=0, ge=0, le=64)  #: per `QUANTIZED_BLOCK` of them
 
     @model_validator(mode="after")
     def _check_extent(self) -> "Workload":
@@ -130,6 +174,11 @@ class Workload(Record):
     def layers(self) -> tuple[Layer, ...]:
         """The chain, one entry per layer."""
         return tuple(run.layer for run in self.layer_runs for _ in range(run.count))
+
+    def state_bytes(self, parameters: int) -> int:
+        """Optimizer states of so many parameters on one GPU."""
+        blocks = -(-parameters // QUANTIZED_BLOCK)
+        return self.optimizer_bytes * parameters + self.optimizer_block_bytes * blocks
 
     @property
     def largest_message_bytes(self) -> int:

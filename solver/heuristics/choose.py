@@ -8,10 +8,11 @@ import numpy as np
 from formulations.costs.compute import LayerTimes, layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.sharding import with_exchanges
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
-from formulations.instance.instance import Recompute
+from formulations.instance.workload import Recompute
 from formulations.plan import Plan, Shape, simulable, uniform_plan
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.work_and_filling import ClosedForm, closed_forms
@@ -46,7 +47,7 @@ class TimeTables:
         key = (shape.tp, shape.micro_batch, shape.recompute)
         if key not in self._known:
             self._known[key] = layer_times(self.instance, *key)
-        return self._known[key]
+        return with_exchanges(self.instance, shape, self._known[key])
 
     def costs(self, shape: Shape) -> CostTables:
         """All costs of a shape."""

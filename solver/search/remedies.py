@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from formulations.instance import Instance
 from formulations.instance.resolve_profile import covered_degrees
-from formulations.plan import Shape
+from formulations.plan import PARAMETERS_SPLIT, Shape
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
@@ -194,9 +194,11 @@ def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
     if "full" not in search.recompute:
         both = (*search.recompute, "full")
         yield "search.recompute: full", changed(instance, "search", recompute=both)
-    if True not in search.distributed_optimizer:
-        text = "search.distributed_optimizer: true"
-        yield text, changed(instance, "search", distributed_optimizer=(False, True))
+    if max(search.zero) < 1:
+        yield "search.zero: 1", changed(instance, "search", zero=(*search.zero, 1))
+    if max(search.zero) < PARAMETERS_SPLIT and search.micro_batches == "even":
+        every = tuple(range(PARAMETERS_SPLIT + 1))
+        yield "search.zero: 3", changed(instance, "search", zero=every)
     if search.micro_batch is not None and 1 not in search.micro_batch:
         more = (1, *search.micro_batch)
         yield "1 in search.micro_batch", changed(instance, "search", micro_batch=more)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape, ZeroStage
+from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.plan import GRADIENTS_SPLIT, Shape
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
@@ -14,8 +14,6 @@ MAX_MICRO_BATCH = 64
 
 #: Relative float noise in sums of prices.
 _NOISE = 1e-12
-
-_ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1)
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
@@ -63,10 +61,15 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     ]
 
 
-def zero_stages(instance: Instance, dp: int) -> list[ZeroStage]:
-    """ZeRO stages: with one replica the distributed optimizer changes nothing."""
-    choice = instance.search.distributed_optimizer
-    stages = [stage for stage in _ZERO_STAGES if bool(stage) in choice]
+def zero_stages(instance: Instance, dp: int, pp: int) -> list[ZeroStage]:
+    """ZeRO stages: with one replica there is nothing to split.
+
+    2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
+    equally many in every replica, and a pipeline of one stage.
+    """
+    search = instance.search
+    exchanges = pp == 1 and search.micro_batches == "even"
+    stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
     return stages[:1] if dp == 1 else stages
 
 
@@ -95,7 +98,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
             if total < dp or (search.micro_batches == "even" and total % dp):
                 continue
             schedules = schedules_of(instance, pp, total // dp)
-            strategies = product(schedules, search.recompute, zero_stages(instance, dp))
+            strategies = product(schedules, search.recompute, zero_stages(instance, dp, pp))
             for (schedule, vpp), recompute, zero in strategies:
                 yield Shape(
                     tp=tp,

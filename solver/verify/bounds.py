@@ -11,13 +11,23 @@ from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, layer_times
 from formulations.costs.memory import capacity_bytes, layer_memory
-from formulations.instance.instance import Recompute
-from formulations.plan import Shape
+from formulations.costs.sharding import with_exchanges
+from formulations.instance.workload import Recompute
+from formulations.plan import GRADIENTS_SPLIT, Shape
 from formulations.schedules import SCHEDULES, stage_moments
 from formulations.units import ceil_div
 from solver.verify.space import Nodes, PlanSpace
 
 Array = NDArray[np.int64]
+
+
+#: Tensor-parallel degree, micro-batch size, recomputation.
+TimesKey = tuple[int, int, Recompute]
+
+
+def shape_key(shape: Shape) -> TimesKey:
+    """What layer times depend on where nothing is exchanged with every micro-batch."""
+    return shape.tp, shape.micro_batch, shape.recompute
 
 
 def interval_sums(values: Array) -> Array:
@@ -54,12 +64,14 @@ class Prover:
     def stage_times(self, shape: Shape) -> tuple[Array, Array, Array]:
         """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off."""
         splits = SCHEDULES[shape.schedule].splits_backward
-        return self._intervals(shape.tp, shape.micro_batch, shape.recompute, splits)
+        return self._intervals(shape if shape.zero >= GRADIENTS_SPLIT else shape_key(shape), splits)
 
-    def _interval_times(
-        self, tp: int, b: int, recompute: Recompute, splits: bool
-    ) -> tuple[Array, Array, Array]:
-        times = self.times(tp, b, recompute)
+    def times_of(self, shape: Shape) -> LayerTimes:
+        """Layer times of a shape, with what its replicas exchange with every micro-batch."""
+        return with_exchanges(self.instance, shape, self.times(*shape_key(shape)))
+
+    def _interval_times(self, known: Shape | TimesKey, splits: bool) -> tuple[Array, Array, Array]:
+        times = self.times_of(known) if isinstance(known, Shape) else self.times(*known)
         weight = times.weight_ns * splits
         parts = (times.forward_ns, times.backward_ns - weight, weight)
         forward, backward, weight = (
@@ -123,8 +135,7 @@ class Prover:
 
     def memory(self, shape: Shape) -> tuple[Array, Array, Array]:
         """[n, n] bytes of layers [a, b) without, and per, micro-batch in flight, and put off."""
-        shards = shape.dp if shape.zero else 1
-        key = (shape.tp, shape.micro_batch, shape.recompute, shape.pp == 1, shards)
+        key = (*shape_key(shape), shape.pp == 1, shape.zero, shape.dp)
         if key not in self._memories:
             memory = layer_memory(self.instance, shape)
             static = interval_sums(memory.static_bytes) + interval_maxima(memory.workspace_bytes)

@@ -55,7 +55,7 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
         ("recompute", shape.recompute, search.recompute),
-        ("zero", shape.zero, space.zero_stages(shape.dp)),
+        ("zero", shape.zero, space.zero_stages(shape.dp, shape.pp)),
     ]
     for name, found, allowed in choices:
         if allowed is not None:

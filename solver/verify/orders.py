@@ -22,13 +22,19 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
 from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_ns
 from solver.verify.bounds import interval_sums
-from solver.verify.recount import message_bytes, sync_factor, tied_bytes, touched_bytes
+from solver.verify.recount import (
+    collective_factors,
+    message_bytes,
+    num_holders,
+    tied_bytes,
+    touched_bytes,
+)
 
 Array = NDArray[np.int64]
 
@@ -227,7 +233,7 @@ class OrderGraph:
     def _outside_s(self, spot: Spot, replicas: int, size_bytes: int) -> float:
         link, tp = self._group(spot).inter_node, self.shape.tp
         outside_s = replicas * tp * size_bytes / link.bandwidth_bytes_per_s + link.latency_s
-        if self.instance.search.scatter_gather:
+        if self.instance.search.gathers_messages:
             outside_s += (tp - 1) * self._inside_s(spot, size_bytes)
         return outside_s
 
@@ -254,21 +260,20 @@ class OrderGraph:
 
     def _sync_ns(self, members: Sequence[Member]) -> Array:
         """[n, n] gradient sync."""
-        factor = sync_factor(self.instance, self.shape)
         sizes = self.instance.workload.gradient_bytes * self.parameters
-        return self._collective_ns(members, factor, sizes)
+        return self._collective_ns(members, collective_factors(self.instance, self.shape)[0], sizes)
 
     def _after_ns(self, members: Sequence[Member]) -> Array:
         """[n, n] slowest optimizer, gather."""
         slowest: Array = np.max([self._optimizer_ns(j) for j, _, _ in members], axis=0)
-        if not self.shape.zero:
-            return slowest
         sizes = self.instance.workload.parameter_bytes * self.parameters
-        return slowest + self._collective_ns(members, HALF, sizes)
+        return slowest + self._collective_ns(
+            members, collective_factors(self.instance, self.shape)[1], sizes
+        )
 
     def _optimizer_ns(self, j: int) -> Array:
         """[n, n] on GPUs of group j."""
-        shards = self.shape.dp if self.shape.zero else 1
+        shards = num_holders(self.shape, 1)
         sizes = touched_bytes(self.instance.workload) * -(-self.parameters // shards)
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(_ceil_all(sizes / speed))

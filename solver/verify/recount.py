@@ -6,6 +6,8 @@ every (stage, replica) are looked up, and what crosses a link is counted flow by
 * a transfer inside a node has its link to itself; one between nodes shares the sender's link with
   all flows of that boundary that leave the node, and the receiver's with all that enter it;
 * of several chunks per GPU, each sends to the GPUs of the next stage, the last stage to the first;
+* ZeRO 2 and 3 reduce gradients, and ZeRO 3 gathers parameters, layer by layer with every
+  micro-batch; replicas then go through the layers at the pace of the slowest;
 * a collective runs in rings inside the nodes, then between them. A node's link is shared by the
   tp rings of every stage that has groups on this node and on another;
 * the tied matrix is reduced between first and last stage, replica by replica;
@@ -27,7 +29,7 @@ from formulations.costs.compute import layer_times
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, Link, NodeGroup
-from formulations.instance.workload import Workload, padded_vocabulary
+from formulations.instance.workload import QUANTIZED_BLOCK, Workload, padded_vocabulary
 from formulations.plan import Plan, Shape
 from formulations.schedules import Kind, device_order
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div, ceil_ns
@@ -150,7 +152,7 @@ class Layout:
     def _outside_s(self, node: int, link: Link, whole_bytes: int, size_bytes: int) -> float:
         """`whole_bytes` of all flows over a link, one of which has `size_bytes`."""
         outside_s = whole_bytes / link.bandwidth_bytes_per_s + link.latency_s
-        if self.instance.search.scatter_gather:  # the parts are gathered inside the node
+        if self.instance.search.gathers_messages:  # the parts are gathered inside the node
             outside_s += (self.shape.tp - 1) * self._inside_s(node, size_bytes)
         return outside_s
 
@@ -207,10 +209,29 @@ class Layout:
         )
 
 
+def num_holders(shape: Shape, split_from: int) -> int:
+    """Replicas over which ZeRO from this stage on splits what the others hold whole."""
+    return shape.dp if shape.zero >= split_from else 1
+
+
+def collective_factors(instance: Instance, shape: Shape) -> tuple[float, float]:
+    """Once per step, of a ring pass: reducing gradients, and gathering parameters.
+
+    Less what backward passes hide: no more than is assumed, and where there are several stages
+    never the last chunk of a GPU.
+    """
+    hidden = instance.search.overlap.gradient_sync
+    if shape.pp > 1:
+        hidden = min(hidden, (shape.vpp - 1) / shape.vpp)
+    if shape.zero == 0:
+        return ALL_REDUCE * (1 - hidden), 0
+    return (HALF * (1 - hidden) if shape.zero == 1 else 0), (HALF if shape.zero < 3 else 0)
+
+
 def message_bytes(instance: Instance, shape: Shape) -> int:
     """One tensor of one micro-batch that one GPU sends to the next stage; a message has some."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
-    return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
+    return ceil_div(whole, shape.tp) if instance.search.splits_messages else whole
 
 
 def touched_bytes(workload: Workload) -> int:
@@ -225,18 +246,6 @@ def tied_bytes(instance: Instance, shape: Shape) -> int:
         return 0
     rows = padded_vocabulary(head.vocabulary_rows, shape.tp) // shape.tp
     return rows * head.vocabulary_columns * instance.workload.gradient_bytes
-
-
-def sync_factor(instance: Instance, shape: Shape) -> float:
-    """Passes of a ring that the exchange of gradients takes, less what backward passes hide.
-
-    Of several stages a GPU's last chunk is never hidden, of the others no more than is assumed.
-    """
-    passes = HALF if shape.zero else ALL_REDUCE
-    hidden = instance.search.overlap.gradient_sync
-    if shape.pp > 1:
-        hidden = min(hidden, (shape.vpp - 1) / shape.vpp)
-    return passes * (1 - hidden)
 
 
 class Recount:
@@ -263,22 +272,21 @@ class Recount:
 
     def costs(self) -> PlanCosts:
         """All costs of the plan."""
-        workload, zero = self.instance.workload, self.shape.zero
-        gradients = [workload.gradient_bytes * count for count in self.parameters]
-        weights = [workload.parameter_bytes * count for count in self.parameters]
+        reduces, gathers = collective_factors(self.instance, self.shape)
         tied = tied_bytes(self.instance, self.shape)
+        forward, backward, weight = self._passes()
         return PlanCosts(
             shape=self.shape,
             micro_batches=tuple(replica.micro_batches for replica in self.plan.replicas),
             blocking_sends=self.instance.search.blocking_sends,
             tied=tied > 0,
-            forward_ns=self._per_run(self.times.forward_ns),
-            backward_ns=self._per_run(self.times.backward_ns),
-            weight_ns=self._per_run(self.times.weight_ns),
+            forward_ns=forward,
+            backward_ns=backward,
+            weight_ns=weight,
             send_ns=self._send_ns(),
-            sync_ns=self._collectives(sync_factor(self.instance, self.shape), gradients),
+            sync_ns=self._collectives(reduces, self.gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
-            gather_ns=self._collectives(HALF, weights) * zero,
+            gather_ns=self._collectives(gathers, self.weights),
             embedding_ns=self.layout.embedding_ns(tied),
             memory_bytes=self._per_group(self._memory_bytes),
             limit_bytes=self._per_group(lambda k, r, j: int(self.capacities[j])),
@@ -308,6 +316,43 @@ class Recount:
         ]
         return np.array(rows, dtype=np.int64)
 
+    @cached_property
+    def gradients(self) -> list[int]:
+        """Bytes of gradients of every layer on one GPU, whole."""
+        return [self.instance.workload.gradient_bytes * count for count in self.parameters]
+
+    @cached_property
+    def weights(self) -> list[int]:
+        """Bytes of parameters of every layer on one GPU, whole."""
+        return [self.instance.workload.parameter_bytes * count for count in self.parameters]
+
+    def _passes(self) -> tuple[Array, Array, Array]:
+        """[S, R] forward, backward, of that weight gradients, with what ZeRO 2 and 3 exchange."""
+        times = self.times
+        if self.shape.zero < 2 or self.shape.dp == 1:
+            whole = (times.forward_ns, times.backward_ns, times.weight_ns)
+            forward, backward, weight = map(self._per_run, whole)
+            return forward, backward, weight
+        rows = self.layout.nodes[0]
+        used = sorted({self.layout.group_index[node] for node in rows})
+        totals = [0, 0, 0]
+        for layer in self.stages[0]:
+            inputs = times.backward_ns[layer, used] - times.weight_ns[layer, used]
+            gather = self._exchange_ns(self.weights[layer]) if self.shape.zero == 3 else 0
+            late = int(times.weight_ns[layer, used].max())
+            late += self._exchange_ns(self.gradients[layer])
+            totals[0] += int(times.forward_ns[layer, used].max()) + gather
+            totals[1] += int(inputs.max()) + gather + late
+            totals[2] += late
+        forward, backward, weight = (
+            np.full((1, len(rows)), total, dtype=np.int64) for total in totals
+        )
+        return forward, backward, weight
+
+    def _exchange_ns(self, size_bytes: int) -> int:
+        """One ring pass over all replicas for one layer."""
+        return self.layout.collective_ns(0, HALF, [size_bytes]) if size_bytes else 0
+
     def _per_run(self, times: Array) -> Array:
         """[S, R] sum of times [layer, group] over every virtual stage."""
         where, pp = self.layout.group_index, self.shape.pp
@@ -326,13 +371,14 @@ class Recount:
         """[p] over the replicas of every stage."""
         times = [
             self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])
+            * (factor > 0)
             for k, layers in enumerate(self.stages)
         ]
         return np.array(times, dtype=np.int64)
 
     def _optimizer_ns(self, k: int, _: int, j: int) -> int:
         touched = touched_bytes(self.instance.workload)
-        shards = self.shape.dp if self.shape.zero else 1
+        shards = num_holders(self.shape, 1)
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         sizes = (touched * ceil_div(self.parameters[layer], shards) for layer in self.stages[k])
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)
@@ -344,15 +390,21 @@ class Recount:
         """What the memory of a GPU of stage k of replica r holds, in bytes."""
         workload, shape, memory = self.instance.workload, self.shape, self.memory
         counts = [self.parameters[layer] for layer in self.stages[k]]
-        shards = shape.dp if shape.zero else 1
-        states = sum(ceil_div(count, shards) for count in counts)
+        weights, gradients, states = (
+            sum(ceil_div(count, num_holders(shape, zero)) for count in counts) for zero in (3, 2, 1)
+        )
         recomputed = max(int(memory.workspace_bytes[layer]) for layer in self.stages[k])
         tensors = max(layer.output_tensors for layer in workload.layers)
-        messages = 2 * (shape.pp > 1) * shape.micro_batch * tensors * workload.boundary_bytes
+        message = shape.micro_batch * tensors * workload.boundary_bytes
+        lanes = shape.tp if self.instance.search.sequence_parallel else 1
+        messages = 2 * (shape.pp > 1) * ceil_div(message, lanes)
+        scales = workload.optimizer_block_bytes * sum(
+            ceil_div(ceil_div(count, num_holders(shape, 1)), QUANTIZED_BLOCK) for count in counts
+        )
         return {
-            "weights_bytes": workload.parameter_bytes * sum(counts) + self._copies_bytes(k),
-            "gradients_bytes": workload.gradient_bytes * sum(counts),
-            "optimizer_bytes": workload.optimizer_bytes * states,
+            "weights_bytes": workload.parameter_bytes * weights + self._copies_bytes(k),
+            "gradients_bytes": workload.gradient_bytes * gradients,
+            "optimizer_bytes": workload.optimizer_bytes * states + scales,
             "activations_bytes": self._most_kept(k, r) + recomputed,
             "buffers_bytes": messages,
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
@@ -392,4 +444,6 @@ class Recount:
     def _late_bytes(self, run: Iterable[int]) -> int:
         """What the weight gradients of these layers need of one micro-batch."""
         layers, shape = self.instance.workload.layers, self.shape
-        return shape.micro_batch * sum(layers[x].weight_gradient_bytes(shape.tp) for x in run)
+        split = self.instance.search.sequence_parallel
+        sizes = (layers[x].weight_gradient_bytes(shape.tp, split) for x in run)
+        return shape.micro_batch * sum(sizes)

@@ -17,7 +17,8 @@ from itertools import product
 from typing import NamedTuple
 
 from formulations.instance import Instance
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import ScheduleName
+from formulations.instance.workload import Recompute
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
@@ -129,12 +130,16 @@ class PlanSpace:
         sizes = _doubling(LARGEST_MICRO_BATCH) if given is None else given
         return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
 
-    def zero_stages(self, dp: int) -> list[int]:
-        """ZeRO 0, ZeRO 1 or both."""
-        choice = self.instance.search.distributed_optimizer
-        if dp == 1:
-            return [0] if False in choice else [1] * (True in choice)
-        return [zero for zero in (0, 1) if bool(zero) in choice]
+    def zero_stages(self, dp: int, pp: int) -> list[int]:
+        """ZeRO stages; of several that one replica makes equal, the least.
+
+        Those that exchange gradients with every micro-batch need one stage, and replicas with
+        equally many.
+        """
+        search = self.instance.search
+        most = 3 if pp == 1 and search.micro_batches == "even" else 1
+        found: list[int] = [zero for zero in range(most + 1) if zero in search.zero]
+        return found if dp > 1 else found[:1]
 
     def pipelines(self, slots: int) -> list[tuple[int, int]]:
         """Pairs (dp, pp) that fill the slots."""
@@ -166,7 +171,9 @@ class PlanSpace:
         """All shapes that use exactly these nodes."""
         recomputations = set(self.instance.search.recompute)
         for tp, dp, pp, b in self.partial_keys(nodes_used):
-            strategies = product(self.schedules(dp, pp, b), recomputations, self.zero_stages(dp))
+            strategies = product(
+                self.schedules(dp, pp, b), recomputations, self.zero_stages(dp, pp)
+            )
             for (schedule, vpp), recompute, zero in strategies:
                 yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
 

@@ -75,7 +75,7 @@ def test_plan_space_is_that_of_the_search(seed: int) -> None:
         update={
             "micro_batch": None if seed % 2 else (1, 2, 3),
             "idle_nodes": seed % 3 > 0,
-            "distributed_optimizer": ((True,), (False,), (False, True), (True, False))[seed % 4],
+            "zero": ((1,), (0,), (0, 1), (1, 0))[seed % 4],
             "pipeline_parallel": (1, 3) if seed % 5 == 0 else None,
             "data_parallel": (1, 2) if seed % 7 == 0 else None,
             "tensor_parallel": (2, 1) if seed % 4 == 0 else None,

@@ -147,7 +147,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "shape.nodes_used"),
     "recompute": ("idle", {"instance.search.recompute": ["full"]}, "shape.recompute"),
     "schedule": ("idle", {"instance.search.schedule": ["gpipe"]}, "shape.schedule"),
-    "zero": ("idle", {"instance.search.distributed_optimizer": [True]}, "shape.zero"),
+    "zero": ("idle", {"instance.search.zero": [1]}, "shape.zero"),
     "micro_batch": ("idle", {"instance.search.micro_batch": [2]}, "shape.micro_batch"),
     "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.tp"),
     "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.tp"),
