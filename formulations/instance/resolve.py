@@ -7,6 +7,7 @@ from typing import get_args
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import (
+    MEMORY_MODEL_ERROR,
     PLAIN_ALLOWED,
     Instance,
     Limits,
@@ -202,9 +203,9 @@ def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> Search
 
 def _limits(written: LimitsFile) -> Limits:
     """Limits under their names with units; what is not written keeps its default."""
-    reserve = written.framework_reserve
+    reserve, headroom = written.framework_reserve, written.memory_headroom
     fields = {
-        "memory_headroom": written.memory_headroom,
+        "memory_headroom": MEMORY_MODEL_ERROR if headroom is None else headroom,
         "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
         "max_step_time_s": written.max_step_time,
         "max_cost_usd_per_step": written.max_cost_per_step,

@@ -207,7 +207,9 @@ class LimitsFile(Record):
     """What a plan must respect."""
 
     memory_headroom: Headroom | None = Field(
-        default=None, description="Share of the memory to leave free, 0.05 or 5 %. Default: 0."
+        default=None,
+        description="Share of the memory to leave free, 0.05 or 5 %. Default: 3 %, the error of the"
+        " memory model on measured peaks.",
     )
     framework_reserve: Reserve | None = Field(
         default=None, description="Memory for context, NCCL, fragmentation. Default: 1 GiB."
