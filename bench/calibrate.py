@@ -57,8 +57,8 @@ FITS = (
 )
 #: Types that fused attention has no kernels for: before Ampere (Dao 2023, FlashAttention-2).
 WITHOUT_FUSED = ("V100-16", "V100-32", "T4")
-#: The same chip with other memory.
-TWINS = {"A100-80": "A100-40", "V100-16": "V100-32"}
+#: The same chip with other memory, or the same architecture.
+TWINS = {"A100-40": "A100-80", "V100-32": "V100-16", "GB200": "B200", "GB300": "B200"}
 #: Types between two measured ones.
 BETWEEN = ("H100", "H200")
 
@@ -83,7 +83,7 @@ def fit_all(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) ->
 
 def _start(gpu: GpuType, found: Gpus) -> GpuType:
     """Where the search for a type's figures begins, with those that its sources leave open."""
-    twin = {other: name for name, other in TWINS.items()}.get(gpu.name)
+    twin = TWINS.get(gpu.name)
     if twin in found:
         return _as(gpu, found[twin]).model_copy(update={LAUNCH: START[LAUNCH]})
     started = gpu.model_copy(update=START)
@@ -135,9 +135,8 @@ def _derived(gpu: GpuType, found: Gpus, maximum: float) -> GpuType:
 
     A10G: FASOP's A10 nodes are AWS g5, whose GPUs are A10G, so its speed is the A10's fitted one.
     """
-    twins = {other: name for name, other in TWINS.items()}
-    if gpu.name in twins:
-        return _as(gpu, found[twins[gpu.name]])
+    if gpu.name in TWINS:
+        return _as(gpu, found[TWINS[gpu.name]])
     if gpu.name in BETWEEN:
         return _between(gpu, found[BASE], found["B200"])
     if gpu.name == "A10G":
