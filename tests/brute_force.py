@@ -171,10 +171,11 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     layers = tables.instance.workload.layers
     gradient = [int(size) for size in tables.gradient_bytes]
     gather = [int(size) for size in tables.gather_bytes]
-    factor = 1 if shape.zero else 2
+    factor = (2, 1, 0, 0)[shape.zero]
     synced = [floor.ring(k, factor, gradient) for k in range(shape.pp)]
     none = ([0] * len(gather), 0)
-    gathered = [floor.ring(k, 1, gather) if shape.zero else none for k in range(shape.pp)]
+    gathers = shape.zero in (1, 2)
+    gathered = [floor.ring(k, 1, gather) if gathers else none for k in range(shape.pp)]
     return Placed(
         groups=[floor.group(node) for node in floor.node],
         send=[

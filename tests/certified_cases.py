@@ -236,6 +236,56 @@ def interleaved() -> PlanDocument:
     return certified_document(instance(search=search))
 
 
+def with_core(one: Instance) -> Instance:
+    """Blocks with a core of attention, and bytes that no tensor group can split."""
+    core = {
+        "unweighted_flops": 6 * 10**9,
+        "core_kernels": 1,
+        "core_bytes": 12 * 10**6,
+        "unsplit_bytes": 3 * 10**6,
+    }
+    runs = tuple(
+        run.model_copy(update={"layer": run.layer.model_copy(update=core)})
+        if run.layer.is_block
+        else run
+        for run in one.workload.layer_runs
+    )
+    workload = one.workload.model_copy(update={"layer_runs": runs})
+    return one.model_copy(update={"workload": workload})
+
+
+def split_sequence() -> PlanDocument:
+    """Sequence parallelism and selective recomputation on two stages; 8-bit optimizer states."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(1,),
+        recompute=("selective",),
+        sequence_parallel=True,
+        zero=(0,),
+        scatter_gather=True,
+    )
+    one = with_core(instance(search=search))
+    states = {"optimizer_bytes": 6, "optimizer_block_bytes": 8}
+    whole = one.workload.model_copy(update=states)
+    return certified_document(one.model_copy(update={"workload": whole}))
+
+
+def sharded() -> PlanDocument:
+    """Two replicas of unlike speed that exchange gradients with every micro-batch: ZeRO 2 and 3."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        data_parallel=(2,),
+        micro_batch=(1, 2),
+        recompute=("none",),
+        zero=(2, 3),
+        embedding_only_stages=True,
+    )
+    return certified_document(instance(search=search))
+
+
 def infeasible() -> PlanDocument:
     """No plan: the memory of every GPU is too small."""
     search = SearchSpace(idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,))
@@ -284,6 +334,8 @@ CASES: dict[str, Callable[[], PlanDocument]] = {
         zones,
         split_backward,
         interleaved,
+        split_sequence,
+        sharded,
         infeasible,
         interrupted,
     )

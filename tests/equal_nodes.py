@@ -59,4 +59,4 @@ def equal_nodes(
     shape = plain_shape((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
     tables = build_tables(instance, shape)
     size = tables.gradient_bytes * 0 + 10**7
-    return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * zero)
+    return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * (zero in (1, 2)))

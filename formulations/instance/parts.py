@@ -144,7 +144,7 @@ def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> P
     return (
         _projections(sizes, s)
         + one_stream
-        + _qk_norms(sizes, s, q, kv)
+        + _rotated(sizes, s, q, kv)
         + _scores(sizes, s, d, d, flash, keys)
         + _output_projection(sizes, s, q)
     )
@@ -267,12 +267,23 @@ def _projections(sizes: TransformerSizes, s: int) -> Part:
     )
 
 
-def _qk_norms(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
-    """Norms of each head by one weight, or of all heads by as many weights as they are wide."""
+def _rotated(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
+    """Queries and keys as the scores take them, where that is not how the product gives them.
+
+    Rotary positions make copies of both, and so do norms of each head by one weight, or of all
+    heads by as many weights as they are wide; after both, the last copies alone are kept. What the
+    product gave stays, as the values are a view of it (Megatron-LM, core/transformer/attention.py).
+    """
     weights = 2 * sizes.width_per_head * sizes.qk_norms + (q + kv) * sizes.qk_norms_of_all_heads
-    if not weights:
+    if not weights and not sizes.rotary_positions:
         return Part()
-    return Part(replicated_parameters=weights, kernels=2, sharded_bytes=2 * s * (q + kv))
+    size = 2 * s * (q + kv)
+    return Part(
+        replicated_parameters=weights,
+        kernels=2 * (weights > 0),
+        sharded_bytes=size,
+        released_sharded_bytes=0 if weights else size,
+    )
 
 
 def _scores(

@@ -136,7 +136,11 @@ class Named:
         return core_schema.no_info_before_validator_function(self._number, handler(source))
 
     def _number(self, value: object) -> object:
-        return self.names.get(value, value) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        if value not in self.names:
+            raise refusal(shown(value), f"a number, or one of {', '.join(self.names)}")
+        return self.names[value]
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

@@ -18,7 +18,15 @@ from tests.seeds import one_each
 LOG = ("closed_shapes", "closed_nodes")
 
 #: Cases whose instance is changed too: they use every field, what the others use is in these.
-CHANGED_INSTANCES = ("pipelined", "cheapest", "profiled", "zones", "split_backward", "interleaved")
+CHANGED_INSTANCES = (
+    "pipelined",
+    "cheapest",
+    "profiled",
+    "zones",
+    "split_backward",
+    "interleaved",
+    "split_sequence",
+)
 
 #: Fields of the instance on which no constraint, cost or bound depends.
 UNUSED = {
@@ -27,6 +35,8 @@ UNUSED = {
     "instance.workload.name": "a label",
     "instance.workload.source": "free text",
     "instance.workload.parameters": "the published count; costs add up the layers",
+    "instance.workload.flash_attention": "said again by the layers, which keep no scores",
+    "instance.cluster.groups.gpu.compute_capability": "decides defaults when a file is read",
     "instance.workload.tied_embeddings": "said again by the layers' tied_copy",
     "instance.cluster.groups.gpu.source": "free text",
     "instance.cluster.groups.gpu.efficiency_source": "free text",

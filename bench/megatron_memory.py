@@ -1,0 +1,151 @@
+"""Megatron-LM's theoretical memory (megatron/training/theoretical_memory_usage.py), reproduced.
+
+A comparison mode: its rules with the parameters and activations of our layers. They are not ours:
+first stage alone and equal stages, parameters divided without rounding, biases and positions left
+out, a block of any kind keeps s b h (18 + 4 f / h) with sequence parallelism and
+selective recomputation, and s b h (10 + 24 / t), 5 % more for the rest, without either.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from formulations.instance.sizes import MoeSizes, TransformerSizes
+from formulations.instance.transformer import build_workload
+from formulations.instance.workload import Layer
+
+BYTES_PER_PARAMETER = 18  # 2 + 4 of gradients + 12 of optimizer
+SPLIT_BYTES = 12  # of these, what the distributed optimizer splits
+REST = 1.05  # "buffer for optimizer and miscellaneous temporaries"
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """One case: Megatron's arguments by their names there."""
+
+    inputs: Mapping[str, Any]
+
+    @property
+    def sizes(self) -> TransformerSizes:
+        """Ours of the model, without what the estimator leaves out."""
+        given = self.inputs
+        experts = given["num_experts"]
+        moe = experts and MoeSizes(
+            experts=experts,
+            experts_per_token=given["moe_router_topk"],
+            ffn_size=given["moe_ffn_hidden_size"],
+        )
+        return TransformerSizes(
+            hidden_size=given["hidden_size"],
+            layers=given["num_layers"],
+            heads=given["num_attention_heads"],
+            kv_heads=given["num_query_groups"],
+            ffn_size=given["ffn_hidden_size"],
+            gated_ffn=given["swiglu"],
+            moe=moe or None,
+            vocabulary_size=given["padded_vocab_size"],
+            tied_embeddings=not given["untie_embeddings_and_output_weights"],
+            rotary_positions=given["swiglu"],
+            norm="rmsnorm" if given["normalization"] == "RMSNorm" else "layernorm",
+            qkv_biases=False,
+            output_bias=False,
+            ffn_biases=False,
+            dropout=True,
+        )
+
+    @property
+    def layers(self) -> tuple[Layer, Layer, Layer]:
+        """Embedding, block, head."""
+        workload = build_workload(
+            self.sizes,
+            name="estimate",
+            source="bench",
+            sequence_length=self.inputs["seq_length"],
+            global_batch=1,
+        )
+        embedding, block, head = (run.layer for run in workload.layer_runs)
+        return embedding, block, head
+
+    @property
+    def degrees(self) -> tuple[int, int, int, int]:
+        """tp, dp, pp, micro-batch size."""
+        names = ("tensor_model", "data", "pipeline_model")
+        tp, dp, pp = (self.inputs[f"{name}_parallel_size"] for name in names)
+        return tp, dp, pp, self.inputs["micro_batch_size"]
+
+    @property
+    def expert_parameters(self) -> int:
+        """Of a block, those of routed experts."""
+        given = self.inputs
+        if not given["num_experts"]:
+            return 0
+        inner = 3 if given["swiglu"] else 2
+        return int(inner * given["hidden_size"] * given["moe_ffn_hidden_size"]) * int(
+            given["num_experts"]
+        )
+
+    def static_bytes(self) -> float:
+        """Parameters, gradients and optimizer of the fullest GPU."""
+        given, (embedding, block, head) = self.inputs, self.layers
+        tp, dp, pp, _ = self.degrees
+        ranks = given["expert_tensor_parallel_size"] * given["expert_model_parallel_size"]
+        experts = given["num_layers"] * self.expert_parameters / ranks / pp
+        split = given["num_layers"] * (block.sharded_parameters - self.expert_parameters) / tp
+        whole = given["num_layers"] * block.replicated_parameters + head.replicated_parameters
+        matrices = 2 if given["untie_embeddings_and_output_weights"] and pp == 1 else 1
+        others = (split + whole) / pp + matrices * embedding.parameters / tp
+        expert_dp = given["world_size"] / (ranks * pp)
+        return others * self._each(dp) + experts * self._each(expert_dp)
+
+    def _each(self, replicas: float) -> float:
+        """Bytes per parameter."""
+        shards = replicas if self.inputs["use_distributed_optimizer"] else 1
+        return BYTES_PER_PARAMETER - SPLIT_BYTES + SPLIT_BYTES / shards
+
+    def _in_flight(self) -> float:
+        """Micro-batches of the first stage in flight, over the number of stages."""
+        chunks = self.inputs["virtual_pipeline_model_parallel_size"]
+        _, _, pp, _ = self.degrees
+        if chunks is not None:
+            return 1 + (pp - 1) / (pp * chunks)
+        return min(1.0, self.inputs["num_microbatches"] / pp)
+
+    def _ends(self) -> tuple[float, float]:
+        """Embedding of all stages' micro-batches; norm, product and loss behind a single stage."""
+        embedding, _, head = self.layers
+        _, _, pp, b = self.degrees
+        ends = b * pp * (embedding.input_bytes + embedding.activation_bytes(1))
+        return ends, b * head.activation_bytes(1) * (pp == 1)
+
+    def split_bytes(self) -> float:
+        """Activations with sequence parallelism and selective recomputation."""
+        given, (tp, _, _, b) = self.inputs, self.degrees
+        ends, head = self._ends()
+        tokens = given["seq_length"] * b
+        block = tokens * (18 * given["hidden_size"] + 4 * given["ffn_hidden_size"])
+        return ((block * given["num_layers"] + ends) * self._in_flight() + head) / tp
+
+    def whole_bytes(self) -> float:
+        """Activations without sequence parallelism, scores left out."""
+        given, (tp, _, pp, b) = self.inputs, self.degrees
+        ends, _ = self._ends()
+        tokens = given["seq_length"] * b
+        block = tokens * given["hidden_size"] * (10 + 24 / tp)
+        columns = given["padded_vocab_size"] / tp + given["hidden_size"]
+        head = 2 * tokens * columns * (pp == 1)
+        return ((block * given["num_layers"] + ends) * self._in_flight() + head) * REST
+
+
+def estimates(path: Path) -> Iterator[tuple[str, str, float, float]]:
+    """Case, figure, Megatron's bytes and ours."""
+    for number, case in enumerate(json.loads(path.read_text())["cases"]):
+        estimator, printed = Estimator(case["inputs"]), case["outputs"]
+        name = f"{number} {case['model']}"
+        static = printed["weight_and_optimizer_bytes"]
+        yield name, "weights and optimizer", static, estimator.static_bytes()
+        split = printed["activation_bytes_sp_selective"]
+        yield name, "activations, sequence split", split, estimator.split_bytes()
+        whole = printed["activation_bytes_without_sp"]
+        yield name, "activations, not split", whole, estimator.whole_bytes()
