@@ -208,8 +208,8 @@ class LimitsFile(Record):
 
     memory_headroom: Headroom | None = Field(
         default=None,
-        description="Share of the memory to leave free, 0.05 or 5 %. Default: 3 %, the error of the"
-        " memory model on measured peaks.",
+        description="Share of the memory to leave free, 0.05 or 5 %. Default: 2.5 %, the error of"
+        " the memory model on measured peaks.",
     )
     framework_reserve: Reserve | None = Field(
         default=None, description="Memory for context, NCCL, fragmentation. Default: 1 GiB."
