@@ -253,11 +253,15 @@ def split_backward() -> PlanDocument:
 
 
 def interleaved() -> PlanDocument:
-    """Two chunks of one block each on either node, which send to each other in a circle."""
+    """Two chunks of one block each on either node, which send to each other in a circle.
+
+    Two replicas; of their gradient sync a quarter is hidden.
+    """
     search = SearchSpace(
         idle_nodes=False,
         overlap=Overlap(gradient_sync=0.25),
-        tensor_parallel=(2,),
+        tensor_parallel=(1,),
+        data_parallel=(2,),
         pipeline_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),

@@ -5,7 +5,7 @@ from typing import Literal
 from formulations.instance.extent import Text
 from formulations.instance.record import Record
 
-NOT_STATED = "not stated"
+NOT_STATED = "the instance"  # where it is written, and nothing else said
 Kind = Literal["measured", "published", "assumed"]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
+from formulations.instance.evidence import NOT_STATED
 from formulations.instance.extent import MOST_GPUS, first_beyond
 from formulations.instance.gpu_catalogue import as_link, find_link, gpu_type
 from formulations.instance.overlap import Overlap
@@ -63,7 +64,7 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
     """One group; `alone`: the cluster is a single node and needs no network."""
     gpu = _gpu(written.gpu, place.at("gpu"), catalogue)
     if written.memory is not None:
-        source = {"memory_source": "the instance", "memory_kind": "assumed"}
+        source = {"memory_source": NOT_STATED, "memory_kind": "assumed"}
         gpu = gpu.model_copy(update={"memory_bytes": int(written.memory)} | source)
     intra_node = gpu.link
     if written.intra_node is not None:

@@ -15,13 +15,13 @@ _FIGURES = {
 }
 
 
-def _text(figures: str, evidence: Evidence) -> str:
-    return f"{figures} {evidence.kind} ({evidence.source})"
-
-
 def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
-    parts = [_text(text, getattr(evidence, name)) for name, text in _FIGURES.items()]
-    parts.append(_text("layer times" if profiled else "kernel efficiency", evidence.layer_times))
+    """Figures of one kind and source stand together."""
+    times = {"layer_times": "layer times" if profiled else "kernel efficiency"}
+    figures: dict[Evidence, list[str]] = {}
+    for name, text in (_FIGURES | times).items():
+        figures.setdefault(getattr(evidence, name), []).append(text)
+    parts = [f"{', '.join(own)} {one.kind} ({one.source})" for one, own in figures.items()]
     return f"{evidence.gpu}: {'; '.join(parts)}"
 
 
