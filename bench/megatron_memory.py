@@ -75,28 +75,29 @@ class Estimator:
         tp, dp, pp = (self.inputs[f"{name}_parallel_size"] for name in names)
         return tp, dp, pp, self.inputs["micro_batch_size"]
 
+    def _number(self, name: str) -> int:
+        return int(self.inputs[name] or 0)
+
     @property
     def expert_parameters(self) -> int:
         """Of a block, those of routed experts."""
-        given = self.inputs
-        if not given["num_experts"]:
-            return 0
-        inner = 3 if given["swiglu"] else 2
-        return int(inner * given["hidden_size"] * given["moe_ffn_hidden_size"]) * int(
-            given["num_experts"]
-        )
+        inner = 3 if self.inputs["swiglu"] else 2
+        width = self._number("moe_ffn_hidden_size") * self._number("num_experts")
+        return inner * self._number("hidden_size") * width
 
     def static_bytes(self) -> float:
         """Parameters, gradients and optimizer of the fullest GPU."""
-        given, (embedding, block, head) = self.inputs, self.layers
+        embedding, block, head = self.layers
         tp, dp, pp, _ = self.degrees
-        ranks = given["expert_tensor_parallel_size"] * given["expert_model_parallel_size"]
-        experts = given["num_layers"] * self.expert_parameters / ranks / pp
-        split = given["num_layers"] * (block.sharded_parameters - self.expert_parameters) / tp
-        whole = given["num_layers"] * block.replicated_parameters + head.replicated_parameters
-        matrices = 2 if given["untie_embeddings_and_output_weights"] and pp == 1 else 1
+        blocks = self._number("num_layers")
+        names = ("expert_tensor_parallel_size", "expert_model_parallel_size")
+        ranks = self._number(names[0]) * self._number(names[1])
+        experts = blocks * self.expert_parameters / ranks / pp
+        split = blocks * (block.sharded_parameters - self.expert_parameters) / tp
+        whole = blocks * block.replicated_parameters + head.replicated_parameters
+        matrices = 1 if self.sizes.tied_embeddings or pp > 1 else 2
         others = (split + whole) / pp + matrices * embedding.parameters / tp
-        expert_dp = given["world_size"] / (ranks * pp)
+        expert_dp = self._number("world_size") / (ranks * pp)
         return others * self._each(dp) + experts * self._each(expert_dp)
 
     def _each(self, replicas: float) -> float:
@@ -104,38 +105,31 @@ class Estimator:
         shards = replicas if self.inputs["use_distributed_optimizer"] else 1
         return BYTES_PER_PARAMETER - SPLIT_BYTES + SPLIT_BYTES / shards
 
-    def _in_flight(self) -> float:
-        """Micro-batches of the first stage in flight, over the number of stages."""
-        chunks = self.inputs["virtual_pipeline_model_parallel_size"]
-        _, _, pp, _ = self.degrees
-        if chunks is not None:
-            return 1 + (pp - 1) / (pp * chunks)
-        return min(1.0, self.inputs["num_microbatches"] / pp)
-
-    def _ends(self) -> tuple[float, float]:
-        """Embedding of all stages' micro-batches; norm, product and loss behind a single stage."""
-        embedding, _, head = self.layers
+    def _first_stage(self, block_bytes: float) -> float:
+        """Blocks of so many bytes and embedding, for the micro-batches in flight."""
+        embedding, _, _ = self.layers
         _, _, pp, b = self.degrees
-        ends = b * pp * (embedding.input_bytes + embedding.activation_bytes(1))
-        return ends, b * head.activation_bytes(1) * (pp == 1)
+        chunks = self._number("virtual_pipeline_model_parallel_size")
+        in_flight = min(1.0, self._number("num_microbatches") / pp)
+        if chunks:
+            in_flight = 1 + (pp - 1) / (pp * chunks)
+        ends_bytes = b * pp * (embedding.input_bytes + embedding.activation_bytes(1))
+        return (block_bytes * self._number("num_layers") + ends_bytes) * in_flight
 
     def split_bytes(self) -> float:
         """Activations with sequence parallelism and selective recomputation."""
-        given, (tp, _, _, b) = self.inputs, self.degrees
-        ends, head = self._ends()
-        tokens = given["seq_length"] * b
-        block = tokens * (18 * given["hidden_size"] + 4 * given["ffn_hidden_size"])
-        return ((block * given["num_layers"] + ends) * self._in_flight() + head) / tp
+        tp, _, pp, b = self.degrees
+        _, _, head = self.layers
+        width = 18 * self._number("hidden_size") + 4 * self._number("ffn_hidden_size")
+        block_bytes = b * self._number("seq_length") * width
+        return (self._first_stage(block_bytes) + b * head.activation_bytes(1) * (pp == 1)) / tp
 
     def whole_bytes(self) -> float:
         """Activations without sequence parallelism, scores left out."""
-        given, (tp, _, pp, b) = self.inputs, self.degrees
-        ends, _ = self._ends()
-        tokens = given["seq_length"] * b
-        block = tokens * given["hidden_size"] * (10 + 24 / tp)
-        columns = given["padded_vocab_size"] / tp + given["hidden_size"]
-        head = 2 * tokens * columns * (pp == 1)
-        return ((block * given["num_layers"] + ends) * self._in_flight() + head) * REST
+        tp, _, pp, b = self.degrees
+        h, tokens = self._number("hidden_size"), b * self._number("seq_length")
+        head_bytes = 2 * tokens * (self._number("padded_vocab_size") / tp + h) * (pp == 1)
+        return (self._first_stage(tokens * h * (10 + 24 / tp)) + head_bytes) * REST
 
 
 def estimates(path: Path) -> Iterator[tuple[str, str, float, float]]:

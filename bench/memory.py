@@ -10,13 +10,13 @@ the backward pass, without what exists while one block is recomputed. Megatron-L
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bench.megatron_memory import estimates
+from bench.records import reference
 from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.instance import Cluster, Instance, Limits, NodeGroup, SearchSpace, Workload
 from formulations.instance.load import gpu_catalogue
@@ -119,9 +119,9 @@ def _devices(
     return found
 
 
-def measured_on_b200(reference: Path) -> Iterator[MemoryRow]:
+def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
     """The dense runs: Llama-3-70B cut to some layers."""
-    found = json.loads((reference / "simumax" / "b200_steps.json").read_text())
+    found = json.loads((folder / "simumax" / "b200_steps.json").read_text())
     for row in found["rows"]:
         if row["model"] != "llama3_70b":
             continue
@@ -148,9 +148,9 @@ def measured_on_b200(reference: Path) -> Iterator[MemoryRow]:
         )
 
 
-def recompute_2022(reference: Path) -> Iterator[MemoryRow]:
+def recompute_2022(folder: Path) -> Iterator[MemoryRow]:
     """Parameters with optimizer of the mean stage, activations of the first."""
-    found = json.loads((reference / "megatron" / "recompute_2022.json").read_text())
+    found = json.loads((folder / "megatron" / "recompute_2022.json").read_text())
     modes: dict[str, tuple[bool, Recompute]] = {
         "none": (False, "none"),
         "seqsel": (True, "selective"),
@@ -196,25 +196,25 @@ def recompute_2022(reference: Path) -> Iterator[MemoryRow]:
                 yield MemoryRow(source, f"{name} {mode}", part, figure * GIB, ours)
 
 
-def megatron_estimates(reference: Path) -> Iterator[MemoryRow]:
+def megatron_estimates(folder: Path) -> Iterator[MemoryRow]:
     """Megatron-LM's estimator, reproduced."""
-    for case, part, published, ours in estimates(reference / "megatron" / "memory.json"):
+    for case, part, published, ours in estimates(folder / "megatron" / "memory.json"):
         yield MemoryRow("Megatron-LM's estimator", case, part, published, ours)
 
 
-def rows(reference: Path) -> list[MemoryRow]:
+def rows(folder: Path) -> list[MemoryRow]:
     """All figures."""
     return [
-        *measured_on_b200(reference),
-        *recompute_2022(reference),
-        *megatron_estimates(reference),
+        *measured_on_b200(folder),
+        *recompute_2022(folder),
+        *megatron_estimates(folder),
     ]
 
 
 def main() -> None:
     """Prints every figure, ours, and the errors."""
-    reference = Path(os.environ.get("HETPLAN_REFERENCE", "../shared/reference"))
-    for row in rows(reference):
+    folder = reference("simumax/b200_steps.json", "megatron/*.json")
+    for row in rows(folder):
         other = "" if row.other_error is None else f"   SimuMax {row.other_error:+.2%}"
         figures = f"{row.published_bytes / GIB:9.3f} {row.ours_bytes / GIB:9.3f} GiB"
         print(f"{row.source:24} {row.case:50} {row.part:25} {figures} {row.error:+.2%}{other}")

@@ -36,7 +36,7 @@ from formulations.plan import Shape
 from solver.result import NodesRecord, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 #: Fields that describe the run and cannot be derived from the plan.
 RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
@@ -45,8 +45,9 @@ RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_
 class MemoryDocument(Record):
     """What the memory of one GPU holds; the parts add up to `memory_bytes`.
 
-    Activations are those of all micro-batches in flight and, with recomputation, of the block that
-    is being recomputed; buffers hold messages between stages; the reserve is the framework's.
+    Activations are those of all micro-batches in flight and what one layer at a time needs besides:
+    the block that is being recomputed, and with ZeRO 2 and 3 a layer's whole gradients and
+    parameters. Buffers hold messages between stages; the reserve is the framework's.
     """
 
     weights_bytes: int
@@ -63,7 +64,8 @@ class StageDocument(Record):
     Stage s of a replica is chunk s div pp of the layers on the GPUs of s mod pp, which have only
     one unless the schedule interleaves. Times per micro-batch are the chunk's; times per step and
     memory are those of the GPU with all its chunks, and stand with each of them.
-    `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer;
+    `gradient_sync_s` is the reduction before and, with ZeRO 1 and 2, the gather after the
+    optimizer; what ZeRO 2 and 3 exchange with every micro-batch stands in its passes.
     `embedding_sync_s` the all-reduce of tied embeddings, which first and last GPU share.
     """
 
@@ -120,7 +122,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     hetplan_version: Name
     status: Status
     termination: Termination

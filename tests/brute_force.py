@@ -177,7 +177,7 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     synced = [floor.ring(k, factor, gradient) for k in range(shape.pp)]
     none = ([0] * len(gather), 0)
     gathers = shape.zero in (1, 2)
-    gathered = [floor.ring(k, 1, gather) if gathers else none for k in range(shape.pp)]
+    gathered = [floor.ring(k, Fraction(1), gather) if gathers else none for k in range(shape.pp)]
     return Placed(
         groups=[floor.group(node) for node in floor.node],
         send=[

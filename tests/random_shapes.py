@@ -281,3 +281,43 @@ def random_optimum_ns(
 ) -> int | None:
     """Least step time of `random_tables`, by trying every plan; None if nothing fits."""
     return brute_force.optimum_ns(random_tables(seed, zones, schedule))
+
+
+def extreme(instance: Instance, seed: int) -> Instance:
+    """The instance with links from 10 MB/s to 100 GB/s, between zones down to 1 MB/s."""
+    rng = random.Random(seed)
+
+    def figures(slowest: int) -> tuple[float, float]:
+        return 10.0 ** rng.randint(slowest, 11), 10.0 ** -rng.randint(2, 6)
+
+    groups = tuple(
+        group.model_copy(
+            update={"inter_node": Link(bandwidth_bytes_per_s=speed, latency_s=latency)}
+        )
+        for group in instance.cluster.groups
+        for speed, latency in [figures(7)]
+    )
+    changes: dict[str, object] = {"groups": groups}
+    if instance.cluster.zone_link is not None:
+        speed, latency = figures(6)
+        changes["zone_link"] = ZoneLink(bandwidth_bytes_per_s=speed, latency_s=latency)
+    cluster = instance.cluster.model_copy(update=changes)
+    return instance.model_copy(update={"cluster": cluster})
+
+
+@cache
+def extreme_tables(seed: int) -> CostTables:
+    """A random shape over extreme links, two of three with zones."""
+    for number in range(seed, seed + 10_000, 1000):
+        instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
+        instance = zoned(instance, number) if seed % 3 else instance
+        instance = extreme(instance, number)
+        if shape := random_shape(instance, seed):
+            return build_tables(instance, shape)
+    raise AssertionError("ten instances without a shape")
+
+
+@cache
+def extreme_optimum_ns(seed: int) -> int | None:
+    """Their least step time; None if nothing fits."""
+    return brute_force.optimum_ns(extreme_tables(seed))

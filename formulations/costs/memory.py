@@ -33,7 +33,7 @@ class MemoryParts(NamedTuple):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    activations_bytes: int  #: of all micro-batches in flight, and of a block being recomputed
+    activations_bytes: int  #: of all micro-batches in flight, and what one layer needs besides
     buffers_bytes: int
     reserve_bytes: int
 

@@ -25,6 +25,9 @@ from formulations.instance.record import Record
 #: Peaks that half-sizes hold for, the first that a GPU has.
 _HALF_PEAKS: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp32", "fp8")
 
+#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
+#: ICLR 2024, and its README).
+FLASH_CAPABILITY = 8.0
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
 HalfFlops = Annotated[float, Field(ge=0, le=1e18)]
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
@@ -172,3 +175,9 @@ class Cluster(Record):
         zones = [group.zone for group in self.groups]
         numbers = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
         return tuple(numbers[zone] for zone in zones)
+
+
+def has_flash(cluster: Cluster) -> bool:
+    """Whether every GPU is known to have flash attention."""
+    capabilities = [group.gpu.compute_capability or 0 for group in cluster.groups]
+    return min(capabilities) >= FLASH_CAPABILITY

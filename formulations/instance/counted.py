@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from itertools import groupby
 
 from formulations.instance.chain_ends import LOSS_KERNELS, TOKEN_ID_BYTES
-from formulations.instance.parts import Part
+from formulations.instance.parts import FLASH_BYTES, Part
 from formulations.instance.workload import Layer, LayerRun
 
 
@@ -36,8 +36,8 @@ class CountedPart:
 
     def of_tokens(self, s: int, flash: bool, dropout: bool) -> Part:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""
-        kept = 4 * s if flash else (5 if dropout else 2) * s * s
-        fixed = 4 * s if flash else dropout * s * s
+        kept = FLASH_BYTES * s if flash else (5 if dropout else 2) * s * s
+        fixed = FLASH_BYTES * s if flash else dropout * s * s
         core_kernels = (1 if flash else 3 + dropout) if self.score_columns else 0
         scores = 2 * s * s * self.score_columns
         return Part(
@@ -52,6 +52,7 @@ class CountedPart:
             attention_flops=flash * scores,
             replicated_bytes=self.whole_kept_bytes * s,
             core_bytes=0 if flash else self.heads * kept,
+            flash_bytes=0 if flash else FLASH_BYTES * self.heads * s,
             core_kernels=0 if flash else core_kernels,
         )
 

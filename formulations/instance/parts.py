@@ -38,6 +38,7 @@ from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, Transfor
 from formulations.instance.workload import Layer
 
 ROTARY_KERNELS = 2  # queries, keys
+FLASH_BYTES = 4  # per row and head, an fp32 number (Dao et al. 2022, algorithm 1)
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Part:
     attention_flops: int = 0
     unsplit_bytes: int = 0
     core_bytes: int = 0
+    flash_bytes: int = 0
     core_kernels: int = 0
 
     def __add__(self, other: Self) -> "Part":
@@ -111,6 +113,7 @@ class Part:
             sharded_activation_bytes=self.sharded_bytes,
             unsplit_bytes=self.unsplit_bytes,
             core_bytes=self.core_bytes,
+            flash_bytes=self.flash_bytes,
             core_kernels=self.core_kernels,
             input_bytes=input_bytes,
         )
@@ -297,8 +300,8 @@ def _scores(
     `keys`: the tokens whose scores are worked out for a query.
     """
     a = sizes.heads
-    kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
-    fixed = 4 * s if flash else sizes.dropout * s * s
+    kept = FLASH_BYTES * s if flash else (5 if sizes.dropout else 2) * s * s
+    fixed = FLASH_BYTES * s if flash else sizes.dropout * s * s
     kernels = 1 if flash else 3 + sizes.dropout
     flops = 2 * s * keys * a * (qk_dim + value_dim)
     return Part(
@@ -310,6 +313,7 @@ def _scores(
         fixed_sharded_bytes=a * fixed,
         attention_flops=flash * (flops // 2 if sizes.causal and keys == s else flops),
         core_bytes=0 if flash else a * kept,
+        flash_bytes=0 if flash else FLASH_BYTES * a * s,
         core_kernels=0 if flash else kernels,
     )
 

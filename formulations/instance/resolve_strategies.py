@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-from formulations.instance.cluster import Cluster
+from formulations.instance.cluster import FLASH_CAPABILITY, Cluster, has_flash
 from formulations.instance.positions import Place
 from formulations.instance.quantities import shown
 from formulations.instance.schema import ProfileFile, SearchFile
 from formulations.instance.workload import Recompute
 
-#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
-#: ICLR 2024, and its README).
-FLASH_CAPABILITY = 8.0
 _FIRST_EXCHANGING = 2  # ZeRO stage that exchanges gradients with every micro-batch
 
 
@@ -22,10 +19,10 @@ def resolve_flash(
     Raises InstanceError for a GPU that cannot, and for a profile measured otherwise.
     """
     chosen = _as_measured(written, place, profile, "flash_attention")
-    capabilities = [group.gpu.compute_capability for group in cluster.groups]
     if chosen is None:
-        return all(one is not None and one >= FLASH_CAPABILITY for one in capabilities)
-    for group, capability in zip(cluster.groups, capabilities, strict=True):
+        return has_flash(cluster)
+    for group in cluster.groups:
+        capability = group.gpu.compute_capability
         if chosen and capability is not None and capability < FLASH_CAPABILITY:
             found = f"true, but group {group.name} has {group.gpu.name} of capability {capability}"
             allowed = f"false, or GPUs of compute capability {FLASH_CAPABILITY} (Ampere) or later"

@@ -68,6 +68,7 @@ class Layer(Record):
     sharded_activation_bytes: Figure  #: kept for backward, split over the tp ranks
     unsplit_bytes: Figure = 0  #: of the replicated ones, those whole under sequence parallelism too
     core_bytes: Figure = 0  #: of the sharded ones, those of scores, softmax and dropout
+    flash_bytes: Figure = 0  #: what flash attention would keep in their place
     core_kernels: Figure = 0  #: of the kernels, those from the scores to the weighted sum
     #: Of the bytes kept for backward, those that no weight gradient needs.
     released_replicated_bytes: Figure = 0
@@ -108,6 +109,22 @@ class Layer(Record):
         """Sequence parallelism splits what all ranks held (Korthikanti et al. 2023, eq. 4)."""
         whole = self.unsplit_bytes if sequence_parallel else replicated
         return whole + -(-(sharded + replicated - whole) // tp)
+
+    def with_flash(self) -> "Layer":
+        """The layer where attention is one kernel that keeps no scores."""
+        if not self.core_kernels:
+            return self
+        spared = self.core_bytes - self.flash_bytes
+        return self.model_copy(
+            update={
+                "kernels": self.kernels - self.core_kernels + 1,
+                "sharded_activation_bytes": self.sharded_activation_bytes - spared,
+                "released_sharded_bytes": self.released_sharded_bytes - spared,
+                "core_bytes": 0,
+                "flash_bytes": 0,
+                "core_kernels": 0,
+            }
+        )
 
     def recomputed_bytes(
         self, recompute: Recompute, tp: int, sequence_parallel: bool = False
@@ -174,6 +191,11 @@ class Workload(Record):
     def layers(self) -> tuple[Layer, ...]:
         """The chain, one entry per layer."""
         return tuple(run.layer for run in self.layer_runs for _ in range(run.count))
+
+    def with_flash(self) -> "Workload":
+        """The workload with flash attention."""
+        runs = [run.model_copy(update={"layer": run.layer.with_flash()}) for run in self.layer_runs]
+        return self.model_copy(update={"layer_runs": tuple(runs), "flash_attention": True})
 
     def state_bytes(self, parameters: int) -> int:
         """Optimizer states of so many parameters on one GPU."""

@@ -85,8 +85,8 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
     return (max(shares) + shape.pp - 1) * max(costs.times_ns(split))
 
 
-def _growth(shape: Shape) -> tuple[int, int, int, bool]:
-    return (shape.zero, shape.pp, shape.tp, shape.recompute == "full")
+def _growth(shape: Shape) -> tuple[int, int, int, int]:
+    return (shape.zero, shape.pp, shape.tp, ("none", "selective", "full").index(shape.recompute))
 
 
 def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
@@ -115,7 +115,7 @@ def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
     grows up to a node (takeaway 1), then pipeline parallelism, until the model fits in memory; the
     other GPUs are used for data parallelism (takeaway 2, and table 1: t = p = 1 up to 1.7 billion
     parameters, then t = 2, 4, 8, and p > 1 only after that). At equal degrees recomputation is
-    used only if it does not fit otherwise. The distributed optimizer, which came later, is used
+    used only if it does not fit otherwise, selective before full. ZeRO, which came later, is used
     only if nothing fits without it. Among the micro-batch sizes that fit, the one of least
     (m + p - 1) (t_f + t_b) (takeaway 3, equation 1), the larger one if equal.
 

@@ -1,28 +1,52 @@
-"""What a plan's figures rest on: kinds and sources, and what is assumed besides."""
+"""What a plan takes for granted of its memory strategies, and what its instance leaves unused."""
 
-from formulations.instance.evidence import Evidence
+from collections.abc import Iterator
+
+from formulations.instance import Instance
+from formulations.instance.cluster import has_flash
 from formulations.instance.overlap import Overlap
-from formulations.instance.provenance import GpuEvidence
-from solver.document import PlanDocument
+from formulations.instance.precision import FORMATS, MASTER_BYTES
+from formulations.instance.workload import OPTIMIZER_BYTES
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
 from solver.report.layout import Lines
 from solver.report.quantities import percent
 
-_FIGURES = {
-    "peak": "peaks",
-    "memory": "memory",
-    "intra_node": "links in nodes",
-    "inter_node": "between nodes",
-}
+_STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
-def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
-    """Figures of one kind and source stand together."""
-    times = {"layer_times": "layer times" if profiled else "kernel efficiency"}
-    figures: dict[Evidence, list[str]] = {}
-    for name, text in (_FIGURES | times).items():
-        figures.setdefault(getattr(evidence, name), []).append(text)
-    parts = [f"{', '.join(own)} {one.kind} ({one.source})" for one, own in figures.items()]
-    return f"{evidence.gpu}: {'; '.join(parts)}"
+def assumptions(instance: Instance, shape: Shape) -> Lines:
+    """One line each, labelled."""
+    return [
+        *(("assumed", text) for text in _assumed(instance, shape)),
+        *(("unused", text) for text in _unused(instance)),
+    ]
+
+
+def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
+    workload = instance.workload
+    if instance.search.sequence_parallel and shape.tp > 1:
+        yield (
+            "sequence parallel: what the backward pass gathers again is hidden behind products"
+            " (Korthikanti et al. 2023)"
+        )
+    if shape.recompute == "selective" and instance.profile is not None:
+        yield "selective recomputation: the analytic share of the measured forward pass again"
+    if shape.zero >= GRADIENTS_SPLIT and shape.dp > 1:
+        moved = "parameters gathered, " if shape.zero >= PARAMETERS_SPLIT else ""
+        yield (
+            f"ZeRO {shape.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
+            " all replicas in lockstep, nothing hidden behind compute"
+        )
+    master_bytes = FORMATS[workload.precision].master_bytes
+    moments_bytes = workload.optimizer_bytes + MASTER_BYTES - master_bytes
+    state = _STATES.get((moments_bytes, workload.optimizer_block_bytes))
+    if state not in (None, "fp32"):
+        copy = ", master copy of the parameters in fp32" if master_bytes else ""
+        yield f"Adam's moments in {state}{copy}"
+    if workload.flash_attention:
+        yield "flash attention: no scores are kept"
+    if overlap := _overlap_text(instance.search.overlap):
+        yield overlap
 
 
 def _overlap_text(overlap: Overlap) -> str:
@@ -34,10 +58,8 @@ def _overlap_text(overlap: Overlap) -> str:
     return f"hidden {hidden}; {overlap.kind} ({overlap.source})" if hidden else ""
 
 
-def assumptions(document: PlanDocument) -> Lines:
-    """One line per GPU type used, and one for what hides behind computation."""
-    profiled = document.instance.profile is not None
-    lines = [_gpu_text(one, profiled) for one in document.evidence]
-    overlap = _overlap_text(document.instance.search.overlap)
-    lines += [overlap] if overlap else []
-    return [("" if i else "rests on", line) for i, line in enumerate(lines)]
+def _unused(instance: Instance) -> Iterator[str]:
+    """Strategies that would cost nothing; those of a profile are as it was measured."""
+    off = instance.profile is None and not instance.workload.flash_attention
+    if off and has_flash(instance.cluster):
+        yield "workload.flash_attention is off, although every GPU here has it: less memory"

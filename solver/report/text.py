@@ -14,6 +14,7 @@ from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.document import costs_of
+from solver.report.evidence import evidence_lines
 from solver.report.layout import Lines, labelled
 from solver.report.quantities import (
     counted,
@@ -91,14 +92,15 @@ def workload_text(workload: Workload) -> str:
     )
 
 
-def shape_text(shape: Shape) -> str:
+def shape_text(shape: Shape, sequence_parallel: bool) -> str:
     """Degrees and memory strategy in words."""
-    recompute = "full recomputation" if shape.recompute == "full" else "no recomputation"
-    optimizer = ", distributed optimizer" if shape.zero else ""
+    recompute = "no" if shape.recompute == "none" else shape.recompute
+    zero = f", ZeRO {shape.zero}" if shape.zero else ""
+    split = ", sequence parallel" if sequence_parallel and shape.tp > 1 else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
         f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{optimizer}"
+        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute} recomputation{split}{zero}"
     )
 
 
@@ -121,7 +123,8 @@ def heading(document: PlanDocument) -> Table:
         ("cluster", cluster_text(instance)),
     ]
     if shape is not None:
-        lines += [("plan", shape_text(shape)), ("", batches_text(document, shape))]
+        degrees = shape_text(shape, instance.search.sequence_parallel)
+        lines += [("plan", degrees), ("", batches_text(document, shape))]
     return labelled(lines)
 
 
@@ -188,7 +191,8 @@ def figures(document: PlanDocument) -> Lines:
         ("memory", tightest(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
-        *assumptions(document),
+        *evidence_lines(document),
+        *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
 
 

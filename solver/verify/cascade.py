@@ -108,15 +108,15 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
     """What the paths of the schedule, and trying plans, say of one claim."""
     try:
         clock.check()
-        lanes, left = Lanes(prover, claim.shape, clock), None
+        lanes, left = Lanes(prover, claim.shape, claim.below_ns, clock), None
         if lanes.possible and sum(map(bool, claim.shape.nodes_used)) > 1:
-            left = lanes.everything(claim.below_ns)
+            left = lanes.everything()
             if left is None:
                 return Verdict(claim, "paths")
         allowed = None if left is None else left.allowed
         found = exhaust(prover, claim.shape, claim.below_ns, clock, allowed)
         if found is None and left is not None:
-            found = exhaust_lanes(lanes, left, claim.below_ns)
+            found = exhaust_lanes(lanes, left)
         if claim.shape.vpp > 1:
             found = try_every_plan(prover, claim.shape, claim.below_ns, clock)
     except TimeUpError:

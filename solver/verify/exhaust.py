@@ -24,8 +24,10 @@ from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.lengths import NEVER
+from solver.verify.orders import OrderGraph
 from solver.verify.recount import Recount
 from solver.verify.refutation import Allowed, Left, Refutation
+from solver.verify.zone_links import keeps_stages_apart
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -64,7 +66,9 @@ def exhaust(
 
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
-    trial = Trial(Refutation(prover, shape, clock=clock), below_ns)
+    apart = keeps_stages_apart(prover, shape, below_ns)
+    graph = OrderGraph(prover.instance, shape, apart=apart)
+    trial = Trial(Refutation(prover, shape, graph, clock), below_ns)
     if not trial.refutation.applies or not trial.certain:
         return None
     stack = [trial.refutation.everything(below_ns, allowed)]

@@ -19,8 +19,12 @@ import numpy as np
 from formulations.plan import Plan, uniform_plan
 from solver.simulate import step_time_ns
 from solver.verify.exhaust import Outcome, Trial
-from solver.verify.lanes import MOST_PATHS, Lanes, LanesLeft, Nodes, deal
+from solver.verify.lanes import Lanes, LanesLeft, Nodes, best_deal, deal
 from solver.verify.recount import Recount
+from solver.verify.refutation import Left
+
+#: With more ways of a lane through one split they are not tried.
+MOST_PATHS = 50_000
 
 
 @dataclass(frozen=True)
@@ -31,26 +35,28 @@ class _Way:
     begins: tuple[Nodes, ...]
 
 
-def exhaust_lanes(lanes: Lanes, everything: LanesLeft, below_ns: int) -> Outcome | None:
-    """Whether any plan of the shape has a step time below this; None without an opinion.
+def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
+    """Whether any plan of the shape is below the claim; None without an opinion.
 
     Raises TimeUpError.
     """
+    if not lanes.alike:
+        return None
     stack, tried = [everything], True
     while stack:
-        left = lanes.remaining(stack.pop(), below_ns)
+        left = lanes.remaining(stack.pop())
         if left is None:
             continue
         if parts := _halves(left):
             stack.extend(parts)
             continue
-        if not lanes.has_light_way(left, below_ns):
+        if not _has_light_way(lanes, left):
             continue
-        if not lanes.few or (ways := _ways(lanes, left, below_ns)) is None:
+        if not lanes.few or (ways := _ways(lanes, left)) is None:
             return None
         if _suffice(lanes, {nodes: way.micro_batches for nodes, way in ways.items()}):
             plan, time_ns = _dealt(lanes, left, ways)
-            if time_ns < below_ns:
+            if time_ns < lanes.below_ns:
                 return Outcome(tried, plan, time_ns)
             if None not in left.hosts:
                 return None
@@ -81,17 +87,52 @@ def _hosted(lanes: Lanes, left: LanesLeft) -> Iterator[LanesLeft]:
             yield LanesLeft(left.allowed, hosts)
 
 
-def _ways(lanes: Lanes, left: LanesLeft, below_ns: int) -> dict[Nodes, _Way] | None:
+def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:
+    """Whether the light lane has a way in time, by simulation, whatever the weights.
+
+    True where there are too many ways to try.
+    """
+    return all(
+        any(
+            trial.count(ways) > MOST_PATHS
+            or max(_most_of_ways(lanes, trial, ways), default=0) >= question.needed
+            for question, ways in lanes.light_ways(left, weights)
+            for trial in [Trial(question, lanes.below_ns)]
+        )
+        for weights in lanes.weightings
+    )
+
+
+def _most_of_ways(lanes: Lanes, trial: Trial, ways: Left) -> list[int]:
+    """Of every complete way the most micro-batches below the claim."""
+    plans = trial.plans(ways)
+    high = np.full(len(plans), lanes.largest)
+    for k, own in enumerate(trial.refutation.most(ways, 0, trial.below_ns - 1)):
+        np.minimum(high, own[plans.choices[:, k]], out=high)
+    low = np.zeros_like(high)
+    while (low < high).any():
+        lanes.clock.check()
+        middle = (low + high + 1) // 2 if not lanes.even else high
+        for m in np.unique(middle[low < high]).tolist():
+            rows = np.flatnonzero((middle == m) & (low < high))
+            slow = trial.times(plans, rows, 0, m) >= trial.below_ns
+            high[rows[slow]], low[rows[~slow]] = (0 if lanes.even else m - 1), m
+    most: list[int] = low.tolist()
+    return most
+
+
+def _ways(lanes: Lanes, left: LanesLeft) -> dict[Nodes, _Way] | None:
     """By nodes, for lanes that have a way in time; None if there are too many to try."""
     question = lanes.exact(left.hosts)
-    ways = question.remaining(question.everything(below_ns, left.allowed), below_ns)
+    everything = question.everything(lanes.below_ns, left.allowed)
+    ways = question.remaining(everything, lanes.below_ns)
     if ways is None:
         return {}
-    trial = Trial(question, below_ns)
+    trial = Trial(question, lanes.below_ns)
     if trial.count(ways) > MOST_PATHS:
         return None
     found: dict[Nodes, _Way] = {}
-    rows = zip(trial.plans(ways).steps.tolist(), lanes.most_of_ways(trial, ways), strict=True)
+    rows = zip(trial.plans(ways).steps.tolist(), _most_of_ways(lanes, trial, ways), strict=True)
     for own, most in rows:
         begins = [step.begins[x] for step, x in zip(question.steps, own, strict=True)]
         taken = Counter(group for groups in begins for group in groups)
@@ -103,7 +144,8 @@ def _ways(lanes: Lanes, left: LanesLeft, below_ns: int) -> dict[Nodes, _Way] | N
 
 def _dealt(lanes: Lanes, left: LanesLeft, ways: dict[Nodes, _Way]) -> tuple[Plan, int]:
     """The plan of the lanes that together can do most, and its step time."""
-    chosen = _chosen(lanes, {nodes: way.micro_batches for nodes, way in ways.items()})
+    most = {nodes: way.micro_batches for nodes, way in ways.items()}
+    chosen = best_deal(most, lanes.number, lanes.shape.nodes_used)
     rows = [ways[nodes].begins for nodes in chosen]
     order = [j for stage in zip(*rows, strict=True) for groups in stage for j in groups]
     ends = [0, *(int(np.flatnonzero(run.any(axis=0))[0]) for run in left.runs)]
@@ -115,20 +157,7 @@ def _dealt(lanes: Lanes, left: LanesLeft, ways: dict[Nodes, _Way]) -> tuple[Plan
     return plan, step_time_ns(Recount(lanes.prover.instance, plan).costs())
 
 
-def _chosen(lanes: Lanes, most: dict[Nodes, int]) -> list[Nodes]:
-    """The nodes of every lane in a dealing of all nodes with the largest sum."""
-    sums, taken, chosen = deal(most, lanes.number), lanes.shape.nodes_used, list[Nodes]()
-    for known, before in zip(reversed(sums[1:]), reversed(sums[:-1]), strict=True):
-        for nodes, own in most.items():
-            rest = tuple(n - c for n, c in zip(taken, nodes, strict=True))
-            if before.get(rest, -own - 1) + own == known[taken]:
-                chosen.append(nodes)
-                taken = rest
-                break
-    return chosen
-
-
 def _suffice(lanes: Lanes, most: Mapping[Nodes, int]) -> bool:
     """Whether lanes that do so much, by their nodes, do all."""
-    dealt = deal(most, lanes.number)[-1] if most else {}
+    dealt = deal(most, lanes.number, lanes.shape.nodes_used)[-1]
     return dealt.get(lanes.shape.nodes_used, -1) >= lanes.total

@@ -22,7 +22,7 @@ from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 from solver.verify.findings import NOISE
-from solver.verify.recount import (
+from solver.verify.volumes import (
     collective_factors,
     message_bytes,
     num_holders,

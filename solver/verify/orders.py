@@ -10,13 +10,17 @@ What is told apart of the nodes used up is a tally: weights of the groups that a
 weight per group, 1 for itself, those are all orders. With fewer it is more than these, and a
 smaller graph: every order is still a path, as its tally is what the nodes of the shape weigh.
 
-Costs of a step are those of `recount`, and exact but for links between zones, which are left out,
-as what they carry depends on more than one stage; a plan takes no less time with them.
+Costs of a step are those of `recount`, and exact but for links between zones. What a stage sends
+over these is known, as it is decided by that stage and the one before. Of rings between zones only
+the stage's own are counted, not those of other stages that share the link, and tied embeddings
+that cross not at all: a plan takes no less time. Where no stage is to lie in two zones (`apart`)
+there are no such rings, and all replicas cross together.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from math import gcd
 
 import numpy as np
@@ -24,22 +28,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
 from formulations.costs.memory import layer_memory
-from formulations.instance import Instance, NodeGroup
+from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_ns
 from solver.verify.bounds import interval_sums
-from solver.verify.recount import (
+from solver.verify.volumes import (
     collective_factors,
     message_bytes,
     num_holders,
     tied_bytes,
     touched_bytes,
 )
+from solver.verify.zone_links import passing, zone_link
 
 Array = NDArray[np.int64]
 
 #: With more steps times lanes for one stage, the graph is not built.
-MOST_STEPS = 4000
+MOST_STEPS = 40_000
 
 Used = tuple[int, ...]  #: what the nodes used up weigh, by the dimensions of a tally
 Member = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
@@ -104,8 +109,10 @@ class Step:
 class OrderGraph:
     """The graph of one shape. `steps` is None if there are too many."""
 
-    def __init__(self, instance: Instance, shape: Shape, tally: Tally | None = None) -> None:
-        self.instance, self.shape = instance, shape
+    def __init__(
+        self, instance: Instance, shape: Shape, tally: Tally | None = None, apart: bool = False
+    ) -> None:
+        self.instance, self.shape, self.apart = instance, shape, apart
         self.tally = tally or exact_tally(shape.nodes_used)
         groups = instance.cluster.groups
         self.sizes = [group.gpus_per_node // shape.tp for group in groups]
@@ -158,10 +165,9 @@ class OrderGraph:
         none = [0] * len(self.tensors)
         owners = [[self._owner(spots, k, r) for r in self.lanes] for _, _, _, spots in rows]
         sends = [
-            [
-                self._transfer_ns(k, self._owner(before, k - 1, r), own[i]) if k else none
-                for i, r in enumerate(self.lanes)
-            ]
+            self._sends_ns(k, [self._owner(before, k - 1, r) for r in self.lanes], own)
+            if k
+            else [none] * len(own)
             for (_, _, before, _), own in zip(rows, owners, strict=True)
         ]
         step = Step(
@@ -181,16 +187,21 @@ class OrderGraph:
     def _placed(
         self, k: int, used: Used, before: tuple[Spot, ...]
     ) -> Iterator[tuple[Used, tuple[Spot, ...]]]:
-        """Nodes used up and nodes of stage k, in every way to cover its slots."""
+        """Nodes used up and nodes of stage k, in every way to cover its slots.
+
+        All orders of a single stage cost the same: one is enough.
+        """
         first, stop = k * self.shape.dp, (k + 1) * self.shape.dp
         reaching = tuple(spot for spot in before if spot.slots.stop > first)
         end = reaching[-1].slots.stop if reaching else first
         if end >= stop:
             yield used, reaching
             return
-        for j, more in self._nodes(used):
-            spot = Spot(j, range(end, end + self.sizes[j]))
-            yield from self._placed(k, more, (*reaching, spot))
+        after = self._nodes(used)
+        for j, more in islice(after, 1) if self.shape.pp == 1 else after:
+            if not (self.apart and zone_link(self.instance, [j, *(s.group for s in reaching)])):
+                spot = Spot(j, range(end, end + self.sizes[j]))
+                yield from self._placed(k, more, (*reaching, spot))
 
     def _nodes(self, used: Used) -> Iterator[tuple[int, Used]]:
         """Groups of which a node may come next, and the tally with it."""
@@ -215,23 +226,37 @@ class OrderGraph:
         dp = self.shape.dp
         return sum(s not in spot.slots and s + dp in spot.slots for s in self._stage(k))
 
-    def _group(self, spot: Spot) -> NodeGroup:
-        return self.instance.cluster.groups[spot.group]
+    def _links(self, spot: Spot) -> tuple[Link, Link]:
+        group = self.instance.cluster.groups[spot.group]
+        return group.intra_node, group.inter_node
 
-    def _send_ns(self, k: int, source: Spot, target: Spot) -> list[int]:
-        """[K] messages between stages k - 1 and k on these nodes."""
+    def _sends_ns(self, k: int, before: Sequence[Spot], after: Sequence[Spot]) -> list[list[int]]:
+        """[R, K] messages between stages k - 1 and k of lanes on these nodes."""
+        groups = ([spot.group for spot in spots] for spots in (before, after))
+        crossing = passing(self.instance, *groups)
+        width = self.shape.dp if self.apart else self.width
+        each = zip(before, after, crossing, strict=True)
+        return [self._transfer_ns(k, a, b, min(n * width, self.shape.dp)) for a, b, n in each]
+
+    def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
+        """[K] messages between stages k - 1 and k on these nodes, so many between their zones."""
         sizes = [n * self.message for n in self.tensors]
         if source == target:
             return [ceil_ns(self._inside_s(source, size)) for size in sizes]
-        ends = [(source, self._departures(source, k - 1)), (target, self._arrivals(target, k - 1))]
+        ends = [
+            (source, self._links(source)[1], self._departures(source, k - 1)),
+            (target, self._links(target)[1], self._arrivals(target, k - 1)),
+        ]
+        if between := zone_link(self.instance, (source.group, target.group)):
+            ends += [(source, between, crossing), (target, between, crossing)]
         return [max(ceil_ns(self._outside_s(*end, size)) for end in ends) for size in sizes]
 
     def _inside_s(self, spot: Spot, size_bytes: int) -> float:
-        link = self._group(spot).intra_node
+        link, _ = self._links(spot)
         return size_bytes / link.bandwidth_bytes_per_s + link.latency_s
 
-    def _outside_s(self, spot: Spot, replicas: int, size_bytes: int) -> float:
-        link, tp = self._group(spot).inter_node, self.shape.tp
+    def _outside_s(self, spot: Spot, link: Link, replicas: int, size_bytes: int) -> float:
+        tp = self.shape.tp
         outside_s = replicas * tp * size_bytes / link.bandwidth_bytes_per_s + link.latency_s
         if self.instance.search.gathers_messages:
             outside_s += (tp - 1) * self._inside_s(spot, size_bytes)
@@ -282,15 +307,17 @@ class OrderGraph:
         """[n, n] ring collective over the replicas of a stage on all its nodes."""
         nodes = [(self.instance.cluster.groups[j], n, rings) for j, n, rings in members]
         count = len(nodes)
+        links: list[tuple[Link, int]] = [(g.inter_node, rings) for g, _, rings in nodes]
+        if between := zone_link(self.instance, (j for j, _, _ in members)):
+            links.append((between, self.shape.tp))
         inside = max(
             ring_share(factor, n) / g.intra_node.bandwidth_bytes_per_s for g, n, _ in nodes
         )
         outside = max(
-            rings * ring_share(factor, count) / g.inter_node.bandwidth_bytes_per_s
-            for g, _, rings in nodes
+            rings * ring_share(factor, count) / link.bandwidth_bytes_per_s for link, rings in links
         ) / self.instance.cluster.efficiency(count)
         start_s = max(ring_latency_s(factor, n, g.intra_node.latency_s) for g, n, _ in nodes)
-        between_s = max(ring_latency_s(factor, count, g.inter_node.latency_s) for g, _, _ in nodes)
+        between_s = max(ring_latency_s(factor, count, link.latency_s) for link, _ in links)
         layers: Array = _ceil_all(sizes_bytes * inside) + _ceil_all(sizes_bytes * outside)
         return interval_sums(layers) + ceil_ns(start_s) + ceil_ns(between_s)
 
@@ -303,9 +330,9 @@ class OrderGraph:
         """All-reduce of tied embeddings over the links of this node."""
         pairs = list(zip(self._stage(0), self._stage(self.shape.pp - 1), strict=True))
         ends = [(a in spot.slots, b in spot.slots) for a, b in pairs]
-        group, crossing = self._group(spot), sum(a != b for a, b in ends)
-        links = [(group.inter_node, crossing * self.shape.tp)] if crossing else []
-        links += [(group.intra_node, 1)] if any(a and b for a, b in ends) else []
+        (inside, outside), crossing = self._links(spot), sum(a != b for a, b in ends)
+        links = [(outside, crossing * self.shape.tp)] if crossing else []
+        links += [(inside, 1)] if any(a and b for a, b in ends) else []
         return max(
             ceil_ns(
                 flows * ring_share(ALL_REDUCE, 2) * self.tied / link.bandwidth_bytes_per_s

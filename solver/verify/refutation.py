@@ -171,6 +171,9 @@ class Refutation:
 
     def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
         step, last = self.steps[k], self.shape.pp - 1
+        if not len(step.source):
+            none = np.zeros(0, dtype=np.int64)
+            return Choices(none, none, none)
         work = self.forward + self.backward + self.weight
         busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
         most = np.minimum(busy, self._by_memory[k])
@@ -210,7 +213,7 @@ class Refutation:
 
     def _kept(self, left: Left, limit: int) -> Left:
         """What is not struck out for plans within `limit`."""
-        lanes = zip(*(self.most(left, r, limit) for r in self.lanes), strict=True)
+        lanes = zip(*(self.most(left, r, limit, asked=True) for r in self.lanes), strict=True)
         counts = np.array(list(self.lanes.values()))
         return [
             choices.take(self.suffice(np.stack(most), counts))
@@ -272,8 +275,15 @@ class Refutation:
             found.append(best)
         return found[::-1]
 
-    def most(self, left: Left, r: int, limit: int) -> Iterator[Array]:
-        """Per stage [M] most micro-batches of a replica of lane r within `limit`."""
+    def most(self, left: Left, r: int, limit: int, asked: bool = False) -> Iterator[Array]:
+        """Per stage [M] most micro-batches of a replica of lane r within `limit`.
+
+        asked: of uneven shares no more than needed are looked for. Nor are fewer if all lanes are
+        alike and have to do as much: these count as none.
+        """
+        asked &= not self.even
+        most = self.needed if asked else self.total
+        least = ceil_div(most, len(self.graph.lanes)) if asked and len(self.lanes) == 1 else 1
         costs = [self._costs(left, k, r) for k in range(len(left))]
         nodes = self._nodes(left)
         through = [one.through for one in costs]
@@ -281,7 +291,7 @@ class Refutation:
         first = through[0] + costs[0].tail + self._rest * costs[0].weight
         there = self._before(nodes, [one.forward + one.send for one in costs])
         back = self._before(nodes, [first, *through[1:]])
-        most = self._by_cuts(nodes, costs, limit)
+        cut = self._by_cuts(nodes, costs, limit, most)
         for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
             stage = StageLengths(
                 one, back[k][source], there[k][source], after[k][target], k == 0, limit
@@ -289,16 +299,16 @@ class Refutation:
             groups = self.steps[k].group[left[k].step, r]
             held = self._by_memory[k][groups, left[k].first, left[k].last]
             if self.even:
-                fits = (most[k] >= self.least) & stage.within(self._members[k])
+                fits = (cut[k] >= self.least) & stage.within(self._members[k])
                 yield np.where(fits, np.minimum(held, self.least), 0)
             else:
-                yield self._largest(k, stage, np.minimum(held, most[k]))
+                yield self._largest(k, stage, np.minimum(held, cut[k]), least)
 
     def _by_cuts(
-        self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Costs], limit: int
+        self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Costs], limit: int, upper: int
     ) -> list[Array]:
-        """Per stage [M] most micro-batches that no cut rules out."""
-        most = [np.full(len(source), self.total) for source, _ in nodes]
+        """Per stage [M] most micro-batches, `upper` at most, that no cut rules out."""
+        most = [np.full(len(source), upper) for source, _ in nodes]
         for cut in self.cuts:
             lengths = []
             for k, one in enumerate(costs):
@@ -312,15 +322,16 @@ class Refutation:
                 most[k][long] = np.minimum(most[k][long], cut.micro_batches - 1)
         return most
 
-    def _largest(self, k: int, stage: "StageLengths", most: Array) -> Array:
-        """[M] largest m up to `most` that no member rules out, by halving."""
+    def _largest(self, k: int, stage: "StageLengths", most: Array, least: int) -> Array:
+        """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""
         low, high = np.zeros_like(most), np.clip(most, 0, stage.alone)
-        while (low < high).any():
-            middle = (low + high + 1) // 2
+        middle = high
+        while ((low < high) & (high >= least)).any():
             members = members_of(self.shape.schedule, self.shape.pp, k, np.maximum(middle, 1))
             within = stage.within(members)
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
-        return low
+            middle = (low + high + 1) // 2
+        return np.where(low >= least, low, 0)
 
     @cached_property
     def _members(self) -> tuple[tuple[Member, ...], ...]:

@@ -37,6 +37,7 @@ UNUSED = {
     "instance.workload.hidden_size": "in the bytes of messages",
     "instance.workload.sequence_length": "in FLOPs and bytes",
     "instance.workload.parameters": "the published count; costs add up the layers",
+    "instance.workload.layer_runs.layer.flash_bytes": "told to who could switch it on",
     "instance.workload.flash_attention": "said again by the layers, which keep no scores",
     "instance.cluster.groups.gpu.compute_capability": "decides defaults when a file is read",
     "instance.workload.tied_embeddings": "said again by the layers' tied_copy",

@@ -1,15 +1,12 @@
 """Bounds over extreme links and zones: never above the best plan, and as high as crossing costs."""
 
-import random
 from collections.abc import Sequence
-from functools import cache
 
 import pytest
 
 from formulations.costs.compute import layer_times
 from formulations.costs.placement import Placer
-from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import Instance, Link, ZoneLink
+from formulations.costs.tables import CostTables
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.work_and_filling import closed_forms
 from solver.layered.all_orders import free_order
@@ -17,51 +14,15 @@ from solver.layered.problem import Intervals
 from solver.layered.zones import StageZones
 from solver.search.closing import enumerate_shape
 from tests import brute_force
-from tests.random_shapes import crowded_instance, random_shape, zoned
+from tests.random_shapes import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many
-from tests.small_instances import random_instance
 
 NO_CUTOFF = 1 << 50
 
 
-def extreme(instance: Instance, seed: int) -> Instance:
-    """The instance with links from 10 MB/s to 100 GB/s, between zones down to 1 MB/s."""
-    rng = random.Random(seed)
-
-    def figures(slowest: int) -> tuple[float, float]:
-        return 10.0 ** rng.randint(slowest, 11), 10.0 ** -rng.randint(2, 6)
-
-    groups = tuple(
-        group.model_copy(
-            update={"inter_node": Link(bandwidth_bytes_per_s=speed, latency_s=latency)}
-        )
-        for group in instance.cluster.groups
-        for speed, latency in [figures(7)]
-    )
-    changes: dict[str, object] = {"groups": groups}
-    if instance.cluster.zone_link is not None:
-        speed, latency = figures(6)
-        changes["zone_link"] = ZoneLink(bandwidth_bytes_per_s=speed, latency_s=latency)
-    cluster = instance.cluster.model_copy(update=changes)
-    return instance.model_copy(update={"cluster": cluster})
-
-
-@cache
-def extreme_tables(seed: int) -> CostTables:
-    """A random shape over extreme links, two of three with zones."""
-    for number in range(seed, seed + 10_000, 1000):
-        instance = crowded_instance(number) if seed % 4 == 0 else random_instance(number)
-        instance = zoned(instance, number) if seed % 3 else instance
-        instance = extreme(instance, number)
-        if shape := random_shape(instance, seed):
-            return build_tables(instance, shape)
-    raise AssertionError("ten instances without a shape")
-
-
-@cache
 def optimum_ns(seed: int) -> int:
-    """Its least step time; `NO_CUTOFF` if nothing fits."""
-    best = brute_force.optimum_ns(extreme_tables(seed))
+    """Least step time of extreme tables; `NO_CUTOFF` if nothing fits."""
+    best = extreme_optimum_ns(seed)
     return NO_CUTOFF if best is None else best
 
 

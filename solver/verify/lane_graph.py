@@ -1,0 +1,114 @@
+"""The graph of the ways of one lane, whatever the node order; see `lanes`."""
+
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.verify.bounds import interval_sums
+from solver.verify.least_costs import LeastCosts
+from solver.verify.orders import OrderGraph, Spot, Tally, Used
+from solver.verify.zone_links import zone_slots
+
+Array = NDArray[np.int64]
+Hosts = tuple[tuple[int, ...] | None, ...]  #: per stage the groups it stands on; None: undecided
+
+
+class LaneGraph(OrderGraph):
+    """The ways of a lane that weighs from `least` to the most of a tally.
+
+    On stages whose hosts are decided only on these; elsewhere all nodes of a stage are taken to be
+    like its own.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        shape: Shape,
+        tally: Tally,
+        least: Used,
+        hosts: Hosts,
+        apart: bool,
+    ) -> None:
+        super().__init__(instance, shape, tally, apart)
+        self.hosts, self.least, self.number = hosts, least, shape.dp // self.width
+        self.lanes = range(1)
+        used = [size for size, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
+        self.unlike = self.number > 1 and set(used) != {self.width}
+        if apart:
+            self._count_zones()
+        tally = self.tally
+        own = [w for w, n in zip(tally.weights, shape.nodes_used, strict=True) if n]
+        self.lightest, self.heaviest = (tuple(map(one, *own, own[0])) for one in (min, max))
+
+    def _count_zones(self) -> None:
+        """Weighs the stages in every zone too: every lane has as many there as all stages."""
+        groups, shape = self.instance.cluster.groups, self.shape
+        zones = zone_slots(self.instance, shape)
+        stages = [size // shape.dp if self.number == 1 else 1 for size in self.sizes]
+        weights = [
+            (*own, *(count * (group.zone == zone) for zone in zones))
+            for own, count, group in zip(self.tally.weights, stages, groups, strict=True)
+        ]
+        whole = tuple(slots // shape.dp for slots in zones.values())
+        self.tally = Tally(tuple(weights), (*self.tally.most, *whole))
+        self.least = (*self.least, *whole)
+
+    @property
+    def most_steps(self) -> int:
+        """Any number: they are few for one lane."""
+        return sys.maxsize
+
+    def _placed(
+        self, k: int, used: Used, before: tuple[Spot, ...]
+    ) -> Iterator[tuple[Used, tuple[Spot, ...]]]:
+        if self.number == 1:
+            yield from super()._placed(k, used, before)
+            return
+        first, left = k * self.shape.dp, self.shape.pp - 1 - k
+        for j, more in self._nodes(used):
+            limits = zip(
+                more, self.lightest, self.heaviest, self.least, self.tally.most, strict=True
+            )
+            if j in (self.hosts[k] or (j,)) and all(
+                n + left * light <= most and n + left * heavy >= least
+                for n, light, heavy, least, most in limits
+            ):
+                yield more, (Spot(j, range(first, first + self.width)),)
+
+    def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
+        sends = super()._send_ns(k, source, target, crossing)
+        together = self.sizes[source.group] >= self.shape.dp + self.width
+        if not (self.unlike and together and source.group == target.group):
+            return sends
+        return list(map(min, sends, super()._send_ns(k, source, source, 0)))
+
+    @cached_property
+    def _least_tails(self) -> tuple[list[Array], int]:
+        """[used groups] [n, n] tails with a node of the group at least, and tied embeddings."""
+        costs, runs = LeastCosts(self.instance, self.shape), self.instance.workload.layer_runs
+        layers, start = costs.tail_ns()
+        each = np.repeat(layers, [run.count for run in runs], axis=0)
+        return [interval_sums(own) + start for own in each.T], costs.embedding_ns()
+
+    def _least_row(self, k: int, j: int) -> int:
+        tails, tied = self._least_tails
+        embedding = tied if k in (0, self.shape.pp - 1) else 0
+        if (j, embedding) not in self._rows:
+            self._rows[j, embedding] = len(self.tails)
+            used = [i for i, count in enumerate(self.shape.nodes_used) if count]
+            self.tails.append(tails[used.index(j)] + embedding)
+        return self._rows[j, embedding]
+
+    def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
+        if self.number == 1:
+            return super()._tail_row(k, spots)
+        (own,) = spots
+        if self.unlike:
+            return self._least_row(k, own.group)
+        others = [Spot(j, own.slots) for j in self.hosts[k] or ()]
+        return super()._tail_row(k, (*others, *spots * (self.number - len(others))))

@@ -1,0 +1,81 @@
+"""The verifier's arguments about links between zones: brute force, and a stored cluster."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.tables import CostTables
+from formulations.instance.load import load_instance
+from formulations.plan import Shape
+from solver.simulate import step_time_ns
+from solver.verify.bounds import Prover
+from solver.verify.cascade import Claim, searched
+from solver.verify.clock import Clock
+from solver.verify.recount import Recount
+from solver.verify.space import PlanSpace
+from solver.verify.zone_links import keeps_stages_apart, spanning_ns
+from tests import brute_force
+from tests.random_shapes import extreme_optimum_ns, extreme_tables
+from tests.seeds import few_and_many
+
+
+def prover_of(tables: CostTables) -> Prover:
+    """Proofs for the instance of these tables."""
+    return Prover(PlanSpace(tables.instance))
+
+
+def spans(tables: CostTables, order: Sequence[int]) -> bool:
+    """Whether some stage of an order lies in two zones."""
+    zone, dp = tables.instance.cluster.zone_of_group, tables.shape.dp
+    slots = [zone[j] for j in order for _ in range(tables.slots_per_node[j])]
+    return any(len(set(slots[i : i + dp])) > 1 for i in range(0, len(slots), dp))
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 4))
+def test_a_stage_in_two_zones_takes_as_long_as_said(seeds: Sequence[int]) -> None:
+    """Every order with one has only splits of at least `spanning_ns`."""
+    for seed in seeds:
+        tables = extreme_tables(seed)
+        if tables.instance.cluster.zone_link is None:
+            continue
+        orders = [order for order in brute_force.all_orders(tables) if spans(tables, order)]
+        best = brute_force.optimum_ns(tables, orders=orders)
+        if best is not None:
+            assert spanning_ns(prover_of(tables), tables.shape) <= best, seed
+            assert not keeps_stages_apart(prover_of(tables), tables.shape, best + 1), seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 4))
+def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seeds: Sequence[int]) -> None:
+    """1 ns above it a claim is refused, by a plan with that step."""
+    for seed in seeds:
+        tables, best = extreme_tables(seed), extreme_optimum_ns(seed)
+        if best is None:
+            continue
+        true, forged = (Claim(0, tables.shape, best + more) for more in (0, 1))
+        assert searched(prover_of(tables), true, Clock()).argument is not None, seed
+        found = searched(prover_of(tables), forged, Clock())
+        assert found.plan is not None, seed
+        assert step_time_ns(Recount(tables.instance, found.plan).costs()) == best, seed
+
+
+@pytest.mark.parametrize("dp", [4, 8, 16, 32])
+def test_zones_that_stages_do_not_span(dp: int) -> None:
+    """Sync over 1 Gbit/s takes longer than the best step known; 32 replicas would have to."""
+    hard = Path("bench/hard")
+    prover = Prover(PlanSpace(load_instance(hard / "zones_64_gpus.yaml")))
+    best_ns = int(json.loads((hard / "best_known.json").read_text())["zones_64_gpus"]["bound_ns"])
+    shape = Shape(
+        nodes_used=(2, 24, 3),
+        tp=1,
+        dp=dp,
+        pp=64 // dp,
+        micro_batch=2,
+        schedule="1f1b",
+        recompute=prover.instance.search.recompute[0],
+        zero=1,
+    )
+    assert keeps_stages_apart(prover, shape, best_ns)
+    assert searched(prover, Claim(0, shape, best_ns), Clock()).argument is not None
