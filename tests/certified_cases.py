@@ -94,9 +94,13 @@ def pipelined() -> PlanDocument:
 
 
 def tensor_parallel() -> PlanDocument:
-    """Two replicas of one stage, each a tensor group filling a node; GPipe; sync between nodes."""
+    """Two replicas of one stage, each a tensor group filling a node; GPipe; sync between nodes.
+
+    A quarter of the sync is hidden.
+    """
     search = SearchSpace(
         idle_nodes=False,
+        overlap=Overlap(gradient_sync=0.25),
         tensor_parallel=(2,),
         data_parallel=(2,),
         micro_batch=(1, 2),
@@ -253,15 +257,10 @@ def split_backward() -> PlanDocument:
 
 
 def interleaved() -> PlanDocument:
-    """Two chunks of one block each on either node, which send to each other in a circle.
-
-    Two replicas; of their gradient sync a quarter is hidden.
-    """
+    """Two chunks of one block each on either node, which send to each other in a circle."""
     search = SearchSpace(
         idle_nodes=False,
-        overlap=Overlap(gradient_sync=0.25),
-        tensor_parallel=(1,),
-        data_parallel=(2,),
+        tensor_parallel=(2,),
         pipeline_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),

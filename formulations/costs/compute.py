@@ -72,7 +72,7 @@ class Passes(NamedTuple):
 
 def _attention_s(layer: Layer, gpu: GpuType, precision: Precision, share: float) -> float | None:
     """Forward pass of the fused attention kernel on `share` of a sequence; None: there is none."""
-    if not layer.attention_flops or gpu.attention_maximum is None:
+    if layer.core_kernels or not layer.attention_flops or gpu.attention_maximum is None:
         return None
     speed = gpu.peak_outside_blocks(precision) * gpu.attention_maximum
     ramp_s = gpu.attention_half_flops / (gpu.half_peak * gpu.attention_maximum)

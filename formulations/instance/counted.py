@@ -49,7 +49,7 @@ class CountedPart:
             sharded_bytes=self.split_kept_bytes * s + self.heads * kept,
             released_sharded_bytes=self.heads * kept,
             fixed_sharded_bytes=self.heads * fixed,
-            attention_flops=flash * scores,
+            attention_flops=scores,
             replicated_bytes=self.whole_kept_bytes * s,
             core_bytes=0 if flash else self.heads * kept,
             flash_bytes=0 if flash else FLASH_BYTES * self.heads * s,

@@ -311,7 +311,7 @@ def _scores(
         unweighted_flops=flops,
         released_sharded_bytes=a * kept,
         fixed_sharded_bytes=a * fixed,
-        attention_flops=flash * (flops // 2 if sizes.causal and keys == s else flops),
+        attention_flops=flops // 2 if sizes.causal and keys == s else flops,
         core_bytes=0 if flash else a * kept,
         flash_bytes=0 if flash else FLASH_BYTES * a * s,
         core_kernels=0 if flash else kernels,

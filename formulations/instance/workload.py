@@ -59,7 +59,7 @@ class Layer(Record):
     tied_copy: bool = False  #: the vocabulary matrix is the embedding's; a copy only if pp > 1
     forward_flops: Figure  #: all tp ranks together
     unweighted_flops: Figure = 0  #: of these without a parameter: scores
-    #: What a fused attention kernel works out in place of `unweighted_flops`; 0: none is used.
+    #: What fused attention, where it is used, works out in place of `unweighted_flops`.
     attention_flops: Figure = 0
     kernels: Figure  #: kernel launches of one forward pass on one GPU
     forward_all_reduces: Figure = 0  #: over the tp ranks, 2*s*h bytes each

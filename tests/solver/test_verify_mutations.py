@@ -20,6 +20,7 @@ LOG = ("closed_shapes", "closed_nodes")
 #: Cases whose instance is changed too: they use every field, what the others use is in these.
 CHANGED_INSTANCES = (
     "pipelined",
+    "tensor_parallel",
     "cheapest",
     "profiled",
     "zones",
