@@ -9,7 +9,7 @@ peak memory is its own. Records go to bench/results/gap.jsonl; time-outs too.
 import argparse
 import hashlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
@@ -141,6 +141,26 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def each_instance(
+    console: Console,
+    names: Sequence[str],
+    out: Path,
+    compared: Callable[[str, Instance], list[Figures]],
+) -> list[Figures]:
+    """What is found for the instances, stored after each; a broken file ends it with one line."""
+    try:
+        instances = {path.stem: load_instance(path) for path in instance_files(names)}
+    except InstanceError as error:
+        sys.exit(str(error))
+    records: list[Figures] = []
+    for name, instance in instances.items():
+        console.print(f"{name} ...")
+        found = compared(name, instance)
+        append(out, found)
+        records += found
+    return records
+
+
 def main() -> None:
     """Runs the benchmark; records are stored after every instance."""
     chosen = arguments()
@@ -149,16 +169,11 @@ def main() -> None:
     )
     console = Console()
     console.width = max(console.width, 120)
-    records: list[Figures] = []
-    try:
-        instances = {path.stem: load_instance(path) for path in instance_files(chosen.instance)}
-    except InstanceError as error:
-        sys.exit(str(error))
-    for name, instance in instances.items():
-        console.print(f"{name} ...")
-        found = compare(name, instance, chosen.methods, options)
-        append(chosen.out, found)
-        records += found
+
+    def compared(name: str, instance: Instance) -> list[Figures]:
+        return compare(name, instance, chosen.methods, options)
+
+    records = each_instance(console, chosen.instance, chosen.out, compared)
     console.print(table(records))
     for line in summary(records):
         console.print(line)

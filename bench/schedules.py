@@ -7,7 +7,6 @@ Each schedule alone, then all of them together. Records go to bench/results/sche
 
 import argparse
 import hashlib
-import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -18,13 +17,11 @@ from typing import Any, get_args
 from rich.console import Console
 from rich.table import Table
 
-from bench.gap import instance_files
-from bench.records import RESULTS, append, cpu_seconds, peak_rss_bytes, record
+from bench.gap import each_instance
+from bench.records import RESULTS, cpu_seconds, peak_rss_bytes, record
 from formulations.costs.plan_costs import plan_costs
-from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
-from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from solver.search.driver import solve
 
@@ -127,17 +124,11 @@ def main() -> None:
     options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap, seed=chosen.seed)
     console = Console()
     console.width = max(console.width, 140)
-    records: list[Figures] = []
-    try:
-        instances = {path.stem: load_instance(path) for path in instance_files(chosen.instance)}
-    except InstanceError as error:
-        sys.exit(str(error))
-    for name, instance in instances.items():
-        console.print(f"{name} ...")
-        found = compare(name, instance, options)
-        append(chosen.out, found)
-        records += found
-    console.print(table(records))
+
+    def compared(name: str, instance: Instance) -> list[Figures]:
+        return compare(name, instance, options)
+
+    console.print(table(each_instance(console, chosen.instance, chosen.out, compared)))
 
 
 if __name__ == "__main__":

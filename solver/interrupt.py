@@ -1,14 +1,35 @@
-"""Ctrl-C held back where it would break something halfway."""
+"""Ctrl-C held back where it would break something halfway, and time limits that come like it."""
 
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from time import monotonic
+from types import FrameType
+
+from formulations.errors import PlannerError
+
+#: Seconds beyond a time limit in which what asks whether to stop can hand over what it knows.
+GRACE_S = 0.3
+#: The least that a timer can be set to: 0 would switch it off.
+LEAST_S = 1e-6
+#: Seconds after which it comes again, for a block around the one that has caught it.
+AGAIN_S = 0.2
+
+
+class TimeUp(BaseException):
+    """The time limit is over; no Exception, as KeyboardInterrupt: no library catches it."""
+
+
+class NoTimeError(PlannerError):
+    """The time limit was over before there was anything to return."""
+
+    exit_code = 4
 
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Ctrl-C comes at the end of the block, not inside it.
+    """Ctrl-C and the end of the time come at the end of the block, not inside it.
 
     For libraries whose loading turns it into another error, and for processes that start before
     they can ignore it. By a handler: a blocked signal would go to one of numpy's threads.
@@ -16,11 +37,51 @@ def held_back() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # which alone hears it
         yield
         return
+    with ExitStack() as stack:
+        for signum in (signal.SIGINT, signal.SIGALRM):
+            stack.enter_context(_held_back(signum))
+        yield
+
+
+@contextmanager
+def _held_back(held: signal.Signals) -> Iterator[None]:
     heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda signum, frame: heard.append(signum))
+    before = signal.signal(held, lambda signum, frame: heard.append(signum))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(held, before)
         if heard:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(held)
+
+
+@contextmanager
+def time_up_after(seconds: float | None) -> Iterator[None]:
+    """`TimeUp` is raised in the block after so many seconds, whatever it does then.
+
+    For work that asks too seldom whether to stop. When the time of a block around this one is up
+    first, it is raised here and then there. Of no effect without a limit, and in other threads than
+    the main one, which alone hears signals.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    over = False
+
+    def hear(signum: int, frame: FrameType | None) -> None:
+        if not over:
+            raise TimeUp
+
+    begin, before = monotonic(), signal.signal(signal.SIGALRM, hear)
+    around_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    try:
+        own_s = min(seconds, around_s or seconds)
+        signal.setitimer(signal.ITIMER_REAL, max(own_s, LEAST_S), AGAIN_S)
+        yield
+    finally:
+        over = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if around_s:  # of a block around this one
+            left_s = around_s - (monotonic() - begin)
+            signal.setitimer(signal.ITIMER_REAL, max(left_s, LEAST_S), AGAIN_S)

@@ -44,6 +44,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES, Kind
 from solver.layered.distinct import distinct
 from solver.layered.edges import Edges, Layers, so_far, taken, to_go
@@ -101,7 +102,15 @@ def rounds(problem: SplitProblem, stage: int, lane: int, whole: Array, work: Arr
     whole: [..] latency of the stage and all after it, without the transfers into it.
     """
     steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
-    if not SCHEDULES[problem.schedule].turns or length > steps:
+    return rounds_of(problem.schedule, steps, length, whole, work)
+
+
+def rounds_of(schedule: ScheduleName, steps: int, length: int, whole: Array, work: Array) -> Array:
+    """[..] what the least or the largest number of rounds adds, of micro-batches after the first.
+
+    steps: m - 1. length: q. whole: [..] C. work: [..] of stage i.
+    """
+    if not SCHEDULES[schedule].turns or length > steps:
         return np.zeros_like(whole)
     most, rest = divmod(steps, length)
     added: Array = np.maximum(whole + (steps - length) * work, most * whole + rest * work)

@@ -1,5 +1,6 @@
 """Ctrl-C: one line and exit code 130 wherever it comes, also while modules are still loading."""
 
+import atexit
 import os
 import signal
 import sys
@@ -10,6 +11,9 @@ from types import FrameType
 
 #: Exit code of a command that Ctrl-C has ended, as shells count it: 128 and SIGINT.
 INTERRUPTED = 130
+
+# While the interpreter takes itself down, Ctrl-C would end a process that has done its work.
+atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def _end(signum: int, frame: FrameType | None) -> None:

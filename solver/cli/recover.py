@@ -7,7 +7,7 @@ import typer
 
 from formulations.errors import PlanError, PlannerError
 from solver.cli.files import check_writable, refuse_changed, write_text
-from solver.cli.search_options import JsonOption, time_ns
+from solver.cli.search_options import JsonOption, positive, time_ns
 from solver.cli.terminal import print_report, say
 
 if TYPE_CHECKING:
@@ -42,10 +42,19 @@ def recover_command(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the next fleet here.")] = None,
     as_json: JsonOption = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            callback=positive,
+            metavar="SECONDS",
+            help="Stop with the best fleet so far, and its gap.",
+        ),
+    ] = None,
 ) -> None:
     """Form the next fleet after nodes are lost or join: most steps trained within a horizon.
 
-    Exit code 0: a fleet was found; 2: bad input; 3: no template fits the nodes that are left.
+    Exit code 0: a fleet was found; 2: bad input; 3: no template fits the nodes that are left; 4:
+    none found within the limit.
     """
     from solver.document import to_json
     from solver.fleet_document import read_fleet
@@ -64,7 +73,7 @@ def recover_command(
         check_writable(out)
     document = read_fleet(plan)
     check_fleet(document, plan, instance)
-    found = next_fleet(document, gone, back, times)
+    found = next_fleet(document, gone, back, times, time_limit)
     if out is not None:
         write_text(out, to_json(found))
     if as_json:

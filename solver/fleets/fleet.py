@@ -40,12 +40,7 @@ def start_fleet(
     RecoveryError (exit code 3) if `faults` + 1 pipelines of these templates do not fit.
     """
     kinds = kinds_of(instance, designs)
-    available = tuple(group.nodes for group in instance.cluster.groups)
-    total = instance.workload.global_batch // designs[0].strategy.micro_batch
-    problem = InstantiationProblem(kinds, available, faults, total, all_nodes)
-    found = instantiate(problem)
-    if found is None:
-        raise RecoveryError(_reason(problem))
+    problem, found = starting(instance, designs, kinds, faults, all_nodes=all_nodes)
     if distribution is Distribution.VARIANCE:
         found = _by_variance(problem, found)
     free = [[*range(first, first + n)] for first, n in _groups(instance)]
@@ -55,6 +50,24 @@ def start_fleet(
             nodes = tuple(free[j].pop(0) for j in design.template.node_groups)
             pipelines.append(Pipeline(design.template, nodes, share))
     return _document(instance, designs, kinds, faults, pipelines, away=set())
+
+
+def starting(
+    instance: Instance,
+    designs: Sequence[Design],
+    kinds: Sequence[PipelineKind],
+    faults: int,
+    *,
+    all_nodes: bool = False,
+) -> tuple[InstantiationProblem, Instantiation]:
+    """The pipelines of `start_fleet` by kind, with their micro-batches. Raises RecoveryError."""
+    available = tuple(group.nodes for group in instance.cluster.groups)
+    total = instance.workload.global_batch // designs[0].strategy.micro_batch
+    problem = InstantiationProblem(tuple(kinds), available, faults, total, all_nodes)
+    found = instantiate(problem)
+    if found is None:
+        raise RecoveryError(_reason(problem))
+    return problem, found
 
 
 def _by_variance(problem: InstantiationProblem, found: Instantiation) -> Instantiation:
@@ -153,12 +166,16 @@ def _some(names: Iterable[str]) -> str:
 
 
 def next_fleet(
-    document: FleetDocument, lost: Sequence[str], joined: Sequence[str], horizon: Horizon
+    document: FleetDocument,
+    lost: Sequence[str],
+    joined: Sequence[str],
+    horizon: Horizon,
+    time_limit_s: float | None = None,
 ) -> FleetDocument:
     """The fleet that trains most within the horizon, with the nodes lost gone and others back.
 
-    Raises PlanError for nodes that are not there to be lost or to join, and RecoveryError if no
-    template fits what is left.
+    After the time limit the best one found, with its bound. Raises PlanError for nodes that are not
+    there to be lost or to join, RecoveryError if no template fits what is left, and NoTimeError.
     """
     instance, designs = document.instance, document.designs
     names = {name: n for n, name in enumerate(instance.cluster.node_names)}
@@ -177,7 +194,7 @@ def next_fleet(
     kinds = kinds_of(instance, designs)
     templates = [design.template for design in designs]
     total = document.micro_batches
-    found = recover(situation, templates, kinds, document.faults, total, horizon)
+    found = recover(situation, templates, kinds, document.faults, total, horizon, time_limit_s)
     return _document(
         instance,
         designs,

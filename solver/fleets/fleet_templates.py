@@ -1,7 +1,6 @@
 """The templates that fleets of an instance are formed from, before and after failures."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from time import perf_counter
 
 from formulations.costs.template_costs import template_costs
@@ -77,9 +76,4 @@ def _of_whole_steps(
     )
     limit_s = generator.options.time_limit_s
     left_s = None if limit_s is None else max(0.0, limit_s - spent_s)
-    options = replace(generator.options, micro_batches=most, time_limit_s=left_s)
-    found = TemplateGenerator(
-        generator.instance, replace(options, micro_batch=generator.micro_batch)
-    )
-    found.interrupted = generator.interrupted
-    return found
+    return generator.again(micro_batches=most, time_limit_s=left_s)

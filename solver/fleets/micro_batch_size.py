@@ -8,6 +8,7 @@ from formulations.instance import Instance
 from solver.fleets.distribution import shortest
 from solver.fleets.fleet_templates import designs_of
 from solver.fleets.step_times import kinds_of
+from solver.interrupt import GRACE_S, TimeUp, time_up_after
 from solver.search.shapes import micro_batches
 from solver.templates.generate import NoTemplateError, TemplateGenerator
 from solver.templates.template_options import TemplateOptions
@@ -31,25 +32,47 @@ def generator_for(
     if options.micro_batch is not None or len(sizes) == 1:
         size = sizes[0] if options.micro_batch is None else options.micro_batch
         return TemplateGenerator(instance, replace(options, micro_batch=size), report)
+    whole = TemplateGenerator(instance, replace(options, micro_batch=sizes[0]), report)
     start_s, limit_s = perf_counter(), options.time_limit_s
-    share_s = None if limit_s is None else limit_s * CHOICE_SHARE / len(sizes)
-    candidates = [
-        TemplateGenerator(instance, replace(options, micro_batch=b, time_limit_s=share_s))
-        for b in sizes
-    ]
-    fewest = min((one.least_nodes for one in candidates if one.least_nodes), default=None)
-    if fewest is None:
-        raise NoTemplateError(candidates[0].too_small)
-    fitting = [one for one in candidates if one.least_nodes == fewest]
-    steps = dict[int, float]()
-    for one in fitting:
-        one.interrupted = any(other.interrupted for other in fitting)
-        steps[one.micro_batch] = _step_ns(one, fewest, faults)
-    best = min(fitting, key=lambda one: steps[one.micro_batch])
+    with whole.in_time():
+        fitting, fewest = _with_fewest_nodes(whole, sizes)
+    steps = _steps_ns(whole, fitting, fewest, faults)
+    best = min(fitting, key=lambda b: steps.get(b, float("inf")))
     left_s = None if limit_s is None else max(0.0, limit_s - (perf_counter() - start_s))
-    chosen = replace(best.options, time_limit_s=left_s)
-    found = TemplateGenerator(instance, chosen, report)
-    found.interrupted = any(one.interrupted for one in fitting)
+    found = whole.again(report, micro_batch=best, time_limit_s=left_s)
+    found.least_nodes = fewest
+    return found
+
+
+def _with_fewest_nodes(whole: TemplateGenerator, sizes: Sequence[int]) -> tuple[list[int], int]:
+    """The micro-batch sizes with which fewest nodes hold the model, and how many that are."""
+    fewest, fitting = sum(whole.available), list[int]()
+    for size in sizes:
+        least = whole.again(micro_batch=size).least_up_to(fewest)
+        if least is not None:
+            fitting = [*(fitting if least == fewest else []), size]
+            fewest = least
+    if not fitting:
+        raise NoTemplateError(whole.too_small)
+    return fitting, fewest
+
+
+def _steps_ns(
+    whole: TemplateGenerator, sizes: Sequence[int], nodes: int, faults: int
+) -> dict[int, float]:
+    """`_step_ns` by size, as far as CHOICE_SHARE of the time allows."""
+    limit_s = whole.options.time_limit_s
+    all_s = None if limit_s is None else limit_s * CHOICE_SHARE
+    found = dict[int, float]()
+    try:
+        with time_up_after(None if all_s is None else all_s + GRACE_S):
+            for size in sizes:
+                share_s = None if all_s is None else all_s / len(sizes)
+                one = whole.again(micro_batch=size, time_limit_s=share_s)
+                found[size] = _step_ns(one, nodes, faults)
+                whole.interrupted = one.interrupted
+    except TimeUp:
+        pass
     return found
 
 

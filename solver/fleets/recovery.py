@@ -19,6 +19,7 @@ from formulations.template import Template
 from solver.fleets.distribution import shortest
 from solver.fleets.instantiate import instantiate
 from solver.fleets.seats import Seating, Seats, Situation
+from solver.interrupt import NoTimeError, TimeUp, time_up_after
 
 #: Fleets that are listed, and (seated fleets) x (nodes)^2, as seating takes longer; beyond, the
 #: bound says how much better another one may be.
@@ -83,17 +84,18 @@ def recover(
     faults: int,
     micro_batches: int,
     horizon: Horizon,
+    time_limit_s: float | None = None,
 ) -> Recovery:
     """The fleet with most steps in the horizon, on the nodes that are ready.
 
     It survives `faults` failures if the nodes allow it, and else as many as they do; nodes may
     stay idle where that is better. kinds: what each template is worth. Raises RecoveryError if no
-    template fits.
+    template fits, NoTimeError if no fleet was found within the limit.
     """
     groups = range(max(map(len, (kind.nodes for kind in kinds))))
     available = tuple(sum(situation.groups[n] == j for n in situation.ready) for j in groups)
     problem = InstantiationProblem(tuple(kinds), available, faults, micro_batches, all_nodes=False)
-    search = _Search(situation, templates, _tolerable(problem), horizon)
+    search = _Search(situation, templates, _tolerable(problem), horizon, time_limit_s)
     return search.best()
 
 
@@ -120,40 +122,60 @@ class _Search:
         templates: Sequence[Template],
         problem: InstantiationProblem,
         horizon: Horizon,
+        limit_s: float | None,
     ) -> None:
         self._situation = situation
         self._templates = templates
         self._problem = problem
         self._horizon = horizon
+        self._limit_s = limit_s
 
     def best(self) -> Recovery:
         """The best fleet found, with a bound on all fleets."""
+        known: Recovery | None = None
+        try:
+            with time_up_after(self._limit_s):
+                for one in self._better():
+                    known = one
+        except TimeUp:
+            if known is None:
+                late = "no recovery found within the limit; raise --time-limit"
+                raise NoTimeError(late) from None
+        assert known is not None
+        return known
+
+    def _better(self) -> Iterator[Recovery]:
+        """Ever better fleets, with ever lower bounds on all fleets."""
         first = instantiate(self._problem)
         assert first is not None
         least_ns = first.step_ns(self._problem)
-        starts = dict.fromkeys((first.counts, *self._survivors()))
-        known = [self._fleet(counts, self._problem.latest_ns) for counts in starts]
-        best = max(
-            (*self._as_it_is(), *(self._recovery(fleet, self._seats(fleet)) for fleet in known)),
-            key=lambda one: (one.steps, one.goes_on, -one.seating.transfer_ns),
-        )
+        best: Recovery | None = None
+        for one in self._starts(first.counts):
+            best = one if best is None else max(best, one, key=_worth)
+            yield _bounded(best, self._horizon.steps(least_ns, 0))
+        assert best is not None
         fleets, bound = self._worth_a_look(best, least_ns)
         most_seated = max(LEAST_SEATED, SEATING_WORK // len(self._situation.ready) ** 2)
         for n, fleet in enumerate(fleets):
-            if self._horizon.steps(fleet.step_ns, 0) <= best.steps:
+            above = self._horizon.steps(fleet.step_ns, 0)
+            if above <= best.steps:
                 break
+            yield _bounded(best, max(bound, above))
             if n == most_seated:
-                bound = max(bound, self._horizon.steps(fleet.step_ns, 0))
-                break
+                return
             seats = self._seats(fleet)
             most = self._horizon.steps(fleet.step_ns, seats.least_receiving_ns)
-            if most <= best.steps:
-                continue
-            found = self._recovery(fleet, seats)
-            bound = max(bound, most)
-            if found.steps > best.steps:
-                best = found
-        return replace(best, bound=max(best.steps, bound))
+            if most > best.steps:
+                bound = max(bound, most)
+                best = max(best, self._recovery(fleet, seats), key=lambda one: one.steps)
+        yield _bounded(best, bound)
+
+    def _starts(self, counts: tuple[int, ...]) -> Iterator[Recovery]:
+        """The fleet that goes on, the one of these numbers, those of the survivors."""
+        yield from self._as_it_is()
+        for own in dict.fromkeys((counts, *self._survivors())):
+            fleet = self._fleet(own, self._problem.latest_ns)
+            yield self._recovery(fleet, self._seats(fleet))
 
     def _as_it_is(self) -> Iterator[Recovery]:
         """The fleet that goes on, if all its pipelines are whole and enough."""
@@ -254,6 +276,16 @@ class _Search:
         pipelines = tuple(Pipeline(*part) for part in parts)
         steps = self._horizon.steps(fleet.step_ns, seating.transfer_ns)
         return Recovery(pipelines, seating, self._problem.faults, fleet.step_ns, steps, bound=steps)
+
+
+def _bounded(one: Recovery, bound: Fraction) -> Recovery:
+    """The recovery, where no other one trains more than `bound`."""
+    return replace(one, bound=max(one.steps, bound))
+
+
+def _worth(one: Recovery) -> tuple[Fraction, bool, int]:
+    """Larger for what is rather taken of starts."""
+    return one.steps, one.goes_on, -one.seating.transfer_ns
 
 
 def _least_exchange_ns(problem: InstantiationProblem) -> int:

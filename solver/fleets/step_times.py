@@ -39,15 +39,15 @@ def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
     times, p = pipeline_times(costs), costs.num_stages
     weights, transfers = times.weights[:, 0], times.transfers[:, 0]
     back = transfers[p - 1 : 2 * p - 2]
-    steady = _steady_backwards(weights, transfers, most)
+    unending = _unending_backwards(weights, transfers, most)
     counts = np.arange(first, most + 1)
-    last = steady[p - 1, counts - 1]
+    last = unending[p - 1, counts - 1]
     found, onward = [last], list[Array]()
     for k in range(p - 2, -1, -1):
         w, drain = p - 1 - k, list[Array]()
-        before = steady[k, counts - w - 1]
+        before = unending[k, counts - w - 1]
         for d in range(w):
-            arriving = onward[d - 1] if d else steady[k + 1, counts - w]
+            arriving = onward[d - 1] if d else unending[k + 1, counts - w]
             before = np.maximum(before, arriving + back[k]) + weights[p + k]
             drain.append(before)
         found.append(before)
@@ -55,12 +55,15 @@ def _last_backwards(costs: TemplateCosts, first: int, most: int) -> Array:
     return np.stack(found[::-1])
 
 
-def _steady_backwards(weights: Array, transfers: Array, most: int) -> Array:
+def _unending_backwards(weights: Array, transfers: Array, most: int) -> Array:
     """[p, most] end of every backward while forwards never run out.
 
     In round i stage k runs forward p - 1 - k + i and then backward i, the first p - 1 rounds
     (i < 0) forwards alone. All forwards of a round depend on the round before; backwards depend on
-    those of the same round from the last stage up, a chain of maxima.
+    those of the same round from the last stage up, a chain of maxima. What a round leaves decides
+    all that follow: where it is that of an earlier one but for a shift, they repeat those since,
+    shifted again and again (periodicity of max-plus recurrences, Baccelli, Cohen, Olsder and
+    Quadrat 1992, chapter 3).
     """
     p = len(weights) // 2
     forward, backward = weights[:p], weights[p:]
@@ -70,6 +73,7 @@ def _steady_backwards(weights: Array, transfers: Array, most: int) -> Array:
     ends = np.zeros((p, most), dtype=np.int64)
     free = np.zeros(p, dtype=np.int64)
     sent = np.zeros(p, dtype=np.int64)
+    seen = dict[bytes, int]()
     for i in range(1 - p, most):
         ready = free.copy()
         ready[1:] = np.maximum(ready[1:], sent[:-1] + send)
@@ -81,6 +85,12 @@ def _steady_backwards(weights: Array, transfers: Array, most: int) -> Array:
             chained = np.maximum.accumulate((ended + backward - up)[::-1])[::-1]
             free = chained + up
             ends[:, i] = free
+            first = seen.setdefault((np.stack([free, sent]) - free[0]).tobytes(), i)
+            if first < i:
+                turns, same = np.divmod(np.arange(i + 1, most) - first, i - first)
+                shift = ends[:, i : i + 1] - ends[:, first : first + 1]
+                ends[:, i + 1 :] = ends[:, first + same] + turns * shift
+                break
     return ends
 
 

@@ -5,19 +5,20 @@ until the next failure is expected, given what has to be copied for it (`recover
 nodes that join only if that pays by then. Both have the same templates.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from formulations.coverage import least_for_merging
-from formulations.errors import PlannerError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.transition import Links, layer_state_bytes
-from solver.fleets.fleet import start_fleet
+from solver.fleets.fleet import starting
 from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.recovery import Horizon, RecoveryError, recover
 from solver.fleets.seats import Situation
 from solver.fleets.step_times import kinds_of
+from solver.interrupt import GRACE_S, NoTimeError
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
 from solver.result import Status
@@ -48,7 +49,7 @@ def designs_for(
     if generator.interrupted:
         raise KeyboardInterrupt
     if not designs and any(one.status is Status.UNKNOWN for one in found):
-        raise PlannerError("no template found within the limit; raise --time-limit")
+        raise NoTimeError("no template found within the limit; raise --time-limit")
     if not designs:
         raise NoTemplateError(f"no template fits {total} nodes {faults + 1} times; lower --faults")
     return designs
@@ -57,15 +58,19 @@ def designs_for(
 class FleetPlanner:
     """Fleets of one instance that survive `faults` failures as long as the nodes allow it.
 
+    left_s: seconds left for templates and every recovery, which gets GRACE_S more; None: any.
     Raises NoTemplateError or RecoveryError, exit code 3, if the whole cluster does not.
     """
 
-    def __init__(self, instance: Instance, faults: int, time_limit_s: float | None = None) -> None:
+    def __init__(
+        self, instance: Instance, faults: int, left_s: Callable[[], float | None] = lambda: None
+    ) -> None:
         self.instance = instance
         self.faults = faults
-        self.designs = designs_for(instance, faults, time_limit_s)
-        start_fleet(instance, self.designs, faults)
+        self._left_s = left_s
+        self.designs = designs_for(instance, faults, left_s())
         self.kinds = kinds_of(instance, self.designs)
+        starting(instance, self.designs, self.kinds, faults)
         self.micro_batch = self.designs[0].strategy.micro_batch
         self._numbers = {name: i for i, name in enumerate(instance.cluster.node_names)}
         self._links = Links(instance.cluster)
@@ -85,8 +90,10 @@ class FleetPlanner:
         )
         templates = [one.template for one in self.designs]
         total = self.instance.workload.global_batch // self.micro_batch
+        left_s = self._left_s()
+        limit_s = None if left_s is None else left_s + GRACE_S
         try:
-            found = recover(situation, templates, self.kinds, self.faults, total, horizon)
+            found = recover(situation, templates, self.kinds, self.faults, total, horizon, limit_s)
         except RecoveryError:
             return None
         names = self.instance.cluster.node_names

@@ -79,7 +79,7 @@ class InstancePolicies:
                 f"--faults {self.options.faults}; allowed: 0 to {nodes - 1}, as there are {nodes} "
                 "nodes"
             )
-        return FleetPlanner(self.instance, self.options.faults, self._left_s())
+        return FleetPlanner(self.instance, self.options.faults, self._left_s)
 
     @cached_property
     def _any_plans(self) -> Planner:

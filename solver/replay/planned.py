@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.units import ceil_div
+from solver.interrupt import NoTimeError
 from solver.options import SolveOptions
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
@@ -71,7 +71,7 @@ class Planner:
                 f"{count} {group.name}"
                 for count, group in zip(counts, self.instance.cluster.groups, strict=True)
             )
-            raise PlannerError(f"no plan found for {parts} within the limit; raise --time-limit")
+            raise NoTimeError(f"no plan found for {parts} within the limit; raise --time-limit")
         self._results.append(result)
         return result
 

@@ -1,6 +1,6 @@
 """Closing one shape: infeasible, bounded or solved, over all node orders and shares."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from itertools import islice
 from typing import Protocol
@@ -94,26 +94,29 @@ def lacks_memory(intervals: Intervals) -> bool:
 
 
 def _share_vectors(
-    intervals: Intervals, placement: PlacementCosts, classes: list[ReplicaClass], cutoff: int
-) -> Iterator[list[int]]:
+    intervals: Intervals,
+    placement: PlacementCosts,
+    classes: list[ReplicaClass],
+    cutoff: int,
+    stop: Stop,
+) -> list[list[int]] | None:
+    """Shares per class with which plans may be below the cutoff; None if stopped."""
     tables = intervals.tables
     total, dp = tables.num_micro_batches, tables.shape.dp
     if tables.instance.search.micro_batches == "even":
-        yield [total // dp] * len(classes)
-        return
-    counts = [one.count for one in classes]
-    most = [
-        largest_share(
-            fixed_order(intervals, placement, [one], [1]), intervals.room, total - dp + 1, cutoff
-        )
-        for one in classes
-    ]
+        return [[total // dp] * len(classes)]
+    counts, most = [one.count for one in classes], []
+    for one in classes:
+        if stop():
+            return None
+        alone = fixed_order(intervals, placement, [one], [1])
+        most.append(largest_share(alone, intervals.room, total - dp + 1, cutoff))
     speed = [
         int(sum(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1] for j in one.groups))
         for one in classes
     ]
     vectors = least_vectors(counts, most, total)
-    yield from sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
+    return sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
 
 
 def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
@@ -300,7 +303,10 @@ def _one_by_one(
     for order in islice(node_orders(shape.nodes_used, ORDER_LIMIT), most):
         placement = placer.costs(order)
         classes = replica_classes(placement, shape.dp)
-        for vector in _share_vectors(intervals, placement, classes, below(best, gap)):
+        vectors = _share_vectors(intervals, placement, classes, below(best, gap), stop)
+        if vectors is None:
+            return ShapeAnswer(plan, best if plan else None, False)
+        for vector in vectors:
             if stop():
                 return ShapeAnswer(plan, best if plan else None, False)
             problem = fixed_order(intervals, placement, classes, vector)

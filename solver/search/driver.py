@@ -17,6 +17,7 @@ from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.node_orders import count_orders
+from solver.interrupt import GRACE_S, TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Result,
@@ -51,6 +52,15 @@ SURVEY = 0.3
 EFFORTS = (100, 1_000, 10_000, None)
 
 
+@dataclass(frozen=True)
+class _Incumbent:
+    """The best plan so far: set at once, as Ctrl-C may come at any moment."""
+
+    plan: Plan | None = None
+    step_time_ns: int | None = None
+    objective: float = float("inf")
+
+
 @dataclass
 class _Search:
     """State of one search."""
@@ -59,9 +69,7 @@ class _Search:
     options: SolveOptions
     report: Report | None
     begin: float = field(default_factory=time.monotonic)
-    plan: Plan | None = None
-    step_time_ns: int | None = None
-    objective: float = float("inf")
+    incumbent: _Incumbent = field(default_factory=_Incumbent)
     records: dict[Shape, ShapeRecord] = field(default_factory=dict)
     pool: CutPool = field(default_factory=CutPool)
 
@@ -97,23 +105,33 @@ class _Search:
     def elapsed_s(self) -> float:
         return time.monotonic() - self.begin
 
+    @property
+    def left_s(self) -> float | None:
+        """Until what does not ask whether to stop is ended; None: never."""
+        limit = self.options.time_limit_s
+        return None if limit is None else max(0.0, limit - self.elapsed_s) + GRACE_S
+
     def out_of_time(self) -> bool:
         limit = self.options.time_limit_s
         return limit is not None and self.elapsed_s >= limit
 
     @property
+    def objective(self) -> float:
+        """Of the incumbent; infinite without one."""
+        return self.incumbent.objective
+
+    @property
     def best(self) -> float | None:
         """Objective of the incumbent."""
-        return None if self.plan is None else self.objective
+        return None if self.incumbent.plan is None else self.objective
 
     def offer(self, found: tuple[Plan, int] | None) -> None:
         """Keeps a plan, with its step time in ns, that is better than the incumbent."""
         if found is None:
             return
         objective = found[1] * objective_weight(self.instance, found[0].shape)
-        if self.plan is None or objective < self.objective:
-            self.plan, self.step_time_ns = found
-            self.objective = objective
+        if self.best is None or objective < self.objective:
+            self.incumbent = _Incumbent(*found, objective)
 
     def seed(self, patience: int) -> None:
         """Incumbents of a local search for each schedule."""
@@ -172,8 +190,8 @@ class _Search:
             for closing in closings(
                 self.closer, tasks, lambda: self.best, workers, self.out_of_time
             ):
+                self.offer(closing.found)  # before the record that says that nothing is better
                 self.records[closing.record.shape] = closing.record
-                self.offer(closing.found)
                 self.tell()
 
     def _tasks(self, effort: int | None) -> list[Task]:
@@ -216,7 +234,7 @@ class _Search:
             Progress(
                 shapes_closed=len(self.records),
                 shapes_total=len(self.open),
-                incumbent_ns=self.step_time_ns,
+                incumbent_ns=self.incumbent.step_time_ns,
                 bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
                 gap=relative_gap(self.best, bound),
                 elapsed_s=self.elapsed_s,
@@ -242,14 +260,15 @@ class _Search:
             termination = Termination.CLOSED
         elif termination is Termination.TIME_LIMIT and not self.out_of_time():
             termination = Termination.UNFINISHED
-        bound = min([*bounds, self.objective]) if self.plan else min(bounds, default=None)
+        found = self.incumbent
+        bound = min([*bounds, self.objective]) if found.plan else min(bounds, default=None)
         return Result(
             instance=self.instance,
             status=status,
             termination=termination,
-            plan=self.plan,
-            step_time_ns=self.step_time_ns,
-            objective=self.objective if self.plan else None,
+            plan=found.plan,
+            step_time_ns=found.step_time_ns,
+            objective=self.best,
             bound=bound,
             runtime_s=self.elapsed_s,
             log=SearchLog(shapes=records),
@@ -260,7 +279,7 @@ class _Search:
 
     def status(self, is_open: bool) -> Status:
         """What is proved."""
-        if self.plan is not None:
+        if self.best is not None:
             return Status.FEASIBLE if is_open else Status.OPTIMAL
         return Status.UNKNOWN if is_open else Status.INFEASIBLE
 
@@ -285,14 +304,17 @@ def solve(
     search = _Search(instance, options, progress)
     termination = Termination.TIME_LIMIT
     try:
-        if options.method == "minmax":
-            search.baselines()
-        else:
-            search.seed(search.patience)
-            search.survey()
-            search.run()
+        with time_up_after(search.left_s):
+            if options.method == "minmax":
+                search.baselines()
+            else:
+                search.seed(search.patience)
+                search.survey()
+                search.run()
         if options.method == "minmax" and not search.out_of_time():
             termination = Termination.HEURISTIC
+    except TimeUp:
+        pass
     except KeyboardInterrupt:
         termination = Termination.INTERRUPTED
     result = search.result(termination)

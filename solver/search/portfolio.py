@@ -14,7 +14,7 @@ from solver.search.closer import Closer, Closing, Task
 from solver.search.closing import Stop
 
 #: Seconds that interrupted workers have to hand over what they found.
-GRACE_S = 5.0
+GRACE_S = 1.0
 
 #: Seconds in which one process closes what it can; other processes take a while to start.
 ALONE_S = 0.25

@@ -3,11 +3,12 @@
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from time import perf_counter
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from formulations.costs.template_costs import in_several_zones, template_costs
 from formulations.errors import PlannerError
@@ -15,6 +16,7 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.units import ceil_div
 from solver.enumeration.enumerate import below
+from solver.interrupt import GRACE_S, NoTimeError, TimeUp, time_up_after
 from solver.layered.problem import INFINITY
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
@@ -97,7 +99,19 @@ class TemplateGenerator:
             )
         self.instance, self.options, self._report = instance, options, report
         self.interrupted = False
+        limit_s = options.time_limit_s
+        self._end_s = None if limit_s is None else perf_counter() + limit_s
+        self._hard_end_s = None if self._end_s is None else self._end_s + GRACE_S
         self._costs: dict[tuple[Strategy, bool], PlaceCosts] = {}
+
+    def again(
+        self, report: Callable[[int, int], None] = lambda done, total: None, **changes: Any
+    ) -> "TemplateGenerator":
+        """One with other options, which knows the costs that this one knows, and ends with it."""
+        found = TemplateGenerator(self.instance, replace(self.options, **changes), report)
+        found._costs, found.interrupted = self._costs, self.interrupted
+        found._hard_end_s = self._hard_end_s
+        return found
 
     @cached_property
     def available(self) -> Counts:
@@ -114,12 +128,12 @@ class TemplateGenerator:
         assert self.options.micro_batch is not None
         return self.options.micro_batch
 
-    def micro_batches(self, nodes: int, micro_batch: int) -> int:
+    def micro_batches(self, nodes: int) -> int:
         """Micro-batches of a template: as asked for, or its nodes' share of a step, rounded up."""
         if self.options.micro_batches is not None:
             return self.options.micro_batches
         sequences = self.instance.workload.global_batch * nodes
-        return ceil_div(sequences, sum(self.available) * micro_batch)
+        return ceil_div(sequences, sum(self.available) * self.micro_batch)
 
     @property
     def too_small(self) -> str:
@@ -133,18 +147,30 @@ class TemplateGenerator:
     @cached_property
     def least_nodes(self) -> int | None:
         """n0: the fewest nodes of which every choice holds the model; None if all are too few."""
-        return self._least_nodes(self.micro_batch)
+        with self.in_time():
+            return self.least_up_to(sum(self.available))
 
-    def _least_nodes(self, micro_batch: int) -> int | None:
-        for nodes in range(1, sum(self.available) + 1):
-            if all(self._holds(mix, micro_batch) for mix in self.mixes(nodes)):
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """What takes longer than the time limit ends. Raises NoTimeError, exit code 4."""
+        try:
+            with time_up_after(self._left_s):
+                yield
+        except TimeUp:
+            missing = "it is not known yet how few nodes hold the model"
+            raise NoTimeError(f"{missing}; raise --time-limit") from None
+
+    def least_up_to(self, most: int) -> int | None:
+        """n0 if it is at most this; else None."""
+        for nodes in range(1, most + 1):
+            if all(map(self._holds, self.mixes(nodes))):
                 return nodes
         return None
 
-    def _holds(self, mix: Counts, micro_batch: int) -> bool:
+    def _holds(self, mix: Counts) -> bool:
         """Whether any template on these nodes fits into memory, by any strategy."""
-        m = self.micro_batches(sum(mix), micro_batch)
-        for strategy in strategies(self.instance, micro_batch):
+        m = self.micro_batches(sum(mix))
+        for strategy in strategies(self.instance, self.micro_batch):
             costs = self._places(strategy)
             if any(fits(costs, one, m) for one in alone(costs.alone, [mix])):
                 return True
@@ -168,43 +194,55 @@ class TemplateGenerator:
         """The best template of every mix of nodes of every size."""
         mixes = [mix for n in sizes for mix in self.mixes(n)]
         finals = {i: [mix] for i, mix in enumerate(mixes)}
-        return list(self._best(finals, self.micro_batch, self._end_s).values())
+        return list(self._best(finals).values())
 
-    @cached_property
-    def _end_s(self) -> float | None:
-        """When time is up, counted from the first search on."""
-        limit_s = self.options.time_limit_s
-        return None if limit_s is None else perf_counter() + limit_s
+    @property
+    def _left_s(self) -> float | None:
+        """Until what does not ask whether to stop is ended; None: never."""
+        return None if self._hard_end_s is None else max(0.0, self._hard_end_s - perf_counter())
 
-    def _best(
-        self, finals: Mapping[int, Finals], micro_batch: int, end_s: float | None
-    ) -> dict[int, TemplateResult]:
+    def _best(self, finals: Mapping[int, Finals]) -> dict[int, TemplateResult]:
         """The best template per key; what time is left is shared equally by the keys to come.
 
-        Without any left nothing is tried for them.
+        Without any left nothing is tried for them, but for the first one as long as GRACE_S allows.
         """
-        nothing = TemplateOutcome(None, None, 0, False), None
-        numbers = {key: self.micro_batches(sum(own[0]), micro_batch) for key, own in finals.items()}
+        numbers = {key: self.micro_batches(sum(own[0])) for key, own in finals.items()}
         found = dict[int, TemplateResult]()
-        for group in self._together(finals, numbers):
-            if found and self._is_over(end_s):
-                found |= {
-                    k: self._result(sum(own[0]), numbers[k], nothing) for k, own in group.items()
-                }
-                continue
-            searches = self._prepared(group, numbers, micro_batch, end_s, len(finals) - len(found))
-            for key, own in group.items():
-                self._report(len(found), len(finals))
-                search = partial(self._search, searches, key)
-                stop = until(end_s, len(finals) - len(found))
-                over = found and self._is_over(end_s)
-                outcome = nothing if over else self._interruptible(search, stop)
-                found[key] = self._result(sum(own[0]), numbers[key], outcome)
-        return {key: found[key] for key in finals}
+        try:
+            with time_up_after(self._left_s):
+                for group in self._together(finals, numbers):
+                    self._fill(found, group, numbers, len(finals))
+        except TimeUp:
+            pass
+        nothing = TemplateOutcome(None, None, 0, False), None
+        return {
+            key: found.get(key) or self._result(sum(own[0]), numbers[key], nothing)
+            for key, own in finals.items()
+        }
 
-    def _is_over(self, end_s: float | None) -> bool:
+    def _fill(
+        self,
+        found: dict[int, TemplateResult],
+        group: Mapping[int, Finals],
+        numbers: Mapping[int, int],
+        total: int,
+    ) -> None:
+        """Adds the best templates of the keys of a group, as far as time allows."""
+        if found and self._is_over:
+            return
+        searches = self._prepared(group, numbers, total - len(found))
+        for key, own in group.items():
+            self._report(len(found), total)
+            if found and self._is_over:
+                return
+            search = partial(self._search, searches, key)
+            outcome = self._interruptible(search, until(self._end_s, total - len(found)))
+            found[key] = self._result(sum(own[0]), numbers[key], outcome)
+
+    @property
+    def _is_over(self) -> bool:
         """Whether there is no time left, or Ctrl-C has come."""
-        return self.interrupted or (end_s is not None and perf_counter() >= end_s)
+        return self.interrupted or (self._end_s is not None and perf_counter() >= self._end_s)
 
     def _together(
         self, finals: Mapping[int, Finals], numbers: Mapping[int, int]
@@ -224,13 +262,11 @@ class TemplateGenerator:
         self,
         group: Mapping[int, Finals],
         numbers: Mapping[int, int],
-        micro_batch: int,
-        end_s: float | None,
         left: int,
     ) -> dict[Strategy, TemplateSearch]:
         """What serves the keys of a group, by strategy, after at most half of their time."""
         searches = dict[Strategy, TemplateSearch]()
-        every = strategies(self.instance, micro_batch)
+        every = strategies(self.instance, self.micro_batch)
         share = 2 * len(every) * left / len(group)
         for one in every:
             if self.options.objective is TemplateObjective.OOBLECK:
@@ -239,7 +275,7 @@ class TemplateGenerator:
                 key, own = next(iter(group.items()))
                 costs = self._places(one, self._across(own[0]))
                 searches[one] = StepTimeSearch(costs, group, numbers[key], self.options.gap)
-            self._interruptible(searches[one].prepare, until(end_s, share))
+            self._interruptible(searches[one].prepare, until(self._end_s, share))
         return searches
 
     def _interruptible(self, work: Callable[[Stop], Result], stop: Stop) -> Result:

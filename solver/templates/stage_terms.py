@@ -38,6 +38,7 @@ from functools import cached_property
 import numpy as np
 
 from formulations.schedules import SCHEDULES
+from solver.bounds.latency_bottleneck import rounds_of
 from solver.layered.problem import Array
 from solver.templates.places import Places
 
@@ -109,13 +110,7 @@ class StageTerms:
 
     def by_rounds(self, work: Array, onward: Array, after: int) -> Array:
         """What the least or the largest number of rounds adds; onward: C, at least."""
-        length = after + 1
-        if not self.rounds or length > self.steps:
-            return 0 * onward
-        most, rest = divmod(self.steps, length)
-        few, many = onward + (self.steps - length) * work, most * onward + rest * work
-        found: Array = np.maximum(few, many)
-        return found
+        return rounds_of(self.places.schedule, self.steps, after + 1, onward, work)
 
     def onward_by_rounds(self, work: Array, most: Array, after: int) -> Array | None:
         """The largest C of which rounds add at most `most`; None where there are no rounds."""

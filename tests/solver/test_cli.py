@@ -85,6 +85,7 @@ def test_commands_and_options_stay() -> None:
             "--lost",
             "--out",
             "--restart",
+            "--time-limit",
             "plan",
         ],
         "replay": [

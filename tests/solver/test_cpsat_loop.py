@@ -23,7 +23,7 @@ SEEDS = few_and_many(range(40), 3)
 
 
 @pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("seeds", few_and_many(range(400), 7))
+@pytest.mark.parametrize("seeds", few_and_many(range(400), 11))
 def test_model_equals_brute_force(seeds: Sequence[int], free: Free) -> None:
     """The best split, node order or shares, the rest given; and the best of all at once."""
     for seed in seeds:
@@ -43,7 +43,7 @@ def test_weight_gradients_and_chunks_equal_brute_force(
 
 
 @pytest.mark.parametrize("free", ["order", "all"])
-@pytest.mark.parametrize("seeds", few_and_many(range(200), 9))
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 13))
 def test_model_equals_brute_force_over_zones(seeds: Sequence[int], free: Free) -> None:
     """The same where nodes stand in several zones."""
     for seed in seeds:

@@ -63,7 +63,7 @@ def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective)
     every = range(1, sum(generator.available) + 1)
     values: dict[Counts, list[int]] = {}
     for nodes in every:
-        m = generator.micro_batches(nodes, 1)
+        m = generator.micro_batches(nodes)
         for template, value in _values(instance, options, nodes, m, 1):
             values.setdefault(template.counts(len(generator.available)), []).append(value)
     mixes = [mix for nodes in every for mix in generator.mixes(nodes)]
@@ -105,7 +105,7 @@ def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) 
     every = range(1, sum(generator.available) + 1)
     held = {}
     for nodes in every:
-        m = generator.micro_batches(nodes, 1)
+        m = generator.micro_batches(nodes)
         fitting = _values(instance, options, nodes, m, 1)
         mixes = {template.counts(len(generator.available)) for template, _ in fitting}
         held[nodes] = mixes == set(generator.mixes(nodes))
@@ -129,17 +129,17 @@ def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
 
 
 def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
-    """Batch 6 on 3 nodes in micro-batches of 1: 2 per node; of 4 sequences: 1 for 2 nodes."""
+    """Batch 6 on 3 nodes in micro-batches of 1: 2 per node; of 3: 2 for 2 nodes."""
     instance = next(
         one
         for one in map(random_instance, range(99))
         if one.workload.global_batch == 6 and sum(g.nodes for g in one.cluster.groups) == 3
     )
     generator = TemplateGenerator(instance, TemplateOptions(micro_batch=1))
-    assert [generator.micro_batches(n, 1) for n in (1, 2, 3)] == [2, 4, 6]
-    assert generator.micro_batches(2, 4) == 1
+    assert [generator.micro_batches(n) for n in (1, 2, 3)] == [2, 4, 6]
+    assert generator.again(micro_batch=3).micro_batches(2) == 2
     fixed = TemplateGenerator(instance, TemplateOptions(micro_batch=1, micro_batches=5))
-    assert fixed.micro_batches(3, 1) == 5
+    assert fixed.micro_batches(3) == 5
 
 
 def test_after_an_interrupt_the_rest_is_what_the_starts_give(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from solver.interrupt import TimeUp, held_back, time_up_after
+
 ROOT = Path(__file__).resolve().parents[2]
 #: Sends itself Ctrl-C when the named module is about to be loaded.
 AT_IMPORT = """
@@ -48,10 +50,23 @@ def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, .
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
+def test_bug_ctrl_c_after_the_last_line_changed_the_exit_code() -> None:
+    """While the interpreter ends, what was done stays done: exit code 0."""
+    late = "class Late:\n    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+    code = f"import signal\nfrom solver.cli import app\n{late}kept = Late()\napp(['schema'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_ctrl_c_held_back_comes_afterwards() -> None:
     """What must not be broken halfway is finished first."""
-    from solver.interrupt import held_back
-
     reached = []
 
     def interrupted() -> None:
@@ -62,3 +77,31 @@ def test_ctrl_c_held_back_comes_afterwards() -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert reached
+
+
+def forever() -> None:
+    """Never asks whether to stop."""
+    while True:
+        pass
+
+
+def test_time_up_comes_in_the_middle_of_anything() -> None:
+    """Work that never asks whether to stop is ended; without a limit nothing is."""
+    with pytest.raises(TimeUp), time_up_after(0.01):
+        forever()
+    with time_up_after(None):
+        pass
+
+
+def test_an_earlier_limit_around_another_one_counts() -> None:
+    """It comes inside and then outside, also after the inner block has ended."""
+
+    def inside() -> None:
+        with time_up_after(60):
+            pass
+        with pytest.raises(TimeUp), time_up_after(60):
+            forever()
+        forever()
+
+    with pytest.raises(TimeUp), time_up_after(0.01):
+        inside()

@@ -22,7 +22,7 @@ ENGINE = model_engine("milp")
 
 
 @pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("seeds", few_and_many(range(400), 13))
+@pytest.mark.parametrize("seeds", few_and_many(range(400), 19))
 def test_model_equals_brute_force(seeds: Sequence[int], free: Free) -> None:
     """The best split, node order or shares, the rest given; and the best of all at once."""
     for seed in seeds:
@@ -42,7 +42,7 @@ def test_weight_gradients_and_chunks_equal_brute_force(
 
 
 @pytest.mark.parametrize("free", ["order", "all"])
-@pytest.mark.parametrize("seeds", few_and_many(range(200), 17))
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 23))
 def test_model_equals_brute_force_over_zones(seeds: Sequence[int], free: Free) -> None:
     """The same where nodes stand in several zones."""
     for seed in seeds:

@@ -1,7 +1,7 @@
 """Recovery: never without a plan while one exists, and as good as any on small clusters."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement, permutations, product
@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from formulations.fleet import Pipeline, holdings
 from formulations.instance import Cluster
 from formulations.pipelines import PipelineKind
+from formulations.template import Template
 from formulations.transition import Copy, Links, missing
+from solver.fleets import recovery
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
-from solver.fleets.seats import Situation
+from solver.fleets.seats import Seats, Situation
 from solver.fleets.sources import chosen_sources
+from solver.interrupt import NoTimeError, TimeUp
 from tests.random_fleets import LAYERS, cluster, fleet_of, random_template
 
 HOUR = Horizon(3600 * 10**9)
@@ -181,6 +184,31 @@ def least_transfer(case: Case, old: list[Pipeline], ready: list[int], chosen: li
             best = time_ns if best is None else min(best, time_ns)
     assert best is not None
     return best
+
+
+@pytest.mark.parametrize("looks", range(5))
+def test_out_of_time_the_best_so_far_has_a_bound(
+    looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After so many fleets were seated; before the first one nothing is known."""
+    case = Case(3, [(1,), (2,), (3,)], cluster(4))
+    old = [replace(one, micro_batches=4) for one in fleet_of(case.templates[:2])]
+    horizon = Horizon(20 * 10**9, restart_ns=10**9)
+    whole = case.recover(old, [0, 2, 3], 0, horizon)
+    left = iter(range(looks))
+
+    def seats(situation: Situation, templates: Sequence[Template]) -> Seats:
+        if next(left, None) is None:
+            raise TimeUp
+        return Seats(situation, templates)
+
+    monkeypatch.setattr(recovery, "Seats", seats)
+    if not looks:
+        with pytest.raises(NoTimeError, match="raise --time-limit"):
+            case.recover(old, [0, 2, 3], 0, horizon)
+        return
+    found = case.recover(old, [0, 2, 3], 0, horizon)
+    assert found.steps <= whole.steps <= whole.bound <= found.bound
 
 
 @pytest.mark.parametrize("seed", range(12))

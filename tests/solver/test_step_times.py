@@ -48,6 +48,16 @@ def test_every_number_equals_the_simulator(schedule: ScheduleName) -> None:
         assert step_times_ns(costs, 20) == [pipeline_step_ns(costs, m) for m in range(1, 21)]
 
 
+def test_many_micro_batches_equal_the_simulator() -> None:
+    """Long after rounds have begun to repeat, with periods of one and of several."""
+    rng = random.Random(5)
+    for _ in range(40):
+        costs = random_costs(rng)
+        found = step_times_ns(costs, 300)
+        for m in (37, 150, 299, 300):
+            assert found[m - 1] == pipeline_step_ns(costs, m)
+
+
 def test_a_single_stage() -> None:
     """Forward and backward of m micro-batches and the optimizer: m (2 + 3) + 7."""
     rng = random.Random(0)

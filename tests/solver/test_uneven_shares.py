@@ -56,7 +56,7 @@ def optimum_ns(seed: int, single: bool = True) -> int | None:
     return brute_force.optimum_ns(unlike_tables(seed, single))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(200), 7))
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 11))
 def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     """Equal nodes: the least step time over all orders, splits and shares, or that none fits.
 
@@ -97,7 +97,7 @@ def test_found_plan_takes_as_long_as_the_verifier_counts(seed: int) -> None:
     assert step_time_ns(Recount(tables.instance, plan).costs()) == found.step_time_ns
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 3))
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 7))
 def test_bound_never_above_the_optimum(seeds: Sequence[int]) -> None:
     """Nodes of unlike sizes: the optimum stays possible, and is no less than the bound."""
     for seed in seeds:
@@ -119,7 +119,7 @@ def simulated_ns(tables: CostTables) -> int | None:
     return min(map(step_time_ns, fitting), default=None)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 11))
 def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[int]) -> None:
     """What a path leaves out of a stage takes no less than its operations with their sends."""
     for seed in seeds:
@@ -136,7 +136,7 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 4))
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 7))
 def test_bound_holds_for_any_shape(
     seeds: Sequence[int], zones: bool, schedule: ScheduleName | None
 ) -> None:

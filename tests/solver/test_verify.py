@@ -61,7 +61,7 @@ def test_brute_force_optimum_over_zones_is_verified(seed: int) -> None:
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("scatter_gather", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 5))
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 7))
 def test_costs_counted_from_the_groups_equal_those_of_the_placement(
     seeds: Sequence[int], scatter_gather: bool, zones: bool
 ) -> None:
@@ -76,7 +76,7 @@ def test_costs_counted_from_the_groups_equal_those_of_the_placement(
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 5))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 7))
 def test_costs_of_chunks_and_split_backward_passes(seeds: Sequence[int], zones: bool) -> None:
     """The same with several chunks per GPU and weight gradients put off; step time by recursion."""
     for seed in seeds:

@@ -167,7 +167,7 @@ def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
 
 @pytest.mark.parametrize("schedule", ["interleaved", "zb-h1"])
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("many", few_and_many(range(150), 5))
+@pytest.mark.parametrize("many", few_and_many(range(150), 7))
 def test_chunks_and_weight_gradients_stay_below_the_optimum(
     schedule: ScheduleName, zones: bool, many: Sequence[int]
 ) -> None:
