@@ -27,6 +27,7 @@ from formulations.instance.extent import (
     can_be_simulated,
 )
 from formulations.instance.json_document import json_document, parse_json
+from formulations.instance.provenance import GpuEvidence
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
@@ -144,6 +145,7 @@ class PlanDocument(Record):
     price_usd_per_hour: float | None
     cost_usd_per_step: float | None
     training_cost_usd: float | None
+    evidence: tuple[GpuEvidence, ...]  #: of the GPU types used
     time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
     shape: Shape | None
     node_order: tuple[Name, ...]

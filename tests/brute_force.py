@@ -118,7 +118,7 @@ class Floor:
         legs = [{a, b} for a, b in zip(tour, tour[1:] + tour[:1], strict=True) if a != b]
         return legs[:1] if len(tour) == 2 else legs
 
-    def ring(self, stage: int, factor: int, sizes: Sequence[int]) -> tuple[list[int], int]:
+    def ring(self, stage: int, factor: Fraction, sizes: Sequence[int]) -> tuple[list[int], int]:
         """Collective over the replicas of a stage: ns per layer, and once."""
         members = [self.node[s] for s in self.slots(stage)]
         nodes = sorted(set(members))
@@ -171,11 +171,13 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     layers = tables.instance.workload.layers
     gradient = [int(size) for size in tables.gradient_bytes]
     gather = [int(size) for size in tables.gather_bytes]
-    factor = (2, 1, 0, 0)[shape.zero]
+    hidden = Fraction(tables.instance.search.overlap.gradient_sync)
+    hidden = hidden if shape.pp == 1 else min(hidden, Fraction(shape.vpp - 1, shape.vpp))
+    factor = (2, 1, 0, 0)[shape.zero] * (1 - hidden)
     synced = [floor.ring(k, factor, gradient) for k in range(shape.pp)]
     none = ([0] * len(gather), 0)
     gathers = shape.zero in (1, 2)
-    gathered = [floor.ring(k, 1, gather) if gathers else none for k in range(shape.pp)]
+    gathered = [floor.ring(k, Fraction(1), gather) if gathers else none for k in range(shape.pp)]
     return Placed(
         groups=[floor.group(node) for node in floor.node],
         send=[

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from formulations.instance.instance import ScheduleName
-from formulations.instance.workload import Precision, Recompute
+from formulations.instance.precision import Precision
+from formulations.instance.workload import Recompute
 from solver.result import Proof, Reason, Status, Termination
 
 Path = tuple[str | int, ...]

@@ -19,8 +19,12 @@ from formulations.instance import (
     Workload,
 )
 from formulations.instance.instance import ZeroStage
+from formulations.instance.overlap import Overlap
 from formulations.plan import Shape
 from formulations.units import GIB
+
+#: What every fourth random instance hides.
+HIDDEN = Overlap(tensor_parallel=0.25, gradient_sync=0.5)
 
 
 def gpu(name: str, tflops: float, memory_gib: float) -> GpuType:
@@ -123,6 +127,7 @@ def random_instance(seed: int) -> Instance:
             blocking_sends=rng.random() < 0.2,
             embedding_only_stages=rng.random() < 0.5,
             schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
+            overlap=HIDDEN if seed % 4 == 3 else Overlap(),
         ),
         limits=Limits(framework_reserve_bytes=GIB // 8),
     )

@@ -14,12 +14,12 @@ ALL_REDUCE = 2
 HALF = 1  # reduce-scatter, or all-gather
 
 
-def ring_share(factor: int, ranks: int) -> float:
+def ring_share(factor: float, ranks: int) -> float:
     """Bytes that each rank sends per byte of the buffer."""
     return factor * (ranks - 1) / ranks
 
 
-def ring_latency_s(factor: int, ranks: int, latency_s: float) -> float:
+def ring_latency_s(factor: float, ranks: int, latency_s: float) -> float:
     """Seconds of start-up of all steps of a ring."""
     return factor * (ranks - 1) * latency_s
 

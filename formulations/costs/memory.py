@@ -153,7 +153,11 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     split = instance.search.sequence_parallel
     layers = [run.layer for run in workload.layer_runs]
     parameters = [layer.parameters_per_gpu(tp, shape.pp) for layer in layers]
-    weights = [workload.parameter_bytes * shape.own_parameters(count) for count in parameters]
+    weights = [
+        workload.parameter_bytes * shape.own_parameters(count)
+        + workload.copy_bytes * count * layer.is_block
+        for layer, count in zip(layers, parameters, strict=True)
+    ]
     gradients = [workload.gradient_bytes * shape.own_gradients(count) for count in parameters]
     optimizer = [workload.state_bytes(shape.own_states(count)) for count in parameters]
     put_off = [b * layer.weight_gradient_bytes(tp, split) for layer in layers]

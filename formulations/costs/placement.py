@@ -105,7 +105,7 @@ def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
 class SyncPhase:
     """A collective over a stage's replicas: gradient reduction, or parameter gather."""
 
-    factor: int  #: ALL_REDUCE, HALF, or 0 where there is none
+    factor: float  #: ALL_REDUCE, HALF or 0, times the share that is seen
     size_bytes: Array  #: [L]
 
     def inside_ns(self, s_per_byte: float) -> Array:
@@ -132,8 +132,9 @@ class Placer:
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
         self._rings: dict[tuple[SyncPhase, int, float, float, float, float], tuple[Array, int]] = {}
-        zero = tables.shape.zero
-        self.sync = SyncPhase(SYNC_FACTORS[zero], tables.gradient_bytes)
+        shape, overlap = tables.shape, tables.instance.search.overlap
+        zero, seen = shape.zero, 1 - overlap.hidden_sync(shape.pp, shape.vpp)
+        self.sync = SyncPhase(seen * SYNC_FACTORS[zero], tables.gradient_bytes)
         gathers = GATHER_FACTORS[zero] > 0
         self.gather = SyncPhase(HALF, tables.gather_bytes) if gathers else None
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from formulations.errors import InstanceError
 from formulations.instance.cluster import Cluster
 from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
+from formulations.instance.overlap import Overlap
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
 from formulations.instance.workload import Recompute, Workload
@@ -40,6 +41,7 @@ class SearchSpace(Record):
     embedding_only_stages: bool = False  #: may a stage hold no block?
     blocking_sends: bool = False  #: does a send keep the sender busy?
     scatter_gather: bool = False  #: Megatron-LM's: each of the tp lanes sends 1/tp
+    overlap: Overlap = Overlap()  #: what hides behind computation
 
     @property
     def splits_messages(self) -> bool:
@@ -60,6 +62,11 @@ def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
             raise InstanceError("search.schedule", f"the schedule {name}", PLAIN_ALLOWED)
         found.append(name)
     return found
+
+
+#: Share of a GPU's memory that plans leave free unless the instance says another one: the most that
+#: the memory model is below measured peaks (`bench memory`: 16 dense runs on B200, SimuMax v1.2).
+MEMORY_MODEL_ERROR = 0.025
 
 
 class Limits(Record):

@@ -23,12 +23,15 @@ Weight gradients (Qi et al., ICLR 2024, table 1) are for products with parameter
 `unweighted_flops`. Of what is kept they need the inputs of these products, and as many bytes of
 gradients as their outputs have; dropout masks and scores are released by the input gradients.
 
+Other precisions: masks, the sums that flash attention keeps and logits have formats of their own
+(`fixed_*`, all but logits released); all else is as wide as the elements.
+
 Kernels: launches of one forward pass on one GPU with the fusions of Megatron-LM: q, k, v in one
 product, biases inside the products, scale + mask + softmax, activation with its gate, and
 dropout + residual add are one launch each. Communication kernels are not counted.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Self
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
@@ -53,6 +56,9 @@ class Part:
     unweighted_flops: int = 0
     released_sharded_bytes: int = 0
     released_replicated_bytes: int = 0
+    fixed_sharded_bytes: int = 0
+    fixed_replicated_bytes: int = 0
+    attention_flops: int = 0
     unsplit_bytes: int = 0
     core_bytes: int = 0
     flash_bytes: int = 0
@@ -61,6 +67,21 @@ class Part:
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
         return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def widened(self, factor: int) -> "Part":
+        """The part with elements of `factor` times 16 bit."""
+        sharded, replicated = self.fixed_sharded_bytes, self.fixed_replicated_bytes
+        more, released_sharded = factor - 1, min(sharded, self.released_sharded_bytes)
+        released = min(replicated, self.released_replicated_bytes)
+        return replace(
+            self,
+            sharded_bytes=factor * self.sharded_bytes - more * sharded,
+            core_bytes=factor * self.core_bytes - more * min(sharded, self.core_bytes),
+            unsplit_bytes=factor * self.unsplit_bytes,
+            replicated_bytes=factor * self.replicated_bytes - more * replicated,
+            released_sharded_bytes=factor * self.released_sharded_bytes - more * released_sharded,
+            released_replicated_bytes=factor * self.released_replicated_bytes - more * released,
+        )
 
     def layer(
         self,
@@ -84,6 +105,7 @@ class Part:
             unweighted_flops=self.unweighted_flops,
             released_replicated_bytes=self.released_replicated_bytes,
             released_sharded_bytes=self.released_sharded_bytes,
+            attention_flops=self.attention_flops,
             kernels=self.kernels,
             forward_all_reduces=self.forward_all_reduces,
             backward_all_reduces=self.backward_all_reduces,
@@ -273,11 +295,13 @@ def _scores(
     """Softmax of the scores times the values.
 
     Kept per head: softmax 2 s^2 and, with dropout, mask s^2 and result 2 s^2 (together the 5 a s^2
-    of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022).
+    of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022), and
+    leaves out the half of the scores that a causal mask hides, which model FLOPs count.
     `keys`: the tokens whose scores are worked out for a query.
     """
     a = sizes.heads
     kept = FLASH_BYTES * s if flash else (5 if sizes.dropout else 2) * s * s
+    fixed = FLASH_BYTES * s if flash else sizes.dropout * s * s
     kernels = 1 if flash else 3 + sizes.dropout
     flops = 2 * s * keys * a * (qk_dim + value_dim)
     return Part(
@@ -286,6 +310,8 @@ def _scores(
         sharded_bytes=a * kept,
         unweighted_flops=flops,
         released_sharded_bytes=a * kept,
+        fixed_sharded_bytes=a * fixed,
+        attention_flops=flops // 2 if sizes.causal and keys == s else flops,
         core_bytes=0 if flash else a * kept,
         flash_bytes=0 if flash else FLASH_BYTES * a * s,
         core_kernels=0 if flash else kernels,
@@ -307,7 +333,7 @@ def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
 
 def _dropout_mask(sizes: TransformerSizes, s: int) -> Part:
     size = s * sizes.hidden_size * sizes.dropout
-    return Part(replicated_bytes=size, released_replicated_bytes=size)
+    return Part(replicated_bytes=size, released_replicated_bytes=size, fixed_replicated_bytes=size)
 
 
 def _column_product(rows: int, columns: int, kept_columns: int, s: int) -> Part:

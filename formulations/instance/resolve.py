@@ -7,6 +7,7 @@ from typing import get_args
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import (
+    MEMORY_MODEL_ERROR,
     PLAIN_ALLOWED,
     Instance,
     Limits,
@@ -14,7 +15,9 @@ from formulations.instance.instance import (
     PlainSchedule,
     SearchSpace,
 )
+from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
+from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
@@ -56,6 +59,8 @@ def resolve(
     )
     _check_precision(workload, cluster, workload_place.at("precision"))
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
+    if profile:
+        _check_profile_precision(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
     search_place = place.at("search")
     degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
@@ -72,6 +77,8 @@ def resolve(
         measured,
     )
     strategies = {
+        "tensor_parallel": degrees,
+        "overlap": _overlap(written, search_place.at("overlap"), catalogue),
         "sequence_parallel": split,
         "recompute": resolve_recompute(written.search, search_place, flash),
     }
@@ -82,20 +89,28 @@ def resolve(
         workload=workload,
         cluster=cluster,
         profile=times,
-        search=_search_space(written.search, strategies | {"tensor_parallel": degrees}),
+        search=_search_space(written.search, strategies),
         limits=_limits(written.limits),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
 
 
 def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None:
-    for group in cluster.groups:
-        if workload.precision not in group.gpu.peak_flops:
-            shared = [p for p in ("fp16", "bf16") if p in group.gpu.peak_flops]
-            raise place.error(
-                f"{workload.precision}, for which {group.gpu.name} has no peak",
-                " or ".join(shared) or f"another GPU: {group.gpu.name} has no 16-bit peak",
-            )
+    peaks = [group.gpu.peak_flops for group in cluster.groups]
+    shared = [one for one in PRECISIONS if all(one in peak for peak in peaks)]
+    for group, peak in zip(cluster.groups, peaks, strict=True):
+        if workload.precision not in peak:
+            found = f"{workload.precision}, for which {group.gpu.name} of group {group.name!r}"
+            allowed = ", ".join(shared) or "GPUs that share a precision"
+            raise place.error(f"{found} has no peak", allowed)
+
+
+def _check_profile_precision(profile: WrittenProfile, workload: Workload) -> None:
+    measured = profile.profile.precision
+    if measured not in (None, workload.precision):
+        found = f"times in {measured}, for a workload in {workload.precision}"
+        allowed = f"times in {workload.precision}, or workload.precision: {measured}"
+        raise profile.place.at("precision").error(found, allowed)
 
 
 def _tensor_degrees(
@@ -167,6 +182,17 @@ def _check_objective(written: InstanceFile, place: Place) -> None:
             raise place.at("cluster", "groups", j, "price").error("missing", allowed)
 
 
+def _overlap(written: InstanceFile, place: Place, catalogue: Catalogue) -> Overlap:
+    """Shares as written, or those of a framework."""
+    overlap = written.search.overlap
+    if isinstance(overlap, str):
+        if overlap not in catalogue.overlap:
+            raise place.unknown("framework", overlap, catalogue.overlap)
+        return catalogue.overlap[overlap]
+    fields = overlap.model_dump() if overlap else {}
+    return Overlap.model_validate({k: v for k, v in fields.items() if v is not None})
+
+
 def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> SearchSpace:
     """The choices as tuples, with those that the instance decides."""
     fields = {**written.model_dump(), **resolved}
@@ -177,9 +203,9 @@ def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> Search
 
 def _limits(written: LimitsFile) -> Limits:
     """Limits under their names with units; what is not written keeps its default."""
-    reserve = written.framework_reserve
+    reserve, headroom = written.framework_reserve, written.memory_headroom
     fields = {
-        "memory_headroom": written.memory_headroom,
+        "memory_headroom": MEMORY_MODEL_ERROR if headroom is None else headroom,
         "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
         "max_step_time_s": written.max_step_time,
         "max_cost_usd_per_step": written.max_cost_per_step,

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
     MAPPING,
@@ -24,7 +26,7 @@ from formulations.instance.quantities import (
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile
 from formulations.instance.sizes import TransformerSizes
-from formulations.instance.workload import OptimizerState, Precision, Recompute
+from formulations.instance.workload import OptimizerState, Recompute
 
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
 Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
@@ -59,7 +61,11 @@ class WorkloadFile(Record):
     global_batch: Batch | None = Field(
         default=None, description="Sequences per step; default: the catalogue's."
     )
-    precision: Precision = Field(default="bf16", description="Of parameters and activations.")
+    precision: Precision = Field(
+        default="bf16",
+        description="Of products, parameters and activations. fp8: products of blocks alone, all"
+        " else is kept in 16 bit.",
+    )
     gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
         default="fp32", description="Of gradients, in memory and on the wire."
     )
@@ -87,6 +93,9 @@ class ProfileFile(Record):
     """Measured layer times. They replace the analytic model, so they must be complete."""
 
     source: Text = Field(description="Where the measurements come from.")
+    precision: Precision | None = Field(
+        default=None, description="What they were measured in; of another one they say nothing."
+    )
     includes_tensor_parallel_traffic: bool = Field(
         description="Do the times contain the all-reduces among the tp GPUs?"
     )
@@ -112,6 +121,27 @@ class ProfileFile(Record):
 
 Profile = Annotated[
     Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
+
+
+class OverlapFile(Record):
+    """Which share of traffic hides behind computation."""
+
+    tensor_parallel: Headroom | None = Field(
+        default=None, description="Of tensor-parallel traffic behind products. Default: 0."
+    )
+    gradient_sync: Headroom | None = Field(
+        default=None,
+        description="Of the gradient sync behind backward passes, where a replica is one stage;"
+        " with several, the last chunk of a GPU is never hidden. Default: 0.",
+    )
+    kind: Kind = Field(default="assumed", description="How the shares were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
+
+
+Framework = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[OverlapFile, Tag(MAPPING)],
     Discriminator(name_or_mapping),
 ]
 
@@ -171,13 +201,20 @@ class SearchFile(Record):
     scatter_gather: bool = Field(
         default=False, description="Does each of the tp GPUs send 1/tp of the activations?"
     )
+    overlap: Framework | None = Field(
+        default=None,
+        description="Traffic that hides behind computation: a framework of the catalogue (megatron,"
+        " torchtitan), or shares. Default: none. Reports state it as an assumption.",
+    )
 
 
 class LimitsFile(Record):
     """What a plan must respect."""
 
     memory_headroom: Headroom | None = Field(
-        default=None, description="Share of the memory to leave free, 0.05 or 5 %. Default: 0."
+        default=None,
+        description="Share of the memory to leave free, 0.05 or 5 %. Default: 2.5 %, the error of"
+        " the memory model on measured peaks.",
     )
     framework_reserve: Reserve | None = Field(
         default=None, description="Memory for context, NCCL, fragmentation. Default: 1 GiB."

@@ -19,12 +19,12 @@ from formulations.instance.extent import (
     Text,
     first_beyond,
 )
+from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
-Precision = Literal["fp16", "bf16"]
 Recompute = Literal["none", "selective", "full"]
 OptimizerState = Literal["fp32", "bf16", "8bit"]
 #: Parameters that share a scale in 8-bit Adam (Dettmers et al., ICLR 2022, section 2.1).
@@ -32,6 +32,7 @@ QUANTIZED_BLOCK = 2048
 #: Bytes per parameter, and per block of them: Adam keeps an fp32 master copy and two moments; these
 #: in fp32 (Rajbhandari et al. 2020, section 3.1), in bf16 (Megatron-LM's precision-aware
 #: optimizer), or in 8 bit with an fp32 scale per block and moment (Dettmers et al., ICLR 2022).
+#: Without the copy where parameters are in 32 bit: `formulations.instance.precision`.
 OPTIMIZER_BYTES: dict[OptimizerState, tuple[int, int]] = {
     "fp32": (4 + 4 + 4, 0),
     "bf16": (4 + 2 + 2, 0),
@@ -58,6 +59,8 @@ class Layer(Record):
     tied_copy: bool = False  #: the vocabulary matrix is the embedding's; a copy only if pp > 1
     forward_flops: Figure  #: all tp ranks together
     unweighted_flops: Figure = 0  #: of these without a parameter: scores
+    #: What fused attention, where it is used, works out in place of `unweighted_flops`.
+    attention_flops: Figure = 0
     kernels: Figure  #: kernel launches of one forward pass on one GPU
     forward_all_reduces: Figure = 0  #: over the tp ranks, 2*s*h bytes each
     backward_all_reduces: Figure = 0
@@ -170,7 +173,9 @@ class Workload(Record):
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     precision: Precision = "bf16"
-    parameter_bytes: Width = 2
+    parameter_bytes: Width = 2  #: per parameter, also on the wire
+    #: Per parameter of blocks, of copies that products read, and that are never sent or updated.
+    copy_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     gradient_bytes: Width = 4  #: per parameter, also on the wire
     optimizer_bytes: Width = 12  #: per parameter, see `OPTIMIZER_BYTES`
     flash_attention: bool = False

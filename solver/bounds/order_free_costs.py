@@ -73,6 +73,12 @@ class ShapeColumns:
         return zero
 
     @cached_property
+    def seen_sync(self) -> Numbers:
+        """[N] share of the gradient sync that backward passes do not hide."""
+        overlap = self.instance.search.overlap
+        return np.array([1 - overlap.hidden_sync(one.pp, one.vpp) for one in self.shapes])
+
+    @cached_property
     def total(self) -> Array:
         """[N] micro-batches of a step."""
         whole: Array = self.instance.workload.global_batch // self._figures[4]
@@ -262,7 +268,7 @@ def tails(columns: ShapeColumns) -> Tails:
     """
     workload, known = columns.instance.workload, rings(columns)
     parameters = _parameters(columns)
-    factor = np.array(SYNC_FACTORS)[columns.zero]
+    factor = np.array(SYNC_FACTORS)[columns.zero] * columns.seen_sync
     layers, start = _collective(known, factor, workload.gradient_bytes * parameters)
     if columns.zero.any():
         factor = np.array(GATHER_FACTORS)[columns.zero]
@@ -285,7 +291,7 @@ def _parameters(columns: ShapeColumns) -> Array:
     return per_gpu
 
 
-def _collective(known: Rings, factor: Array, sizes: Array) -> tuple[Numbers, Numbers]:
+def _collective(known: Rings, factor: Array | Numbers, sizes: Array) -> tuple[Numbers, Numbers]:
     """[N, U, J] rings for sizes [N, U] in bytes, [N] their start; factor: [N]."""
     each = factor[:, None, None] * sizes[:, None, :].astype(np.float64)
     inside = at_least_ns(each * known.inside_s[:, :, None])

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
+from formulations.instance.overlap import Overlap
+from formulations.instance.precision import FORMATS, MASTER_BYTES
 from formulations.instance.workload import OPTIMIZER_BYTES
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
 from solver.report.layout import Lines
+from solver.report.quantities import percent
 
 _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
@@ -34,11 +37,25 @@ def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
             f"ZeRO {shape.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
             " all replicas in lockstep, nothing hidden behind compute"
         )
-    state = _STATES.get((workload.optimizer_bytes, workload.optimizer_block_bytes))
+    master_bytes = FORMATS[workload.precision].master_bytes
+    moments_bytes = workload.optimizer_bytes + MASTER_BYTES - master_bytes
+    state = _STATES.get((moments_bytes, workload.optimizer_block_bytes))
     if state not in (None, "fp32"):
-        yield f"Adam's moments in {state}, master copy of the parameters in fp32"
+        copy = ", master copy of the parameters in fp32" if master_bytes else ""
+        yield f"Adam's moments in {state}{copy}"
     if workload.flash_attention:
         yield "flash attention: no scores are kept"
+    if overlap := _overlap_text(instance.search.overlap):
+        yield overlap
+
+
+def _overlap_text(overlap: Overlap) -> str:
+    shares = (
+        (overlap.tensor_parallel, "tensor-parallel traffic behind products"),
+        (overlap.gradient_sync, "gradient sync behind backward"),
+    )
+    hidden = ", ".join(f"{percent(share)} of {what}" for share, what in shares if share)
+    return f"hidden {hidden}; {overlap.kind} ({overlap.source})" if hidden else ""
 
 
 def _unused(instance: Instance) -> Iterator[str]:

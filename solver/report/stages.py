@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
+from formulations.instance.instance import MEMORY_MODEL_ERROR
 from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import table
-from solver.report.quantities import node_ranges, ranges, size_text, time_text
+from solver.report.quantities import node_ranges, percent, ranges, size_text, time_text
 
 
 def placed(stages: Iterable[StageDocument]) -> str:
@@ -172,8 +173,11 @@ def tightest(document: PlanDocument) -> str:
         key=lambda item: item[:2],
     )
     limit = stage.memory_limit_bytes
+    keep = 1 - document.instance.limits.memory_headroom
+    close = stage.memory_bytes > limit / keep * (1 - MEMORY_MODEL_ERROR)
+    error = f"; within {percent(MEMORY_MODEL_ERROR)} of the GPU's, the error of the memory model"
     return (
         f"tightest on stage {k}, {stage.node} ({stage.gpu_type}): "
         f"{size_text(stage.memory_bytes, limit)} used of {size_text(limit)}, "
-        f"{size_text(free, limit)} free"
+        f"{size_text(free, limit)} free" + error * close
     )

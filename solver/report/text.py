@@ -15,6 +15,7 @@ from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.document import costs_of
+from solver.report.evidence import evidence_lines
 from solver.report.layout import Lines, labelled
 from solver.report.quantities import (
     counted,
@@ -204,6 +205,7 @@ def figures(document: PlanDocument) -> Lines:
         ("memory", tightest(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
+        *evidence_lines(document),
         *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
 

@@ -130,7 +130,7 @@ class Layout:
             outside_s += (self.shape.tp - 1) * self._inside_s(node, size_bytes)
         return outside_s
 
-    def collective_ns(self, k: int, factor: int, sizes_bytes: Iterable[int]) -> int:
+    def collective_ns(self, k: int, factor: float, sizes_bytes: Iterable[int]) -> int:
         """Ring collective over the replicas of stage k, one buffer per layer."""
         groups = {node: self.group(node) for node in self.members[k]}
         count = len(groups)

@@ -155,7 +155,7 @@ class LeastCosts:
         nodes = zip(self.counts, values, strict=True)
         return sorted(value for count, value in nodes for _ in range(count))
 
-    def _collective_ns(self, factor: int, sizes_bytes: Array) -> tuple[Array, int]:
+    def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
         """[U, groups used] ring collective of a stage with a node of the group, and its start.
 
         Proof, for each N of `spans`; the least over N counts, layer by layer. One node holds
@@ -202,7 +202,7 @@ class LeastCosts:
         after the other. On the first stage the tied embeddings come between.
         """
         workload, shards = self.instance.workload, num_holders(self.shape, 1)
-        reduces, gathers = collective_factors(self.shape)
+        reduces, gathers = collective_factors(self.instance, self.shape)
         counts = [
             run.layer.parameters_per_gpu(self.shape.tp, self.shape.pp)
             for run in workload.layer_runs

@@ -302,13 +302,15 @@ class OrderGraph:
     def _sync_ns(self, members: Sequence[Member]) -> Array:
         """[n, n] gradient sync."""
         sizes = self.instance.workload.gradient_bytes * self.parameters
-        return self._collective_ns(members, collective_factors(self.shape)[0], sizes)
+        return self._collective_ns(members, collective_factors(self.instance, self.shape)[0], sizes)
 
     def _after_ns(self, members: Sequence[Member]) -> Array:
         """[n, n] slowest optimizer, gather."""
         slowest: Array = np.max([self._optimizer_ns(j) for j, _, _ in members], axis=0)
         sizes = self.instance.workload.parameter_bytes * self.parameters
-        return slowest + self._collective_ns(members, collective_factors(self.shape)[1], sizes)
+        return slowest + self._collective_ns(
+            members, collective_factors(self.instance, self.shape)[1], sizes
+        )
 
     def _optimizer_ns(self, j: int) -> Array:
         """[n, n] on GPUs of group j."""
@@ -317,7 +319,7 @@ class OrderGraph:
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(_ceil_all(sizes / speed))
 
-    def _collective_ns(self, members: Sequence[Member], factor: int, sizes_bytes: Array) -> Array:
+    def _collective_ns(self, members: Sequence[Member], factor: float, sizes_bytes: Array) -> Array:
         """[n, n] ring collective over the replicas of a stage on all its nodes."""
         nodes = [(self.instance.cluster.groups[j], n, rings) for j, n, rings in members]
         count = len(nodes)

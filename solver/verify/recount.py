@@ -68,7 +68,7 @@ class Recount:
 
     def costs(self) -> PlanCosts:
         """All costs of the plan."""
-        reduces, gathers = collective_factors(self.shape)
+        reduces, gathers = collective_factors(self.instance, self.shape)
         tied = tied_bytes(self.instance, self.shape)
         forward, backward, weight = self._passes()
         return PlanCosts(
@@ -182,7 +182,7 @@ class Recount:
         rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
-    def _collectives(self, factor: int, sizes_bytes: list[int]) -> Array:
+    def _collectives(self, factor: float, sizes_bytes: list[int]) -> Array:
         """[p] over the replicas of every stage."""
         times = [
             self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])
@@ -219,13 +219,19 @@ class Recount:
             ceil_div(ceil_div(count, num_holders(shape, 1)), QUANTIZED_BLOCK) for count in counts
         )
         return {
-            "weights_bytes": workload.parameter_bytes * weights,
+            "weights_bytes": workload.parameter_bytes * weights + self._copies_bytes(k),
             "gradients_bytes": workload.gradient_bytes * gradients,
             "optimizer_bytes": workload.optimizer_bytes * states + scales,
             "activations_bytes": self._most_kept(k, r) + recomputed,
             "buffers_bytes": messages,
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
         }
+
+    def _copies_bytes(self, k: int) -> int:
+        """8-bit copies of the parameters that products of blocks read."""
+        workload, layers = self.instance.workload, self.stages[k]
+        blocks = [layer for layer in layers if workload.layers[layer].is_block]
+        return workload.copy_bytes * sum(self.parameters[layer] for layer in blocks)
 
     def _most_kept(self, k: int, r: int) -> int:
         """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.

@@ -12,11 +12,18 @@ def num_holders(shape: Shape, split_from: int) -> int:
     return shape.dp if shape.zero >= split_from else 1
 
 
-def collective_factors(shape: Shape) -> tuple[int, int]:
-    """Once per step, of a ring pass: reducing gradients, and gathering parameters."""
+def collective_factors(instance: Instance, shape: Shape) -> tuple[float, float]:
+    """Once per step, of a ring pass: reducing gradients, and gathering parameters.
+
+    Less what backward passes hide: no more than is assumed, and where there are several stages
+    never the last chunk of a GPU.
+    """
+    hidden = instance.search.overlap.gradient_sync
+    if shape.pp > 1:
+        hidden = min(hidden, (shape.vpp - 1) / shape.vpp)
     if shape.zero == 0:
-        return ALL_REDUCE, 0
-    return (HALF if shape.zero == 1 else 0), (HALF if shape.zero < 3 else 0)
+        return ALL_REDUCE * (1 - hidden), 0
+    return (HALF * (1 - hidden) if shape.zero == 1 else 0), (HALF if shape.zero < 3 else 0)
 
 
 def message_bytes(instance: Instance, shape: Shape) -> int:

@@ -65,7 +65,7 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     onward = np.diff(forward[used, 0], axis=1).min(axis=0).sum()
     parameters = layer_memory(instance, shape).parameters
     sizes = (instance.workload.gradient_bytes, instance.workload.parameter_bytes)
-    phases = list(zip(collective_factors(shape), sizes, strict=True))
+    phases = list(zip(collective_factors(instance, shape), sizes, strict=True))
     least = []
     for nodes in range(2, min(shape.dp, sum(shape.nodes_used)) + 1):
         after = 0
