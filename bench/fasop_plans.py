@@ -19,6 +19,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.errors import InstanceError
 from formulations.instance import Instance
+from formulations.instance.instance import RECOMPUTE_WAYS
 from formulations.plan import Plan, Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
@@ -70,7 +71,7 @@ def read_plan(instance: Instance, entry: dict[str, Any]) -> Plan:
         pp=entry["pp"],
         micro_batch=entry["mbs"],
         schedule="1f1b",
-        recompute=("none",),
+        recompute=tuple(way for way in RECOMPUTE_WAYS if way in instance.search.recompute),
         zero=0,
         nodes_used=tuple(order.count(j) for j in range(len(names))),
     )

@@ -184,8 +184,8 @@ def check_recomputed(
             findings.require(found.way in shape.recompute, f"{field}.way", found.way, text)
             own = sum(blocks[slice(*stage.layers)])
             partly = found.way == "full" and "none" in shape.recompute
-            allowed = range(own + 1) if partly else [0 if found.way == "none" else own]
-            text = f"{allowed[0]} to {allowed[-1]} blocks"
+            allowed = range(1, own + 1) if partly else [0 if found.way == "none" else own]
+            text = f"{min(allowed, default=0)} to {max(allowed, default=0)} blocks"
             findings.require(found.blocks in allowed, f"{field}.blocks", found.blocks, text)
     return findings.num_problems == start
 
