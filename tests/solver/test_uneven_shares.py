@@ -232,7 +232,7 @@ def test_more_orders_than_could_be_tried_are_closed() -> None:
     chosen = {"pipeline_parallel": (5,), "micro_batch": (1,), "idle_nodes": False}
     narrow = instance.model_copy(update={"search": instance.search.model_copy(update=chosen)})
     (shape,) = (one for one in shapes(narrow) if one.zero)
-    answer = best_dealing(lanes_of(build_tables(narrow, shape)), 15_600_000_000)
+    answer = best_dealing(lanes_of(build_tables(narrow, shape)), 16_000_000_000)
     assert answer.complete
     assert answer.found is not None
     assert sorted(answer.found.shares) == [85, 85, 85, 85, 86, 86]
