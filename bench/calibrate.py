@@ -2,21 +2,24 @@
 
     python -m bench.calibrate [--worst N]
 
-Once per GPU type, never per row. Identifiable are the maximum, from large layers; the ramp of a
-kernel, half / (peak * maximum), from layers of many sizes; and the launch overhead, from layers so
-small that launches bound their time. Where a type's sources lack such rows it takes the A100's
-half-size in proportion to the 16-bit peak, and the A100's launch overhead. Types without any
-source take, besides, the median maximum of the fitted ones: "assumed" in the catalogue.
+Once per GPU type, from times of kernels and of layers; times of steps are held out, for they are
+what the model predicts. Kernels give the maxima and half-sizes of products and of fused attention,
+layers so small that launches bound their time the launch overhead, which is the host's. Types
+without kernels of their own take A100's half-sizes in proportion to the 16-bit peak and its ratio
+of attention to products; types without small layers the least launch overhead measured, A10's.
+H100 and H200 lie between A100 and B200 on the logarithm of the peak, in every figure: assumed.
+All others without any source take the median maximum of the measured types: assumed.
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 from statistics import median
 
 import numpy as np
 
-from bench.fitting import BASE_PRECISION, Floats, fit, log_errors
+from bench.fitting import Floats, fit, log_errors
 from bench.published_times import Observation
 from bench.read_published import read_all
 from bench.records import reference
@@ -24,7 +27,10 @@ from formulations.instance import GpuType
 from formulations.instance.load import gpu_catalogue
 
 MAXIMUM, HALF, LAUNCH = "efficiency_maximum", "efficiency_half_flops", "launch_overhead_s"
-START = {MAXIMUM: 0.7, HALF: 4e9, LAUNCH: 2e-4}
+ATTENTION, ATTENTION_HALF = "attention_maximum", "attention_half_flops"
+FIGURES = (MAXIMUM, HALF, ATTENTION, ATTENTION_HALF, LAUNCH)
+#: From where searches begin; launch overhead rather too high, see `bench.fitting.fit`.
+START = {MAXIMUM: 0.6, HALF: 4e9, ATTENTION: 0.5, ATTENTION_HALF: 1e10, LAUNCH: 2e-4}
 
 
 @dataclass(frozen=True)
@@ -36,67 +42,116 @@ class Fit:
     free: tuple[str, ...]
 
 
-BASE = Fit("A100-80", ("vtrain single-node", "vtrain multi-node"), (MAXIMUM, HALF, LAUNCH))
+PRODUCTS, KERNELS = ("simumax products",), ("simumax attention",)
+BASE = "A100-80"
+#: In order: figures that a type has from an earlier line are its start in a later one.
 FITS = (
-    BASE,
+    Fit(BASE, PRODUCTS, (MAXIMUM, HALF)),
+    Fit(BASE, KERNELS, (ATTENTION, ATTENTION_HALF)),
+    Fit("B200", PRODUCTS, (MAXIMUM, HALF)),
+    Fit("B200", KERNELS, (ATTENTION, ATTENTION_HALF)),
     Fit("A10", ("fasop",), (MAXIMUM, LAUNCH)),
+    Fit("A100-40", ("fasop",), (LAUNCH,)),
     Fit("V100-16", ("sailor block", "sailor block tp>2"), (MAXIMUM,)),
     Fit("RTX-3090", ("sailor block",), (MAXIMUM,)),
 )
-#: The same chip with other memory.
-TWINS = {"A100-40": "A100-80", "V100-32": "V100-16"}
+#: Types that fused attention has no kernels for: before Ampere (Dao 2023, FlashAttention-2).
+WITHOUT_FUSED = ("V100-16", "V100-32", "T4")
+#: The same chip with other memory, or the same architecture.
+TWINS = {"A100-40": "A100-80", "V100-32": "V100-16", "GB200": "B200", "GB300": "B200"}
+#: Types between two measured ones.
+BETWEEN = ("H100", "H200")
+
+Gpus = dict[str, GpuType]
 
 
-def fit_all(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> dict[str, GpuType]:
+def fit_all(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> Gpus:
     """Every type of the catalogue with its fitted, derived or assumed figures."""
-    base = fit(_rows(observations, BASE), gpus[BASE.gpu].model_copy(update=START), BASE.free)
-    found = {BASE.gpu: base}
-    for one in FITS[1:]:
-        start = _scaled(gpus[one.gpu], base, START[MAXIMUM])
-        found[one.gpu] = fit(_rows(observations, one), start, one.free)
-    maximum = median(gpu.efficiency_maximum for gpu in found.values())
-    return {
-        name: found.get(name) or _derived(gpu, base, found, maximum) for name, gpu in gpus.items()
+    found: Gpus = {}
+    for one in FITS:
+        rows = [row for row in observations if row.gpu == one.gpu and row.source in one.sources]
+        found[one.gpu] = fit(rows, found.get(one.gpu) or _start(gpus[one.gpu], found), one.free)
+    found = {name: _with_attention(gpu, found[BASE]) for name, gpu in found.items()}
+    launch_s = {LAUNCH: min(found[one.gpu].launch_overhead_s for one in FITS if LAUNCH in one.free)}
+    own = {one.gpu for one in FITS if LAUNCH in one.free}
+    found |= {
+        name: gpu.model_copy(update=launch_s) for name, gpu in found.items() if name not in own
     }
+    maximum = median(gpu.efficiency_maximum for gpu in found.values())
+    return {name: found.get(name) or _derived(gpu, found, maximum) for name, gpu in gpus.items()}
 
 
-def _rows(observations: Sequence[Observation], one: Fit) -> list[Observation]:
-    return [row for row in observations if row.gpu == one.gpu and row.source in one.sources]
+def _start(gpu: GpuType, found: Gpus) -> GpuType:
+    """Where the search for a type's figures begins, with those that its sources leave open."""
+    twin = TWINS.get(gpu.name)
+    if twin in found:
+        return _as(gpu, found[twin]).model_copy(update={LAUNCH: START[LAUNCH]})
+    started = gpu.model_copy(update=START)
+    if BASE not in found or gpu.name == "B200":
+        return started
+    launch_s = found["A10"].launch_overhead_s if "A10" in found else START[LAUNCH]
+    return _scaled(started, found[BASE], START[MAXIMUM]).model_copy(update={LAUNCH: launch_s})
+
+
+def _with_attention(gpu: GpuType, base: GpuType) -> GpuType:
+    """Its own figures of attention, or those in the base's ratio to its maximum."""
+    if any(one.gpu == gpu.name and ATTENTION in one.free for one in FITS):
+        return gpu
+    scaled = _scaled(gpu, base, gpu.efficiency_maximum)
+    return gpu.model_copy(update={ATTENTION: scaled.attention_maximum})
+
+
+def _as(gpu: GpuType, other: GpuType) -> GpuType:
+    return gpu.model_copy(update={name: getattr(other, name) for name in FIGURES})
 
 
 def _scaled(gpu: GpuType, base: GpuType, maximum: float) -> GpuType:
-    """`gpu` with the base's launch overhead, and its half-size in proportion to the peak."""
-    ratio = gpu.peak_flops[BASE_PRECISION] / base.peak_flops[BASE_PRECISION]
-    half_flops, launch_s = base.efficiency_half_flops * ratio, base.launch_overhead_s
-    return gpu.model_copy(update={MAXIMUM: maximum, HALF: half_flops, LAUNCH: launch_s})
+    """`gpu` with this maximum, the base's half-sizes in proportion to the peak."""
+    ratio, attention = gpu.half_peak / base.half_peak, base.attention_maximum
+    assert attention is not None  # fitted
+    share = None if gpu.name in WITHOUT_FUSED else attention / base.efficiency_maximum * maximum
+    return gpu.model_copy(
+        update={
+            MAXIMUM: maximum,
+            HALF: base.efficiency_half_flops * ratio,
+            ATTENTION: share,
+            ATTENTION_HALF: base.attention_half_flops * ratio if share else 0.0,
+            LAUNCH: base.launch_overhead_s,
+        }
+    )
 
 
-def _derived(gpu: GpuType, base: GpuType, found: Mapping[str, GpuType], maximum: float) -> GpuType:
+def _between(gpu: GpuType, low: GpuType, high: GpuType) -> GpuType:
+    """Every figure between those of two types, as the logarithm of the peak lies."""
+    way = log(gpu.half_peak / low.half_peak) / log(high.half_peak / low.half_peak)
+    figures = {
+        name: getattr(low, name) ** (1 - way) * getattr(high, name) ** way for name in FIGURES
+    }
+    return gpu.model_copy(update=figures)
+
+
+def _derived(gpu: GpuType, found: Gpus, maximum: float) -> GpuType:
     """Figures of a type that no source holds.
 
     A10G: FASOP's A10 nodes are AWS g5, whose GPUs are A10G, so its speed is the A10's fitted one.
     """
-    if gpu.name == "A10G":
-        a10 = found["A10"]
-        reached = a10.efficiency_maximum * a10.peak_flops[BASE_PRECISION]
-        share = min(1.0, reached / gpu.peak_flops[BASE_PRECISION])
-        launch_s = a10.launch_overhead_s
-        return _scaled(gpu, base, share).model_copy(update={LAUNCH: launch_s})
     if gpu.name in TWINS:
-        return _scaled(gpu, base, found[TWINS[gpu.name]].efficiency_maximum)
-    return _scaled(gpu, base, maximum)
+        return _as(gpu, found[TWINS[gpu.name]])
+    if gpu.name in BETWEEN:
+        return _between(gpu, found[BASE], found["B200"])
+    if gpu.name == "A10G":
+        reached = found["A10"].efficiency_maximum * found["A10"].half_peak
+        maximum = min(1.0, reached / gpu.half_peak)
+    return _scaled(gpu, found[BASE], maximum)
 
 
 def print_figures(gpus: Mapping[str, GpuType]) -> None:
     """Figures per type, as the catalogue's efficiency block has them."""
-    fitted = {one.gpu: one.free for one in FITS}
     for name, gpu in gpus.items():
-        print(
-            f"{name}: {{efficiency_maximum: {gpu.efficiency_maximum:.3f},"
-            f" efficiency_half_flops: {gpu.efficiency_half_flops:.2e},"
-            f" launch_overhead_s: {gpu.launch_overhead_s * 1e6:.1f}e-6}}"
-            f"  # fitted: {', '.join(fitted.get(name, ())) or 'nothing'}"
-        )
+        fitted = [figure for one in FITS if one.gpu == name for figure in one.free]
+        figures = {figure: value for figure in FIGURES if (value := getattr(gpu, figure))}
+        texts = [f"{figure}: {value:#.3g}" for figure, value in figures.items()]
+        print(f"{name}: {{{', '.join(texts)}}}  # fitted: {', '.join(fitted) or 'nothing'}")
 
 
 def print_errors(observations: Sequence[Observation], errors: Floats) -> None:
@@ -126,7 +181,9 @@ def main() -> None:
     parser.add_argument("--worst", type=int, default=0, help="show the N largest errors")
     options = parser.parse_args()
     catalogue = gpu_catalogue()
-    folder = reference("measured/*.csv", "megatron/*.json", "fasop/*.json", "sailor/**/*.json")
+    folder = reference(
+        "measured/*.csv", "megatron/*.json", "fasop/*.json", "sailor/**/*.json", "simumax/*.json"
+    )
     observations = read_all(folder, catalogue)
     gpus = fit_all(observations, catalogue)
     errors = np.expm1(log_errors(observations, gpus))

@@ -16,7 +16,7 @@ from solver.enumeration.engine import solve_split
 from solver.heuristics.choose import ORDER_LIMIT, TimeTables, group_of_slot
 from solver.heuristics.minmax import minmax_of
 from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import Split, StageCosts
+from solver.heuristics.stages import OrderStages, Split
 from solver.layered.placements import fixed_order, replica_classes
 from solver.layered.problem import Intervals, SplitProblem
 from solver.search.closing import lacks_memory
@@ -81,7 +81,7 @@ class ShapeStudy:
 
     def case(self, name: str, order: tuple[int, ...], limit_s: float) -> Case | None:
         """The case of one order; None if no split fits memory."""
-        stages = StageCosts(self.tables, group_of_slot(self.tables, order), self.shares)
+        stages = OrderStages(self.intervals, group_of_slot(self.tables, order), self.shares)
         problem = self.problem(order)
         split, exact = minmax_of(stages), exact_minmax(problem)
         if split is None or exact is None:

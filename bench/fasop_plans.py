@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions
 from formulations.errors import InstanceError
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape, uniform_plan
+from formulations.instance.instance import RECOMPUTE_WAYS
+from formulations.plan import Plan, Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
@@ -68,13 +71,13 @@ def read_plan(instance: Instance, entry: dict[str, Any]) -> Plan:
         pp=entry["pp"],
         micro_batch=entry["mbs"],
         schedule="1f1b",
-        recompute="none",
+        recompute=tuple(way for way in RECOMPUTE_WAYS if way in instance.search.recompute),
         zero=0,
         nodes_used=tuple(order.count(j) for j in range(len(names))),
     )
     boundaries = tuple(accumulate(entry["partition"], initial=0))
     counts = [entry["num_microbatches"]] * shape.dp
-    return uniform_plan(instance, shape, order, boundaries, counts)
+    return Decisions(tuple(order), boundaries, tuple(counts)).plan(build_tables(instance, shape))
 
 
 def _outside(instance: Instance, plan: Plan, costs: PlanCosts) -> list[str]:
@@ -105,6 +108,6 @@ def judge(instance: Instance, plan: Plan) -> Judgement:
 
 def their_space(instance: Instance) -> Instance:
     """The instance with the plan space of FASOP: all nodes, no recomputation, no ZeRO."""
-    narrow = {"recompute": ("none",), "distributed_optimizer": (False,), "idle_nodes": False}
+    narrow = {"recompute": ("none",), "zero": (0,), "idle_nodes": False}
     search = instance.search.model_copy(update=narrow)
     return instance.model_copy(update={"search": search})

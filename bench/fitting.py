@@ -1,6 +1,6 @@
 """Errors of the compute model on observations, and the GPU figures that make them least.
 
-The model is `formulations.costs.compute.analytic_forward_s`, called here and nowhere repeated.
+The model is `formulations.costs.compute.analytic_s`, called here and nowhere repeated.
 Least Huber loss (knee at 10 %) of log(model / published), every source with equal weight, by
 Levenberg-Marquardt (Marquardt 1963, doi 10.1137/0111030) on the logarithms of the free figures.
 """
@@ -11,25 +11,23 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.published_times import ForwardTimes, Observation
-from formulations.costs.compute import analytic_forward_s
+from bench.published_times import Observation, PassTimes
+from formulations.costs.compute import Passes, analytic_s
 from formulations.instance import GpuType, Layer, NodeGroup
+from formulations.instance.precision import Precision
 
 Floats = NDArray[np.float64]
 
-BASE_PRECISION = "fp16"  # the catalogue's half-sizes hold for it
 HUBER_KNEE = 0.1
 MOST_STEPS = 60
 DIFFERENCE = 1e-4
 
 
-def forward_times(gpu: GpuType, precision: str) -> ForwardTimes:
-    """Forward seconds of any layer on this GPU; a kernel ramps up equally long in any precision."""
-    slower = gpu.peak_flops[precision] / gpu.peak_flops[BASE_PRECISION]
-    half_flops = gpu.efficiency_half_flops * slower
+def pass_times(gpu: GpuType, precision: Precision) -> PassTimes:
+    """Seconds of the passes of any layer on this GPU."""
     group = NodeGroup(
         name=gpu.name,
-        gpu=gpu.model_copy(update={"efficiency_half_flops": half_flops}),
+        gpu=gpu,
         gpus_per_node=1,
         nodes=1,
         price_usd_per_hour=0,
@@ -38,18 +36,22 @@ def forward_times(gpu: GpuType, precision: str) -> ForwardTimes:
     )
 
     @cache
-    def forward_s(layer: Layer, tp: int, micro_batch: int) -> float:
-        return analytic_forward_s(layer, group, precision, tp, micro_batch)
+    def passes_s(layer: Layer, tp: int, micro_batch: int) -> Passes:
+        return analytic_s(layer, group, precision, tp, micro_batch)
 
-    return forward_s
+    return passes_s
+
+
+def _without_host(gpu: GpuType, on_device: bool) -> GpuType:
+    return gpu.model_copy(update={"launch_overhead_s": 0.0}) if on_device else gpu
 
 
 def log_errors(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> Floats:
     """log(model / published) of every observation."""
-    keys = {(one.gpu, one.precision) for one in observations}
-    times = {(gpu, precision): forward_times(gpus[gpu], precision) for gpu, precision in keys}
+    keys = {(one.gpu, one.precision, one.on_device) for one in observations}
+    times = {key: pass_times(_without_host(gpus[key[0]], key[2]), key[1]) for key in keys}
     ratios = [
-        one.prediction.predicted_s(times[one.gpu, one.precision]) / one.published_s
+        one.prediction.predicted_s(times[one.gpu, one.precision, one.on_device]) / one.published_s
         for one in observations
     ]
     found: Floats = np.log(np.array(ratios))

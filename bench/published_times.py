@@ -1,6 +1,6 @@
 """Published layer and step times, as observations that the compute model can be held against.
 
-Every observation predicts its own time from a function that gives forward seconds of a layer;
+Every observation predicts its own time from a function that gives the seconds of a layer's passes;
 `bench.calibrate` chooses that function's parameters, `tests/bench` judges the catalogue's.
 Precisions: Megatron-LM and FASOP train in 16 bit. Sailor's profiles hold 4 bytes per element
 (its llm_info.json); they are taken as fp32 on the V100, where the largest blocks run at 85 % of
@@ -13,21 +13,22 @@ from functools import cache
 from typing import Protocol
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s, ring_share
+from formulations.costs.compute import Passes
 from formulations.instance import Layer, Link, Workload
+from formulations.instance.precision import Precision
 from formulations.instance.transformer import TransformerSizes, build_workload
 
-#: Seconds of one forward pass: (layer, tp, micro-batch) without tensor-parallel traffic.
-ForwardTimes = Callable[[Layer, int, int], float]
+#: Seconds of the passes of (layer, tp, micro-batch) without tensor-parallel traffic.
+PassTimes = Callable[[Layer, int, int], Passes]
 
-RECOMPUTED_FORWARDS = 4  # forward, forward again, and a backward of twice a forward
 GRADIENT_BYTES = 2  # Megatron-LM in fp16 without fp32 accumulation, as in vTrain's runs
 OPTIMIZER_BYTES = GRADIENT_BYTES + 2 * 12 + 2  # read gradient and state, write state and parameter
 
 
 class Prediction(Protocol):
-    """Something whose time follows from forward times of layers."""
+    """Something whose time follows from times of layers."""
 
-    def predicted_s(self, forward_s: ForwardTimes) -> float:
+    def predicted_s(self, passes_s: PassTimes) -> float:
         """Seconds under a compute model."""
         ...
 
@@ -39,9 +40,10 @@ class Observation:
     source: str
     label: str
     gpu: str  #: name in the GPU catalogue
-    precision: str  #: key of GpuType.peak_flops
+    precision: Precision
     published_s: float
     prediction: Prediction
+    on_device: bool = False  #: without what the host takes to launch kernels
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,38 @@ class LayerTime:
     message_bytes: int  #: of one tensor-parallel all-reduce
     link: Link
 
-    def predicted_s(self, forward_s: ForwardTimes) -> float:
-        """Compute (twice the forward pass for a backward pass) plus all-reduces."""
-        layer, passes = self.layer, 2 if self.backward else 1
+    def predicted_s(self, passes_s: PassTimes) -> float:
+        """Compute plus all-reduces."""
+        layer = self.layer
         reduces = layer.backward_all_reduces if self.backward else layer.forward_all_reduces
         traffic_s = reduces * ring_s(ALL_REDUCE, self.tp, self.message_bytes, self.link)
-        return passes * forward_s(layer, self.tp, self.micro_batch) + traffic_s
+        return passes_s(layer, self.tp, self.micro_batch)[self.backward] + traffic_s
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One product, or fused causal attention, of which half the scores are worked out."""
+
+    flops: int  #: forward, masked scores included
+    attention: bool
+    backward: bool  #: twice the FLOPs
+
+    def predicted_s(self, passes_s: PassTimes) -> float:
+        """Time of a layer that has nothing else."""
+        layer = Layer(
+            kind="kernel",
+            is_block=True,
+            sharded_parameters=0,
+            replicated_parameters=0,
+            forward_flops=self.flops,
+            unweighted_flops=self.flops * self.attention,
+            attention_flops=self.flops // 2 * self.attention,
+            kernels=0 if self.attention else 1,
+            replicated_activation_bytes=0,
+            sharded_activation_bytes=0,
+            input_bytes=0,
+        )
+        return passes_s(layer, 1, 1)[self.backward]
 
 
 @dataclass(frozen=True)
@@ -84,24 +112,25 @@ class StepTime:
     inter_node: Link  #: of one node
     memory_bandwidth_bytes_per_s: float
 
-    def predicted_s(self, forward_s: ForwardTimes) -> float:
+    def predicted_s(self, passes_s: PassTimes) -> float:
         """Seconds of one optimizer step."""
-        stages = self._stage_s(forward_s)
+        stages = self._stage_s(passes_s)
         slowest_s = max(stages)
         steady_s = self.num_micro_batches * slowest_s + (sum(stages) - slowest_s) / self.chunks
         update_s = self._stage_parameters() * OPTIMIZER_BYTES / self.memory_bandwidth_bytes_per_s
         return steady_s + self._fill_s() + self._sync_s() + update_s
 
-    def _stage_s(self, forward_s: ForwardTimes) -> list[float]:
+    def _stage_s(self, passes_s: PassTimes) -> list[float]:
         size_bytes = self.micro_batch * self.workload.boundary_bytes
         reduce_s = ring_s(ALL_REDUCE, self.tp, size_bytes, self.intra_node)
         embedding, block, head = (run.layer for run in self.workload.layer_runs)
 
         def both_ways_s(layer: Layer) -> float:
-            compute_s = forward_s(layer, self.tp, self.micro_batch)
+            passes = passes_s(layer, self.tp, self.micro_batch)
             again = 1 if layer.is_block else 0
             reduces = (1 + again) * layer.forward_all_reduces + layer.backward_all_reduces
-            return (RECOMPUTED_FORWARDS - 1 + again) * compute_s + reduces * reduce_s
+            compute_s = (1 + again) * passes.forward + passes.backward
+            return compute_s + reduces * reduce_s
 
         stages = [both_ways_s(block) * self._blocks_per_stage] * self.pp
         stages[0] += both_ways_s(embedding)
@@ -139,7 +168,14 @@ class StepTime:
 
 
 @cache
-def gpt(hidden: int, heads: int, blocks: int, sequence: int, vocabulary: int) -> Workload:
+def gpt(
+    hidden: int,
+    heads: int,
+    blocks: int,
+    sequence: int,
+    vocabulary: int,
+    precision: Precision = "fp16",
+) -> Workload:
     """A GPT of the given sizes; the global batch is not used here."""
     sizes = TransformerSizes(
         hidden_size=hidden,
@@ -149,15 +185,10 @@ def gpt(hidden: int, heads: int, blocks: int, sequence: int, vocabulary: int) ->
         learned_positions=sequence,
     )
     return build_workload(
-        sizes, name="gpt", source="bench", sequence_length=sequence, global_batch=1
-    )
-
-
-def in_fp32(layer: Layer) -> Layer:
-    """The layer with 4 bytes per element in place of 2 (dropout masks doubled as well)."""
-    return layer.model_copy(
-        update={
-            "replicated_activation_bytes": 2 * layer.replicated_activation_bytes,
-            "sharded_activation_bytes": 2 * layer.sharded_activation_bytes,
-        }
+        sizes,
+        name="gpt",
+        source="bench",
+        sequence_length=sequence,
+        global_batch=1,
+        precision=precision,
     )

@@ -5,6 +5,9 @@ on 64 GPUs need 41 GiB each. The single-node times are no independent clock read
 or more rows differ only in the number of micro-batches, all 78 rows beyond the second lie on one
 line to the nanosecond. Vocabulary 50257 (its src/config.py), not padded.
 Rows with tp across nodes are left out: no plan has them.
+SimuMax v1.2, system configurations: share of the 16-bit peak per kernel, of B200 and of A100's PCIe
+board. Attention there counts all scores, of which its causal kernels work out half: shares of 1.19
+of 312 TFLOP/s, above all that the chip can do, say so. Experts' grouped products are left out.
 Megatron-LM (Narayanan et al., SC 2021, table 1): micro-batch sizes and chunks per stage from
 Megatron-LM's examples/sc21/run_table_1.sh, step time from the FLOPs formula in the file.
 """
@@ -17,8 +20,9 @@ from math import log2
 from pathlib import Path
 from typing import Any
 
-from bench.published_times import LayerTime, Observation, StepTime, gpt, in_fp32
+from bench.published_times import KernelTime, LayerTime, Observation, StepTime, gpt
 from formulations.instance import GpuType, Layer, Link
+from formulations.instance.precision import Precision
 
 GPUS_PER_NODE = 8
 INTER_NODE = Link(bandwidth_bytes_per_s=800e9 / 8, latency_s=0.0)  # vTrain: 800 Gb/s per node
@@ -27,7 +31,8 @@ MEGATRON_VOCABULARY = 51200
 MEGATRON_RUNS = {1.7: (16, 1), 7.5: (16, 1), 39.1: (4, 1), 145.6: (2, 2), 529.6: (1, 3)}
 SAILOR_SEQUENCE = 2048
 SAILOR_MODELS = {"OPT-350": (1024, 16, 24, 50272), "GPT-Neo-2.7": (2560, 20, 32, 50257)}
-SAILOR_PRECISIONS = {"A100-40": "tf32", "V100-16": "fp32", "RTX-3090": "tf32"}
+SAILOR_PRECISIONS: dict[str, Precision] = {"A100-40": "tf32", "V100-16": "fp32", "RTX-3090": "tf32"}
+SIMUMAX_GPUS = {"b200": "B200", "a100_pcie_80gb": "A100-80"}
 FASOP_GPUS = {"A100": "A100-40", "A10": "A10"}
 
 Gpus = Mapping[str, GpuType]
@@ -42,6 +47,7 @@ def read_all(reference: Path, gpus: Gpus) -> list[Observation]:
         *_recompute(reference, gpus),
         *_fasop(reference, gpus),
         *_sailor(reference, gpus),
+        *_simumax(reference, gpus),
     ]
 
 
@@ -156,6 +162,38 @@ def _recompute(reference: Path, gpus: Gpus) -> Iterator[Observation]:
         )
 
 
+def _simumax(reference: Path, gpus: Gpus) -> Iterator[Observation]:
+    """Products, and fused attention forward and backward."""
+    for file, name in SIMUMAX_GPUS.items():
+        kernels = _json(reference / "simumax" / f"{file}_kernels.json")["kernels"]
+        for row in kernels["matmul"]["rows"]:
+            flops = 2 * row["b"] * row["m"] * row["k"] * row["n"]
+            label = f"m {row['m']} k {row['k']} n {row['n']} {row['layout']}"
+            yield _kernel(
+                gpus[name], "products", label, row["efficiency"], KernelTime(flops, False, False)
+            )
+        for backward, way in enumerate(("sdp_fwd", "sdp_bwd")):
+            for row in kernels[way]["rows"]:
+                width = row["head_num"] * (row["qk_head_dim"] + row["v_head_dim"])
+                flops = 2 * row["batch"] * row["seq_len"] ** 2 * width
+                label = f"{way} s {row['seq_len']} heads {row['head_num']}"
+                kernel = KernelTime(flops, True, bool(backward))
+                yield _kernel(gpus[name], "attention", label, row["efficiency"], kernel)
+
+
+def _kernel(gpu: GpuType, kind: str, label: str, share: float, kernel: KernelTime) -> Observation:
+    flops = kernel.flops * (2 if kernel.backward else 1)
+    return Observation(
+        source=f"simumax {kind}",
+        label=label,
+        gpu=gpu.name,
+        precision="bf16",
+        published_s=flops / (share * gpu.peak_flops["bf16"]),
+        prediction=kernel,
+        on_device=True,
+    )
+
+
 def _fasop(reference: Path, gpus: Gpus) -> Iterator[Observation]:
     """Block forward times, at the micro-batch sizes that FASOP's public code uses them for.
 
@@ -217,14 +255,14 @@ def _sailor(reference: Path, gpus: Gpus) -> Iterator[Observation]:
 
 def _sailor_layer(model: str, part: str, tp: int, b: int, link: Link) -> LayerTime:
     hidden, heads, blocks, vocabulary = SAILOR_MODELS[model]
-    workload = gpt(hidden, heads, blocks, SAILOR_SEQUENCE, vocabulary)
+    workload = gpt(hidden, heads, blocks, SAILOR_SEQUENCE, vocabulary, "fp32")
     layer: Layer = workload.layers[1 if part == "block" else -1]
     return LayerTime(
-        layer=in_fp32(layer),
+        layer=layer,
         tp=tp,
         micro_batch=b,
         backward=False,
-        message_bytes=2 * b * workload.boundary_bytes,
+        message_bytes=b * workload.boundary_bytes,
         link=link,
     )
 

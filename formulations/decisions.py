@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.plan import Plan, uniform_plan
@@ -21,7 +22,12 @@ class Decisions:
     def plan(self, tables: CostTables) -> Plan:
         """The plan that they make of the shape."""
         return uniform_plan(
-            tables.instance, tables.shape, self.order, self.boundaries, self.micro_batches
+            tables.instance,
+            tables.shape,
+            self.order,
+            self.boundaries,
+            self.micro_batches,
+            StageCosts(tables).recomputed,
         )
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from formulations.instance.extent import Count
-from formulations.instance.instance import PlainSchedule, Recompute
+from formulations.instance.instance import PlainSchedule
 from formulations.instance.record import Record
+from formulations.instance.workload import Recompute
 from formulations.template import Template
 
 

@@ -1,14 +1,19 @@
 """A plan: the decisions of PROBLEM section 3, complete enough to be launched and judged."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+
+from pydantic import Field
 
 from formulations.instance import Instance
 from formulations.instance.extent import Batch, Count, Index, can_be_simulated
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.record import Record
+from formulations.instance.workload import Recompute
+from formulations.units import ceil_div
 
-ZeroStage = Literal[0, 1]
+STATES_SPLIT, GRADIENTS_SPLIT, PARAMETERS_SPLIT = 1, 2, 3  # from which ZeRO stage on
 
 
 class Shape(Record):
@@ -19,8 +24,9 @@ class Shape(Record):
     pp: Count
     micro_batch: Count  #: sequences
     schedule: ScheduleName
-    recompute: Recompute
-    zero: ZeroStage  #: 1: distributed optimizer
+    #: What a stage may choose among, least time first, see `formulations.costs.stage_costs`.
+    recompute: tuple[Recompute, ...] = Field(min_length=1, max_length=3)
+    zero: ZeroStage  #: what replicas split: 1 optimizer states, 2 gradients too, 3 parameters too
     nodes_used: tuple[Index, ...]  #: per node group of the cluster
     vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
 
@@ -33,6 +39,18 @@ class Shape(Record):
     def num_stages(self) -> int:
         """Virtual stages; stage s lies on the slots of s mod pp."""
         return self.pp * self.vpp
+
+    def own_states(self, parameters: int) -> int:
+        """Of the parameters of a layer on one GPU, those whose optimizer states it holds."""
+        return ceil_div(parameters, self.dp if self.zero >= STATES_SPLIT else 1)
+
+    def own_gradients(self, parameters: int) -> int:
+        """Those whose gradients it holds from micro-batch to micro-batch."""
+        return ceil_div(parameters, self.dp if self.zero >= GRADIENTS_SPLIT else 1)
+
+    def own_parameters(self, parameters: int) -> int:
+        """Those that it holds from layer to layer."""
+        return ceil_div(parameters, self.dp if self.zero >= PARAMETERS_SPLIT else 1)
 
     def stages_of(self, device: int) -> range:
         """Virtual stages of a device, one per chunk."""
@@ -54,11 +72,19 @@ class Group(Record):
     gpus: tuple[Index, ...]  #: indices inside the node
 
 
+class Recomputed(Record):
+    """What a stage recomputes in every backward pass: a way, and how many of its first blocks."""
+
+    way: Recompute
+    blocks: Index
+
+
 class Stage(Record):
     """Layers [start, end) of the chain on one group."""
 
     layers: tuple[Index, Index]
     group: Group
+    recomputed: Recomputed
 
 
 class Replica(Record):
@@ -74,6 +100,10 @@ class Plan(Record):
     shape: Shape
     node_order: tuple[Index, ...]
     replicas: tuple[Replica, ...]
+
+
+#: Of a virtual stage, node group, micro-batches of the replica, and layers.
+Choose = Callable[[int, int, int, tuple[int, int]], Recomputed]
 
 
 def slots_of_order(instance: Instance, tp: int, order: Sequence[int]) -> list[Group]:
@@ -95,22 +125,24 @@ def uniform_plan(
     order: Sequence[int],
     boundaries: Sequence[int],
     micro_batches: Sequence[int],
+    recomputed: Choose,
 ) -> Plan:
     """The Megatron-LM plan in which all replicas share one split.
 
     `order`: node group index per node in node order. `boundaries`: pp vpp + 1 layer indices from
-    0 to the number of layers. `micro_batches`: one number per replica.
+    0 to the number of layers. `micro_batches`: one number per replica. `recomputed`: what a
+    virtual stage recomputes on a node group with so many micro-batches and layers.
     """
     slots = slots_of_order(instance, shape.tp, order)
+    groups = instance.cluster.node_groups
+    choose = cache(recomputed)
     replicas = []
     for r, count in enumerate(micro_batches):
-        stages = tuple(
-            Stage(
-                layers=(boundaries[k], boundaries[k + 1]),
-                group=slots[k % shape.pp * shape.dp + r],
-            )
-            for k in range(shape.num_stages)
-        )
-        replicas.append(Replica(micro_batches=count, stages=stages))
+        stages = []
+        for k, layers in enumerate(pairwise(boundaries)):
+            group = slots[k % shape.pp * shape.dp + r]
+            found = choose(k, groups[group.node], count, layers)
+            stages.append(Stage(layers=layers, group=group, recomputed=found))
+        replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
     nodes = dict.fromkeys(slot.node for slot in slots)
     return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))

@@ -17,8 +17,8 @@ from formulations.units import ceil_ns
 
 def layer_state_bytes(workload: Workload) -> tuple[int, ...]:
     """Bytes of every layer's parameters and optimizer state; a tied matrix counts in each layer."""
-    each = workload.parameter_bytes + workload.optimizer_bytes
-    return tuple(each * layer.parameters_per_gpu(tp=1, pp=2) for layer in workload.layers)
+    counts = [layer.parameters_per_gpu(tp=1, pp=2) for layer in workload.layers]
+    return tuple(workload.parameter_bytes * n + workload.state_bytes(n) for n in counts)
 
 
 @dataclass(frozen=True)

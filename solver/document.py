@@ -27,15 +27,16 @@ from formulations.instance.extent import (
     can_be_simulated,
 )
 from formulations.instance.json_document import json_document, parse_json
+from formulations.instance.provenance import GpuEvidence
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.plan import Shape
+from formulations.plan import Recomputed, Shape
 from solver.result import NodesRecord, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 #: Fields that describe the run and cannot be derived from the plan.
 RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
@@ -44,8 +45,9 @@ RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_
 class MemoryDocument(Record):
     """What the memory of one GPU holds; the parts add up to `memory_bytes`.
 
-    Activations are those of all micro-batches in flight and, with recomputation, of the block that
-    is being recomputed; buffers hold messages between stages; the reserve is the framework's.
+    Activations are those of all micro-batches in flight and what one layer at a time needs besides:
+    the block that is being recomputed, and with ZeRO 2 and 3 a layer's whole gradients and
+    parameters. Buffers hold messages between stages; the reserve is the framework's.
     """
 
     weights_bytes: int
@@ -62,7 +64,8 @@ class StageDocument(Record):
     Stage s of a replica is chunk s div pp of the layers on the GPUs of s mod pp, which have only
     one unless the schedule interleaves. Times per micro-batch are the chunk's; times per step and
     memory are those of the GPU with all its chunks, and stand with each of them.
-    `gradient_sync_s` is the reduction before and, with ZeRO 1, the gather after the optimizer;
+    `gradient_sync_s` is the reduction before and, with ZeRO 1 and 2, the gather after the
+    optimizer; what ZeRO 2 and 3 exchange with every micro-batch stands in its passes.
     `embedding_sync_s` the all-reduce of tied embeddings, which first and last GPU share.
     """
 
@@ -71,7 +74,8 @@ class StageDocument(Record):
     gpus: tuple[Index, ...]
     gpu_type: Name
     forward_s: Seconds
-    backward_s: Seconds
+    backward_s: Seconds  #: with what is recomputed in it
+    recomputed: Recomputed
     weight_gradient_s: Seconds  #: of `backward_s`, what the schedule may put off; 0 if nothing
     send_forward_s: Seconds  #: to the next stage; 0 on the last
     send_backward_s: Seconds  #: to the previous stage; 0 on the first
@@ -119,7 +123,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -141,6 +145,7 @@ class PlanDocument(Record):
     price_usd_per_hour: float | None
     cost_usd_per_step: float | None
     training_cost_usd: float | None
+    evidence: tuple[GpuEvidence, ...]  #: of the GPU types used
     time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
     shape: Shape | None
     node_order: tuple[Name, ...]

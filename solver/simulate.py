@@ -3,7 +3,7 @@
 `simulate` runs thousands of pipelines at once, level by level of the graph, so its result does
 not depend on the order in which devices are visited. `simulate_step` adds what follows the last
 backward: gradient sync over the replicas of a stage, tied-embedding all-reduce between the first
-and last stage, optimizer, parameter gather (ZeRO 1).
+and last stage, optimizer, parameter gather (ZeRO 1 and 2).
 """
 
 from collections.abc import Sequence

@@ -95,7 +95,7 @@ class Floor:
         times = []
         for end, (speed, latency), sharing in ways:
             seconds = tp * size * sharing / speed + latency
-            if self.tables.instance.search.scatter_gather and tp > 1:
+            if self.tables.instance.search.gathers_messages and tp > 1:
                 inner, start = self.link(end, inside=True)
                 seconds += (tp - 1) * (size / inner + start)
             times.append(up(seconds))
@@ -118,7 +118,7 @@ class Floor:
         legs = [{a, b} for a, b in zip(tour, tour[1:] + tour[:1], strict=True) if a != b]
         return legs[:1] if len(tour) == 2 else legs
 
-    def ring(self, stage: int, factor: int, sizes: Sequence[int]) -> tuple[list[int], int]:
+    def ring(self, stage: int, factor: Fraction, sizes: Sequence[int]) -> tuple[list[int], int]:
         """Collective over the replicas of a stage: ns per layer, and once."""
         members = [self.node[s] for s in self.slots(stage)]
         nodes = sorted(set(members))
@@ -171,10 +171,13 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     layers = tables.instance.workload.layers
     gradient = [int(size) for size in tables.gradient_bytes]
     gather = [int(size) for size in tables.gather_bytes]
-    factor = 1 if shape.zero else 2
+    hidden = Fraction(tables.instance.search.overlap.gradient_sync)
+    hidden = hidden if shape.pp == 1 else min(hidden, Fraction(shape.vpp - 1, shape.vpp))
+    factor = (2, 1, 0, 0)[shape.zero] * (1 - hidden)
     synced = [floor.ring(k, factor, gradient) for k in range(shape.pp)]
     none = ([0] * len(gather), 0)
-    gathered = [floor.ring(k, 1, gather) if shape.zero else none for k in range(shape.pp)]
+    gathers = shape.zero in (1, 2)
+    gathered = [floor.ring(k, Fraction(1), gather) if gathers else none for k in range(shape.pp)]
     return Placed(
         groups=[floor.group(node) for node in floor.node],
         send=[
@@ -189,34 +192,71 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     )
 
 
+def options(tables: CostTables, layers: Iterable[int]) -> Iterator[dict[int, int]]:
+    """Every choice of a way to recompute for each of some layers, as indices into the ways."""
+    own, ways = list(layers), tables.shape.recompute
+    blocks = [x for x in own if tables.instance.workload.layers[x].is_block]
+    for i, way in enumerate(ways):
+        counts = range(1, len(blocks) + 1) if way == "full" and i else [len(blocks)]
+        for count in counts if "none" in ways else [len(blocks)]:
+            yield {x: i if x in blocks[:count] or ways[0] != "none" else 0 for x in own}
+
+
+def device_bytes(
+    tables: CostTables, stages: Sequence[range], d: int, m: int, ways: dict[int, int]
+) -> int:
+    """What a GPU of a device holds at its fullest, with these ways to recompute."""
+    shape, memory = tables.shape, tables.memory
+    own = [x for layers in stages[d :: shape.pp] for x in layers]
+
+    def kept(kind: str, s: int) -> int:
+        if kind == "B":
+            return sum(int(memory.put_off_bytes[x]) for x in stages[s])
+        return sum(int(memory.kept[ways[x]].activation_bytes[x]) for x in stages[s])
+
+    need = memory.fixed_bytes + sum(int(memory.static_bytes[x]) for x in own)
+    need += max(int(memory.kept[ways[x]].workspace_bytes[x]) for x in own)
+    return need + max(
+        sum(kept(kind, s) for kind, s in held)
+        for held in moments(shape.schedule, shape.pp, d, m, shape.vpp)
+    )
+
+
+def least_bytes(tables: CostTables, layers: tuple[int, int], k: int, m: int) -> int:
+    """What a GPU of stage k with one chunk holds if it recomputes so that this is least."""
+    stages = [range(0)] * k + [range(*layers)]
+    return min(device_bytes(tables, stages, k, m, ways) for ways in options(tables, range(*layers)))
+
+
+def recomputed_ns(
+    tables: CostTables, placed: Placed, boundaries: Sequence[int], d: int, r: int, m: int
+) -> int | None:
+    """Least time of a device for what it recomputes in a backward pass; None without room."""
+    stages = [range(a, b) for a, b in pairwise(boundaries)]
+    own = [x for layers in stages[d :: tables.shape.pp] for x in layers]
+    j = placed.groups[d * tables.shape.dp + r]
+    times = [
+        sum(int(tables.recompute_ns[i][x, j]) for x, i in ways.items())
+        for ways in options(tables, own)
+        if device_bytes(tables, stages, d, m, ways) <= tables.capacity_bytes[j]
+    ]
+    return min(times, default=None)
+
+
 def fits(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
 ) -> bool:
-    """Whether every GPU holds what it must."""
-    shape, memory = tables.shape, tables.memory
-    stages = [range(a, b) for a, b in pairwise(boundaries)]
-    kept_bytes = {"F": memory.activation_bytes, "B": memory.put_off_bytes}
-
-    def size(table: NDArray[np.int64], layers: Iterable[int]) -> int:
-        return sum(int(table[x]) for x in layers)
-
-    for d, (r, m) in product(range(shape.pp), enumerate(shares)):
-        own = [x for layers in stages[d :: shape.pp] for x in layers]
-        need = memory.fixed_bytes + size(memory.static_bytes, own)
-        need += max(int(memory.workspace_bytes[x]) for x in own)
-        need += max(
-            sum(size(kept_bytes[kind], stages[s]) for kind, s in kept)
-            for kept in moments(shape.schedule, shape.pp, d, m, shape.vpp)
-        )
-        if need > tables.capacity_bytes[placed.groups[d * shape.dp + r]]:
-            return False
-    return True
+    """Whether every GPU holds what it must, however much it recomputes."""
+    return all(
+        recomputed_ns(tables, placed, boundaries, d, r, m) is not None
+        for d, (r, m) in product(range(tables.shape.pp), enumerate(shares))
+    )
 
 
 def step_time_ns(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], shares: Sequence[int]
 ) -> int:
-    """Step time of one plan, in memory or not."""
+    """Step time of one plan, in memory or not, with as little recomputed as fits."""
     shape, pp = tables.shape, tables.shape.pp
     stages = [range(a, b) for a, b in pairwise(boundaries)]
     devices = [[x for layers in stages[d::pp] for x in layers] for d in range(pp)]
@@ -232,6 +272,9 @@ def step_time_ns(
             [on(s % pp, r, table, own) for s, own in enumerate(stages)]
             for table in (tables.forward_ns, tables.backward_ns - split, split)
         )
+        if len(tables.shape.recompute) > 1:
+            again = [recomputed_ns(tables, placed, boundaries, d, r, m) or 0 for d in range(pp)]
+            backward = [time + more for time, more in zip(backward, again, strict=True)]
         last = [tables.instance.workload.layers[own[-1]] for own in stages[:-1]]
         send = [
             placed.send[s % pp * shape.dp + r][one.output_tensors] for s, one in enumerate(last)

@@ -6,8 +6,9 @@ from itertools import product
 from math import ceil
 
 from formulations.costs.tables import CostTables, build_tables
+from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape, uniform_plan
+from formulations.plan import Plan, Shape
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
@@ -46,7 +47,7 @@ def best_of(tables: CostTables) -> Best | None:
         for split, share in product(splits, shares):
             if brute_force.fits(tables, placed, split, share):
                 time_ns = brute_force.step_time_ns(tables, placed, split, share)
-                plan = uniform_plan(tables.instance, tables.shape, order, split, share)
+                plan = Decisions(order, split, share).plan(tables)
                 found.append(Best(time_ns, plan))
     return min(found, key=lambda best: best.time_ns, default=None)
 

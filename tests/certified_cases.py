@@ -7,6 +7,7 @@ from typing import Any
 from formulations.instance import (
     Cluster,
     Instance,
+    Layer,
     Limits,
     Link,
     NodeGroup,
@@ -16,6 +17,7 @@ from formulations.instance import (
     SearchSpace,
     ZoneLink,
 )
+from formulations.instance.overlap import Overlap
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions
@@ -52,13 +54,22 @@ def instance(batch: int = 4, memory_gib: float = 8, **fields: Any) -> Instance:
     )
 
 
+#: Launches, and kernels that ramp up, fused attention at 40 % of the peak.
+RAMPS = {
+    "launch_overhead_s": 1e-5,
+    "efficiency_half_flops": 1e8,
+    "attention_maximum": 0.4,
+    "attention_half_flops": 1e8,
+}
+
+
 def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
     """One node of two GPUs."""
     one = gpu(name, tflops, memory_gib)
     speed = tflops * 1e8
     return NodeGroup(
         name=name,
-        gpu=one.model_copy(update={"launch_overhead_s": 1e-5, "efficiency_half_flops": 1e8}),
+        gpu=one.model_copy(update=RAMPS),
         gpus_per_node=2,
         nodes=1,
         price_usd_per_hour=tflops / 10,
@@ -76,39 +87,64 @@ def pipelined() -> PlanDocument:
         pipeline_parallel=(2,),
         micro_batch=(1, 2),
         recompute=("full",),
-        distributed_optimizer=(True,),
+        zero=(1,),
         micro_batches="uneven",
     )
     return certified_document(instance(batch=6, search=search))
 
 
 def tensor_parallel() -> PlanDocument:
-    """Two replicas of one stage, each a tensor group filling a node; GPipe; sync between nodes."""
+    """Two replicas of one stage, each a tensor group filling a node; GPipe; sync between nodes.
+
+    A quarter of the sync is hidden.
+    """
     search = SearchSpace(
         idle_nodes=False,
+        overlap=Overlap(gradient_sync=0.25),
         tensor_parallel=(2,),
         data_parallel=(2,),
         micro_batch=(1, 2),
         recompute=("none",),
-        distributed_optimizer=(False, True),
+        zero=(0, 1),
         schedule=("gpipe",),
         embedding_only_stages=True,
     )
     return certified_document(instance(search=search))
 
 
+def attending(one: Instance) -> Instance:
+    """The instance with fused attention in its blocks, a fifth of their FLOPs."""
+    runs = tuple(
+        run.model_copy(update={"layer": with_attention(run.layer)}) if run.layer.is_block else run
+        for run in one.workload.layer_runs
+    )
+    workload = one.workload.model_copy(update={"layer_runs": runs})
+    return one.model_copy(update={"workload": workload})
+
+
+def with_attention(layer: Layer) -> Layer:
+    """The layer with a fifth of its FLOPs in scores, half of which are masked."""
+    scores = layer.forward_flops // 5
+    return layer.model_copy(update={"unweighted_flops": scores, "attention_flops": scores // 2})
+
+
 def cheapest() -> PlanDocument:
-    """Least training cost within tight limits; two stages of one tensor group, blocking sends."""
+    """Least training cost within tight limits; two stages of one tensor group, blocking sends.
+
+    With fused attention; a quarter of the tensor-parallel traffic is hidden.
+    """
     search = SearchSpace(
         idle_nodes=False,
         tensor_parallel=(2,),
         pipeline_parallel=(2,),
         micro_batch=(1,),
-        distributed_optimizer=(False,),
+        zero=(0,),
         blocking_sends=True,
         scatter_gather=True,
+        overlap=Overlap(tensor_parallel=0.25),
     )
-    free = instance(search=search, objective=Objective(minimize="training_cost", steps=1000))
+    objective = Objective(minimize="training_cost", steps=1000)
+    free = attending(instance(search=search, objective=objective))
     result = certified(free)
     assert result.step_time_ns is not None
     document = build_document(result, SolveOptions())
@@ -154,7 +190,7 @@ def idle() -> PlanDocument:
         tensor_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),
-        distributed_optimizer=(False,),
+        zero=(0,),
     )
     return certified_document(instance(search=search))
 
@@ -176,7 +212,7 @@ def zones() -> PlanDocument:
         pipeline_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),
-        distributed_optimizer=(False,),
+        zero=(0,),
     )
     return certified_document(instance(cluster=cluster, search=search))
 
@@ -228,9 +264,59 @@ def interleaved() -> PlanDocument:
         pipeline_parallel=(2,),
         micro_batch=(1,),
         recompute=("none",),
-        distributed_optimizer=(False,),
+        zero=(0,),
         schedule=("interleaved",),
         virtual_pipeline=(2,),
+        embedding_only_stages=True,
+    )
+    return certified_document(instance(search=search))
+
+
+def with_core(one: Instance) -> Instance:
+    """Blocks with a core of attention, and bytes that no tensor group can split."""
+    core = {
+        "unweighted_flops": 6 * 10**9,
+        "core_kernels": 1,
+        "core_bytes": 12 * 10**6,
+        "unsplit_bytes": 3 * 10**6,
+    }
+    runs = tuple(
+        run.model_copy(update={"layer": run.layer.model_copy(update=core)})
+        if run.layer.is_block
+        else run
+        for run in one.workload.layer_runs
+    )
+    workload = one.workload.model_copy(update={"layer_runs": runs})
+    return one.model_copy(update={"workload": workload})
+
+
+def split_sequence() -> PlanDocument:
+    """Sequence parallelism and selective recomputation on two stages; 8-bit optimizer states."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        pipeline_parallel=(2,),
+        micro_batch=(1,),
+        recompute=("selective",),
+        sequence_parallel=True,
+        zero=(0,),
+        scatter_gather=True,
+    )
+    one = with_core(instance(search=search))
+    states = {"optimizer_bytes": 6, "optimizer_block_bytes": 8}
+    whole = one.workload.model_copy(update=states)
+    return certified_document(one.model_copy(update={"workload": whole}))
+
+
+def sharded() -> PlanDocument:
+    """Two replicas of unlike speed that exchange gradients with every micro-batch: ZeRO 2 and 3."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        data_parallel=(2,),
+        micro_batch=(1, 2),
+        recompute=("none",),
+        zero=(2, 3),
         embedding_only_stages=True,
     )
     return certified_document(instance(search=search))
@@ -284,6 +370,8 @@ CASES: dict[str, Callable[[], PlanDocument]] = {
         zones,
         split_backward,
         interleaved,
+        split_sequence,
+        sharded,
         infeasible,
         interrupted,
     )

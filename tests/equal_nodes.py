@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
-from formulations.plan import ZeroStage
+from formulations.instance.instance import ZeroStage
 from tests.small_instances import gpu, layer, plain_shape, workload
 
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)
@@ -59,4 +59,4 @@ def equal_nodes(
     shape = plain_shape((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
     tables = build_tables(instance, shape)
     size = tables.gradient_bytes * 0 + 10**7
-    return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * zero)
+    return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * (zero in (1, 2)))

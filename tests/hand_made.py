@@ -6,8 +6,10 @@ from functools import cache
 from itertools import permutations
 
 from formulations.costs.plan_costs import plan_costs
+from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.plan import Plan, uniform_plan
+from formulations.plan import Plan
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
@@ -25,8 +27,9 @@ def uniform_plans(instance: Instance) -> Iterator[Plan]:
         shares = [total // shape.dp + (r < total % shape.dp) for r in range(shape.dp)]
         cuts = [round(chain * s / shape.num_stages) for s in range(shape.num_stages + 1)]
         nodes = [j for j, n in enumerate(shape.nodes_used) for _ in range(n)]
+        tables = build_tables(instance, shape)
         for order in sorted(set(permutations(nodes))):
-            plan = uniform_plan(instance, shape, order, cuts, shares)
+            plan = Decisions(order, tuple(cuts), tuple(shares)).plan(tables)
             costs = plan_costs(instance, plan)
             if (costs.memory_bytes <= costs.limit_bytes).all():
                 yield plan

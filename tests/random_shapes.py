@@ -177,7 +177,7 @@ def three_types(seed: int) -> CostTables:
             pp=pp,
             micro_batch=1,
             schedule=schedule,
-            recompute="none",
+            recompute=("none",),
             zero=0,
             nodes_used=counts,
         ),

@@ -47,7 +47,7 @@ def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
         pp=len(case["stage_slowness"]),
         micro_batch=1,
         schedule="1f1b",
-        recompute="none",
+        recompute=("none",),
         zero=0,
         nodes_used=tuple(group.nodes for group in groups),
     )

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 
-from formulations.costs.memory import LayerMemory
+from formulations.costs.memory import Kept, LayerMemory
 from formulations.costs.tables import Array
 from formulations.instance import (
     Cluster,
@@ -18,8 +18,13 @@ from formulations.instance import (
     SearchSpace,
     Workload,
 )
-from formulations.plan import Shape, ZeroStage
+from formulations.instance.instance import ZeroStage
+from formulations.instance.overlap import Overlap
+from formulations.plan import Shape
 from formulations.units import GIB
+
+#: What every fourth random instance hides.
+HIDDEN = Overlap(tensor_parallel=0.25, gradient_sync=0.5)
 
 
 def gpu(name: str, tflops: float, memory_gib: float) -> GpuType:
@@ -122,6 +127,7 @@ def random_instance(seed: int) -> Instance:
             blocking_sends=rng.random() < 0.2,
             embedding_only_stages=rng.random() < 0.5,
             schedule=(rng.choice(["1f1b", "1f1b", "gpipe"]),),
+            overlap=HIDDEN if seed % 4 == 3 else Overlap(),
         ),
         limits=Limits(framework_reserve_bytes=GIB // 8),
     )
@@ -137,7 +143,7 @@ def plain_shape(
         pp=pp,
         micro_batch=1,
         schedule="1f1b",
-        recompute="none",
+        recompute=("none",),
         zero=zero,
         nodes_used=nodes_used,
     )
@@ -151,9 +157,8 @@ def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0
         weights_bytes=static,
         gradients_bytes=nothing,
         optimizer_bytes=nothing,
-        activation_bytes=activation,
         put_off_bytes=activation,
-        workspace_bytes=workspace,
+        kept=(Kept("none", activation, workspace),),
         buffers_bytes=fixed,
         reserve_bytes=0,
     )

@@ -3,19 +3,28 @@
 Analytic model (used where the instance has no profile), per GPU of a group of tp: the host
 launches kernels ahead of the device, so the slower of the two sets the pace.
     forward = max(device, host)        host = K * launch overhead
-    device = F b / (tp peak maximum) + K half / (peak maximum) + 2.5 b A / memory bandwidth
+    device = F b / (tp peak maximum) + K ramp + 2.5 b A / memory bandwidth + attention
+    ramp = half / (16-bit peak * maximum)
 F: the layer's FLOPs per sequence, K: its kernel launches, A: the bytes per sequence that one GPU
 keeps for the backward pass. With x = F b / (tp K) FLOPs per kernel, the first two terms are
-products at efficiency maximum * x / (x + half). Backward is twice forward (Narayanan et al. 2021,
-appendix); full recomputation repeats the forward pass of blocks (Korthikanti et al. 2023,
-section 2). Weight gradients, where a schedule splits them off, take their share of the backward
-pass's FLOPs (Qi et al., ICLR 2024, table 1: as many as the products with weights take forward), of
-a measured backward pass too where the profile has no time of their own. Launches bound small
-workloads: Cheng et al. 2024, section 5. How far this is from published times:
+products at efficiency maximum * x / (x + half) in 16 bit; a kernel ramps up equally long in any
+precision. Fused (flash) attention is one kernel, with a maximum and half of its own for what it
+works out, the masked half of the scores left out; without it the scores count as products. In
+fp8 the products of blocks run at the fp8 peak, attention and head at the 16-bit one.
+Backward is twice forward (Narayanan et al. 2021, appendix), of fused attention at a lower rate;
+full recomputation repeats the forward pass of blocks, selective that of their
+attention's core (Korthikanti et al. 2023, sections 2 and 5), of a measured forward pass its share
+by this model. Sequence parallelism moves what tensor parallelism alone does, a reduce-scatter and
+an all-gather for each all-reduce, and hides what it gathers again (section 4.2.2). Weight
+gradients, where a schedule splits them off, take their share of the backward pass's FLOPs (Qi et
+al., ICLR 2024, table 1: as many as the products with weights take forward), of a measured backward
+pass too where the profile has no time of their own. Launches bound small workloads: Cheng et al.
+2024, section 5. How far this is from published times:
 tests/bench/test_calibration.py.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +32,10 @@ from numpy.typing import NDArray
 from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
-from formulations.instance import Instance, Layer, NodeGroup
-from formulations.instance.instance import Recompute
+from formulations.instance import GpuType, Instance, Layer, NodeGroup
+from formulations.instance.precision import Precision
 from formulations.instance.profile import LayerSeconds, Origin
+from formulations.instance.workload import Recompute
 from formulations.units import ceil_ns
 
 Times = NDArray[np.int64]
@@ -34,6 +44,10 @@ Times = NDArray[np.int64]
 #: GPT block with Megatron-LM's fusions, operands of products included: 78 s h for 34 s h kept,
 #: and 13 a s^2 for 5 a s^2 of the scores, so 2.3 and 2.6.
 MEMORY_PASSES = 2.5
+
+#: FLOP rate of fused attention backward over forward, where backward counts twice forward: median
+#: of 35 shapes of at least 2^37 FLOPs on A100 and B200 (SimuMax v1.2, system configurations).
+ATTENTION_BACKWARD_RATE = 0.85
 
 
 @dataclass(frozen=True)
@@ -49,15 +63,70 @@ class LayerTimes:
     origins: frozenset[Origin | str]
 
 
-def analytic_forward_s(layer: Layer, group: NodeGroup, precision: str, tp: int, b: int) -> float:
-    """Seconds of one forward pass of b sequences without tensor-parallel traffic."""
+class Passes(NamedTuple):
+    """Seconds of one layer without tensor-parallel traffic."""
+
+    forward: float
+    backward: float
+
+
+def _attention_s(layer: Layer, gpu: GpuType, precision: Precision, share: float) -> float | None:
+    """Forward pass of the fused attention kernel on `share` of a sequence; None: there is none."""
+    if layer.core_kernels or not layer.attention_flops or gpu.attention_maximum is None:
+        return None
+    speed = gpu.peak_outside_blocks(precision) * gpu.attention_maximum
+    ramp_s = gpu.attention_half_flops / (gpu.half_peak * gpu.attention_maximum)
+    return layer.attention_flops * share / speed + ramp_s
+
+
+def analytic_s(
+    layer: Layer,
+    group: NodeGroup,
+    precision: Precision,
+    tp: int,
+    b: int,
+    sequence_parallel: bool = False,
+) -> Passes:
+    """Both passes of b sequences on one GPU of a group of tp."""
     gpu = group.gpu
-    speed = gpu.peak_flops[precision] * gpu.efficiency_maximum
+    attention_s = _attention_s(layer, gpu, precision, b / tp)
+    flops = layer.forward_flops - (layer.unweighted_flops if attention_s is not None else 0)
+    peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
     ramps = layer.kernels if layer.forward_flops else 0
-    products_s = (layer.forward_flops * b / tp + ramps * gpu.efficiency_half_flops) / speed
-    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp)
+    half_s = gpu.efficiency_half_flops / gpu.half_peak
+    products_s = (flops * b / (tp * peak) + ramps * half_s) / gpu.efficiency_maximum
+    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp, sequence_parallel)
     device_s = products_s + memory_bytes / gpu.memory_bandwidth_bytes_per_s
-    return max(device_s, layer.kernels * gpu.launch_overhead_s)
+    host_s = layer.kernels * gpu.launch_overhead_s
+    attention_s = attention_s or 0.0
+    backward_s = 2 * device_s + 2 * attention_s / ATTENTION_BACKWARD_RATE
+    return Passes(max(device_s + attention_s, host_s), max(backward_s, 2 * host_s))
+
+
+def analytic_core_s(layer: Layer, group: NodeGroup, precision: Precision, tp: int, b: int) -> float:
+    """Seconds of that forward pass from the scores to the weighted sum of the values."""
+    core = layer.model_copy(
+        update={
+            "forward_flops": layer.unweighted_flops,
+            "kernels": layer.core_kernels,
+            "replicated_activation_bytes": 0,
+            "sharded_activation_bytes": layer.core_bytes,
+        }
+    )
+    return analytic_s(core, group, precision, tp, b).forward
+
+
+def _analytic_s(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> Passes:
+    precision, split = instance.workload.precision, instance.search.sequence_parallel
+    return analytic_s(layer, group, precision, tp, b, split)
+
+
+def _core_share(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> float:
+    """Of a forward pass without traffic, the share that selective recomputation repeats."""
+    if not layer.core_kernels:
+        return 0.0
+    core_s = analytic_core_s(layer, group, instance.workload.precision, tp, b)
+    return core_s / _analytic_s(instance, layer, group, tp, b).forward
 
 
 def _compute_s(
@@ -65,8 +134,7 @@ def _compute_s(
 ) -> tuple[LayerSeconds, Origin | str]:
     if instance.profile is not None:
         return instance.profile.time_s(layer.kind, group.gpu.name, tp, b)
-    forward_s = analytic_forward_s(layer, group, instance.workload.precision, tp, b)
-    return LayerSeconds(forward_s, 2 * forward_s, None), "analytic"
+    return LayerSeconds(*_analytic_s(instance, layer, group, tp, b), None), "analytic"
 
 
 def _layer_ns(
@@ -75,15 +143,16 @@ def _layer_ns(
     """Forward, backward, of that weight gradients, and their origin."""
     workload, profile = instance.workload, instance.profile
     (forward_s, backward_s, weight_s), origin = _compute_s(instance, layer, group, tp, b)
+    core_s = forward_s * _core_share(instance, layer, group, tp, b)
     if weight_s is None:
         weight_s = layer.weight_gradient_share * backward_s
     if tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
-        size_bytes = workload.parameter_bytes * b * workload.sequence_length * workload.hidden_size
-        one_s = ring_s(ALL_REDUCE, tp, size_bytes, group.intra_node)
+        seen = 1 - instance.search.overlap.tensor_parallel
+        one_s = seen * ring_s(ALL_REDUCE, tp, b * workload.boundary_bytes, group.intra_node)
         forward_s += layer.forward_all_reduces * one_s
         backward_s += layer.backward_all_reduces * one_s
-    if recompute == "full" and layer.is_block:
-        backward_s += forward_s
+    if layer.is_block:
+        backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
     return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
 
 

@@ -1,10 +1,13 @@
 """Bytes per GPU: parameters, gradients, optimizer state, activations, buffers.
 
-Static: mixed-precision Adam keeps parameter, gradient and 12 bytes of fp32 state per parameter;
-the distributed optimizer (ZeRO 1) splits the state over dp (Rajbhandari et al. 2020, figure 1).
-Activations: Korthikanti et al. 2023, equations 1 and 2, itemised in the layers; times the
+Static: mixed-precision Adam keeps parameter, gradient and state per parameter
+(`Workload.optimizer_bytes`). ZeRO 1 splits the state over the replicas, ZeRO 2 the gradients too,
+ZeRO 3 the parameters too (Rajbhandari et al. 2020, figure 1); what is split is whole for one layer
+at a time, while that computes.
+Activations: Korthikanti et al. 2023, equations 1 to 4, itemised in the layers; times the
 micro-batches in flight. Full recomputation keeps the input of every block and, while one block
-is recomputed, that block's activations.
+is recomputed, that block's activations; selective recomputation all but the core of attention and,
+while one block is recomputed, that core.
 """
 
 from collections.abc import Sequence
@@ -17,11 +20,13 @@ from numpy.typing import NDArray
 
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
-from formulations.plan import Shape
+from formulations.instance.workload import Recompute
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Recomputed, Shape
 from formulations.schedules import Held
 from formulations.units import ceil_div
 
 Bytes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 class MemoryParts(NamedTuple):
@@ -30,9 +35,17 @@ class MemoryParts(NamedTuple):
     weights_bytes: int
     gradients_bytes: int
     optimizer_bytes: int
-    activations_bytes: int  #: of all micro-batches in flight, and of a block being recomputed
+    activations_bytes: int  #: of all micro-batches in flight, and what one layer needs besides
     buffers_bytes: int
     reserve_bytes: int
+
+
+class Kept(NamedTuple):
+    """Of a way to recompute, bytes of shape [layer]."""
+
+    way: Recompute
+    activation_bytes: Bytes  #: per micro-batch in flight
+    workspace_bytes: Bytes  #: once per stage: the largest of its layers
 
 
 @dataclass(frozen=True)
@@ -43,9 +56,8 @@ class LayerMemory:
     weights_bytes: Bytes
     gradients_bytes: Bytes
     optimizer_bytes: Bytes
-    activation_bytes: Bytes  #: per micro-batch in flight
     put_off_bytes: Bytes  #: per micro-batch that waits for its weight gradients alone
-    workspace_bytes: Bytes  #: once per stage: the largest of its layers
+    kept: tuple[Kept, ...]  #: per way to recompute that the shape allows
     buffers_bytes: int  #: per GPU: messages to and from other stages
     reserve_bytes: int  #: per GPU: the framework's
 
@@ -55,21 +67,52 @@ class LayerMemory:
         return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
 
     @property
+    def activation_bytes(self) -> Bytes:
+        """[layer] per micro-batch in flight, where as little is recomputed as the shape allows."""
+        return self.kept[0].activation_bytes
+
+    @property
+    def workspace_bytes(self) -> Bytes:
+        """[layer] once per stage, the largest of its layers, in that case."""
+        return self.kept[0].workspace_bytes
+
+    @property
     def fixed_bytes(self) -> int:
         """What a GPU needs whatever its layers."""
         return self.buffers_bytes + self.reserve_bytes
 
-    def parts(self, layers: Sequence[tuple[int, int]], most: Held) -> MemoryParts:
+    def kept_by(
+        self, layers: tuple[int, int], is_block: Mask, recomputed: Recomputed
+    ) -> tuple[int, int]:
+        """Bytes that a chunk keeps of each micro-batch in flight, and its workspace."""
+        chunk = slice(*layers)
+        first = is_block[chunk] & (np.cumsum(is_block[chunk]) <= recomputed.blocks)
+        found = {one.way: one for one in self.kept}
+        own, others = found[recomputed.way], found.get("none", found[recomputed.way])
+        activation = np.where(first, own.activation_bytes[chunk], others.activation_bytes[chunk])
+        workspace = np.where(first, own.workspace_bytes[chunk], others.workspace_bytes[chunk])
+        return int(activation.sum()), int(workspace.max(initial=0))
+
+    def parts(
+        self,
+        layers: Sequence[tuple[int, int]],
+        most: Held,
+        is_block: Mask,
+        recomputed: Sequence[Recomputed],
+    ) -> MemoryParts:
         """Memory of a GPU with these layers [start, end), per chunk, at its fullest moment."""
         own = [layer for chunk in layers for layer in range(*chunk)]
-        whole = np.array([self.activation_bytes[start:end].sum() for start, end in layers])
+        kept_by = [
+            self.kept_by(c, is_block, one) for c, one in zip(layers, recomputed, strict=True)
+        ]
+        whole = np.array([activation for activation, _ in kept_by])
         put_off = int(self.put_off_bytes[own].sum())
         kept = int((most.whole @ whole + most.put_off * put_off).max())
         return MemoryParts(
             weights_bytes=int(self.weights_bytes[own].sum()),
             gradients_bytes=int(self.gradients_bytes[own].sum()),
             optimizer_bytes=int(self.optimizer_bytes[own].sum()),
-            activations_bytes=kept + int(self.workspace_bytes[own].max(initial=0)),
+            activations_bytes=kept + max(workspace for _, workspace in kept_by),
             buffers_bytes=self.buffers_bytes,
             reserve_bytes=self.reserve_bytes,
         )
@@ -91,35 +134,58 @@ def _check_sizes(
     check_memory(total, f"workload {workload.name}")
 
 
+def _kept(
+    workload: Workload, shape: Shape, split: bool, parameters: list[int], way: Recompute
+) -> tuple[list[int], list[int]]:
+    """Per run of layers the bytes kept of a micro-batch, and the workspace."""
+    layers = [run.layer for run in workload.layer_runs]
+    kept, again = zip(
+        *(layer.recomputed_bytes(way, shape.tp, split) for layer in layers), strict=True
+    )
+    whole = _whole_bytes(workload, shape, parameters)
+    workspace = [shape.micro_batch * one + own for one, own in zip(again, whole, strict=True)]
+    return [shape.micro_batch * one for one in kept], workspace
+
+
 def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
     workload, b, tp = instance.workload, shape.micro_batch, shape.tp
-    shards = shape.dp if shape.zero else 1
-    parameters, optimizer, activation, put_off, workspace = [], [], [], [], []
-    for layer in (run.layer for run in workload.layer_runs):
-        count = layer.parameters_per_gpu(tp, shape.pp)
-        whole = b * layer.activation_bytes(tp)
-        recomputed = shape.recompute == "full" and layer.is_block
-        parameters.append(count)
-        optimizer.append(workload.optimizer_bytes * ceil_div(count, shards))
-        activation.append(b * layer.input_bytes if recomputed else whole)
-        put_off.append(b * layer.weight_gradient_bytes(tp))
-        workspace.append(whole if recomputed else 0)
-    weights = [workload.parameter_bytes * count for count in parameters]
-    gradients = [workload.gradient_bytes * count for count in parameters]
+    split = instance.search.sequence_parallel
+    layers = [run.layer for run in workload.layer_runs]
+    parameters = [layer.parameters_per_gpu(tp, shape.pp) for layer in layers]
+    weights = [
+        workload.parameter_bytes * shape.own_parameters(count)
+        + workload.copy_bytes * count * layer.is_block
+        for layer, count in zip(layers, parameters, strict=True)
+    ]
+    gradients = [workload.gradient_bytes * shape.own_gradients(count) for count in parameters]
+    optimizer = [workload.state_bytes(shape.own_states(count)) for count in parameters]
+    put_off = [b * layer.weight_gradient_bytes(tp, split) for layer in layers]
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
-    _check_sizes(workload, static, activation, workspace)
+    kept = [_kept(workload, shape, split, parameters, way) for way in shape.recompute]
+    for way in kept:
+        _check_sizes(workload, static, *way)
+    message_bytes = b * workload.largest_message_bytes
     return LayerMemory(
         parameters=_per_layer(workload, parameters),
         weights_bytes=_per_layer(workload, weights),
         gradients_bytes=_per_layer(workload, gradients),
         optimizer_bytes=_per_layer(workload, optimizer),
-        activation_bytes=_per_layer(workload, activation),
         put_off_bytes=_per_layer(workload, put_off),
-        workspace_bytes=_per_layer(workload, workspace),
-        buffers_bytes=2 * b * workload.largest_message_bytes if shape.pp > 1 else 0,
+        kept=tuple(
+            Kept(way, *(_per_layer(workload, values) for values in own))
+            for way, own in zip(shape.recompute, kept, strict=True)
+        ),
+        buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if shape.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )
+
+
+def _whole_bytes(workload: Workload, shape: Shape, parameters: list[int]) -> list[int]:
+    """Of each layer what ZeRO 2 and 3 have whole while it computes: gradients, parameters."""
+    gradients = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
+    weights = workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
+    return [(gradients + weights) * count * (shape.dp > 1) for count in parameters]
 
 
 def capacity_bytes(instance: Instance) -> Bytes:

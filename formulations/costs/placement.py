@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.collectives import HALF, ring_latency_s, ring_share, wire_ns
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.costs.zones import ZoneCrossings, ZoneTerms
@@ -100,17 +101,11 @@ def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     return max(across, embedding_ns(tables, 1, group.intra_node) if within else 0)
 
 
-def wire_ns(size_bytes: Array, s_per_byte: float) -> Array:
-    """Nanoseconds of every size, rounded up one by one so that stages are sums of layers."""
-    exact = size_bytes.astype(np.float64) * (s_per_byte * 1e9 * (1 - 1e-12))
-    return np.ceil(exact).astype(np.int64)
-
-
 @dataclass(frozen=True, eq=False)
 class SyncPhase:
-    """A collective over a stage's replicas: gradient reduction, or ZeRO-1's gather."""
+    """A collective over a stage's replicas: gradient reduction, or parameter gather."""
 
-    factor: int  #: ALL_REDUCE or HALF
+    factor: float  #: ALL_REDUCE, HALF or 0, times the share that is seen
     size_bytes: Array  #: [L]
 
     def inside_ns(self, s_per_byte: float) -> Array:
@@ -137,9 +132,11 @@ class Placer:
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
         self._rings: dict[tuple[SyncPhase, int, float, float, float, float], tuple[Array, int]] = {}
-        zero = tables.shape.zero
-        self.sync = SyncPhase(HALF if zero else ALL_REDUCE, tables.gradient_bytes)
-        self.gather = SyncPhase(HALF, tables.gather_bytes) if zero else None
+        shape, overlap = tables.shape, tables.instance.search.overlap
+        zero, seen = shape.zero, 1 - overlap.hidden_sync(shape.pp, shape.vpp)
+        self.sync = SyncPhase(seen * SYNC_FACTORS[zero], tables.gradient_bytes)
+        gathers = GATHER_FACTORS[zero] > 0
+        self.gather = SyncPhase(HALF, tables.gather_bytes) if gathers else None
 
     def terms(self, j: int, start: int) -> NodeTerms:
         """Terms of a node of group j whose first slot is `start`."""

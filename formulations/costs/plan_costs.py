@@ -1,17 +1,18 @@
 """Costs of one concrete plan, per stage and replica: what the simulator needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from formulations.costs.memory import MemoryParts, layer_memory
+from formulations.costs.memory import MemoryParts
 from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape
-from formulations.schedules import held
+from formulations.plan import Choose, Plan, Shape
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,12 @@ def split_costs(
     placement: PlacementCosts,
     boundaries: tuple[int, ...],
     micro_batches: tuple[int, ...],
+    recomputed: Choose | None = None,
 ) -> PlanCosts:
-    """Costs of a uniform split on a placement, see `formulations.plan.uniform_plan`."""
+    """Costs of a uniform split on a placement, see `formulations.plan.uniform_plan`.
+
+    recomputed: what stages recompute; as little as fits if it is not given.
+    """
     shape = tables.shape
     cuts = list(boundaries[:-1])
     groups = placement.group_of_slot.reshape(shape.pp, shape.dp)
@@ -64,28 +69,49 @@ def split_costs(
         return per_device(np.add.reduceat(table, cuts, axis=1)[stages % shape.pp, stages])
 
     kinds = tables.message_kind[list(boundaries[1:-1])]
-    counts, share = np.unique(np.array(micro_batches), return_inverse=True)
     layers = list(pairwise(boundaries))
-    memory = [
-        [tables.device_memory(layers[k :: shape.pp], k, int(m)) for m in counts]
-        for k in range(shape.pp)
-    ]
+    extra, memory = _recomputation(
+        tables, groups, layers, micro_batches, recomputed or StageCosts(tables).recomputed
+    )
     return PlanCosts(
         shape=shape,
         micro_batches=micro_batches,
         blocking_sends=tables.instance.search.blocking_sends,
         tied=tables.embedding_bytes > 0,
         forward_ns=per_slot(tables.forward_ns),
-        backward_ns=per_slot(tables.backward_ns),
+        backward_ns=per_slot(tables.backward_ns) + extra,
         weight_ns=per_slot(tables.weight_ns),
         send_ns=placement.send_ns[kinds, stages[:-1] % shape.pp],
         sync_ns=per_stage(placement.sync_ns) + placement.sync_latency_ns,
         optimizer_ns=per_device(per_slot(tables.optimizer_ns)).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,
         embedding_ns=placement.embedding_ns,
-        memory_bytes=np.array(memory, dtype=np.int64)[:, share],
+        memory_bytes=memory,
         limit_bytes=tables.capacity_bytes[groups],
     )
+
+
+def _recomputation(
+    tables: CostTables,
+    groups: Array,
+    layers: Sequence[tuple[int, int]],
+    micro_batches: Sequence[int],
+    choose: Choose,
+) -> tuple[Array, Array]:
+    """[S, R] ns of a backward pass for what is recomputed in it, and [p, R] bytes per GPU."""
+    shape = tables.shape
+    extra = np.zeros((shape.num_stages, shape.dp), dtype=np.int64)
+    memory = np.zeros((shape.pp, shape.dp), dtype=np.int64)
+    for d, row in enumerate(groups):
+        pairs = np.stack([row, np.array(micro_batches)])
+        kinds, member = np.unique(pairs, axis=1, return_inverse=True)
+        for i, (j, m) in enumerate(kinds.T.tolist()):
+            stages, alike = shape.stages_of(d), member.ravel() == i
+            found = [choose(s, j, m, layers[s]) for s in stages]
+            memory[d, alike] = tables.device_memory(layers[d :: shape.pp], d, m, found)
+            for s, one in zip(stages, found, strict=True):
+                extra[s, alike] = tables.recomputed_ns(j, layers[s], one)
+    return extra, memory
 
 
 def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
@@ -95,19 +121,36 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
         raise PlanError("replicas", "different splits", "one split shared by all replicas")
     layers = splits.pop()
     tables = build_tables(instance, plan.shape)
-    order = [instance.cluster.node_groups[node] for node in plan.node_order]
+    groups = instance.cluster.node_groups
+    order = [groups[node] for node in plan.node_order]
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
-    return split_costs(tables, Placer(tables).costs(order), boundaries, counts)
+    stated = {
+        (s, groups[stage.group.node], replica.micro_batches): stage.recomputed
+        for replica in plan.replicas
+        for s, stage in enumerate(replica.stages)
+    }
+    return split_costs(
+        tables,
+        Placer(tables).costs(order),
+        boundaries,
+        counts,
+        lambda s, j, m, _: stated[s, j, m],
+    )
 
 
 def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
-    memory, shape = layer_memory(instance, plan.shape), plan.shape
-    found = []
-    for replica in plan.replicas:
-        layers = [stage.layers for stage in replica.stages]
-        count = replica.micro_batches
-        most = [held(shape.schedule, shape.pp, k, count, shape.vpp) for k in range(shape.pp)]
-        found.append([memory.parts(layers[k :: shape.pp], one) for k, one in enumerate(most)])
-    return found
+    tables, pp = build_tables(instance, plan.shape), plan.shape.pp
+    return [
+        [
+            tables.memory_parts(
+                [stage.layers for stage in replica.stages[d::pp]],
+                d,
+                replica.micro_batches,
+                [stage.recomputed for stage in replica.stages[d::pp]],
+            )
+            for d in range(pp)
+        ]
+        for replica in plan.replicas
+    ]

@@ -8,11 +8,12 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.compute import LayerTimes
 from formulations.costs.magnitude import check_step
-from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
+from formulations.costs.memory import LayerMemory, MemoryParts, capacity_bytes, layer_memory
+from formulations.costs.sharding import GATHER_FACTORS, shape_times
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Recomputed, Shape
 from formulations.schedules import SCHEDULES, held
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
@@ -23,9 +24,11 @@ Array = NDArray[np.int64]
 class CostTables:
     """Costs of one shape. L layers, J node groups; times in ns, sizes in bytes per GPU.
 
-    forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic and
-    recomputation. weight_ns: [L, J] the part of the latter for weight gradients. optimizer_ns:
-    [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane. capacity_bytes: [J].
+    forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic, where as little
+    is recomputed as the shape allows; recompute_ns: that [L, J] more for each way to recompute,
+    `Shape.recompute`. weight_ns: [L, J] the part of the backward pass for weight gradients.
+    optimizer_ns: [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane.
+    capacity_bytes: [J].
     send_bytes: a tensor per lane and micro-batch, one or several of which cross a boundary.
     embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] blocks before each layer.
@@ -35,6 +38,7 @@ class CostTables:
     shape: Shape
     forward_ns: Array
     backward_ns: Array
+    recompute_ns: tuple[Array, ...]
     weight_ns: Array
     optimizer_ns: Array
     memory: LayerMemory
@@ -64,6 +68,12 @@ class CostTables:
         return self.forward_ns, self.backward_ns - self.weight_ns, self.weight_ns
 
     @property
+    def longest_passes(self) -> tuple[Array, ...]:
+        """The same with as much recomputed as the shape allows."""
+        forward, backward, *weight = self.passes
+        return forward, backward + np.max(self.recompute_ns, axis=0), *weight
+
+    @property
     def min_blocks(self) -> int:
         """Least number of blocks per stage."""
         return 0 if self.instance.search.embedding_only_stages else 1
@@ -88,24 +98,59 @@ class CostTables:
     def longest_ns(self) -> int:
         """No path through the operations of a step is longer: each of them is on it once."""
         used = [j for j, count in enumerate(self.shape.nodes_used) if count]
-        layers = (self.forward_ns + self.backward_ns)[:, used].max(axis=1).sum()
+        most = self.forward_ns + self.backward_ns + np.max(self.recompute_ns, axis=0)
+        layers = most[:, used].max(axis=1).sum()
         optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
         return self.num_micro_batches * int(layers) + int(optimizer) + ceil(_traffic_ns(self))
 
-    def device_memory(
-        self, layers: Sequence[tuple[int, int]], device: int, micro_batches: int
-    ) -> int:
-        """Bytes per GPU of a device of a replica with these layers [start, end), per chunk."""
+    def recomputed_ns(self, group: int, layers: tuple[int, int], recomputed: Recomputed) -> int:
+        """What a stage's backward pass takes longer for what it recomputes."""
+        start, end = layers
+        first = np.searchsorted(self.blocks_before, self.blocks_before[start] + recomputed.blocks)
+        extra = self.recompute_ns[self.shape.recompute.index(recomputed.way)]
+        return int(extra[start : min(int(first), end), group].sum())
+
+    def memory_parts(
+        self,
+        layers: Sequence[tuple[int, int]],
+        device: int,
+        micro_batches: int,
+        recomputed: Sequence[Recomputed],
+    ) -> MemoryParts:
+        """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
         shape = self.shape
         most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-        return sum(self.memory.parts(layers, most))
+        return self.memory.parts(layers, most, self.is_block, recomputed)
+
+    def device_memory(
+        self,
+        layers: Sequence[tuple[int, int]],
+        device: int,
+        micro_batches: int,
+        recomputed: Sequence[Recomputed] | None = None,
+    ) -> int:
+        """Bytes per GPU in all; if nothing else is given, of what takes the least time."""
+        if recomputed is None:
+            recomputed = [self.least_recomputed(chunk) for chunk in layers]
+        return sum(self.memory_parts(layers, device, micro_batches, recomputed))
+
+    def least_recomputed(self, layers: tuple[int, int]) -> Recomputed:
+        """What a stage recomputes if memory is no object."""
+        way = self.shape.recompute[0]
+        blocks = int(self.is_block[slice(*layers)].sum())
+        return Recomputed(way=way, blocks=0 if way == "none" else blocks)
+
+    @cached_property
+    def is_block(self) -> NDArray[np.bool_]:
+        """[L] which layers are blocks."""
+        return np.diff(self.blocks_before) > 0
 
 
-def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array:
+def _optimizer_ns(instance: Instance, shape: Shape, memory: LayerMemory) -> Array:
     """[L, J]: read gradient and fp32 state, write state and parameter, at memory bandwidth."""
     workload = instance.workload
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    sizes = [ceil_div(int(count), shards) * touched for count in memory.parameters]
+    sizes = [shape.own_states(int(count)) * touched for count in memory.parameters]
     speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
     rows = [[ceil_count(size / speed * 1e9) for speed in speeds] for size in sizes]
     return np.array(rows, dtype=np.int64)
@@ -114,7 +159,7 @@ def _optimizer_ns(instance: Instance, memory: LayerMemory, shards: int) -> Array
 def send_bytes(instance: Instance, shape: Shape) -> int:
     """One tensor of one micro-batch that a lane of tp sends to the next stage."""
     whole = shape.micro_batch * instance.workload.boundary_bytes
-    return ceil_div(whole, shape.tp) if instance.search.scatter_gather else whole
+    return ceil_div(whole, shape.tp) if instance.search.splits_messages else whole
 
 
 def embedding_bytes(instance: Instance, shape: Shape) -> int:
@@ -154,31 +199,34 @@ def _traffic_ns(tables: CostTables) -> float:
     return (size_bytes * s_per_byte / least + starts * latency_s) * NANOSECONDS_PER_SECOND
 
 
-def build_tables(instance: Instance, shape: Shape, times: LayerTimes | None = None) -> CostTables:
-    """All integer costs of one shape; `times` may be shared by shapes of equal (tp, b).
+def build_tables(
+    instance: Instance, shape: Shape, times: Sequence[LayerTimes] | None = None
+) -> CostTables:
+    """All integer costs of one shape; `times`: its `shape_times`, if known.
 
     Raises InstanceError for a workload that the GPUs or links would take more than weeks for.
     """
-    times = times or layer_times(instance, shape.tp, shape.micro_batch, shape.recompute)
+    ways = times or shape_times(instance, shape)
+    least = ways[0]
     memory = layer_memory(instance, shape)
-    shards = shape.dp if shape.zero else 1
     workload = instance.workload
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
     tables = CostTables(
         instance=instance,
         shape=shape,
-        forward_ns=times.forward_ns,
-        backward_ns=times.backward_ns,
-        weight_ns=times.weight_ns,
-        optimizer_ns=_optimizer_ns(instance, memory, shards),
+        forward_ns=least.forward_ns,
+        backward_ns=least.backward_ns,
+        recompute_ns=tuple(way.backward_ns - least.backward_ns for way in ways),
+        weight_ns=least.weight_ns,
+        optimizer_ns=_optimizer_ns(instance, shape, memory),
         memory=memory,
         gradient_bytes=workload.gradient_bytes * memory.parameters,
-        gather_bytes=workload.parameter_bytes * memory.parameters * shape.zero,
+        gather_bytes=workload.parameter_bytes * memory.parameters * GATHER_FACTORS[shape.zero],
         capacity_bytes=capacity_bytes(instance),
         send_bytes=send_bytes(instance, shape),
         embedding_bytes=embedding_bytes(instance, shape),
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
-        origins=frozenset(times.origins),
+        origins=frozenset(least.origins),
     )
     check_step(_traffic_ns(tables), "cluster", "the slowest link")
     check_step(tables.longest_ns, f"workload {workload.name}", "the longest path", shape.pp)

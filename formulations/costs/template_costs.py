@@ -117,7 +117,7 @@ def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: 
         pp=num_stages,
         micro_batch=strategy.micro_batch,
         schedule=strategy.schedule,
-        recompute=strategy.recompute,
+        recompute=(strategy.recompute,),
         zero=0,
         nodes_used=tuple(group.nodes for group in instance.cluster.groups),
     )

@@ -23,7 +23,7 @@ def outside_ns(tables: CostTables, j: int, flows: int, link: Link, tensors: int)
     """
     tp, size = tables.shape.tp, tensors * tables.send_bytes
     outside_s = tp * size * flows / link.bandwidth_bytes_per_s + link.latency_s
-    gathers = tables.instance.search.scatter_gather and tp > 1
+    gathers = tables.instance.search.gathers_messages and tp > 1
     return ceil_ns(outside_s + (_inside_s(tables, j, tensors) * (tp - 1) if gathers else 0.0))
 
 

@@ -69,6 +69,10 @@ class SplitVariables:
             return self.after[stage]
         return [int(stage < 0)] * self.num_layers
 
+    def begun(self, stage: int, layer: int) -> Literal:
+        """Whether a stage starts at a layer or before it: the layer is on it or a later one."""
+        return self._row(stage - 1)[layer]
+
     def stage_sum(self, stage: int, values: Array) -> Linear:
         """Sum of `values` [L] over the layers of a stage."""
         literals = [*self._row(stage - 1), *self._row(stage)]

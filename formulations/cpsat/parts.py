@@ -16,6 +16,9 @@ class Split(Protocol):
     def sum_up_to(self, stage: int, values: Array) -> Linear:
         """Sum of `values` [L] over the layers of all stages up to this one."""
 
+    def begun(self, stage: int, layer: int) -> Literal:
+        """Whether a stage starts at a layer or before it; stage S never does."""
+
     def largest(self, stages: Iterable[int], values: Array) -> Linear:
         """At least every one of `values` [L] >= 0 over the layers of some stages."""
 

@@ -14,7 +14,11 @@ Objective. min step_time.
 Constraints.
 (1) Stage times: times[o][k][r] >= sum of its ns over the layers of k on the group of its slot; the
     optimizer alike, over all chunks and nodes of the device.
-(2) Memory: for every slot, group and fullest moment of its device that the share implies
+    With one chunk per device backward passes take again[k][r] longer, for what is recomputed: for
+    every group that may own the slot, and every share, again >= the time of every run of layers
+    that the stage holds (`recompute_rows`).
+(2) Memory: with one chunk per device the stage holds no run of layers without room. With several,
+    for every slot, group and fullest moment of its device that the share implies
     (`schedules.held`: micro-batches h of every chunk, w that wait), fixed + sum over its chunks of
     static + h * activation + w * waiting, + largest workspace <= capacity of the group.
 (3) Tail: step_time >= ready[d] + sync[d] + optimizer[d] + gather[d]; with tied embeddings, devices
@@ -36,6 +40,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from ortools.sat.python import cp_model
 
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.cpsat.parts import Order, Shares, Split
 from formulations.cpsat.terms import (
@@ -43,6 +48,7 @@ from formulations.cpsat.terms import (
     Literal,
     enforced_maximum,
     negated,
+    require_any,
     require_at_most,
     total_of,
 )
@@ -50,6 +56,7 @@ from formulations.decisions import Decisions
 from formulations.fixed import device_sum
 from formulations.moments import Moment, chunk_bytes, first_moments
 from formulations.paths import PathCut
+from formulations.recompute_rows import stage_runs
 from formulations.schedules import SCHEDULES
 
 HORIZON_NS = 1 << 52
@@ -77,12 +84,16 @@ class Built:
         self.shares = shares
         self.step_time = model.new_int_var(0, HORIZON_NS, "step_time")
         self.ready = [model.new_int_var(0, HORIZON_NS, f"ready[{d}]") for d in self._devices]
+        self.stages = StageCosts(tables)
         self.cuts: set[PathCut] = set()
         self._sums: dict[tuple[str, range, int], Linear] = {}
         self.times = [
             self._stage_times(f"time[{o}]", table) for o, table in enumerate(tables.passes)
         ]
-        self._add_memory()
+        if tables.shape.vpp == 1:
+            self._recompute()
+        else:
+            self._add_memory()
         self._add_tail()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
@@ -132,8 +143,36 @@ class Built:
             rows.append([kept[self.order.column(r)] for r in self._replicas])
         return rows
 
+    def _recompute(self) -> None:
+        """(1), (2) What one stage per device recomputes and has no room for."""
+        for k in self._devices:
+            kept: dict[Hashable, Linear] = {}
+            for r in self._replicas:
+                choices = tuple(self.shares.choices(r))
+                column = self.order.column(r), choices if len(choices) == 1 else r
+                if column not in kept:
+                    kept[column] = self._again(k, r, choices)
+                self.times[1][k][r] = total_of(self.times[1][k][r], kept[column])
+
+    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
+        """(1), (2) Time of a stage of a replica for what it recomputes."""
+        slot, again = stage * self.tables.shape.dp + replica, []
+        for j, owner in self.order.types(slot):
+            for m, runs in stage_runs(self.stages, stage, j, shares):
+                reached = self.shares.at_least(replica, m)
+                for run in runs:
+                    begun = self.split.begun(stage, run.start)
+                    follows = self.split.begun(stage + 1, run.end - 1)
+                    holds = owner, reached, begun, negated(follows)
+                    if run.extra_ns is None:
+                        require_any(self.model, (), *holds)
+                    else:
+                        again.append((holds, run.extra_ns))
+        most = max((time for _, time in again), default=0)
+        return enforced_maximum(self.model, again, most, f"again[{stage}][{replica}]")
+
     def _add_memory(self) -> None:
-        """(2) Every slot, for every group and moment that may occur."""
+        """(2) Every slot, for every group and moment that may occur, with several chunks."""
         tables, shape = self.tables, self.tables.shape
         for d in self._devices:
             workspace = self.split.largest(shape.stages_of(d), tables.memory.workspace_bytes)

@@ -17,7 +17,7 @@ TRANSFORM_KERNELS = 3
 TOKEN_ID_BYTES = 8
 
 
-def embedding_layer(sizes: TransformerSizes, s: int) -> Layer:
+def embedding_layer(sizes: TransformerSizes, s: int, factor: int) -> Layer:
     """Lookups of tokens, positions and token types, their sums, norm and dropout.
 
     Kept: dropout masks and the norm's input. The vocabulary-parallel lookup needs one all-reduce
@@ -32,15 +32,17 @@ def embedding_layer(sizes: TransformerSizes, s: int) -> Layer:
         kernels=streams * (2 * tables - 1 + sizes.dropout),
         forward_all_reduces=streams,
         replicated_bytes=streams * s * h * sizes.dropout,
+        fixed_replicated_bytes=streams * s * h * sizes.dropout,
     )
     if sizes.embedding_norm:
         part += norm(sizes, s)
     ids_bytes = streams * TOKEN_ID_BYTES * s
     matrix = (sizes.vocabulary_size, h)
+    part = part.widened(factor)
     return part.layer("embedding", is_block=False, input_bytes=ids_bytes, vocabulary=matrix)
 
 
-def head_layer(sizes: TransformerSizes, s: int, block: Part) -> Layer:
+def head_layer(sizes: TransformerSizes, s: int, block: Part, factor: int) -> Layer:
     """Final norms, projection to the vocabulary and loss.
 
     Kept (Korthikanti et al. 2023, section 4.3): 2 s h per norm input and for the projection's
@@ -62,8 +64,12 @@ def head_layer(sizes: TransformerSizes, s: int, block: Part) -> Layer:
     if sizes.mtp_layers and not sizes.tied_embeddings:
         part += Part(sharded_parameters=v * h)  # the layer's vocabulary matrix is the copy
     has_copy = sizes.tied_embeddings or sizes.mtp_layers > 0
-    return part.layer(
-        "head", is_block=False, input_bytes=2 * s * h, vocabulary=(v, h), tied_copy=has_copy
+    return part.widened(factor).layer(
+        "head",
+        is_block=False,
+        input_bytes=2 * factor * s * h,
+        vocabulary=(v, h),
+        tied_copy=has_copy,
     )
 
 
@@ -82,6 +88,7 @@ def _projection(sizes: TransformerSizes, s: int) -> Part:
         backward_all_reduces=1,
         replicated_bytes=2 * s * sizes.hidden_size,
         sharded_bytes=4 * s * sizes.vocabulary_size,
+        fixed_sharded_bytes=4 * s * sizes.vocabulary_size,
     )
     for _ in range(sizes.num_streams * sizes.final_norm):
         part += norm(sizes, s)

@@ -6,9 +6,11 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, model_validator
 
+from formulations.instance.evidence import NOT_STATED, Evidence, Kind
 from formulations.instance.extent import (
     MOST_GPUS,
     MOST_GROUPS,
+    MOST_TEXT,
     Bytes,
     Count,
     GpusPerNode,
@@ -17,9 +19,17 @@ from formulations.instance.extent import (
     Text,
     first_beyond,
 )
+from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 
+#: Peaks that half-sizes hold for, the first that a GPU has.
+_HALF_PEAKS: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp32", "fp8")
+
+#: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
+#: ICLR 2024, and its README).
+FLASH_CAPABILITY = 8.0
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
+HalfFlops = Annotated[float, Field(ge=0, le=1e18)]
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
 
 
@@ -28,30 +38,53 @@ class Link(Record):
 
     bandwidth_bytes_per_s: Rate
     latency_s: Seconds
+    kind: Kind = "assumed"
+    source: Text = NOT_STATED
 
 
 class ZoneLink(Link):
     """The link that joins each pair of zones; all flows from one to the other share it."""
-
-    source: Text = "not stated"
 
 
 class GpuType(Record):
     """A GPU with its sourced figures. Peaks are dense, without sparsity."""
 
     name: Name
-    source: Text
-    peak_flops: dict[Name, Rate]  #: FLOP/s per precision: fp32, tf32, fp16, bf16, ...
+    source: Text  #: of peaks, memory bandwidth and link
+    kind: Kind = "assumed"
+    memory_source: Text = NOT_STATED
+    memory_kind: Kind = "assumed"
+    peak_flops: Annotated[dict[Precision, Rate], Field(min_length=1)]  #: FLOP/s
     memory_bytes: Annotated[Bytes, Field(gt=0)]
     memory_bandwidth_bytes_per_s: Rate
     link: Link  #: GPU to GPU inside a node, one direction, per GPU
     #: See formulations.costs.compute. Fitted once per type on published times: bench.calibrate.
     efficiency_maximum: Efficiency
-    efficiency_half_flops: float = Field(
-        ge=0, le=1e18
-    )  #: FLOPs per kernel at half the maximum, in 16 bit
+    efficiency_half_flops: HalfFlops  #: FLOPs per kernel at half the maximum, in 16 bit
+    #: The same of fused attention, of the FLOPs that it works out; None: as other products.
+    attention_maximum: Efficiency | None = None
+    attention_half_flops: HalfFlops = 0
     launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
     efficiency_source: Text
+    compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version
+    measured_in: tuple[Precision, ...] = ()  #: precisions of the times that were fitted
+
+    def efficiency_evidence(self, precision: Precision) -> Evidence:
+        """Measured in the precisions that were fitted, assumed in all others."""
+        kind: Kind = "measured" if precision in self.measured_in else "assumed"
+        if self.measured_in and kind == "assumed":
+            source = f"measured in {', '.join(self.measured_in)}: {self.efficiency_source}"
+            return Evidence(kind=kind, source=source[:MOST_TEXT])
+        return Evidence(kind=kind, source=self.efficiency_source)
+
+    @property
+    def half_peak(self) -> float:
+        """FLOP/s in 16 bit, for which the half-sizes hold; of what comes next where it has none."""
+        return next(self.peak_flops[one] for one in _HALF_PEAKS if one in self.peak_flops)
+
+    def peak_outside_blocks(self, precision: Precision) -> float:
+        """FLOP/s of attention and head, which fp8 leaves in 16 bit."""
+        return self.half_peak if precision == "fp8" else self.peak_flops[precision]
 
 
 class NodeGroup(Record):
@@ -142,3 +175,9 @@ class Cluster(Record):
         zones = [group.zone for group in self.groups]
         numbers = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
         return tuple(numbers[zone] for zone in zones)
+
+
+def has_flash(cluster: Cluster) -> bool:
+    """Whether every GPU is known to have flash attention."""
+    capabilities = [group.gpu.compute_capability or 0 for group in cluster.groups]
+    return min(capabilities) >= FLASH_CAPABILITY

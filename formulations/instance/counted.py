@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from itertools import groupby
 
 from formulations.instance.chain_ends import LOSS_KERNELS, TOKEN_ID_BYTES
-from formulations.instance.parts import Part
+from formulations.instance.parts import FLASH_BYTES, Part
 from formulations.instance.workload import Layer, LayerRun
 
 
@@ -36,18 +36,24 @@ class CountedPart:
 
     def of_tokens(self, s: int, flash: bool, dropout: bool) -> Part:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""
-        kept = 4 * s if flash else (5 if dropout else 2) * s * s
-        kernels = (1 if flash else 3 + dropout) if self.score_columns else 0
+        kept = FLASH_BYTES * s if flash else (5 if dropout else 2) * s * s
+        fixed = FLASH_BYTES * s if flash else dropout * s * s
+        core_kernels = (1 if flash else 3 + dropout) if self.score_columns else 0
         scores = 2 * s * s * self.score_columns
         return Part(
             sharded_parameters=self.split_parameters,
             replicated_parameters=self.whole_parameters,
             flops=2 * s * self.products + scores,
             unweighted_flops=scores,
-            kernels=self.kernels + kernels,
+            kernels=self.kernels + core_kernels,
             sharded_bytes=self.split_kept_bytes * s + self.heads * kept,
             released_sharded_bytes=self.heads * kept,
+            fixed_sharded_bytes=self.heads * fixed,
+            attention_flops=scores,
             replicated_bytes=self.whole_kept_bytes * s,
+            core_bytes=0 if flash else self.heads * kept,
+            flash_bytes=0 if flash else FLASH_BYTES * self.heads * s,
+            core_kernels=0 if flash else core_kernels,
         )
 
 
@@ -76,11 +82,14 @@ class CountedModel:
         matrices = (2 - self.tied_embeddings) * self.vocabulary_rows * self.vocabulary_columns
         return matrices + sum(part.split_parameters + part.whole_parameters for part in parts)
 
-    def layer_runs(self, s: int, flash: bool) -> tuple[LayerRun, ...]:
-        """The chain for sequences of s tokens."""
+    def layer_runs(self, s: int, flash: bool, factor: int) -> tuple[LayerRun, ...]:
+        """The chain for sequences of s tokens, with elements of `factor` times 16 bit."""
         h, v = self.hidden_size, self.vocabulary_rows
         lookup = Part(
-            kernels=1 + self.dropout, forward_all_reduces=1, replicated_bytes=s * h * self.dropout
+            kernels=1 + self.dropout,
+            forward_all_reduces=1,
+            replicated_bytes=s * h * self.dropout,
+            fixed_replicated_bytes=s * h * self.dropout,
         )
         ids = lookup + self.before.of_tokens(s, flash, self.dropout)
         projection = Part(
@@ -89,16 +98,17 @@ class CountedModel:
             backward_all_reduces=1,
             replicated_bytes=2 * s * h,
             sharded_bytes=4 * s * v,
+            fixed_sharded_bytes=4 * s * v,
         )
         head = projection + self.behind.of_tokens(s, flash, self.dropout)
         runs = [
-            (self._layer("embedding", ids, TOKEN_ID_BYTES * s), 1),
-            *self._blocks(s, flash),
-            (self._layer("head", head, 2 * s * h), 1),
+            (self._layer("embedding", ids.widened(factor), TOKEN_ID_BYTES * s), 1),
+            *self._blocks(s, flash, factor),
+            (self._layer("head", head.widened(factor), 2 * factor * s * h), 1),
         ]
         return tuple(LayerRun(layer=layer, count=count) for layer, count in runs)
 
-    def _blocks(self, s: int, flash: bool) -> Iterator[tuple[Layer, int]]:
+    def _blocks(self, s: int, flash: bool, factor: int) -> Iterator[tuple[Layer, int]]:
         kinds = {part: i for i, part in enumerate(dict.fromkeys(self.blocks), start=1)}
         masks = 2 * s * self.hidden_size * self.dropout
         common = Part(
@@ -106,11 +116,13 @@ class CountedModel:
             backward_all_reduces=2,
             replicated_bytes=masks,
             released_replicated_bytes=masks,
+            fixed_replicated_bytes=masks,
         )
         for block, equal in groupby(self.blocks):
             kind = "block" if kinds[block] == 1 else f"block_{kinds[block]}"
             part = common + block.of_tokens(s, flash, self.dropout)
-            yield self._layer(kind, part, 2 * s * self.hidden_size), len(list(equal))
+            width = 2 * factor * s * self.hidden_size
+            yield self._layer(kind, part.widened(factor), width), len(list(equal))
 
     def _layer(self, kind: str, part: Part, input_bytes: int) -> Layer:
         is_block = kind not in ("embedding", "head")

@@ -9,7 +9,6 @@ from formulations.instance.extent import Name
 from formulations.instance.positions import Document, Place
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import (
-    CatalogueLinkFile,
     EfficiencyFile,
     LinkFile,
     PeakFile,
@@ -20,7 +19,7 @@ from formulations.instance.validation import validated
 class LinksFile(Record):
     """The file links.yaml."""
 
-    links: dict[Name, CatalogueLinkFile]
+    links: dict[Name, LinkFile]
 
 
 class GpusFile(Record):
@@ -56,18 +55,24 @@ def gpu_type(
     links: Mapping[str, Link],
 ) -> GpuType:
     """The GPU type of written figures; bytes of memory are rounded down."""
-    sources = [peak.source] + [f"memory: {peak.memory_source}"] * (peak.memory_source is not None)
     return GpuType(
         name=name,
-        source="; ".join(sources),
-        peak_flops={str(precision): flops for precision, flops in peak.peak.items()},
+        source=peak.source,
+        kind=peak.kind,
+        memory_source=peak.memory_source or peak.source,
+        memory_kind=peak.memory_kind,
+        peak_flops=dict(peak.peak),
         memory_bytes=int(peak.memory),
         memory_bandwidth_bytes_per_s=peak.memory_bandwidth,
         link=find_link(peak.link, place.at("link"), links),
         efficiency_maximum=efficiency.efficiency_maximum,
         efficiency_half_flops=efficiency.efficiency_half_flops,
+        attention_maximum=efficiency.attention_maximum,
+        attention_half_flops=efficiency.attention_half_flops,
         launch_overhead_s=efficiency.launch_overhead_s,
         efficiency_source=efficiency.efficiency_source,
+        measured_in=tuple(efficiency.measured_in),
+        compute_capability=peak.compute_capability,
     )
 
 
@@ -82,4 +87,9 @@ def find_link(written: LinkFile | str, place: Place, links: Mapping[str, Link]) 
 
 def as_link(written: LinkFile) -> Link:
     """The link of written figures."""
-    return Link(bandwidth_bytes_per_s=written.bandwidth, latency_s=written.latency)
+    return Link(
+        bandwidth_bytes_per_s=written.bandwidth,
+        latency_s=written.latency,
+        kind=written.kind,
+        source=written.source,
+    )

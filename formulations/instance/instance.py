@@ -7,12 +7,15 @@ from pydantic import Field
 from formulations.errors import InstanceError
 from formulations.instance.cluster import Cluster
 from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
+from formulations.instance.overlap import Overlap
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
-from formulations.instance.workload import Workload
+from formulations.instance.workload import Recompute, Workload
 from formulations.units import GIB
 
-Recompute = Literal["none", "full"]
+ZeroStage = Literal[0, 1, 2, 3]
+#: Least time, and most memory, first.
+RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
@@ -28,7 +31,9 @@ class SearchSpace(Record):
     pipeline_parallel: Counts | None = None
     micro_batch: Counts | None = None
     recompute: tuple[Recompute, ...] = ("none", "full")
-    distributed_optimizer: tuple[bool, ...] = (False, True)
+    recompute_per: Literal["stage", "plan"] = "stage"  #: who chooses among them
+    sequence_parallel: bool = False  #: do the GPUs of a tensor group split the sequence elsewhere?
+    zero: tuple[ZeroStage, ...] = (0, 1)
     schedule: tuple[ScheduleName, ...] = ("1f1b",)
     virtual_pipeline: tuple[int, ...] = (2,)  #: chunks per GPU of the interleaved schedule
     micro_batches: Literal["even", "uneven"] = "even"
@@ -36,6 +41,17 @@ class SearchSpace(Record):
     embedding_only_stages: bool = False  #: may a stage hold no block?
     blocking_sends: bool = False  #: does a send keep the sender busy?
     scatter_gather: bool = False  #: Megatron-LM's: each of the tp lanes sends 1/tp
+    overlap: Overlap = Overlap()  #: what hides behind computation
+
+    @property
+    def splits_messages(self) -> bool:
+        """Whether each of the tp lanes sends 1/tp of a message between stages."""
+        return self.scatter_gather or self.sequence_parallel
+
+    @property
+    def gathers_messages(self) -> bool:
+        """Whether the receivers put it together; of a split sequence each needs its part alone."""
+        return self.scatter_gather and not self.sequence_parallel
 
 
 def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
@@ -46,6 +62,11 @@ def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
             raise InstanceError("search.schedule", f"the schedule {name}", PLAIN_ALLOWED)
         found.append(name)
     return found
+
+
+#: Share of a GPU's memory that plans leave free unless the instance says another one: the most that
+#: the memory model is below measured peaks (`bench memory`: 16 dense runs on B200, SimuMax v1.2).
+MEMORY_MODEL_ERROR = 0.025
 
 
 class Limits(Record):

@@ -20,6 +20,7 @@ from formulations.instance.extent import (
 )
 from formulations.instance.gpu_catalogue import gpus_of, links_of
 from formulations.instance.instance import Instance
+from formulations.instance.overlap import FrameworksFile
 from formulations.instance.positions import Document, Mark, Node, Part, Place
 from formulations.instance.resolve import WrittenProfile, check_plain, resolve
 from formulations.instance.resolve_cluster import Catalogue
@@ -66,7 +67,8 @@ def catalogue() -> Catalogue:
     links = links_of(_resource("links.yaml"))
     gpus = gpus_of(_resource("gpus.yaml"), links)
     workloads = cast("Mapping[str, object]", read_yaml_resource("workloads.yaml"))
-    return Catalogue(gpus=gpus, links=links, workloads=workloads)
+    overlap = validated(FrameworksFile, _resource("overlap.yaml")).overlap
+    return Catalogue(gpus=gpus, links=links, workloads=workloads, overlap=overlap)
 
 
 def read_yaml_resource(name: str) -> object:

@@ -7,7 +7,13 @@ query and per value column (Narayanan et al. 2021, appendix: 24 s h^2 + 4 s^2 h 
 
 Activations (Korthikanti et al. 2023, section 4.1, 2 bytes per element, 1 per dropout mask,
 without sequence parallelism): what follows a column-parallel product is split over the tp ranks,
-the rest is held by all of them. A GPT block keeps s h (10 + 24/t + 5 a s / (h t)) bytes.
+the rest is held by all of them. A GPT block keeps s h (10 + 24/t + 5 a s / (h t)) bytes (eq. 2).
+With it the tp ranks split the rest too, in the sequence: inputs of norms and of column-parallel
+products, and dropout masks, s h (34 + 5 a s / h) / t bytes (eq. 4); what a product needs whole is
+gathered again in the backward pass, behind other work (section 4.2.2). Not split are the copies of
+tokens in expert order, which belong to tokens of all ranks. Selective recomputation drops what
+lies between the queries and the weighted sum, 5 a s^2 / t (section 5); flash attention keeps
+nothing of it to begin with.
 
 Tensor parallelism is Megatron-LM's: q, k, v and the first feed-forward matrix by columns, the
 others by rows; norms, biases after a row-parallel product, the router and the down-projections of
@@ -17,18 +23,22 @@ Weight gradients (Qi et al., ICLR 2024, table 1) are for products with parameter
 `unweighted_flops`. Of what is kept they need the inputs of these products, and as many bytes of
 gradients as their outputs have; dropout masks and scores are released by the input gradients.
 
+Other precisions: masks, the sums that flash attention keeps and logits have formats of their own
+(`fixed_*`, all but logits released); all else is as wide as the elements.
+
 Kernels: launches of one forward pass on one GPU with the fusions of Megatron-LM: q, k, v in one
 product, biases inside the products, scale + mask + softmax, activation with its gate, and
 dropout + residual add are one launch each. Communication kernels are not counted.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Self
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
 from formulations.instance.workload import Layer
 
 ROTARY_KERNELS = 2  # queries, keys
+FLASH_BYTES = 4  # per row and head, an fp32 number (Dao et al. 2022, algorithm 1)
 
 
 @dataclass(frozen=True)
@@ -46,10 +56,32 @@ class Part:
     unweighted_flops: int = 0
     released_sharded_bytes: int = 0
     released_replicated_bytes: int = 0
+    fixed_sharded_bytes: int = 0
+    fixed_replicated_bytes: int = 0
+    attention_flops: int = 0
+    unsplit_bytes: int = 0
+    core_bytes: int = 0
+    flash_bytes: int = 0
+    core_kernels: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
         return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def widened(self, factor: int) -> "Part":
+        """The part with elements of `factor` times 16 bit."""
+        sharded, replicated = self.fixed_sharded_bytes, self.fixed_replicated_bytes
+        more, released_sharded = factor - 1, min(sharded, self.released_sharded_bytes)
+        released = min(replicated, self.released_replicated_bytes)
+        return replace(
+            self,
+            sharded_bytes=factor * self.sharded_bytes - more * sharded,
+            core_bytes=factor * self.core_bytes - more * min(sharded, self.core_bytes),
+            unsplit_bytes=factor * self.unsplit_bytes,
+            replicated_bytes=factor * self.replicated_bytes - more * replicated,
+            released_sharded_bytes=factor * self.released_sharded_bytes - more * released_sharded,
+            released_replicated_bytes=factor * self.released_replicated_bytes - more * released,
+        )
 
     def layer(
         self,
@@ -73,11 +105,16 @@ class Part:
             unweighted_flops=self.unweighted_flops,
             released_replicated_bytes=self.released_replicated_bytes,
             released_sharded_bytes=self.released_sharded_bytes,
+            attention_flops=self.attention_flops,
             kernels=self.kernels,
             forward_all_reduces=self.forward_all_reduces,
             backward_all_reduces=self.backward_all_reduces,
             replicated_activation_bytes=self.replicated_bytes,
             sharded_activation_bytes=self.sharded_bytes,
+            unsplit_bytes=self.unsplit_bytes,
+            core_bytes=self.core_bytes,
+            flash_bytes=self.flash_bytes,
+            core_kernels=self.core_kernels,
             input_bytes=input_bytes,
         )
 
@@ -110,7 +147,7 @@ def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> P
     return (
         _projections(sizes, s)
         + one_stream
-        + _qk_norms(sizes, s, q, kv)
+        + _rotated(sizes, s, q, kv)
         + _scores(sizes, s, d, d, flash, keys)
         + _output_projection(sizes, s, q)
     )
@@ -216,6 +253,7 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         backward_all_reduces=1,
         replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
         sharded_bytes=k * inner * 2 * s * moe.ffn_size,
+        unsplit_bytes=k * (2 + 2) * s * h,
     )
     if moe.shared_experts:
         routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + Part(kernels=1)
@@ -232,12 +270,23 @@ def _projections(sizes: TransformerSizes, s: int) -> Part:
     )
 
 
-def _qk_norms(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
-    """Norms of each head by one weight, or of all heads by as many weights as they are wide."""
+def _rotated(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
+    """Queries and keys as the scores take them, where that is not how the product gives them.
+
+    Rotary positions make copies of both, and so do norms of each head by one weight, or of all
+    heads by as many weights as they are wide; after both, the last copies alone are kept. What the
+    product gave stays, as the values are a view of it (Megatron-LM, core/transformer/attention.py).
+    """
     weights = 2 * sizes.width_per_head * sizes.qk_norms + (q + kv) * sizes.qk_norms_of_all_heads
-    if not weights:
+    if not weights and not sizes.rotary_positions:
         return Part()
-    return Part(replicated_parameters=weights, kernels=2, sharded_bytes=2 * s * (q + kv))
+    size = 2 * s * (q + kv)
+    return Part(
+        replicated_parameters=weights,
+        kernels=2 * (weights > 0),
+        sharded_bytes=size,
+        released_sharded_bytes=0 if weights else size,
+    )
 
 
 def _scores(
@@ -246,11 +295,13 @@ def _scores(
     """Softmax of the scores times the values.
 
     Kept per head: softmax 2 s^2 and, with dropout, mask s^2 and result 2 s^2 (together the 5 a s^2
-    of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022).
+    of Korthikanti et al.); flash attention keeps one fp32 number per row (Dao et al. 2022), and
+    leaves out the half of the scores that a causal mask hides, which model FLOPs count.
     `keys`: the tokens whose scores are worked out for a query.
     """
     a = sizes.heads
-    kept = 4 * s if flash else (5 if sizes.dropout else 2) * s * s
+    kept = FLASH_BYTES * s if flash else (5 if sizes.dropout else 2) * s * s
+    fixed = FLASH_BYTES * s if flash else sizes.dropout * s * s
     kernels = 1 if flash else 3 + sizes.dropout
     flops = 2 * s * keys * a * (qk_dim + value_dim)
     return Part(
@@ -259,6 +310,11 @@ def _scores(
         sharded_bytes=a * kept,
         unweighted_flops=flops,
         released_sharded_bytes=a * kept,
+        fixed_sharded_bytes=a * fixed,
+        attention_flops=flops // 2 if sizes.causal and keys == s else flops,
+        core_bytes=0 if flash else a * kept,
+        flash_bytes=0 if flash else FLASH_BYTES * a * s,
+        core_kernels=0 if flash else kernels,
     )
 
 
@@ -277,7 +333,7 @@ def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
 
 def _dropout_mask(sizes: TransformerSizes, s: int) -> Part:
     size = s * sizes.hidden_size * sizes.dropout
-    return Part(replicated_bytes=size, released_replicated_bytes=size)
+    return Part(replicated_bytes=size, released_replicated_bytes=size, fixed_replicated_bytes=size)
 
 
 def _column_product(rows: int, columns: int, kept_columns: int, s: int) -> Part:

@@ -1,6 +1,7 @@
 """Field types of instance files: quantities with units, shares, one value or a list of them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -121,6 +122,30 @@ def _percentage(text: str) -> float | None:
         return float(number) / 100 if number != text.strip() else None
     except ValueError:
         return None
+
+
+@dataclass(frozen=True)
+class Named:
+    """Annotation of a number that may also be written by a name."""
+
+    names: Mapping[str, int]
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._number, handler(source))
+
+    def _number(self, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        if value not in self.names:
+            raise refusal(shown(value), f"a number, or one of {', '.join(self.names)}")
+        return self.names[value]
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"enum": list(self.names)}]}
 
 
 @dataclass(frozen=True)

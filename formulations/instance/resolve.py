@@ -1,11 +1,13 @@
 """From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import (
+    MEMORY_MODEL_ERROR,
     PLAIN_ALLOWED,
     Instance,
     Limits,
@@ -13,10 +15,18 @@ from formulations.instance.instance import (
     PlainSchedule,
     SearchSpace,
 )
+from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
+from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
+from formulations.instance.resolve_strategies import (
+    check_zero,
+    resolve_flash,
+    resolve_recompute,
+    resolve_sequence_parallel,
+)
 from formulations.instance.resolve_workload import resolve_workload
 from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
@@ -40,18 +50,38 @@ def resolve(
 ) -> Instance:
     """The instance. Raises InstanceError for the first field that does not fit the others."""
     workload_place = place.at("workload")
-    architecture, workload = resolve_workload(
-        written.workload, workload_place, catalogue.workloads, folder
-    )
     cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
+    measured = profile.profile if profile else None
+    flash_place = workload_place.at("flash_attention")
+    flash = resolve_flash(written.workload.flash_attention, flash_place, cluster, measured)
+    architecture, workload = resolve_workload(
+        written.workload, workload_place, catalogue.workloads, folder, flash
+    )
     _check_precision(workload, cluster, workload_place.at("precision"))
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
+    if profile:
+        _check_profile_precision(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
-    degrees = _tensor_degrees(written, place.at("search"), architecture, cluster, times, kinds)
+    search_place = place.at("search")
+    degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
     if profile and times:
         check_coverage(times, profile.place, kinds, cluster, degrees)
-    _check_micro_batch(written, place.at("search", "micro_batch"), workload)
-    _check_schedules(written.search, place.at("search"))
+    _check_micro_batch(written, search_place.at("micro_batch"), workload)
+    _check_schedules(written.search, search_place)
+    check_zero(written.search, search_place)
+    split = resolve_sequence_parallel(
+        written.search.sequence_parallel,
+        search_place.at("sequence_parallel"),
+        degrees,
+        workload.sequence_length,
+        measured,
+    )
+    strategies = {
+        "tensor_parallel": degrees,
+        "overlap": _overlap(written, search_place.at("overlap"), catalogue),
+        "sequence_parallel": split,
+        "recompute": resolve_recompute(written.search, search_place, flash),
+    }
     _check_objective(written, place)
     return Instance(
         name=written.name,
@@ -59,20 +89,28 @@ def resolve(
         workload=workload,
         cluster=cluster,
         profile=times,
-        search=_search_space(written.search, degrees),
+        search=_search_space(written.search, strategies),
         limits=_limits(written.limits),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
 
 
 def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None:
-    for group in cluster.groups:
-        if workload.precision not in group.gpu.peak_flops:
-            shared = [p for p in ("fp16", "bf16") if p in group.gpu.peak_flops]
-            raise place.error(
-                f"{workload.precision}, for which {group.gpu.name} has no peak",
-                " or ".join(shared) or f"another GPU: {group.gpu.name} has no 16-bit peak",
-            )
+    peaks = [group.gpu.peak_flops for group in cluster.groups]
+    shared = [one for one in PRECISIONS if all(one in peak for peak in peaks)]
+    for group, peak in zip(cluster.groups, peaks, strict=True):
+        if workload.precision not in peak:
+            found = f"{workload.precision}, for which {group.gpu.name} of group {group.name!r}"
+            allowed = ", ".join(shared) or "GPUs that share a precision"
+            raise place.error(f"{found} has no peak", allowed)
+
+
+def _check_profile_precision(profile: WrittenProfile, workload: Workload) -> None:
+    measured = profile.profile.precision
+    if measured not in (None, workload.precision):
+        found = f"times in {measured}, for a workload in {workload.precision}"
+        allowed = f"times in {workload.precision}, or workload.precision: {measured}"
+        raise profile.place.at("precision").error(found, allowed)
 
 
 def _tensor_degrees(
@@ -144,9 +182,20 @@ def _check_objective(written: InstanceFile, place: Place) -> None:
             raise place.at("cluster", "groups", j, "price").error("missing", allowed)
 
 
-def _search_space(written: SearchFile, degrees: list[int]) -> SearchSpace:
-    """The choices as tuples, with the tensor-parallel degrees found for them."""
-    fields = written.model_dump() | {"tensor_parallel": degrees}
+def _overlap(written: InstanceFile, place: Place, catalogue: Catalogue) -> Overlap:
+    """Shares as written, or those of a framework."""
+    overlap = written.search.overlap
+    if isinstance(overlap, str):
+        if overlap not in catalogue.overlap:
+            raise place.unknown("framework", overlap, catalogue.overlap)
+        return catalogue.overlap[overlap]
+    fields = overlap.model_dump() if overlap else {}
+    return Overlap.model_validate({k: v for k, v in fields.items() if v is not None})
+
+
+def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> SearchSpace:
+    """The choices as tuples, with those that the instance decides."""
+    fields = {**written.model_dump(), **resolved}
     return SearchSpace.model_validate(
         {k: tuple(value) if isinstance(value, list) else value for k, value in fields.items()}
     )
@@ -154,9 +203,9 @@ def _search_space(written: SearchFile, degrees: list[int]) -> SearchSpace:
 
 def _limits(written: LimitsFile) -> Limits:
     """Limits under their names with units; what is not written keeps its default."""
-    reserve = written.framework_reserve
+    reserve, headroom = written.framework_reserve, written.memory_headroom
     fields = {
-        "memory_headroom": written.memory_headroom,
+        "memory_headroom": MEMORY_MODEL_ERROR if headroom is None else headroom,
         "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
         "max_step_time_s": written.max_step_time,
         "max_cost_usd_per_step": written.max_cost_per_step,

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
+from formulations.instance.evidence import NOT_STATED
 from formulations.instance.extent import MOST_GPUS, first_beyond
-from formulations.instance.gpu_catalogue import find_link, gpu_type
+from formulations.instance.gpu_catalogue import as_link, find_link, gpu_type
+from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.schema_cluster import ClusterFile, GpuFile, NodeGroupFile
 
@@ -17,6 +19,7 @@ class Catalogue:
     gpus: Mapping[str, GpuType]
     links: Mapping[str, Link]
     workloads: Mapping[str, object]  #: parsed workloads.yaml
+    overlap: Mapping[str, Overlap]  #: by framework
 
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
@@ -42,9 +45,7 @@ def _zone_link(written: ClusterFile, place: Place) -> ZoneLink | None:
         raise place.at(*fault.path).error(fault.found, fault.allowed)
     if link is None:
         return None
-    return ZoneLink(
-        bandwidth_bytes_per_s=link.bandwidth, latency_s=link.latency, source=link.source
-    )
+    return ZoneLink(**as_link(link).model_dump())
 
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
@@ -63,7 +64,8 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
     """One group; `alone`: the cluster is a single node and needs no network."""
     gpu = _gpu(written.gpu, place.at("gpu"), catalogue)
     if written.memory is not None:
-        gpu = gpu.model_copy(update={"memory_bytes": int(written.memory)})
+        source = {"memory_source": NOT_STATED, "memory_kind": "assumed"}
+        gpu = gpu.model_copy(update={"memory_bytes": int(written.memory)} | source)
     intra_node = gpu.link
     if written.intra_node is not None:
         intra_node = find_link(written.intra_node, place.at("intra_node"), catalogue.links)

@@ -35,7 +35,11 @@ class _Origin:
 
 
 def resolve_workload(
-    written: WorkloadFile, place: Place, workloads: Mapping[str, object], folder: Path
+    written: WorkloadFile,
+    place: Place,
+    workloads: Mapping[str, object],
+    folder: Path,
+    flash_attention: bool,
 ) -> tuple[Architecture, Workload]:
     """Architecture and workload; paths are relative to `folder`.
 
@@ -58,7 +62,8 @@ def resolve_workload(
             global_batch=batch,
             precision=written.precision,
             gradient_bytes=_GRADIENT_BYTES[written.gradient_precision],
-            flash_attention=written.flash_attention,
+            flash_attention=flash_attention,
+            optimizer_state=written.optimizer_state,
         )
     except InstanceError as error:
         raise place.at("sequence_length").error(error.found, error.allowed) from None

@@ -7,13 +7,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
     MAPPING,
     NAME,
     NUMBER,
+    Named,
     OneOrMany,
     Quantity,
     Share,
@@ -23,7 +26,7 @@ from formulations.instance.quantities import (
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile
 from formulations.instance.sizes import TransformerSizes
-from formulations.instance.workload import Precision
+from formulations.instance.workload import OptimizerState, Recompute
 
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
 Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
@@ -35,6 +38,9 @@ HighestPrice = Annotated[
     float, Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h")
 ]
 Headroom = Annotated[float, Share()]
+#: PyTorch's names, torch.distributed.fsdp.ShardingStrategy.
+_FSDP = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
+Zero = Annotated[ZeroStage, Named(_FSDP)]
 Chunks = Annotated[int, Field(ge=2, le=64)]
 
 
@@ -55,12 +61,23 @@ class WorkloadFile(Record):
     global_batch: Batch | None = Field(
         default=None, description="Sequences per step; default: the catalogue's."
     )
-    precision: Precision = Field(default="bf16", description="Of parameters and activations.")
+    precision: Precision = Field(
+        default="bf16",
+        description="Of products, parameters and activations. fp8: products of blocks alone, all"
+        " else is kept in 16 bit.",
+    )
     gradient_precision: Literal["fp32", "fp16", "bf16"] = Field(
         default="fp32", description="Of gradients, in memory and on the wire."
     )
-    flash_attention: bool = Field(
-        default=False, description="Are attention scores recomputed instead of stored?"
+    optimizer_state: OptimizerState = Field(
+        default="fp32",
+        description="Of Adam's moments; the master copy of the parameters stays in fp32. 8bit:"
+        " with a scale per block of 2048 (Dettmers et al. 2022).",
+    )
+    flash_attention: bool | None = Field(
+        default=None,
+        description="Are attention scores recomputed instead of stored? Default: what the profile"
+        " says, else where all GPUs are Ampere or later.",
     )
 
 
@@ -76,8 +93,17 @@ class ProfileFile(Record):
     """Measured layer times. They replace the analytic model, so they must be complete."""
 
     source: Text = Field(description="Where the measurements come from.")
+    precision: Precision | None = Field(
+        default=None, description="What they were measured in; of another one they say nothing."
+    )
     includes_tensor_parallel_traffic: bool = Field(
         description="Do the times contain the all-reduces among the tp GPUs?"
+    )
+    sequence_parallel: bool = Field(
+        default=False, description="Was it measured with sequence parallelism?"
+    )
+    flash_attention: bool = Field(
+        default=False, description="Was it measured with flash attention?"
     )
     backward_over_forward: float | None = Field(
         default=None,
@@ -99,6 +125,27 @@ Profile = Annotated[
 ]
 
 
+class OverlapFile(Record):
+    """Which share of traffic hides behind computation."""
+
+    tensor_parallel: Headroom | None = Field(
+        default=None, description="Of tensor-parallel traffic behind products. Default: 0."
+    )
+    gradient_sync: Headroom | None = Field(
+        default=None,
+        description="Of the gradient sync behind backward passes, where a replica is one stage;"
+        " with several, the last chunk of a GPU is never hidden. Default: 0.",
+    )
+    kind: Kind = Field(default="assumed", description="How the shares were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
+
+
+Framework = Annotated[
+    Annotated[Name, Tag(NAME)] | Annotated[OverlapFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+]
+
+
 class SearchFile(Record):
     """The plans to choose among. Each list may also be written as one bare value."""
 
@@ -115,10 +162,26 @@ class SearchFile(Record):
         " the global batch.",
     )
     recompute: Annotated[list[Recompute], OneOrMany()] = Field(
-        default=["none", "full"], description="Recomputation of activations in the backward pass."
+        default=["none", "selective", "full"],
+        description="Recomputation of activations in the backward pass. selective: of scores,"
+        " softmax and dropout of attention; none of it with flash attention, which keeps none.",
     )
-    distributed_optimizer: Annotated[list[bool], OneOrMany()] = Field(
-        default=[False, True], description="Is the optimizer state split over the replicas?"
+    recompute_per: Literal["stage", "plan"] = Field(
+        default="stage",
+        description="Does every stage recompute as little as fits, of its first blocks, or all"
+        " stages alike? With interleaved, ZeRO 2 and 3 always the latter.",
+    )
+    sequence_parallel: bool | None = Field(
+        default=None,
+        description="Do the GPUs of a tensor-parallel group split the sequence between their"
+        " products? Default: what the profile says, else where tensor_parallel is above 1.",
+    )
+    zero: Annotated[list[Zero], OneOrMany()] = Field(
+        default=[0, 1, 2, 3],
+        description="What replicas split (ZeRO): 1 the optimizer state, 2 gradients too, 3"
+        " parameters too. 2 and 3 exchange gradients with every micro-batch: only with one pipeline"
+        " stage (DeepSpeed refuses others) and even micro-batches. FSDP's names: NO_SHARD is 0,"
+        " SHARD_GRAD_OP 2, FULL_SHARD 3.",
     )
     schedule: Annotated[list[ScheduleName], OneOrMany()] = Field(
         default=["1f1b"],
@@ -138,13 +201,20 @@ class SearchFile(Record):
     scatter_gather: bool = Field(
         default=False, description="Does each of the tp GPUs send 1/tp of the activations?"
     )
+    overlap: Framework | None = Field(
+        default=None,
+        description="Traffic that hides behind computation: a framework of the catalogue (megatron,"
+        " torchtitan), or shares. Default: none. Reports state it as an assumption.",
+    )
 
 
 class LimitsFile(Record):
     """What a plan must respect."""
 
     memory_headroom: Headroom | None = Field(
-        default=None, description="Share of the memory to leave free, 0.05 or 5 %. Default: 0."
+        default=None,
+        description="Share of the memory to leave free, 0.05 or 5 %. Default: 2.5 %, the error of"
+        " the memory model on measured peaks.",
     )
     framework_reserve: Reserve | None = Field(
         default=None, description="Memory for context, NCCL, fragmentation. Default: 1 GiB."

@@ -3,12 +3,14 @@
 Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from formulations.instance.cluster import Efficiency
+from formulations.instance.cluster import Efficiency, HalfFlops
+from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, MOST_GROUPS, Count, GpusPerNode, Name, Text
+from formulations.instance.precision import Precision
 from formulations.instance.quantities import MAPPING, NAME, Quantity, name_or_mapping
 from formulations.instance.record import Record
 
@@ -21,7 +23,6 @@ FlopRate = Annotated[
     float, Quantity("compute", least="1 FLOP/s", most="1000 PFLOP/s", example="312 TFLOP/s")
 ]
 Price = Annotated[float, Quantity("price", most="1000000 USD/h", example="16.39 USD/h")]
-PeakPrecision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 
 
 class LinkFile(Record):
@@ -29,18 +30,8 @@ class LinkFile(Record):
 
     bandwidth: Bandwidth = Field(description="Bandwidth of one direction, such as 40 Gbit/s.")
     latency: Latency = Field(description="Time of an empty message, such as 14 us.")
-
-
-class ZoneLinkFile(LinkFile):
-    """The link between zones."""
-
-    source: Text = Field(default="not stated", description="Where the figures come from.")
-
-
-class CatalogueLinkFile(LinkFile):
-    """A link of the catalogue."""
-
-    source: Text = Field(description="Where the figures come from.")
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
 
 
 Link = Annotated[
@@ -54,27 +45,48 @@ class EfficiencyFile(Record):
     efficiency_maximum: Efficiency = Field(
         default=0.6, description="Share of the peak that an endless kernel reaches."
     )
-    efficiency_half_flops: float = Field(
-        default=1e9, ge=0, le=1e18, description="FLOPs of a kernel that reaches half of that share."
+    efficiency_half_flops: HalfFlops = Field(
+        default=1e9, description="FLOPs of a kernel that reaches half of that share, in 16 bit."
+    )
+    attention_maximum: Efficiency | None = Field(
+        default=None,
+        description="The same share for fused attention, of the FLOPs that it works out; default:"
+        " as other products.",
+    )
+    attention_half_flops: HalfFlops = Field(
+        default=0, description="FLOPs of an attention kernel that reaches half of its share."
     )
     launch_overhead_s: float = Field(
         default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
     )
     efficiency_source: Text = Field(
-        default="assumed, not fitted", description="Where these three figures come from."
+        default="assumed, not fitted", description="Where these figures come from."
+    )
+    measured_in: list[Precision] = Field(
+        default=[], description="Precisions of the times that they were fitted to."
     )
 
 
 class PeakFile(Record):
     """What a GPU can do at most, with the sources."""
 
-    source: Text = Field(default="not stated", description="Where the figures come from.")
-    peak: dict[PeakPrecision, FlopRate] = Field(
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+    kind: Kind = Field(
+        default="assumed", description="How peak, memory_bandwidth and link were found."
+    )
+    peak: dict[Precision, FlopRate] = Field(
         min_length=1,
         description="Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}.",
     )
+    compute_capability: float | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Version of the architecture, such as 8.0: flash attention needs 8.0 or more.",
+    )
     memory: Memory = Field(description="Memory that CUDA can allocate, such as 79.1 GiB.")
     memory_source: Text | None = Field(default=None, description="Source of `memory`, if another.")
+    memory_kind: Kind = Field(default="assumed", description="How `memory` was found.")
     memory_bandwidth: Bandwidth = Field(description="Of the GPU's memory, such as 2039 GB/s.")
     link: Link = Field(
         description="One GPU's link to the others in its node, one direction: a name of the link"
@@ -127,7 +139,7 @@ class ClusterFile(Record):
     groups: list[NodeGroupFile] = Field(
         min_length=1, max_length=MOST_GROUPS, description="Groups of equal nodes."
     )
-    zone_link: ZoneLinkFile | None = Field(
+    zone_link: LinkFile | None = Field(
         default=None,
         description="The link, one direction, that joins each pair of zones and that all flows from"
         " one to the other share. Needed where there are several zones.",

@@ -226,6 +226,12 @@ class TransformerSizes(Record):
         return self.ffn_size or 4 * self.hidden_size
 
     @property
+    def causal(self) -> bool:
+        """Whether no token sees later ones: decoders alone, unlike BERT and encoder-decoders."""
+        encodes = self.masked_lm_head or self.token_types > 0
+        return not encodes and self.decoder_layers is None
+
+    @property
     def num_streams(self) -> int:
         """Token streams: 2 for an encoder-decoder, else 1."""
         return 1 if self.decoder_layers is None else 2

@@ -35,13 +35,20 @@ from formulations.instance.parts import (
     norm,
     self_attention,
 )
+from formulations.instance.precision import FORMATS, MASTER_BYTES, Precision
 from formulations.instance.sizes import (
     LatentAttentionSizes,
     MoeSizes,
     TransformerSizes,
     WindowSizes,
 )
-from formulations.instance.workload import Layer, LayerRun, Precision, Workload
+from formulations.instance.workload import (
+    OPTIMIZER_BYTES,
+    Layer,
+    LayerRun,
+    OptimizerState,
+    Workload,
+)
 
 __all__ = [
     "Architecture",
@@ -66,6 +73,7 @@ def build_workload(
     precision: Precision = "bf16",
     gradient_bytes: int = 4,
     flash_attention: bool = False,
+    optimizer_state: OptimizerState = "fp32",
 ) -> Workload:
     """Workload of a transformer of the given sizes or counts.
 
@@ -78,10 +86,12 @@ def build_workload(
             f"{sequence_length} on {name} with {most} learned positions",
             f"1 to {most}, or sizes with more learned_positions",
         )
+    formats = FORMATS[precision]
+    factor = formats.element_bytes // 2
     if isinstance(architecture, CountedModel):
-        runs, unpublished = architecture.layer_runs(sequence_length, flash_attention), 0
+        runs, unpublished = architecture.layer_runs(sequence_length, flash_attention, factor), 0
     else:
-        runs = _layer_runs(architecture, sequence_length, flash_attention)
+        runs = _layer_runs(architecture, sequence_length, flash_attention, factor)
         block = _block(architecture, sequence_length, flash_attention)
         unpublished = training_only(architecture, block)
     return Workload(
@@ -93,31 +103,40 @@ def build_workload(
         global_batch=global_batch,
         hidden_size=architecture.hidden_size,
         kv_heads=architecture.num_kv_heads,
-        boundary_bytes=2 * sequence_length * architecture.hidden_size,
+        boundary_bytes=formats.element_bytes * sequence_length * architecture.hidden_size,
         tied_embeddings=architecture.tied_embeddings,
         precision=precision,
+        parameter_bytes=formats.parameter_bytes,
+        copy_bytes=formats.copy_bytes,
         gradient_bytes=gradient_bytes,
+        optimizer_bytes=OPTIMIZER_BYTES[optimizer_state][0] - MASTER_BYTES + formats.master_bytes,
+        optimizer_block_bytes=OPTIMIZER_BYTES[optimizer_state][1],
+        flash_attention=flash_attention,
     )
 
 
-def _layer_runs(sizes: TransformerSizes, s: int, flash: bool) -> tuple[LayerRun, ...]:
+def _layer_runs(sizes: TransformerSizes, s: int, flash: bool, factor: int) -> tuple[LayerRun, ...]:
     last = _block(sizes, s, flash)
     runs = [
-        (embedding_layer(sizes, s), 1),
-        *_blocks(sizes, s, flash),
-        (head_layer(sizes, s, last), 1),
+        (embedding_layer(sizes, s, factor), 1),
+        *_blocks(sizes, s, flash, factor),
+        (head_layer(sizes, s, last, factor), 1),
     ]
     return tuple(LayerRun(layer=layer, count=count) for layer, count in runs)
 
 
-def _blocks(sizes: TransformerSizes, s: int, flash: bool) -> Iterator[tuple[Layer, int]]:
+def _blocks(
+    sizes: TransformerSizes, s: int, flash: bool, factor: int
+) -> Iterator[tuple[Layer, int]]:
     """Layers in the order of the chain, and how many of each follow one another."""
-    width = 2 * s * sizes.hidden_size
+    width = 2 * factor * s * sizes.hidden_size
     if sizes.decoder_layers is not None:
         encoder = _block(sizes, s, flash)
         decoder = encoder + cross_attention(sizes, s, flash) + norm(sizes, s)
-        yield _as_layer("encoder", encoder, width), sizes.layers
-        block = _as_layer("decoder", decoder, 2 * width).model_copy(update={"output_tensors": 2})
+        yield _as_layer("encoder", encoder.widened(factor), width), sizes.layers
+        block = _as_layer("decoder", decoder.widened(factor), 2 * width).model_copy(
+            update={"output_tensors": 2}
+        )
         matrix = {
             "vocabulary_rows": sizes.vocabulary_size,
             "vocabulary_columns": sizes.hidden_size,
@@ -133,7 +152,7 @@ def _blocks(sizes: TransformerSizes, s: int, flash: bool) -> Iterator[tuple[Laye
         kind = "dense_block" if form[0] else "block"
         prefix = "sliding_" if form[1] and not all(sliding) else ""
         part = _block(sizes, s, flash, *form)
-        yield _as_layer(prefix + kind, part, width), len(list(blocks))
+        yield _as_layer(prefix + kind, part.widened(factor), width), len(list(blocks))
 
 
 def _as_layer(kind: str, part: Part, input_bytes: int) -> Layer:

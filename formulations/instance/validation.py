@@ -16,6 +16,9 @@ Model = TypeVar("Model", bound=BaseModel)
 #: Parts of a location that pydantic adds and that stand in no file: union tags, "of the key".
 _NOT_IN_FILE = (*TAGS, "[key]")
 
+#: Fields that there were, and what to write now.
+_REPLACED = {"distributed_optimizer": "zero: 0 for false, 1 for true, [0, 1] for both"}
+
 #: pydantic's error type -> what is allowed, given the error's context.
 _ALLOWED: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "int_type": lambda _: "a whole number",
@@ -85,6 +88,8 @@ def _found_and_allowed(
     owner, field = _field(model, path)
     if kind == "extra_forbidden":
         names = list(_owner_of(model, path).model_fields)
+        if path[-1] in _REPLACED:
+            return "a field of earlier versions", _REPLACED[str(path[-1])]
         return f"unknown field{suggestion(path[-1], names)}", ", ".join(names)
     if kind == "missing":
         return "missing", _wanted(field)

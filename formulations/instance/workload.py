@@ -19,12 +19,25 @@ from formulations.instance.extent import (
     Text,
     first_beyond,
 )
+from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
-Precision = Literal["fp16", "bf16"]
+Recompute = Literal["none", "selective", "full"]
+OptimizerState = Literal["fp32", "bf16", "8bit"]
+#: Parameters that share a scale in 8-bit Adam (Dettmers et al., ICLR 2022, section 2.1).
+QUANTIZED_BLOCK = 2048
+#: Bytes per parameter, and per block of them: Adam keeps an fp32 master copy and two moments; these
+#: in fp32 (Rajbhandari et al. 2020, section 3.1), in bf16 (Megatron-LM's precision-aware
+#: optimizer), or in 8 bit with an fp32 scale per block and moment (Dettmers et al., ICLR 2022).
+#: Without the copy where parameters are in 32 bit: `formulations.instance.precision`.
+OPTIMIZER_BYTES: dict[OptimizerState, tuple[int, int]] = {
+    "fp32": (4 + 4 + 4, 0),
+    "bf16": (4 + 2 + 2, 0),
+    "8bit": (4 + 1 + 1, 2 * 4),
+}
 Width = Annotated[int, Field(ge=1, le=64)]  # bytes per parameter
 
 
@@ -46,11 +59,17 @@ class Layer(Record):
     tied_copy: bool = False  #: the vocabulary matrix is the embedding's; a copy only if pp > 1
     forward_flops: Figure  #: all tp ranks together
     unweighted_flops: Figure = 0  #: of these without a parameter: scores
+    #: What fused attention, where it is used, works out in place of `unweighted_flops`.
+    attention_flops: Figure = 0
     kernels: Figure  #: kernel launches of one forward pass on one GPU
     forward_all_reduces: Figure = 0  #: over the tp ranks, 2*s*h bytes each
     backward_all_reduces: Figure = 0
     replicated_activation_bytes: Figure  #: kept for backward by every tp rank
     sharded_activation_bytes: Figure  #: kept for backward, split over the tp ranks
+    unsplit_bytes: Figure = 0  #: of the replicated ones, those whole under sequence parallelism too
+    core_bytes: Figure = 0  #: of the sharded ones, those of scores, softmax and dropout
+    flash_bytes: Figure = 0  #: what flash attention would keep in their place
+    core_kernels: Figure = 0  #: of the kernels, those from the scores to the weighted sum
     #: Of the bytes kept for backward, those that no weight gradient needs.
     released_replicated_bytes: Figure = 0
     released_sharded_bytes: Figure = 0
@@ -71,15 +90,57 @@ class Layer(Record):
             vocabulary = 0
         return -(-self.sharded_parameters // tp) + self.replicated_parameters + vocabulary
 
-    def activation_bytes(self, tp: int) -> int:
+    def activation_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
-        return self.replicated_activation_bytes + -(-self.sharded_activation_bytes // tp)
+        return self._per_gpu(
+            self.replicated_activation_bytes, self.sharded_activation_bytes, tp, sequence_parallel
+        )
 
-    def weight_gradient_bytes(self, tp: int) -> int:
+    def weight_gradient_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for one sequence from its input to its weight gradients."""
-        sharded = self.sharded_activation_bytes - self.released_sharded_bytes
-        whole = self.replicated_activation_bytes - self.released_replicated_bytes
-        return whole + -(-sharded // tp)
+        return self._per_gpu(
+            self.replicated_activation_bytes - self.released_replicated_bytes,
+            self.sharded_activation_bytes - self.released_sharded_bytes,
+            tp,
+            sequence_parallel,
+        )
+
+    def _per_gpu(self, replicated: int, sharded: int, tp: int, sequence_parallel: bool) -> int:
+        """Sequence parallelism splits what all ranks held (Korthikanti et al. 2023, eq. 4)."""
+        whole = self.unsplit_bytes if sequence_parallel else replicated
+        return whole + -(-(sharded + replicated - whole) // tp)
+
+    def with_flash(self) -> "Layer":
+        """The layer where attention is one kernel that keeps no scores; windows spare nothing."""
+        if not self.core_kernels:
+            return self
+        spared = self.core_bytes - self.flash_bytes
+        return self.model_copy(
+            update={
+                "kernels": self.kernels - self.core_kernels + 1,
+                "sharded_activation_bytes": self.sharded_activation_bytes - spared,
+                "released_sharded_bytes": self.released_sharded_bytes - spared,
+                "core_bytes": 0,
+                "flash_bytes": 0,
+                "core_kernels": 0,
+            }
+        )
+
+    def recomputed_bytes(
+        self, recompute: Recompute, tp: int, sequence_parallel: bool = False
+    ) -> tuple[int, int]:
+        """Bytes of one sequence on one GPU: kept for backward, and besides while recomputing.
+
+        Full recomputation keeps the input of a block, selective drops its attention's core
+        (Korthikanti et al. 2023, section 5); other layers are not recomputed.
+        """
+        whole = self.activation_bytes(tp, sequence_parallel)
+        if recompute == "none" or not self.is_block:
+            return whole, 0
+        if recompute == "full":
+            return (-(-self.input_bytes // tp) if sequence_parallel else self.input_bytes), whole
+        core = self.core_bytes // tp
+        return whole - core, core
 
     @property
     def weight_gradient_share(self) -> float:
@@ -112,9 +173,13 @@ class Workload(Record):
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     precision: Precision = "bf16"
-    parameter_bytes: Width = 2
+    parameter_bytes: Width = 2  #: per parameter, also on the wire
+    #: Per parameter of blocks, of copies that products read, and that are never sent or updated.
+    copy_bytes: Annotated[int, Field(ge=0, le=64)] = 0
     gradient_bytes: Width = 4  #: per parameter, also on the wire
-    optimizer_bytes: Width = 12  #: Adam: fp32 master copy, two moments
+    optimizer_bytes: Width = 12  #: per parameter, see `OPTIMIZER_BYTES`
+    flash_attention: bool = False
+    optimizer_block_bytes: int = Field(default=0, ge=0, le=64)  #: per `QUANTIZED_BLOCK` of them
 
     @model_validator(mode="after")
     def _check_extent(self) -> "Workload":
@@ -126,6 +191,16 @@ class Workload(Record):
     def layers(self) -> tuple[Layer, ...]:
         """The chain, one entry per layer."""
         return tuple(run.layer for run in self.layer_runs for _ in range(run.count))
+
+    def with_flash(self) -> "Workload":
+        """The workload with flash attention."""
+        runs = [run.model_copy(update={"layer": run.layer.with_flash()}) for run in self.layer_runs]
+        return self.model_copy(update={"layer_runs": tuple(runs), "flash_attention": True})
+
+    def state_bytes(self, parameters: int) -> int:
+        """Optimizer states of so many parameters on one GPU."""
+        blocks = -(-parameters // QUANTIZED_BLOCK)
+        return self.optimizer_bytes * parameters + self.optimizer_block_bytes * blocks
 
     @property
     def largest_message_bytes(self) -> int:

@@ -6,9 +6,10 @@ from pydantic import Field
 
 from formulations.errors import InstanceError
 from formulations.instance.positions import suggestion
+from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 from formulations.instance.transformer import TransformerSizes, build_workload
-from formulations.instance.workload import Precision, Workload
+from formulations.instance.workload import Workload
 
 
 class CatalogueEntry(Record):

@@ -1,4 +1,4 @@
-"""Memory of one shape: constraint (2) of `step_time`."""
+"""Memory of devices with several chunks: constraint (2) of `step_time`."""
 
 from itertools import pairwise, product
 
@@ -8,7 +8,6 @@ import pulp
 from formulations.costs.tables import Array, CostTables
 from formulations.milp.big_m import largest_value
 from formulations.milp.parts import Order, Shares, Split
-from formulations.milp.runs import bytes_needed
 from formulations.milp.terms import (
     Linear,
     Literal,
@@ -26,44 +25,12 @@ def add_memory(
     """Every slot, for every group and moment that may occur."""
     shape = tables.shape
     for d in range(shape.pp):
-        rows = (_OneChunk if shape.vpp == 1 else _Chunks)(model, tables, split, d)
+        rows = _Chunks(model, tables, split, d)
         for r in range(shape.dp):
             for m, moment in first_moments(shape, d, shares.choices(r)):
                 reached = shares.at_least(r, m)
                 for j, owner in order.types(d * shape.dp + r):
                     rows.fit(moment, j, weighted([-1, -1, 2], [owner, reached, 1]))
-
-
-class _OneChunk:
-    """Rows of a device with one stage."""
-
-    def __init__(
-        self, model: pulp.LpProblem, tables: CostTables, split: Split, device: int
-    ) -> None:
-        self.model, self.tables, self.split, self.stage = model, tables, split, device
-        self._ends: dict[tuple[Moment, int], Array] = {}
-
-    def fit(self, moment: Moment, group: int, slack: Linear) -> None:
-        """One group and moment, unless `slack`; of equal ends the last start implies the others."""
-        if (moment, group) not in self._ends:
-            self._ends[moment, group] = _fitting_ends(self.tables, moment, group)
-        ends = self._ends[moment, group]
-        for start in np.flatnonzero(np.diff(ends, append=-1)).tolist():
-            end = int(ends[start])
-            if end == self.tables.num_layers:
-                continue
-            literals = self.split.begun(self.stage, start), self.split.begun(self.stage + 1, end)
-            left = weighted([1, -1], literals)
-            if not (isinstance(left, int) and left <= 0):
-                require_at_most(self.model, 2, left, slack)
-
-
-def _fitting_ends(tables: CostTables, moment: Moment, group: int) -> Array:
-    """[L] largest end of a run from each layer that fits a group's GPUs; the layer if none does."""
-    fits = bytes_needed(tables, *moment)[:-1] <= tables.capacity_bytes[group]
-    after = np.triu(np.ones_like(fits), k=1)
-    ends: Array = np.arange(tables.num_layers) + (fits & after).sum(axis=1)
-    return ends
 
 
 class _Chunks:

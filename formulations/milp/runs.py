@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.schedules import stage_moments
 
 Mask = NDArray[np.bool_]
 
@@ -18,35 +18,21 @@ def _sums(values: Array) -> Array:
     return sums
 
 
-def bytes_needed(tables: CostTables, held: int, put_off: int = 0) -> Array:
-    """[L + 1, L + 1] bytes per GPU of layers [start, end) with `held` micro-batches in flight.
-
-    And so many that wait for their weight gradients alone.
-    """
-    size = tables.num_layers + 1
-    workspace = np.zeros((size, size), dtype=np.int64)
-    for start in range(tables.num_layers):
-        workspace[start, start + 1 :] = np.maximum.accumulate(tables.memory.workspace_bytes[start:])
-    kept = held * tables.memory.activation_bytes + put_off * tables.memory.put_off_bytes
-    need = _sums(tables.memory.static_bytes + kept)
-    return tables.memory.fixed_bytes + need + workspace
-
-
-def _allowed(tables: CostTables, stage: int, least_share: int, limit_ns: int | None) -> Mask:
+def _allowed(stages: StageCosts, stage: int, least_share: int, limit_ns: int | None) -> Mask:
     """Runs of enough blocks that fit the largest group used and the limit on step time.
 
     With several chunks per device each has to fit alone. A stage works on each of its
     micro-batches, one after the other: no step is shorter than the least share times the run's
     forward and backward on the group that is fastest at it.
     """
+    tables = stages.tables
     used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
     layers = np.arange(tables.num_layers + 1)
     allowed: Mask = (_sums(np.diff(tables.blocks_before)) >= tables.min_blocks) & (
         layers[None, :] > layers[:, None]
     )
-    shape, capacity = tables.shape, int(tables.capacity_bytes[used].max())
-    for moment in stage_moments(shape.schedule, shape.pp, stage, least_share, shape.vpp):
-        allowed &= bytes_needed(tables, *moment) <= capacity
+    largest = max(used, key=lambda j: int(tables.capacity_bytes[j]))
+    allowed &= stages.extra(largest, stage, least_share) < NEVER
     if limit_ns is not None:
         work = tables.forward_ns + tables.backward_ns
         fastest = np.min([_sums(work[:, j]) for j in used], axis=0)
@@ -62,8 +48,8 @@ def possible_runs(
     Splits within memory, and within a limit on step time if there is one, if no replica has fewer
     micro-batches than `least_share`. Empty for every stage if there is no such split.
     """
-    stages = range(tables.shape.num_stages)
-    masks = [_allowed(tables, k, least_share, limit_ns) for k in stages]
+    costs, stages = StageCosts(tables), range(tables.shape.num_stages)
+    masks = [_allowed(costs, k, least_share, limit_ns) for k in stages]
     starts = _reached(masks, 0)
     ends = _reached([mask.T for mask in reversed(masks)], tables.num_layers)[::-1]
     return [np.argwhere(masks[k] & starts[k][:, None] & ends[k][None, :]) for k in stages]

@@ -17,9 +17,11 @@ Constraints.
 (1) Stage times: for every group j that may own the slot, times[o][k][r] >= the stage's sum of its
     ns on j, less what j may cost more than the owner (`big_m.choice_slack`); the optimizer alike,
     over all chunks and slots of the device.
-(2) Memory: for every slot, group j and fullest moment of its device that the share implies
-    (`schedules.held`), and every layer a: a stage that starts at a or before ends where [a, end)
-    still fits, begun[k][a] - begun[k+1][end] <= 1 - owner[s, j] + 1 - reached. Bytes are compared
+    With one chunk per device backward passes take again[k][r] longer, for what is recomputed: for
+    every group that may own the slot, and every share, again >= the time of every run of layers
+    [a, b) that the stage holds (`recompute_rows`), begun[k][a] - begun[k+1][b-1] = 1.
+(2) Memory: for every slot, group j and share, and every run [a, b) that has no room then,
+    begun[k][a] - begun[k+1][b-1] <= 1 - owner[s, j] + 1 - reached. Bytes are compared
     while building, as whole numbers; they do not enter the model. With several chunks per device
     (`memory`) their sum does.
 (3) Tail: tail[d] >= sync[d] + optimizer[d] + gather[d]; with tied embeddings, devices 0 and p-1
@@ -43,6 +45,7 @@ from itertools import chain
 import numpy as np
 import pulp
 
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import Decisions
 from formulations.milp.big_m import largest_value, longest_path
@@ -58,6 +61,7 @@ from formulations.milp.terms import (
     weighted,
 )
 from formulations.paths import PathCut
+from formulations.recompute_rows import stage_runs
 from formulations.schedules import SCHEDULES
 
 HALF_NS = 0.5
@@ -92,10 +96,44 @@ class Built:
         self.times = [
             self._stage_times(f"time_{o}", table) for o, table in enumerate(tables.passes)
         ]
-        add_memory(model, tables, split, order, shares)
+        self.stages = StageCosts(tables)
+        if tables.shape.vpp == 1:
+            self._recompute()
+        else:
+            add_memory(model, tables, split, order, shares)
         self.tail = self._tails()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
+
+    def _recompute(self) -> None:
+        """(1), (2) What one stage per device recomputes and has no room for."""
+        for k in self._devices:
+            kept: dict[Hashable, Linear] = {}
+            for r in self._replicas:
+                choices = tuple(self.shares.choices(r))
+                column = self.order.column(r), choices if len(choices) == 1 else r
+                if column not in kept:
+                    kept[column] = self._again(k, r, choices)
+                self.times[1][k][r] = total_of(self.times[1][k][r], kept[column])
+
+    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
+        """(1), (2) Time of a stage of a replica for what it recomputes."""
+        terms: list[tuple[Linear, int]] = []
+        for j, owner in self.order.types(stage * self.tables.shape.dp + replica):
+            for m, runs in stage_runs(self.stages, stage, j, shares):
+                reached = self.shares.at_least(replica, m)
+                for start, end, extra_ns in runs:
+                    ends = self.split.begun(stage, start), self.split.begun(stage + 1, end - 1)
+                    holds = weighted([1, -1, 1, 1, -2], [*ends, owner, reached, 1])
+                    if extra_ns is None:
+                        require_at_most(self.model, 2, holds, 0)
+                    elif not isinstance(holds, int) or holds > 0:
+                        terms.append((holds, extra_ns))
+        most = max((time for _, time in terms), default=0)
+        again = duration(self.model, f"again_{stage}_{replica}", most) if most else 0
+        for holds, time in terms:
+            require_at_most(self.model, 1, weighted([time], [holds]), again)
+        return again
 
     @property
     def _devices(self) -> range:
@@ -217,7 +255,9 @@ class Built:
         """Longest that the path may be."""
         tables, shape, stages = self.tables, self.tables.shape, []
         for k, counts in enumerate(zip(*cut.operations, strict=True)):
-            times = np.sum([n * t for n, t in zip(counts, tables.passes, strict=True)], axis=0)
+            times = np.sum(
+                [n * t for n, t in zip(counts, tables.longest_passes, strict=True)], axis=0
+            )
             slot = k % shape.pp * shape.dp + replica
             columns = [times[:, j] for j, _ in self.order.types(slot)]
             stages.append((self.split.intervals(k), columns))

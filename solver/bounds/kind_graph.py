@@ -14,7 +14,7 @@ from formulations.costs.placement import Placer
 from solver.bounds.kind_automaton import Step
 from solver.bounds.kinds import Kind, least_of, least_sends
 from solver.bounds.node_costs import cheapest, least_costs
-from solver.layered.placements import passes
+from solver.layered.placements import Columns
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 
@@ -41,15 +41,13 @@ class KindGraph:
         self.kinds = [tuple(sorted(kind, key=lambda j: costs[j].sync_ns)) for kind in kinds]
         self._least = [cheapest([costs[j] for j in kind]) for kind in kinds]
         self._send_ns = least_sends(self._least, kinds, placer.zones, flows)
-        self.forward = least_of(intervals.forward, kinds)
-        backward, weight = passes(intervals)
-        self.backward = least_of(backward, kinds)
-        self.weight = None if weight is None else least_of(weight, kinds)
+        self._columns = Columns(intervals, kinds)
+        self.forward, self.backward, _ = self._columns.times()
         self.optimizer = least_of(intervals.optimizer, kinds)
 
     @property
     def work(self) -> Array:
-        """[J, n, n] forward and backward pass, without weight gradients that are split off."""
+        """[J, n, n] forward and backward pass at least, without weight gradients split off."""
         return self.forward + self.backward
 
     @cached_property
@@ -67,8 +65,12 @@ class KindGraph:
         allowed: Sequence[Mask],
         rows: Array,
         tails: list[Tail],
+        share: int,
     ) -> Arcs:
-        """The steps of a stage, with the layers allowed on each; rows: [J] of the tails."""
+        """The steps of a stage, with the layers allowed on each; rows: [J] of the tails.
+
+        Of replicas with `share` micro-batches, or more.
+        """
         source, target, before, now, _ = np.array(steps).T
         send = self._send_ns[before, now][:, None] * (stage > 0)
         last = stage == self.tables.shape.pp - 1
@@ -76,7 +78,7 @@ class KindGraph:
         return Arcs(
             source=source,
             target=target,
-            column=now[:, None],
+            column=now[:, None] + self._columns.first(stage, share),
             send=send,
             send_back=send,
             tail=rows[now],
@@ -87,15 +89,16 @@ class KindGraph:
 
     def problem(self, stages: Sequence[Arcs], tails: list[Tail], share: int) -> SplitProblem:
         """One replica with `share` micro-batches."""
+        forward, backward, weight = self._columns.times()
         return SplitProblem(
             schedule=self.tables.shape.schedule,
             blocking=self.tables.instance.search.blocking_sends,
             tied=self.tables.embedding_bytes > 0,
             stages=tuple(stages),
             micro_batches=(share,),
-            forward=self.forward,
-            backward=self.backward,
-            weight=self.weight,
+            forward=forward,
+            backward=backward,
+            weight=weight,
             sync=np.stack([tail.sync for tail in tails]),
             finish=np.stack([tail.finish for tail in tails]),
         )

@@ -191,7 +191,7 @@ class Lane:
         masks = [layers & self._fits(k, j, share) & (hosts is None or j in hosts) for j in kinds]
         rows = np.array([self._tail(hosts or (j,)) for j in kinds])
         tails = list(self._tails.values())
-        return self.costs.arcs(k, own, [masks[one.now] for one in own], rows, tails)
+        return self.costs.arcs(k, own, [masks[one.now] for one in own], rows, tails, share)
 
     def _tail(self, hosts: tuple[int, ...]) -> int:
         """Row of the tail of a stage on these kinds."""

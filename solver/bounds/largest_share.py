@@ -88,7 +88,7 @@ def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
 def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int) -> list[Array]:
     """Per stage [R, M] largest share of every lane, 0 if there is none.
 
-    room: [C, n, n] micro-batches in flight that have room, by column.
+    room: [J, n, n] micro-batches in flight that have room, by kind: a place has J columns.
     """
     costs = [edges.latency for edges in layers]
     costs[0] = costs[0] + layers[0].tail
@@ -107,7 +107,7 @@ def most_shares(problem: SplitProblem, room: Array, layers: Layers, cutoff: int)
         busy = cutoff - 1 - down[k][:, edges.source] - edges.send - edges.tail
         most = np.minimum(most + 1, _times(np.maximum(busy, 0), edges.work))
         columns = problem.stages[k].column[edges.arc].T
-        held = room[columns, edges.start, edges.end]
+        held = room[columns % len(room), edges.start, edges.end]
         memory = _by_memory(problem, held, k)
         found.append(np.where((spare < 0) | (busy < 0), 0, np.minimum(most, memory)))
     return found

@@ -40,7 +40,7 @@ class Thinned:
         """Per stage [J, n, n] what is left."""
         masks = []
         for stage, edges in zip(self.problem.stages, self.layers, strict=True):
-            mask = np.zeros(self.problem.forward.shape, dtype=np.bool_)
+            mask = np.zeros(self.problem.sync.shape, dtype=np.bool_)
             mask[stage.tail[edges.arc], edges.start, edges.end] = True
             masks.append(mask)
         return masks
@@ -134,7 +134,9 @@ class LightReplica:
             return None
         tails, rows = self.costs.tails, np.arange(len(self.kinds))
         arcs = [
-            self.costs.arcs(k, own, [mask[one.now, one.rank] for one in own], rows, tails)
+            self.costs.arcs(
+                k, own, [mask[one.now, one.rank] for one in own], rows, tails, self.micro_batches
+            )
             for k, (own, mask) in enumerate(zip(found, masks, strict=True))
             if all(found)
         ]

@@ -14,11 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.collectives import ALL_REDUCE, HALF, ring_share
+from formulations.costs.collectives import ALL_REDUCE, ring_share
+from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
 from formulations.instance.cluster import Link
-from formulations.plan import Shape
+from formulations.plan import STATES_SPLIT, Shape
 from formulations.units import NANOSECONDS_PER_SECOND
 
 Numbers = NDArray[np.float64]
@@ -66,10 +67,16 @@ class ShapeColumns:
         return pp
 
     @property
-    def zero(self) -> Mask:
-        """[N] whether the optimizer is split over the replicas."""
-        zero: Mask = self._figures[3] > 0
+    def zero(self) -> Array:
+        """[N] ZeRO stages."""
+        zero: Array = self._figures[3]
         return zero
+
+    @cached_property
+    def seen_sync(self) -> Numbers:
+        """[N] share of the gradient sync that backward passes do not hide."""
+        overlap = self.instance.search.overlap
+        return np.array([1 - overlap.hidden_sync(one.pp, one.vpp) for one in self.shapes])
 
     @cached_property
     def total(self) -> Array:
@@ -143,7 +150,7 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     within = size * per_byte + latency
     per_byte, latency = columns.links(inside=False)
     flows = (columns.tp * columns.common)[:, None]
-    gathers = (columns.tp - 1)[:, None] * instance.search.scatter_gather
+    gathers = (columns.tp - 1)[:, None] * instance.search.gathers_messages
     crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
     easiest = np.minimum(crossing, at_least_ns(columns.least(within)))
     sends: Numbers = (boundaries - inside) * crossing + inside * easiest
@@ -261,14 +268,14 @@ def tails(columns: ShapeColumns) -> Tails:
     """
     workload, known = columns.instance.workload, rings(columns)
     parameters = _parameters(columns)
-    factor = np.where(columns.zero, HALF, ALL_REDUCE)
+    factor = np.array(SYNC_FACTORS)[columns.zero] * columns.seen_sync
     layers, start = _collective(known, factor, workload.gradient_bytes * parameters)
     if columns.zero.any():
-        factor = np.where(columns.zero, HALF, 0)
+        factor = np.array(GATHER_FACTORS)[columns.zero]
         gather, gather_start = _collective(known, factor, workload.parameter_bytes * parameters)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    shards = np.where(columns.zero, columns.dp, 1)[:, None]
+    shards = np.where(columns.zero >= STATES_SPLIT, columns.dp, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
     sizes = touched * -(-parameters // shards)
     optimizer = at_least_ns(sizes[:, :, None] / np.array(speed))
@@ -284,7 +291,7 @@ def _parameters(columns: ShapeColumns) -> Array:
     return per_gpu
 
 
-def _collective(known: Rings, factor: Array, sizes: Array) -> tuple[Numbers, Numbers]:
+def _collective(known: Rings, factor: Array | Numbers, sizes: Array) -> tuple[Numbers, Numbers]:
     """[N, U, J] rings for sizes [N, U] in bytes, [N] their start; factor: [N]."""
     each = factor[:, None, None] * sizes[:, None, :].astype(np.float64)
     inside = at_least_ns(each * known.inside_s[:, :, None])

@@ -12,6 +12,8 @@ from solver.layered.problem import Array, SplitProblem
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12
+#: Sweeps of moves.
+SWEEPS = 50
 #: Moves tried at once.
 MOST_MOVES = 1000
 #: Steps of more are long to simulate, so that each sweep may be the last.
@@ -61,29 +63,35 @@ def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     return moves[keep & problem.fits(moves)]
 
 
-def descend(
-    problem: SplitProblem, arcs: Array, start: Array, stop: Stop, sweeps: int = 50
-) -> tuple[Array, int, Cuts]:
-    """Local optimum, its step time, and the critical paths of all splits looked at.
+def descend(problem: SplitProblem, arcs: Array, start: Array, stop: Stop) -> tuple[Array, int]:
+    """Local optimum and its step time.
 
     Steps of so many micro-batches that each sweep takes long are given up when `stop` says so.
     """
+    best, time, _ = _descended(problem, arcs, start, stop, harvest=False)
+    return best, time
+
+
+def _descended(
+    problem: SplitProblem, arcs: Array, start: Array, stop: Stop, harvest: bool
+) -> tuple[Array, int, list[Cuts]]:
+    """The same, and if harvested the critical paths of all splits looked at."""
     long = max(problem.micro_batches) > MANY_MICRO_BATCHES
-    first = evaluate(problem, arcs[None], start[None], harvest=True)
+    first = evaluate(problem, arcs[None], start[None], harvest)
     best, time = start, int(first.step_time[0])
     found = [first.cuts]
-    for _ in range(sweeps):
+    for _ in range(SWEEPS):
         moves = neighbours(problem, arcs, best)
         if not len(moves) or (long and stop()):
             break
         along = np.repeat(arcs[None], len(moves), axis=0)
-        result = evaluate(problem, along, moves, harvest=True, stop=stop)
+        result = evaluate(problem, along, moves, harvest, stop)
         found.append(result.cuts)
         index = int(result.step_time.argmin())
         if result.step_time[index] >= time:
             break
         best, time = moves[index], int(result.step_time[index])
-    return best, time, join_cuts([cuts for cuts in found if cuts is not None])
+    return best, time, [cuts for cuts in found if cuts is not None]
 
 
 def best_start(
@@ -93,5 +101,5 @@ def best_start(
     arcs, splits = path_of(layers, starts(layers, fronts))
     result = evaluate(problem, arcs, splits, harvest=True, stop=stop)
     index = int(result.step_time.argmin())
-    best, time, cuts = descend(problem, arcs[index], splits[index], stop)
-    return arcs[index], best, time, join_cuts([cuts, result.cuts] if result.cuts else [cuts])
+    best, time, cuts = _descended(problem, arcs[index], splits[index], stop, harvest=True)
+    return arcs[index], best, time, join_cuts([*cuts, *([result.cuts] if result.cuts else [])])

@@ -93,7 +93,7 @@ class _Search:
                 return
             arcs, splits = path_of(layers, found.path[None])
             self._use(taken(layers, found.useful))
-            split, time, _ = descend(self.problem, arcs[0], splits[0], stop)
+            split, time = descend(self.problem, arcs[0], splits[0], stop)
             self._keep(arcs[0], split, time)
 
     def combine(self, stop: Stop) -> None:
@@ -108,7 +108,7 @@ class _Search:
         masked = [own[mask] for own, mask in zip(found.values, found.useful, strict=True)]
         before = self.best_time
         for one, split in zip(arcs, splits, strict=True):
-            better, time, _ = descend(self.problem, one, split, stop)
+            better, time = descend(self.problem, one, split, stop)
             self._keep(one, better, time)
         if self.best_time < before:
             return

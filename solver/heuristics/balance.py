@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.tables import Array
-from formulations.schedules import stage_moments
 from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.stages import Split
 from solver.layered.distinct import distinct
@@ -53,15 +52,9 @@ class Balance:
     @cached_property
     def farthest(self) -> Array:
         """[S, n] last end of every stage from each first layer that fits memory."""
-        shape = self.space.tables.shape
         rows = []
         for k, kinds in enumerate(self.kinds):
-            needs = {
-                (j, *moment)
-                for j, m in kinds
-                for moment in stage_moments(shape.schedule, shape.pp, k, m, shape.vpp)
-            }
-            rows.append(np.min([self.space.farthest_ends(*need) for need in needs], axis=0))
+            rows.append(np.min([self.space.farthest_ends(j, k, m) for j, m in kinds], axis=0))
         return np.array(rows)
 
     def fits(self, splits: Array) -> Mask:

@@ -21,7 +21,8 @@ from solver.heuristics.choose import (
     try_orders,
 )
 from solver.heuristics.minmax import even_split, minmax_of
-from solver.heuristics.stages import Split, StageCosts
+from solver.heuristics.stages import OrderStages, Split
+from solver.layered.problem import Intervals
 
 Found = tuple[Plan, int] | None
 
@@ -36,7 +37,7 @@ def minmax_plan(
     return best_plan(instance, shapes, minmax_of, order_limit, stop)
 
 
-def _fitting(costs: StageCosts, split: Split) -> Split | None:
+def _fitting(costs: OrderStages, split: Split) -> Split | None:
     return split if costs.fits(split) else None
 
 
@@ -65,7 +66,7 @@ def equal_blocks(tables: CostTables) -> Split | None:
     return (0, *inner, tables.num_layers)
 
 
-def _megatron_split(costs: StageCosts) -> Split | None:
+def _megatron_split(costs: OrderStages) -> Split | None:
     split = equal_blocks(costs.tables)
     return split and _fitting(costs, split)
 
@@ -78,7 +79,7 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
     """
     shape = tables.shape
     shares = even_shares(tables)
-    costs = StageCosts(tables, group_of_slot(tables, order), shares)
+    costs = OrderStages(Intervals(tables), group_of_slot(tables, order), shares)
     split = _megatron_split(costs)
     if split is None:
         return None
@@ -86,7 +87,7 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
 
 
 def _growth(shape: Shape) -> tuple[int, int, int, bool]:
-    return (shape.zero, shape.pp, shape.tp, shape.recompute == "full")
+    return (shape.zero, shape.pp, shape.tp, "none" not in shape.recompute)
 
 
 def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
@@ -115,7 +116,7 @@ def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
     grows up to a node (takeaway 1), then pipeline parallelism, until the model fits in memory; the
     other GPUs are used for data parallelism (takeaway 2, and table 1: t = p = 1 up to 1.7 billion
     parameters, then t = 2, 4, 8, and p > 1 only after that). At equal degrees recomputation is
-    used only if it does not fit otherwise. The distributed optimizer, which came later, is used
+    used only if it does not fit otherwise, selective before full. ZeRO, which came later, is used
     only if nothing fits without it. Among the micro-batch sizes that fit, the one of least
     (m + p - 1) (t_f + t_b) (takeaway 3, equation 1), the larger one if equal.
 

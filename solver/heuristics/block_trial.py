@@ -11,7 +11,6 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import Array
-from formulations.schedules import stage_moments
 from solver.heuristics.balance import Mask
 from solver.heuristics.split_space import SplitSpace
 from solver.heuristics.trial import Trial
@@ -57,14 +56,11 @@ class BlockCosts:
         shape, sizes = self.tables.shape, self.tables.slots_per_node
         used = [j for j, count in enumerate(shape.nodes_used) if count]
         self.micro_batches = self.tables.num_micro_batches // shape.dp
-        moments = [
-            stage_moments(shape.schedule, shape.pp, k, self.micro_batches) for k in range(shape.pp)
-        ]
         every = range(len(sizes))
         self.farthest = np.array(
             [
-                [np.min([space.farthest_ends(j, *one) for one in own], axis=0) for j in every]
-                for own in moments
+                [space.farthest_ends(j, k, self.micro_batches) for j in every]
+                for k in range(shape.pp)
             ]
         )
         self.outside = np.zeros((len(sizes), len(self.tables.tensors)), int)
@@ -107,8 +103,10 @@ class BlockTrial(Trial):
         start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
         p, columns = len(start), BLOCKS * len(splits)
         forward, backward, *weight = (
-            (table[end, self.groups] - table[start, self.groups]).reshape(p, columns)
-            for table in self.costs.space.passes
+            table.reshape(p, columns)
+            for table in self.costs.space.stage_times(
+                self.costs.micro_batches, self.groups, start, end
+            )
         )
         tables = self.costs.tables
         kinds = tables.message_kind[splits[:, 1:-1].T][:, None]

@@ -8,21 +8,23 @@ import numpy as np
 from formulations.costs.compute import LayerTimes, layer_times
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
+from formulations.costs.sharding import with_exchanges
 from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.decisions import even_shares
+from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
-from formulations.instance.instance import Recompute
-from formulations.plan import Plan, Shape, simulable, uniform_plan
+from formulations.instance.workload import Recompute
+from formulations.plan import Plan, Shape, simulable
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.work_and_filling import ClosedForm, closed_forms
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
 from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import Split, StageCosts
+from solver.heuristics.stages import OrderStages, Split
+from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns
 
 #: Splits the layers, or finds that they do not fit: None.
-SplitRule = Callable[[StageCosts], Split | None]
+SplitRule = Callable[[OrderStages], Split | None]
 
 #: More distinct orders than these are not all tried.
 ORDER_LIMIT = 64
@@ -41,16 +43,21 @@ class TimeTables:
         self._known: dict[tuple[int, int, Recompute], LayerTimes] = {}
         self._forms: dict[Shape, ClosedForm] = {}
 
+    def _ways(self, shape: Shape) -> list[LayerTimes]:
+        """Layer times of a shape, per way to recompute."""
+        keys = [(shape.tp, shape.micro_batch, way) for way in shape.recompute]
+        for key in keys:
+            if key not in self._known:
+                self._known[key] = layer_times(self.instance, *key)
+        return [with_exchanges(self.instance, shape, self._known[key]) for key in keys]
+
     def times(self, shape: Shape) -> LayerTimes:
-        """Layer times of a shape."""
-        key = (shape.tp, shape.micro_batch, shape.recompute)
-        if key not in self._known:
-            self._known[key] = layer_times(self.instance, *key)
-        return self._known[key]
+        """Least layer times of a shape."""
+        return self._ways(shape)[0]
 
     def costs(self, shape: Shape) -> CostTables:
         """All costs of a shape."""
-        return build_tables(self.instance, shape, self.times(shape))
+        return build_tables(self.instance, shape, self._ways(shape))
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
         """Closed-form bounds of shapes, in their order."""
@@ -93,7 +100,8 @@ class Candidate:
     def plan(self, instance: Instance) -> Plan:
         """The plan of the candidate."""
         counts = self.costs.micro_batches
-        return uniform_plan(instance, self.costs.shape, self.order, self.split, counts)
+        tables = build_tables(instance, self.costs.shape)
+        return Decisions(self.order, self.split, counts).plan(tables)
 
 
 class Choice:
@@ -136,9 +144,9 @@ def try_orders(
     if shape.vpp > 1:
         return
     shares = even_shares(tables)
-    placer = Placer(tables)
+    placer, intervals = Placer(tables), Intervals(tables)
     for order in orders:
-        stages = StageCosts(tables, group_of_slot(tables, order), shares)
+        stages = OrderStages(intervals, group_of_slot(tables, order), shares)
         split = rule(stages)
         if split and not choice.hopeless(shape, compute_bound_ns(stages, split)):
             costs = split_costs(tables, placer.costs(order), split, shares)

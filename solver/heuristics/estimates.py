@@ -4,11 +4,11 @@ import numpy as np
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.schedules import SCHEDULES
-from solver.heuristics.stages import Split, StageCosts
+from solver.heuristics.stages import OrderStages, Split
 from solver.simulate import tail_ns
 
 
-def compute_bound_ns(costs: StageCosts, split: Split) -> int:
+def compute_bound_ns(costs: OrderStages, split: Split) -> int:
     """Lower bound of the step time of a split, transfers and everything after them left out.
 
     The work of a stage, for any schedule. Where backwards are whole also: stage i of replica r

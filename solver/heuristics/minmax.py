@@ -9,7 +9,8 @@ from itertools import accumulate, pairwise
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import CostTables
-from solver.heuristics.stages import Split, StageCosts, least_ends, nearest_split
+from solver.heuristics.stages import OrderStages, Split, least_ends, nearest_split
+from solver.layered.problem import Intervals
 
 
 def even_split(tables: CostTables) -> Split:
@@ -40,7 +41,7 @@ def moved(split: Split, source: int, target: int) -> Split:
     return tuple(b + step if low < k <= high else b for k, b in enumerate(split))
 
 
-def _move(costs: StageCosts, split: Split, times: list[int]) -> Split | None:
+def _move(costs: OrderStages, split: Split, times: list[int]) -> Split | None:
     """One layer from the slowest stage to the fastest that can take it; None if none can."""
     slow = times.index(max(times))
     for fast in sorted(range(len(times)), key=lambda k: times[k]):
@@ -53,7 +54,7 @@ def _move(costs: StageCosts, split: Split, times: list[int]) -> Split | None:
     return None
 
 
-def fitting_even_split(costs: StageCosts) -> Split | None:
+def fitting_even_split(costs: OrderStages) -> Split | None:
     """The even split, or if it does not fit, the nearest that does; None iff no split fits."""
     split = even_split(costs.tables)
     if costs.fits(split):
@@ -62,7 +63,7 @@ def fitting_even_split(costs: StageCosts) -> Split | None:
     return nearest_split(split, costs.ends, earliest) if earliest[0] == 0 else None
 
 
-def minmax_of(costs: StageCosts) -> Split | None:
+def minmax_of(costs: OrderStages) -> Split | None:
     """See `minmax_split`."""
     split = fitting_even_split(costs)
     if split is None:
@@ -89,4 +90,4 @@ def minmax_split(
     time is never above that of the start. Stage time: forward + backward of one micro-batch on
     the slowest replica. `micro_batches`: one number per replica.
     """
-    return minmax_of(StageCosts(tables, placement.group_of_slot, micro_batches))
+    return minmax_of(OrderStages(Intervals(tables), placement.group_of_slot, micro_batches))

@@ -4,9 +4,11 @@ from functools import cached_property
 
 import numpy as np
 
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
 from solver.heuristics.stages import least_ends
+from solver.layered.placements import Columns
 from solver.layered.problem import Intervals
 
 
@@ -28,11 +30,6 @@ class SplitSpace:
         self.work = self.forward + self.backward
         self.optimizer = _before(tables.optimizer_ns)
         self.least_ends = np.array(least_ends(tables))
-        self._static = _before(tables.memory.static_bytes)
-        self._activation = _before(tables.memory.activation_bytes)
-        self._put_off = _before(tables.memory.put_off_bytes)
-        self._workspace = self._largest(tables.memory.workspace_bytes)
-        self._known: dict[tuple[int, int, int], Array] = {}
 
     @cached_property
     def intervals(self) -> Intervals:
@@ -47,27 +44,30 @@ class SplitSpace:
         weight = _before(self.tables.weight_ns)
         return self.forward, self.backward - weight, weight
 
-    @staticmethod
-    def _largest(values: Array) -> Array:
-        """[n, n] largest value of layers [start, end)."""
-        size = len(values) + 1
-        largest = np.zeros((size, size), dtype=np.int64)
-        for start in range(len(values)):
-            largest[start, start + 1 :] = np.maximum.accumulate(values[start:])
-        return largest
+    @cached_property
+    def columns(self) -> Columns:
+        """Times by group and place."""
+        return Columns(self.intervals)
 
-    def farthest_ends(self, group: int, held: int, put_off: int = 0) -> Array:
+    def stage_times(self, share: int, groups: Array, start: Array, end: Array) -> list[Array]:
+        """Times of each kind of operation of stages [S, ..] on these groups, by first axis.
+
+        Of replicas with so many micro-batches.
+        """
+        if not self.intervals.stages.has_choice:
+            return [table[end, groups] - table[start, groups] for table in self.passes]
+        first = [self.columns.first(k, share) for k in range(len(start))]
+        columns = groups + np.array(first).reshape(-1, *(1,) * (groups.ndim - 1))
+        tables = [table for table in self.columns.times() if table is not None]
+        return [table[columns, start, end] for table in tables]
+
+    def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.
 
-        With so many micro-batches, see `formulations.schedules.stage_moments`. The start itself
-        where not one layer fits: memory grows with the layers, so every end up to the last fits.
+        Of a replica with so many micro-batches. The start itself where not one layer fits: memory
+        grows with the layers, so every end up to the last fits.
         """
-        key = (group, held, put_off)
-        if key not in self._known:
-            tables = self.tables
-            whole = self._static + held * self._activation + put_off * self._put_off
-            need = whole[None, :] - whole[:, None] + self._workspace + tables.memory.fixed_bytes
-            ends = np.arange(len(whole))
-            fits = (need <= tables.capacity_bytes[group]) & (ends[None, :] > ends[:, None])
-            self._known[key] = ends + fits.sum(axis=1)
-        return self._known[key]
+        fits = self.intervals.stages.extra(group, stage, share) < NEVER
+        ends = np.arange(len(fits))
+        farthest: Array = ends + (fits & (ends[None, :] > ends[:, None])).sum(axis=1)
+        return farthest

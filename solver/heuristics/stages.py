@@ -7,8 +7,9 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.tables import Array, CostTables
-from formulations.schedules import stage_moments
+from solver.layered.problem import Intervals
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]
@@ -26,29 +27,24 @@ def least_ends(tables: CostTables) -> list[int]:
     return [max(start + 1, int(end)) for start, end in enumerate(ends)]
 
 
-class StageCosts:
+class OrderStages:
     """Costs of layers [start, end) as stage k, over all its replicas.
 
     `group_of_slot`: [pp * dp] node group of every slot. `micro_batches`: one number per replica.
     """
 
     def __init__(
-        self, tables: CostTables, group_of_slot: Array, micro_batches: Sequence[int]
+        self, intervals: Intervals, group_of_slot: Array, micro_batches: Sequence[int]
     ) -> None:
-        shape = tables.shape
-        self.tables = tables
+        self.intervals, self.tables = intervals, intervals.tables
+        tables, shape = self.tables, self.tables.shape
         self.micro_batches = tuple(micro_batches)
         self.least_ends = least_ends(tables)
         self.groups = group_of_slot.reshape(shape.pp, shape.dp)
         self._work = [_before(times) for times in (tables.forward_ns + tables.backward_ns).T]
-        self._static = _before(tables.memory.static_bytes)
-        self._activation = _before(tables.memory.activation_bytes)
-        self._workspace = tables.memory.workspace_bytes.tolist()
-        kinds = self._kinds()
-        self._types = [sorted({j for j, _ in row}) for row in kinds]
-        self._demands = [self._demand(k, row) for k, row in enumerate(kinds)]
+        self._kinds = self._distinct()
 
-    def _kinds(self) -> list[list[tuple[int, int]]]:
+    def _distinct(self) -> list[list[tuple[int, int]]]:
         """Distinct (node group, micro-batches) among the replicas of every stage."""
         counts, index = np.unique(np.array(self.micro_batches), return_inverse=True)
         stages, kinds = len(self.groups), len(self.tables.capacity_bytes)
@@ -56,30 +52,22 @@ class StageCosts:
         present[np.arange(stages)[:, None], self.groups, index] = True
         return [[(int(j), int(counts[i])) for j, i in np.argwhere(one)] for one in present]
 
-    def _demand(self, k: int, kinds: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Distinct (usable bytes, micro-batches held) among the replicas of stage k.
-
-        Those put off count as whole where the schedule splits the backward pass: never below it.
-        """
-        shape, capacity = self.tables.shape, self.tables.capacity_bytes.tolist()
-        spare = self.tables.memory.fixed_bytes
-        return sorted(
-            {
-                (capacity[j] - spare, sum(moment))
-                for j, m in kinds
-                for moment in stage_moments(shape.schedule, shape.pp, k, m)
-            }
-        )
-
     def time_ns(self, k: int, start: int, end: int) -> int:
         """Forward and backward of one micro-batch on the slowest replica."""
-        return max(self._work[j][end] - self._work[j][start] for j in self._types[k])
+        return max(self._time_ns(k, j, m, start, end) for j, m in self._kinds[k])
+
+    def _time_ns(self, k: int, j: int, m: int, start: int, end: int) -> int:
+        extra = int(self.intervals.stages.extra(j, k, m)[start, end])
+        return self._work[j][end] - self._work[j][start] + (extra if extra < NEVER else 0)
 
     def replica_times_ns(self, split: Split) -> Array:
         """[pp, dp] forward and backward of one micro-batch on every replica."""
-        work = np.array(self._work)
-        stages = work[:, split[1:]] - work[:, split[:-1]]
-        times: Array = np.take_along_axis(stages.T, self.groups, axis=1)
+        times = np.zeros_like(self.groups)
+        shares = np.array(self.micro_batches)
+        for k, stage in enumerate(pairwise(split)):
+            for j, m in self._kinds[k]:
+                alike = (self.groups[k] == j) & (shares == m)
+                times[k, alike] = self._time_ns(k, j, m, *stage)
         return times
 
     def times_ns(self, split: Split) -> list[int]:
@@ -88,10 +76,8 @@ class StageCosts:
 
     def fits_memory(self, k: int, start: int, end: int) -> bool:
         """Whether every GPU of the stage has room; if so, it has for fewer layers too."""
-        static = self._static[end] - self._static[start]
-        activation = self._activation[end] - self._activation[start]
-        static += max(self._workspace[start:end], default=0)
-        return all(static + held * activation <= room for room, held in self._demands[k])
+        extra = self.intervals.stages.extra
+        return all(extra(j, k, m)[start, end] < NEVER for j, m in self._kinds[k])
 
     def allowed(self, k: int, start: int, end: int) -> bool:
         """Whether the stage has enough blocks, and memory on every GPU."""

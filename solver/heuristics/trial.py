@@ -105,9 +105,13 @@ class OrderTrial(Trial):
         """Kinds of replicas that may finish last, by micro-batches.
 
         Left out are those that another kind outdoes in every forward, backward and transfer, with
-        no fewer micro-batches: all their operations end no later.
+        no fewer micro-batches: all their operations end no later. Nor does one with more room,
+        where room decides what is recomputed.
         """
-        times = np.concatenate([np.diff(part, axis=0) for part in self.space.passes])
+        tables = self.tables
+        recomputed = [*tables.recompute_ns, -tables.capacity_bytes[None]]
+        passes = [np.diff(part, axis=0) for part in self.space.passes]
+        times = np.concatenate(passes + recomputed * self.space.intervals.stages.has_choice)
         slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
         boundaries = np.arange(self.shape.num_stages - 1) % self.shape.pp
         groups = self.balance.groups.T
@@ -132,8 +136,8 @@ class OrderTrial(Trial):
             groups = lanes.groups.T[:, :, None]
             columns = groups.shape[1] * len(splits)
             forward, backward, *weight = (
-                (table[end, groups] - table[start, groups]).reshape(-1, columns)
-                for table in self.space.passes
+                table.reshape(-1, columns)
+                for table in self.space.stage_times(lanes.micro_batches, groups, start, end)
             )
             kinds = self.tables.message_kind[splits[:, 1:-1]]
             send = (

@@ -14,7 +14,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.units import ceil_div
 from solver.layered.messages import by_message, longest
-from solver.layered.placements import allowed_layers, finish_ns, passes
+from solver.layered.placements import Columns, allowed_layers, finish_ns
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
 from solver.layered.zones import StageZones
 
@@ -124,20 +124,22 @@ class _Tails:
     rows: dict[bytes, int] = field(default_factory=dict)
     sync: list[Array] = field(default_factory=list)
     finish: list[Array] = field(default_factory=list)
-    known: dict[tuple[int, tuple[Node, ...]], int] = field(default_factory=dict)
+    known: dict[tuple[int, tuple[Node, ...], bool], int] = field(default_factory=dict)
 
-    def row(self, stage: int, nodes: tuple[Node, ...]) -> int:
-        """Row of a stage on these nodes."""
-        key = (stage, nodes)
+    def row(self, stage: int, nodes: tuple[Node, ...], again: bool = False) -> int:
+        """Row of a stage on these nodes; again: of a later chunk, without what comes once."""
+        key = (stage, nodes, again)
         if key not in self.known:
-            self.known[key] = self._row(stage, nodes)
+            self.known[key] = self._row(*key)
         return self.known[key]
 
-    def _row(self, stage: int, nodes: tuple[Node, ...]) -> int:
+    def _row(self, stage: int, nodes: tuple[Node, ...], again: bool) -> int:
         groups = [j for j, _ in nodes]
         terms = [self.placer.terms(*node) for node in nodes]
         ring = self.zones.ring(groups)
         sync, latency, gather, gather_latency = self.placer.stage(stage, terms, groups, ring)
+        if again:
+            latency = gather_latency = 0
         extra = np.array([latency, gather_latency, *sorted(set(groups))], dtype=np.int64)
         key = sync.tobytes() + gather.tobytes() + extra.tobytes()
         if key not in self.rows:
@@ -165,6 +167,7 @@ class _FreeOrder:
         self.sizes = self.tables.slots_per_node
         self.width = lane_width(self.tables)
         self.lanes = range(0, self.tables.shape.dp, self.width)
+        self.columns = Columns(intervals)
         self.zones, self.split = StageZones(placer), split
         self.tails = _Tails(intervals, placer, self.zones)
         self.masks: dict[tuple[int, tuple[int, ...]], Mask] = {}
@@ -200,6 +203,38 @@ class _FreeOrder:
         across = self.zones.sends(here, there, self.width)
         return list(map(longest, own, across))
 
+    def _around(self, nodes: tuple[Node, ...]) -> list[tuple[int, ...]]:
+        """From the last stage to the first one on these nodes, as far as these decide it."""
+        last = (self.tables.shape.pp - 1) * self.tables.shape.dp
+        pairs = zip(self.lanes, self._owners(nodes, 0), strict=True)
+        return [self.placer.terms(*node).send_ns[last + r] for r, node in pairs]
+
+    def chunk(self, s: int, steps: list[_Step]) -> Arcs:
+        """Arcs of virtual stage s of devices with several chunks: one for every step.
+
+        Messages are of the kind that takes least; what memory allows is known of all chunks alone.
+        """
+        shape = self.tables.shape
+        k = s % shape.pp
+        if k:
+            sends = [self._sends(step.before, step.nodes, k) for step in steps]
+        else:
+            sends = [self._around(step.nodes) if s else [(0,)] * len(self.lanes) for step in steps]
+        send = np.array([[min(lane) for lane in own] for own in sends], dtype=np.int64)
+        rows = [self.tails.row(k, step.nodes, s > k) for step in steps]
+        owners = [self._owners(step.nodes, k * shape.dp) for step in steps]
+        return Arcs(
+            source=np.array([step.source for step in steps]),
+            target=np.array([step.target for step in steps]),
+            column=np.array([[j for j, _ in own] for own in owners]),
+            send=send,
+            send_back=send,
+            tail=np.array(rows),
+            embedding=np.array([self._embedding_ns(k, step) for step in steps], dtype=np.int64),
+            allowed=(self.intervals.allowed,) * len(steps),
+            begins=tuple(step.begins for step in steps),
+        )
+
     def _mask(self, stage: int, groups: tuple[int, ...]) -> Mask:
         key = (stage, tuple(sorted(set(groups))))
         if key not in self.masks:
@@ -227,10 +262,11 @@ class _FreeOrder:
         arcs = [(i, n) for i, own in enumerate(masks) for n in own]
         send = np.array([[lane[n] for lane in sends[i]] for i, n in arcs], dtype=np.int64)
         step_of = np.array([i for i, _ in arcs])
+        first = self.columns.first(k, self.share)
         return Arcs(
             source=np.array([step.source for step in steps])[step_of],
             target=np.array([step.target for step in steps])[step_of],
-            column=np.array(columns)[step_of],
+            column=first + np.array(columns)[step_of],
             send=send,
             send_back=send,
             tail=np.array([self.tails.row(k, step.nodes) for step in steps])[step_of],
@@ -244,8 +280,7 @@ def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> Spl
     """The problem of all node orders at even shares, or the largest of almost even ones.
 
     With `split`, of those in which no stage spans zones. None if it has too many arcs, or if stages
-    may span zones: these share links with what one stage does not know of; or several chunks per
-    slot, see `order_graph`.
+    may span zones: these share links with what one stage does not know of.
     """
     tables = intervals.tables
     zoned = tables.instance.cluster.zone_link is not None
@@ -260,29 +295,32 @@ def order_graph(
 ) -> SplitProblem | None:
     """All node orders, with `share` micro-batches for every replica; None if too many arcs.
 
-    With `split`, those in which no stage spans zones; no stages if there is none. None also if
-    slots have several chunks: later ones have to lie where the first ones do. Where stages span
+    With `split`, those in which no stage spans zones; no stages if there is none. Where stages span
     zones times are lower bounds, see `zones`. One lane if all replicas are alike in every order.
+    With several chunks per slot times are lower bounds, too, and later ones have to lie where the
+    first ones do: `DeviceGraph` sees to that.
     """
     tables = intervals.tables
     shape = tables.shape
     build = _FreeOrder(intervals, placer, share, split)
-    steps = build.steps() if shape.vpp == 1 else None
+    steps = build.steps()
     if steps is None:
         return None
-    stages = [build.stage(k, own) for k, own in enumerate(steps)] if all(steps) else []
+    place = build.stage if shape.vpp == 1 else build.chunk
+    stages = [place(s, own) for s, own in enumerate(steps * shape.vpp)] if all(steps) else []
     alike = all(arcs.alike for arcs in stages)
     none = np.zeros_like(intervals.forward[:1])
-    backward, weight = passes(intervals)
+    forward, backward, weight = build.columns.times()
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.embedding_bytes > 0,
         stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
         micro_batches=(share,) * (1 if alike else len(build.lanes)),
-        forward=intervals.forward,
+        forward=forward,
         backward=backward,
         sync=np.stack(build.tails.sync or [none[0]]),
         finish=np.stack(build.tails.finish or [none[0]]),
+        chunks=shape.vpp,
         weight=weight,
     )

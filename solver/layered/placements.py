@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts
-from formulations.schedules import SCHEDULES, held, stage_moments
+from formulations.costs.stage_costs import NEVER
+from formulations.schedules import SCHEDULES, held
 from solver.layered.messages import by_message
 from solver.layered.problem import (
     Arcs,
@@ -57,19 +58,59 @@ def allowed_layers(
     intervals: Intervals, stage: int, groups: Sequence[int], shares: Sequence[int]
 ) -> Mask:
     """[n, n] layers that a stage may have on all these groups with these micro-batches."""
-    shape = intervals.tables.shape
     allowed = intervals.allowed
     for j, m in set(zip(groups, shares, strict=True)):
-        for moment in stage_moments(shape.schedule, shape.pp, stage, m, shape.vpp):
-            allowed = allowed & intervals.fits(j, *moment)
+        allowed = allowed & intervals.fits(j, stage, m)
     return allowed
 
 
-def passes(intervals: Intervals) -> tuple[Array, Array | None]:
-    """[J, n, n] ns of the backward pass, less its weight gradients where the schedule splits it."""
-    if not SCHEDULES[intervals.tables.shape.schedule].splits_backward:
-        return intervals.backward, None
-    return intervals.backward - intervals.weight, intervals.weight
+class Columns:
+    """Times [C, n, n] of stages by column: one of J kinds of node groups, at a place in a plan.
+
+    A kind costs what its groups cost at least. Places differ where something is recomputed there,
+    see `formulations.costs.stage_costs`. A place has J columns in a row.
+    """
+
+    def __init__(self, intervals: Intervals, kinds: Sequence[Sequence[int]] | None = None) -> None:
+        self.intervals = intervals
+        self.used = np.flatnonzero(intervals.tables.shape.nodes_used).tolist()
+        self.kinds = kinds or [(j,) for j in range(len(intervals.forward))]
+        self._splits = SCHEDULES[intervals.tables.shape.schedule].splits_backward
+        weight = intervals.weight if self._splits else 0
+        self._backward = intervals.backward - weight
+        self._blocks = [self._least(self._backward)]
+        self._known: dict[tuple[int, int], int] = {}
+
+    def _least(self, values: Array) -> Array:
+        return np.stack([values[list(kind)].min(axis=0) for kind in self.kinds])
+
+    def first(self, stage: int, share: int) -> int:
+        """The first of the columns of a stage of replicas with so many micro-batches."""
+        if not self.intervals.stages.has_choice:
+            return 0
+        if (stage, share) not in self._known:
+            self._known[stage, share] = self._place(stage, share)
+        return len(self.kinds) * self._known[stage, share]
+
+    def _place(self, stage: int, share: int) -> int:
+        extra = np.zeros_like(self._backward)
+        for j in self.used:
+            extra[j] = self.intervals.stages.extra(j, stage, share)
+        least = self._least(self._backward + extra)
+        block = np.where(least < NEVER, least, self._blocks[0])
+        for number, known in enumerate(self._blocks):
+            if np.array_equal(block, known):
+                return number
+        self._blocks.append(block)
+        return len(self._blocks) - 1
+
+    def times(self) -> tuple[Array, Array, Array | None]:
+        """Forward, backward, and weight gradients where the schedule splits them off."""
+        places = (len(self._blocks), 1, 1)
+        forward = np.tile(self._least(self.intervals.forward), places)
+        backward = np.concatenate(self._blocks)
+        weight = np.tile(self._least(self.intervals.weight), places) if self._splits else None
+        return forward, backward, weight
 
 
 def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> ChunkMemory | None:
@@ -101,9 +142,10 @@ def fixed_order(
     tables = intervals.tables
     shape = tables.shape
     slots, p = placement.group_of_slot.reshape(shape.pp, shape.dp), shape.pp
-    stages = []
+    stages, columns = [], Columns(intervals)
     for k in range(shape.num_stages):
         groups = [one.groups[k % p] for one in classes]
+        own = [j + columns.first(k, m) for j, m in zip(groups, shares, strict=True)]
         allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
         same = np.zeros(len(allowed), dtype=np.int64)
         send = np.array(
@@ -113,7 +155,7 @@ def fixed_order(
             Arcs(
                 source=same,
                 target=same,
-                column=np.array([groups])[same],
+                column=np.array([own])[same],
                 send=send,
                 send_back=send,
                 tail=same + k,
@@ -130,14 +172,14 @@ def fixed_order(
         for k in range(shape.num_stages)
     ]
     latency = placement.sync_latency_ns[device] * once
-    backward, weight = passes(intervals)
+    forward, backward, weight = columns.times()
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
         tied=tables.embedding_bytes > 0,
         stages=tuple(stages),
         micro_batches=tuple(shares),
-        forward=intervals.forward,
+        forward=forward,
         backward=backward,
         sync=interval_sums(placement.sync_ns)[device] + latency[:, None, None],
         finish=np.stack(finish),

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.stage_costs import NEVER, StageCosts, interval_maxima
 from formulations.costs.tables import CostTables
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES
@@ -38,14 +39,6 @@ def interval_sums(values: Array) -> Array:
     return sums
 
 
-def _interval_maxima(values: Array) -> Array:
-    size = len(values) + 1
-    maxima = np.zeros((size, size), dtype=np.int64)
-    for start in range(len(values)):
-        maxima[start, start + 1 :] = np.maximum.accumulate(values[start:])
-    return maxima
-
-
 class Intervals:
     """Interval sums of one CostTables, shared by all its orders and micro-batch shares."""
 
@@ -56,11 +49,11 @@ class Intervals:
         self.optimizer = interval_sums(tables.optimizer_ns.T)
         self.static = interval_sums(tables.memory.static_bytes) + tables.memory.fixed_bytes
         self.activation = interval_sums(tables.memory.activation_bytes)
-        self.workspace = _interval_maxima(tables.memory.workspace_bytes)
+        self.workspace = interval_maxima(tables.memory.workspace_bytes)
+        self.stages = StageCosts(tables)
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
-        self._fits: dict[tuple[int, int, int], Mask] = {}
 
     @cached_property
     def put_off(self) -> Array:
@@ -72,22 +65,23 @@ class Intervals:
         """[J, n, n] ns of weight gradients, part of `backward`."""
         return interval_sums(self.tables.weight_ns.T)
 
-    def fits(self, group: int, held: int, put_off: int = 0) -> Mask:
-        """[n, n] layers that may run on `group` with so many micro-batches, see `stage_moments`."""
-        key = (group, held, put_off)
-        if key not in self._fits:
-            need = self.static + held * self.activation + self.workspace
-            if put_off:
-                need = need + put_off * self.put_off
-            self._fits[key] = self.allowed & (need <= self.tables.capacity_bytes[group])
-        return self._fits[key]
+    def fits(self, group: int, stage: int, micro_batches: int) -> Mask:
+        """[n, n] layers that may run as a stage on a group: enough blocks, and room."""
+        fits: Mask = self.allowed & (self.stages.extra(group, stage, micro_batches) < NEVER)
+        return fits
 
     @cached_property
     def room(self) -> Array:
-        """[J, n, n] micro-batches in flight that have room beside all else, 0 if there is none."""
+        """[J, n, n] micro-batches in flight that have room beside all else, 0 if there is none.
+
+        With as much recomputed as may be, and no room for it while it is: never below the truth.
+        """
         capacity = self.tables.capacity_bytes[:, None, None]
-        free = np.where(self.allowed, capacity - self.static - self.workspace, -1)
-        held = np.where(self.activation > 0, free // np.maximum(self.activation, 1), INFINITY)
+        kept = self.tables.memory.kept
+        least = np.min([interval_sums(way.activation_bytes) for way in kept], axis=0)
+        workspace = np.min([interval_maxima(way.workspace_bytes) for way in kept], axis=0)
+        free = np.where(self.allowed, capacity - self.static - workspace, -1)
+        held = np.where(least > 0, free // np.maximum(least, 1), INFINITY)
         return np.where(free < 0, 0, held)
 
 

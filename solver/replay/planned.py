@@ -33,7 +33,7 @@ def whole_states(instance: Instance) -> Instance:
 
     Of those, the part of a lost node is nowhere else.
     """
-    search = instance.search.model_copy(update={"distributed_optimizer": (False,)})
+    search = instance.search.model_copy(update={"zero": (0,)})
     return instance.model_copy(update={"search": search})
 
 

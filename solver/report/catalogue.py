@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from rich.console import RenderableType
 
 from formulations.instance import GpuType, Workload
+from formulations.instance.precision import PRECISIONS
 from solver.report.layout import labelled, table
 from solver.report.quantities import decimal_text, significant, size_text
-
-_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
 def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
@@ -19,18 +18,26 @@ def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
             size_text(gpu.memory_bytes),
             decimal_text(gpu.memory_bandwidth_bytes_per_s, "B/s"),
             decimal_text(gpu.link.bandwidth_bytes_per_s, "B/s"),
-            *(_tflops(gpu.peak_flops.get(precision)) for precision in _PRECISIONS),
+            *(_tflops(gpu.peak_flops.get(precision)) for precision in PRECISIONS),
         )
         for name, gpu in gpus.items()
     ]
-    numbers = ("memory", "bandwidth", "link", *_PRECISIONS)
+    numbers = ("memory", "bandwidth", "link", *PRECISIONS)
     return [
         "GPUs: memory, its bandwidth, one direction of the link inside a node; peaks in TFLOP/s",
         "",
         table(("name",), numbers, rows),
         "",
-        labelled([(name, f"{gpu.source}; {gpu.efficiency_source}") for name, gpu in gpus.items()]),
+        labelled([(name, _sources(gpu)) for name, gpu in gpus.items()]),
     ]
+
+
+def _sources(gpu: GpuType) -> str:
+    efficiency = "measured" if gpu.measured_in else "assumed"
+    return (
+        f"peaks and bandwidths {gpu.kind}: {gpu.source}; memory {gpu.memory_kind}:"
+        f" {gpu.memory_source}; efficiency {efficiency}: {gpu.efficiency_source}"
+    )
 
 
 def _tflops(peak: float | None) -> str:

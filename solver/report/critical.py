@@ -64,7 +64,7 @@ def describe(share: Share, document: PlanDocument, blocking_sends: bool) -> str:
         "transfers": "transfers between stages",
         "embedding": "sync of tied embeddings",
         "optimizer": "optimizer",
-        "gather": "parameter gather (ZeRO 1)",
+        "gather": "parameter gather (ZeRO)",
     }
     return names[share.kind]
 

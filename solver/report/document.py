@@ -6,6 +6,7 @@ from formulations.costs.rounding import rounding_error_ns
 from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
+from formulations.instance.provenance import gpu_evidence
 from formulations.plan import Group, Plan, Replica, Shape, Stage
 from formulations.units import seconds
 from solver.document import (
@@ -50,6 +51,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         price_usd_per_hour=None,
         cost_usd_per_step=None,
         training_cost_usd=None,
+        evidence=(),
         time_sources=(),
         shape=plan.shape if plan else None,
         node_order=(),
@@ -97,6 +99,7 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
             "price_usd_per_hour": price,
             "cost_usd_per_step": cost,
             "training_cost_usd": None if steps is None else cost * steps,
+            "evidence": gpu_evidence(instance, shape.nodes_used),
             "time_sources": tuple(sorted(tables.origins)),
             "node_order": tuple(names[n] for n in plan.node_order),
             "idle_nodes": tuple(
@@ -153,6 +156,7 @@ def _stage(
         gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
         forward_s=seconds(int(costs.forward_ns[s, r])),
         backward_s=seconds(int(costs.backward_ns[s, r])),
+        recomputed=stage.recomputed,
         weight_gradient_s=0.0 if put_off is None else seconds(int(put_off[s, 0])),
         send_forward_s=seconds(int(costs.send_ns[s, r])) if s < last else 0.0,
         send_backward_s=seconds(int(costs.send_ns[s - 1, r])) if s > 0 else 0.0,
@@ -177,7 +181,11 @@ def plan_of(document: PlanDocument) -> Plan:
         Replica(
             micro_batches=replica.micro_batches,
             stages=tuple(
-                Stage(layers=stage.layers, group=Group(node=number[stage.node], gpus=stage.gpus))
+                Stage(
+                    layers=stage.layers,
+                    group=Group(node=number[stage.node], gpus=stage.gpus),
+                    recomputed=stage.recomputed,
+                )
                 for stage in replica.stages
             ),
         )

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 
 from rich.table import Table
 
+from formulations.instance.instance import MEMORY_MODEL_ERROR
 from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import table
-from solver.report.quantities import node_ranges, ranges, size_text, time_text
+from solver.report.quantities import node_ranges, percent, ranges, size_text, time_text
 
 
 def placed(stages: Iterable[StageDocument]) -> str:
@@ -49,7 +50,7 @@ def stage_table(document: PlanDocument) -> Table:
 
     A GPU's place and memory stand with the first of its chunks, where it has several. The
     micro-batches of each row are told where replicas differ in them, weight gradients where the
-    schedule puts them off.
+    schedule puts them off, and blocks recomputed where some are.
     """
     stages = [stage for replica in document.replicas for stage in replica.stages]
     longest = max(max(stage.forward_s, stage.backward_s) for stage in stages)
@@ -57,6 +58,7 @@ def stage_table(document: PlanDocument) -> Table:
     uneven = len({replica.micro_batches for replica in document.replicas}) > 1
     split = any(stage.weight_gradient_s for stage in stages)
     chunks = num_chunks(document) > 1
+    again = any(stage.recomputed.blocks for stage in stages)
     rows = [
         (
             str(k),
@@ -68,14 +70,24 @@ def stage_table(document: PlanDocument) -> Table:
             time_text(own[0].forward_s, longest),
             time_text(own[0].backward_s, longest),
             *([time_text(own[0].weight_gradient_s, longest)] * split),
+            *([_recomputed(document, own[0])] * again),
             *(("", "") if chunk else _memory(own[0], largest)),
         )
         for k, chunk, replicas, own in _alike(document)
     ]
     texts = ("stage", *(["chunk"] * chunks), "layers", "replicas", "node: GPUs", "GPU type")
-    times = ("forward", "backward", *(["weights"] * split))
+    times = ("forward", "backward", *(["weights"] * split), *(["recomputed"] * again))
     numbers = (*(["batches"] * uneven), *times, "memory", "free")
     return table(texts, numbers, rows)
+
+
+def _recomputed(document: PlanDocument, stage: StageDocument) -> str:
+    """How many of a stage's blocks are recomputed in every backward pass."""
+    blocks = sum(
+        layer.is_block for layer in document.instance.workload.layers[slice(*stage.layers)]
+    )
+    way = "" if stage.recomputed.way == "full" else f", {stage.recomputed.way}"
+    return f"{stage.recomputed.blocks} of {blocks}{way}" if stage.recomputed.blocks else "none"
 
 
 def _memory(stage: StageDocument, like: float) -> tuple[str, str]:
@@ -161,8 +173,11 @@ def tightest(document: PlanDocument) -> str:
         key=lambda item: item[:2],
     )
     limit = stage.memory_limit_bytes
+    keep = 1 - document.instance.limits.memory_headroom
+    close = stage.memory_bytes > limit / keep * (1 - MEMORY_MODEL_ERROR)
+    error = f"; within {percent(MEMORY_MODEL_ERROR)} of the GPU's, the error of the memory model"
     return (
         f"tightest on stage {k}, {stage.node} ({stage.gpu_type}): "
         f"{size_text(stage.memory_bytes, limit)} used of {size_text(limit)}, "
-        f"{size_text(free, limit)} free"
+        f"{size_text(free, limit)} free" + error * close
     )

@@ -214,7 +214,7 @@ def svg_picture(document: PlanDocument, step: Step) -> str:
     title = f"{document.instance.workload.name}: one training step, "
     title += time_text(step.step_time_ns / 1e9)
     shape = document.shape
-    plan = f"{shape_text(shape)}; {batches_text(document, shape)}; " if shape else ""
+    plan = f"{shape_text(document, shape)}; {batches_text(document, shape)}; " if shape else ""
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}">',

@@ -9,10 +9,13 @@ from rich.table import Table
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
 from formulations.instance.instance import ScheduleName
+from formulations.instance.workload import Recompute
 from formulations.plan import Shape
 from solver.document import PlanDocument
+from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.document import costs_of
+from solver.report.evidence import evidence_lines
 from solver.report.layout import Lines, labelled
 from solver.report.quantities import (
     counted,
@@ -34,6 +37,11 @@ from solver.report.timeline import text_timeline
 from solver.result import Infeasibility
 from solver.simulate import Step, simulate_step
 
+_RECOMPUTED: dict[Recompute, str] = {
+    "none": "no recomputation",
+    "selective": "selective recomputation",
+    "full": "full recomputation",
+}
 _STATUS = {
     "optimal": "optimal: proved that no plan is better",
     "feasible": "feasible: a plan, not proved to be the best",
@@ -90,14 +98,24 @@ def workload_text(workload: Workload) -> str:
     )
 
 
-def shape_text(shape: Shape) -> str:
+def _recompute_text(document: PlanDocument) -> str:
+    """What the stages of a plan recompute, in words."""
+    found = {stage.recomputed.way for one in document.replicas for stage in one.stages}
+    if len(found) > 1:
+        return "recomputation where memory asks for it"
+    return _RECOMPUTED[found.pop()]
+
+
+def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
-    recompute = "full recomputation" if shape.recompute == "full" else "no recomputation"
-    optimizer = ", distributed optimizer" if shape.zero else ""
+    recompute = _recompute_text(document)
+    zero = f", ZeRO {shape.zero}" if shape.zero else ""
+    sequence_parallel = document.instance.search.sequence_parallel and shape.tp > 1
+    split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
         f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{optimizer}"
+        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{split}{zero}"
     )
 
 
@@ -120,7 +138,7 @@ def heading(document: PlanDocument) -> Table:
         ("cluster", cluster_text(instance)),
     ]
     if shape is not None:
-        lines += [("plan", shape_text(shape)), ("", batches_text(document, shape))]
+        lines += [("plan", shape_text(document, shape)), ("", batches_text(document, shape))]
     return labelled(lines)
 
 
@@ -187,6 +205,8 @@ def figures(document: PlanDocument) -> Lines:
         ("memory", tightest(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
+        *evidence_lines(document),
+        *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
 
 

@@ -9,9 +9,10 @@ from solver.report.layout import labelled, table
 from solver.report.quantities import decimal_text, ranges, significant, size_text
 
 
-def _state_bytes(workload: Workload) -> int:
-    """Parameter, gradient and optimizer state, per parameter."""
-    return workload.parameter_bytes + workload.gradient_bytes + workload.optimizer_bytes
+def _state_bytes(workload: Workload, parameters: int) -> int:
+    """Parameters, gradients and optimizer state."""
+    each = workload.parameter_bytes + workload.gradient_bytes
+    return each * parameters + workload.state_bytes(parameters)
 
 
 def _runs(workload: Workload) -> Iterator[tuple[range, Layer]]:
@@ -58,7 +59,7 @@ def workload_json(workload: Workload) -> dict[str, object]:
                 "count": len(layers),
                 "parameters": layer.parameters,
                 "parameter_bytes": layer.parameters * workload.parameter_bytes,
-                "training_state_bytes": layer.parameters * _state_bytes(workload),
+                "training_state_bytes": _state_bytes(workload, layer.parameters),
                 "forward_flops_per_sequence": layer.forward_flops,
                 "activation_bytes_per_sequence": layer.activation_bytes(1),
                 "recompute_activation_bytes_per_sequence": layer.input_bytes,
@@ -84,7 +85,7 @@ def workload_report(workload: Workload) -> list[RenderableType]:
             layer.kind,
             f"{layer.parameters:,}",
             size_text(layer.parameters * workload.parameter_bytes),
-            size_text(layer.parameters * _state_bytes(workload)),
+            size_text(_state_bytes(workload, layer.parameters)),
             size_text(layer.activation_bytes(1)),
             decimal_text(layer.forward_flops, "FLOP"),
         )

@@ -10,8 +10,8 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
-from formulations.decisions import even_shares
-from formulations.plan import Plan, uniform_plan
+from formulations.decisions import Decisions, even_shares
+from formulations.plan import Plan
 from solver.bounds.replica_relaxation import MOST_EDGES, Relaxation, order_along
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.enumeration.enumerate import below
@@ -37,7 +37,7 @@ Stop = Callable[[], bool]
 
 def even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
     """All replicas with the same split and share."""
-    return uniform_plan(tables.instance, tables.shape, order, split.tolist(), even_shares(tables))
+    return Decisions(tuple(order), tuple(split.tolist()), even_shares(tables)).plan(tables)
 
 
 def _deepened(

@@ -8,11 +8,12 @@ from typing import Protocol
 import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
-from formulations.plan import Plan, simulable, uniform_plan
-from formulations.schedules import stage_moments
+from formulations.decisions import Decisions
+from formulations.plan import Plan, simulable
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven_shares import Left, Uneven
+from solver.enumeration.by_device import best_by_device
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_search import Answer, best_dealing
@@ -86,10 +87,7 @@ def lacks_memory(intervals: Intervals) -> bool:
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
     for k in range(shape.num_stages):
-        fits = intervals.allowed
-        for moment in stage_moments(shape.schedule, shape.pp, k, least, shape.vpp):
-            fits = fits & intervals.fits(largest, *moment)
-        ends = np.any(fits[ends], axis=0)
+        ends = np.any(intervals.fits(largest, k, least)[ends], axis=0)
     return not ends[-1]
 
 
@@ -133,7 +131,7 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     placer = Placer(tables)
     zones = StageZones(placer)
     if tables.shape.vpp > 1:
-        return _by_order(intervals, placer, cutoff, gap, stop)
+        return _chunked(intervals, placer, cutoff, gap, stop)
     if not zones.known or not zones.aligned or zones.split_by(cutoff):
         return _closed(intervals, placer, cutoff, gap, stop)
     problem = _of_all_orders(intervals, placer, split=True)
@@ -209,7 +207,7 @@ def _uneven(
     if answer.found is None:
         return ShapeAnswer(None, None, answer.complete, bound_ns)
     order, split, shares, step_time_ns = astuple(answer.found)
-    plan = uniform_plan(tables.instance, tables.shape, order, split, shares)
+    plan = Decisions(order, split, shares).plan(tables)
     return ShapeAnswer(plan, step_time_ns, answer.complete, bound_ns)
 
 
@@ -255,13 +253,35 @@ def _relaxed(
     return replace(rest, bound_ns=max(rest.bound_ns, search.bound_ns))
 
 
+def _chunked(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> ShapeAnswer:
+    """Several chunks per device: all orders at once, device by device; else one after the other.
+
+    The graph of devices does not know which blocks are on a device, so unlike ones (encoder and
+    decoder) are left to the orders, unless these are too many.
+    """
+    tables = intervals.tables
+    blocks = [run for run in tables.instance.workload.layer_runs if run.layer.is_block]
+    few = count_orders(tables.shape.nodes_used) <= ORDER_LIMIT
+    if len(blocks) == 1 or not few:
+        answer = best_by_device(intervals, placer, cutoff, gap, stop)
+        if answer is not None:
+            found, proved = answer.found, (answer.complete, answer.bound_ns)
+            if found is None:
+                return ShapeAnswer(None, None, *proved)
+            plan = even_plan(tables, found.order, found.split)
+            return ShapeAnswer(plan, found.step_time_ns, *proved)
+    if not few:
+        return ShapeAnswer(None, None, False)
+    return _by_order(intervals, placer, cutoff, gap, stop)
+
+
 def _by_order(
     intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
     """Every order with even shares: each for a while, then those of least bound to the end."""
     tables, shape = intervals.tables, intervals.tables.shape
-    if count_orders(shape.nodes_used) > ORDER_LIMIT:
-        return ShapeAnswer(None, None, False)
     open_: list[tuple[int, Order]] = [(0, o) for o in node_orders(shape.nodes_used, ORDER_LIMIT)]
     plan: Plan | None = None
     best, share = cutoff, tables.num_micro_batches // shape.dp
@@ -315,5 +335,5 @@ def _one_by_one(
             if found.split is not None and found.step_time_ns is not None:
                 best = found.step_time_ns
                 counts = shares(classes, vector, tables.num_micro_batches)
-                plan = uniform_plan(tables.instance, shape, order, found.split.tolist(), counts)
+                plan = Decisions(order, tuple(found.split.tolist()), counts).plan(tables)
     return ShapeAnswer(plan, best if plan else None, complete)

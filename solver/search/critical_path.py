@@ -174,7 +174,7 @@ class _Loop:
         if decisions in self.excluded:
             raise _Trouble("the solution has been excluded")
         placement = Placer(self.tables).costs(decisions.order)
-        found = harvest(self.tables, placement, decisions, self.shares, self.bound_ns or 0)
+        found = harvest(self.built.stages, placement, decisions, self.shares, self.bound_ns or 0)
         if outcome.bound is not None and outcome.bound > found.step_time_ns:
             told = f"{found.step_time_ns} ns, bound {outcome.bound} ns"
             raise _Trouble(f"the solution is faster than the bound: {told}")

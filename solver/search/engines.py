@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.paths import PathCut
@@ -25,6 +26,7 @@ class Built(Protocol):
     """
 
     model: Any
+    stages: StageCosts
     cuts: set[PathCut]
 
     def limit_step_time(self, limit_ns: int) -> None:

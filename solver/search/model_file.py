@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from formulations.costs.placement import Placer
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import decisions_of
 from formulations.errors import PlannerError
@@ -32,11 +33,12 @@ def model_of(
     """
     decisions = decisions_of(tables.instance, plan)
     placement = Placer(tables).costs(decisions.order)
-    step_time_ns = harvest(tables, placement, decisions, (), 0).step_time_ns
+    stages = StageCosts(tables)
+    step_time_ns = harvest(stages, placement, decisions, (), 0).step_time_ns
     most = largest_share(tables, step_time_ns)
     shape, shares = tables.shape, shares_of(tables, ALL_FREE, most)
     built = engine.build(tables, largest_share=most)
-    cuts = {*known, *harvest(tables, placement, decisions, shares, 0).cuts}
+    cuts = {*known, *harvest(stages, placement, decisions, shares, 0).cuts}
     for m in shares:
         cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
     for cut in sorted(cuts):

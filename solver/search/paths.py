@@ -7,7 +7,8 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.plan_costs import PlanCosts, split_costs
-from formulations.costs.tables import Array, CostTables
+from formulations.costs.stage_costs import NEVER, StageCosts
+from formulations.costs.tables import Array
 from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.paths import PathCut
@@ -85,9 +86,14 @@ def _nearby(boundaries: Sequence[int], most: int) -> Array:
     return np.array(rows[: most + 1], dtype=np.int64)
 
 
-def _times(tables: CostTables, placement: PlacementCosts, replica: int, splits: Array) -> Times:
-    """Stage times of one replica under every split [N, S + 1]."""
-    shape = tables.shape
+def _times(
+    stages: StageCosts, placement: PlacementCosts, replica: int, share: int, splits: Array
+) -> Times:
+    """Stage times of one replica with this share under every split [N, S + 1].
+
+    Of splits without room as if nothing were recomputed: their paths are paths all the same.
+    """
+    tables, shape = stages.tables, stages.tables.shape
     devices = np.arange(shape.num_stages) % shape.pp
     groups = placement.group_of_slot.reshape(shape.pp, shape.dp)[devices, replica, None]
 
@@ -100,6 +106,9 @@ def _times(tables: CostTables, placement: PlacementCosts, replica: int, splits: 
     send = placement.send_ns[kinds, devices[:-1, None], replica]
     blocking = tables.instance.search.blocking_sends
     forward, backward, *weight = map(sums, tables.passes)
+    for k, j in enumerate(groups[:, 0].tolist() if stages.has_choice else ()):
+        extra = stages.extra(j, k, share)[splits[:, k], splits[:, k + 1]]
+        backward[k] += np.where(extra < NEVER, extra, 0)
     return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 
@@ -122,7 +131,7 @@ def _columns(placement: PlacementCosts, decisions: Decisions, dp: int) -> dict[b
 
 
 def harvest(
-    tables: CostTables,
+    stages: StageCosts,
     placement: PlacementCosts,
     decisions: Decisions,
     shares: Sequence[int],
@@ -134,7 +143,7 @@ def harvest(
     cannot value the plan below its simulated step time. One path each for splits with one moved
     boundary, and for each replica with one micro-batch more or less, if among `shares`.
     """
-    shape = tables.shape
+    tables, shape = stages.tables, stages.tables.shape
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
     tails = _tails(costs)
     ready = np.zeros(shape.pp, dtype=np.int64)
@@ -146,7 +155,7 @@ def harvest(
             graph = schedule_graph(shape.schedule, shape.pp, m, shape.vpp)
             most = BATCH_ENTRIES // graph.num_operations if m in own else 0
             splits = _nearby(decisions.boundaries, most)
-            times = _times(tables, placement, replicas[0], splits)
+            times = _times(stages, placement, replicas[0], m, splits)
             end = simulate(graph, times)
             ends = end[graph.last]
             cuts.extend(_paths(graph, times, end, (ends + tails[:, None]).argmax(axis=0)))

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from formulations.instance import Instance
+from formulations.instance.cluster import has_flash
 from formulations.instance.resolve_profile import covered_degrees
-from formulations.plan import Shape
+from formulations.plan import PARAMETERS_SPLIT, Shape
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
 from solver.search.closing import MOST_GAP, Stop, enumerate_shape, lacks_memory
-from solver.search.shapes import node_vectors, powers_of_two, shapes, shapes_of
+from solver.search.shapes import node_vectors, powers_of_two, shapes, shapes_of, tensor_degrees
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
 MEMORY_STEP_GIB = 1 / 16
@@ -194,9 +195,16 @@ def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
     if "full" not in search.recompute:
         both = (*search.recompute, "full")
         yield "search.recompute: full", changed(instance, "search", recompute=both)
-    if True not in search.distributed_optimizer:
-        text = "search.distributed_optimizer: true"
-        yield text, changed(instance, "search", distributed_optimizer=(False, True))
+    if "selective" not in search.recompute and not instance.workload.flash_attention:
+        more_modes = (*search.recompute, "selective")
+        yield "search.recompute: selective", changed(instance, "search", recompute=more_modes)
+    if instance.profile is None:
+        yield from _unmeasured(instance)
+    if max(search.zero) < 1:
+        yield "search.zero: 1", changed(instance, "search", zero=(*search.zero, 1))
+    if max(search.zero) < PARAMETERS_SPLIT and search.micro_batches == "even":
+        every = tuple(range(PARAMETERS_SPLIT + 1))
+        yield "search.zero: 3", changed(instance, "search", zero=every)
     if search.micro_batch is not None and 1 not in search.micro_batch:
         more = (1, *search.micro_batch)
         yield "1 in search.micro_batch", changed(instance, "search", micro_batch=more)
@@ -215,6 +223,23 @@ def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
     if not search.embedding_only_stages:
         text = "search.embedding_only_stages: true"
         yield text, changed(instance, "search", embedding_only_stages=True)
+
+
+def _unmeasured(instance: Instance) -> Iterator[tuple[str, Instance]]:
+    """Strategies that a profile would have to be measured with."""
+    if not instance.search.sequence_parallel and _splits_sequence(instance):
+        text = "search.sequence_parallel: true"
+        yield text, changed(instance, "search", sequence_parallel=True)
+    if not instance.workload.flash_attention and has_flash(instance.cluster):
+        flash = {"workload": instance.workload.with_flash()}
+        yield "workload.flash_attention: true", instance.model_copy(update=flash)
+
+
+def _splits_sequence(instance: Instance) -> bool:
+    """Whether there are tensor groups of several GPUs, all of which divide the sequence."""
+    vectors = node_vectors(instance)
+    degrees = {tp for used in vectors for tp in tensor_degrees(instance, used) if tp > 1}
+    return bool(degrees) and all(instance.workload.sequence_length % tp == 0 for tp in degrees)
 
 
 def _more_degrees(instance: Instance) -> list[int]:

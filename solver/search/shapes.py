@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import product
 
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape, ZeroStage
+from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.workload import Recompute
+from formulations.plan import GRADIENTS_SPLIT, Shape
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
@@ -14,8 +15,6 @@ MAX_MICRO_BATCH = 64
 
 #: Relative float noise in sums of prices.
 _NOISE = 1e-12
-
-_ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1)
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
@@ -63,10 +62,15 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     ]
 
 
-def zero_stages(instance: Instance, dp: int) -> list[ZeroStage]:
-    """ZeRO stages: with one replica the distributed optimizer changes nothing."""
-    choice = instance.search.distributed_optimizer
-    stages = [stage for stage in _ZERO_STAGES if bool(stage) in choice]
+def zero_stages(instance: Instance, dp: int, pp: int) -> list[ZeroStage]:
+    """ZeRO stages: with one replica there is nothing to split.
+
+    2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
+    equally many in every replica, and a pipeline of one stage.
+    """
+    search = instance.search
+    exchanges = pp == 1 and search.micro_batches == "even"
+    stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
     return stages[:1] if dp == 1 else stages
 
 
@@ -85,6 +89,22 @@ def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[Sche
             yield from ((schedule, v) for v in search.virtual_pipeline if pp * v <= longest)
 
 
+def recompute_ways(
+    instance: Instance, chunks: int, zero: ZeroStage
+) -> Iterator[tuple[Recompute, ...]]:
+    """The ways to recompute that the stages of a shape choose among, least time first.
+
+    One way for all stages where these may not differ; or have several chunks, whose memory is one;
+    or go through every layer in lockstep, as with ZeRO 2 and 3.
+    """
+    search = instance.search
+    ways = tuple(way for way in RECOMPUTE_WAYS if way in search.recompute)
+    if search.recompute_per == "stage" and chunks == 1 and zero < GRADIENTS_SPLIT:
+        yield ways
+    else:
+        yield from ((way,) for way in ways)
+
+
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
     gpus = sum(n * g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True))
@@ -95,8 +115,12 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
             if total < dp or (search.micro_batches == "even" and total % dp):
                 continue
             schedules = schedules_of(instance, pp, total // dp)
-            strategies = product(schedules, search.recompute, zero_stages(instance, dp))
-            for (schedule, vpp), recompute, zero in strategies:
+            strategies = (
+                (one, zero, recompute)
+                for one, zero in product(schedules, zero_stages(instance, dp, pp))
+                for recompute in recompute_ways(instance, one[1], zero)
+            )
+            for (schedule, vpp), zero, recompute in strategies:
                 yield Shape(
                     tp=tp,
                     dp=dp,

@@ -77,8 +77,8 @@ class TemplateSearch(Protocol):
 class TemplateGenerator:
     """Templates of one instance.
 
-    Of its search space, the degrees of data and pipeline parallelism, idle nodes and the
-    distributed optimizer are choices of whole plans and not looked at.
+    Of its search space, the degrees of data and pipeline parallelism, idle nodes and
+    ZeRO are choices of whole plans and not looked at.
     """
 
     def __init__(

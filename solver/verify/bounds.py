@@ -3,6 +3,7 @@
 Whole numbers throughout, so that no bound is a rounding error too high.
 """
 
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -11,13 +12,24 @@ from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, layer_times
 from formulations.costs.memory import capacity_bytes, layer_memory
-from formulations.instance.instance import Recompute
-from formulations.plan import Shape
+from formulations.costs.sharding import with_exchanges
+from formulations.instance.workload import Recompute
+from formulations.plan import GRADIENTS_SPLIT, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
 from formulations.units import ceil_div
+from solver.verify.recomputation import NEVER, Recomputation
 from solver.verify.space import Nodes, PlanSpace
 
 Array = NDArray[np.int64]
+
+
+#: Tensor-parallel degree, micro-batch size, recomputation.
+TimesKey = tuple[int, int, Recompute]
+
+
+def shape_key(shape: Shape) -> TimesKey:
+    """What layer times depend on where nothing is exchanged with every micro-batch."""
+    return shape.tp, shape.micro_batch, shape.recompute[0]
 
 
 def interval_sums(values: Array) -> Array:
@@ -46,20 +58,25 @@ class Prover:
         self.times = lru_cache(maxsize=None)(self._times)
         self.work_share = lru_cache(maxsize=None)(self._work_share)
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
-        self._memories: dict[tuple[object, ...], tuple[Array, Array, Array]] = {}
+        self._memories: dict[tuple[object, ...], Recomputation] = {}
 
     def _times(self, tp: int, b: int, recompute: Recompute) -> LayerTimes:
         return layer_times(self.instance, tp, b, recompute)
 
     def stage_times(self, shape: Shape) -> tuple[Array, Array, Array]:
-        """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off."""
-        splits = SCHEDULES[shape.schedule].splits_backward
-        return self._intervals(shape.tp, shape.micro_batch, shape.recompute, splits)
+        """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off.
 
-    def _interval_times(
-        self, tp: int, b: int, recompute: Recompute, splits: bool
-    ) -> tuple[Array, Array, Array]:
-        times = self.times(tp, b, recompute)
+        With as little recomputed as the shape allows.
+        """
+        splits = SCHEDULES[shape.schedule].splits_backward
+        return self._intervals(shape if shape.zero >= GRADIENTS_SPLIT else shape_key(shape), splits)
+
+    def times_of(self, shape: Shape) -> LayerTimes:
+        """Layer times of a shape, with what its replicas exchange with every micro-batch."""
+        return with_exchanges(self.instance, shape, self.times(*shape_key(shape)))
+
+    def _interval_times(self, known: Shape | TimesKey, splits: bool) -> tuple[Array, Array, Array]:
+        times = self.times_of(known) if isinstance(known, Shape) else self.times(*known)
         weight = times.weight_ns * splits
         parts = (times.forward_ns, times.backward_ns - weight, weight)
         forward, backward, weight = (
@@ -107,9 +124,7 @@ class Prover:
         """
         kinds = {(tp, b) for tp, _, _, b in self.space.partial_keys(nodes_used)}
         bounds = [
-            self.work_bound_ns(nodes_used, tp, b, recompute)
-            for tp, b in kinds
-            for recompute in set(self.instance.search.recompute)
+            self.work_bound_ns(nodes_used, tp, b, self.space.recompute_ways[0]) for tp, b in kinds
         ]
         return min(bounds, default=None)
 
@@ -121,17 +136,35 @@ class Prover:
         least = 0 if self.instance.search.embedding_only_stages else 1
         return (layers >= 1) & (blocks >= least)
 
-    def memory(self, shape: Shape) -> tuple[Array, Array, Array]:
-        """[n, n] bytes of layers [a, b) without, and per, micro-batch in flight, and put off."""
-        shards = shape.dp if shape.zero else 1
-        key = (shape.tp, shape.micro_batch, shape.recompute, shape.pp == 1, shards)
+    def recomputation(self, shape: Shape) -> Recomputation:
+        """What the stages of a shape recompute and have room for."""
+        degrees = (shape.tp, shape.micro_batch, shape.pp == 1, shape.zero, shape.dp)
+        key = (*degrees, shape.recompute)
         if key not in self._memories:
+            times = [self.times(shape.tp, shape.micro_batch, way) for way in shape.recompute]
             memory = layer_memory(self.instance, shape)
-            static = interval_sums(memory.static_bytes) + interval_maxima(memory.workspace_bytes)
-            activation = interval_sums(memory.activation_bytes)
-            put_off = interval_sums(memory.put_off_bytes)
-            self._memories[key] = static + memory.fixed_bytes, activation, put_off
+            self._memories[key] = Recomputation(self.instance, shape.recompute, times, memory)
         return self._memories[key]
+
+    def extra(self, shape: Shape, stage: int, micro_batches: int) -> Array:
+        """[J, n, n] ns that a stage with layers [a, b) recomputes for; NEVER where it has no room.
+
+        Of replicas with so many micro-batches.
+        """
+        moments = stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
+        return self.recomputation(shape).extra(moments)
+
+    def plan(
+        self, shape: Shape, order: Sequence[int], ends: Sequence[int], shares: Sequence[int]
+    ) -> Plan:
+        """The plan of a shape with these node groups in order, boundaries and micro-batches."""
+        known = self.recomputation(shape)
+
+        def chosen(stage: int, group: int, share: int, layers: tuple[int, int]) -> Recomputed:
+            moments = stage_moments(shape.schedule, shape.pp, stage, share, shape.vpp)
+            return known.chosen(group, moments, layers)
+
+        return uniform_plan(self.instance, shape, order, ends, shares, chosen)
 
     def lacks_memory(self, shape: Shape) -> bool:
         """Whether no split fits, even if every stage had the largest GPU used to itself.
@@ -147,13 +180,11 @@ class Prover:
         even = self.instance.search.micro_batches == "even"
         least = total // shape.dp if even else 1
         capacities = capacity_bytes(self.instance)
-        capacity = max(int(capacities[j]) for j, n in enumerate(shape.nodes_used) if n)
-        static, activation, put_off = self.memory(shape)
+        used = (j for j, n in enumerate(shape.nodes_used) if n)
+        largest = max(used, key=lambda j: int(capacities[j]))
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
         for k in range(shape.num_stages):
-            fits = self.enough_blocks
-            for whole, waiting in stage_moments(shape.schedule, shape.pp, k, least, shape.vpp):
-                fits = fits & (static + whole * activation + waiting * put_off <= capacity)
+            fits = self.enough_blocks & (self.extra(shape, k, least)[largest] < NEVER)
             ends = np.any(fits[ends], axis=0)
         return not ends[-1]

@@ -5,10 +5,10 @@ A claim says that no plan of a shape has a step time below some bound. Tried in 
 memory    no split fits, if the claim is that nothing does
 work      work and filling, for all claims at once: `closed_forms`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
-          of all node orders, `refutation`
+          of all node orders, `refutation`, or with several chunks per device `chunks`
 trial     what is left is halved and struck out again, and what then is left is simulated: over all
           node orders, `exhaust`, where these are too many lane by lane, `lane_exhaust`, and with
-          several chunks per device plan by plan where they are few, `every_plan`
+          several chunks per device, device by device, `chunk_exhaust`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
@@ -19,9 +19,9 @@ from typing import Literal
 
 from formulations.plan import Plan, Shape
 from solver.verify.bounds import Prover
+from solver.verify.chunk_exhaust import exhaust_chunks
 from solver.verify.clock import Clock, TimeUpError
 from solver.verify.closed_forms import ClosedForms
-from solver.verify.every_plan import try_every_plan
 from solver.verify.exhaust import exhaust
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
@@ -118,7 +118,7 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
         if found is None and left is not None:
             found = exhaust_lanes(lanes, left)
         if claim.shape.vpp > 1:
-            found = try_every_plan(prover, claim.shape, claim.below_ns, clock)
+            found = exhaust_chunks(prover, claim.shape, claim.below_ns, clock)
     except TimeUpError:
         return Verdict(claim)
     if found is None:

@@ -54,9 +54,9 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.plan import Shape
+from formulations.plan import GRADIENTS_SPLIT, Shape
 from formulations.schedules import SCHEDULES, Kind, device_order
-from solver.verify.bounds import Prover
+from solver.verify.bounds import Prover, shape_key
 from solver.verify.least_costs import LeastCosts
 
 Numbers = NDArray[np.float64]
@@ -119,14 +119,15 @@ class ClosedForms:
         index = []
         for shape in self.shapes:
             splits = SCHEDULES[shape.schedule].splits_backward
-            key = (shape.tp, shape.micro_batch, shape.recompute)
-            if (*key, splits) not in found:
-                found[*key, splits] = len(rows)
-                times = self.prover.times(*key)
+            exchanges = (shape.zero, shape.dp, shape.nodes_used)
+            key = (*shape_key(shape), splits, *exchanges[: 3 * (shape.zero >= GRADIENTS_SPLIT)])
+            if key not in found:
+                found[key] = len(rows)
+                times = self.prover.times_of(shape)
                 weight = times.weight_ns[self.starts] * splits
                 backward = times.backward_ns[self.starts] - weight
                 rows.append((times.forward_ns[self.starts], backward, weight))
-            index.append(found[*key, splits])
+            index.append(found[key])
         return np.array(rows, dtype=np.float64).swapaxes(0, 1)[:, index]
 
     @cached_property

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
-from formulations.plan import Plan, Shape, uniform_plan
+from formulations.plan import Plan, Shape
 from formulations.schedules import SCHEDULES, schedule_graph
 from solver.simulate import Times, simulate, step_time_ns, trace
 from solver.verify.bounds import Prover
@@ -185,9 +185,12 @@ class Trial:
         kinds = question.graph.kind[ends[1:-1]]
         send = [step.send[index, r, n] for (step, index), n in zip(steps[1:], kinds, strict=True)]
         splits = SCHEDULES[self.shape.schedule].splits_backward
+        backward = [
+            question.backward_ns(k, m)[own, ends[k], ends[k + 1]] for k, own in enumerate(groups)
+        ]
         times = Times(
             forward=question.forward[groups, ends[:-1], ends[1:]],
-            backward=question.backward[groups, ends[:-1], ends[1:]],
+            backward=np.stack(backward),
             weight=question.weight[groups, ends[:-1], ends[1:]] if splits else None,
             send=np.array(send, dtype=np.int64).reshape(-1, len(chosen)),
             blocking=self.instance.search.blocking_sends,
@@ -205,21 +208,11 @@ class Trial:
         return latest
 
     def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
-        """[chosen] end of the step after these last backwards [p, chosen]; rows of tails.
-
-        The outer stages wait for each other to reduce tied embeddings, each as fast as its nodes.
-        """
-        graph, layers = self.refutation.graph, (ends[:-1], ends[1:])
-        tail = self.refutation.tails[rows, *layers]
-        whole: Array = (ready + tail).max(axis=0)
-        if not graph.tied:
-            return whole
-        sync = np.stack(graph.syncs)[rows, *layers]
-        embedding = np.array(graph.embeddings)[rows]
-        synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
-        after = (tail - sync - embedding)[[0, -1]].max(axis=0)
-        latest: Array = np.maximum(whole, synced + after)
-        return latest
+        """[chosen] end of the step after these last backwards [p, chosen]; rows of tails."""
+        graph = self.refutation.graph
+        parts = (self.refutation.tails, np.stack(graph.syncs))
+        tail, sync = (part[rows, ends[:-1], ends[1:]] for part in parts)
+        return ended(graph, ready, rows, tail, sync)
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
@@ -227,7 +220,8 @@ class Trial:
         steps = zip(question.steps, plans.steps[i].tolist(), strict=True)
         order = [group for step, index in steps for group in step.begins[index]]
         most = self._per_replica(lanes)
-        plan = uniform_plan(self.instance, self.shape, order, plans.ends[i].tolist(), most)
+        ends = plans.ends[i].tolist()
+        plan = question.prover.plan(self.shape, order, ends, most)
         costs = Recount(self.instance, plan).costs()
         for r in range(self.shape.dp):
             while most[r] and step_time_ns(_alone(costs, r, most[r])) >= self.below_ns:
@@ -235,7 +229,7 @@ class Trial:
         shares = self._dealt(most)
         if shares is None:
             return None
-        plan = uniform_plan(self.instance, self.shape, order, plans.ends[i].tolist(), shares)
+        plan = question.prover.plan(self.shape, order, ends, shares)
         return plan, step_time_ns(Recount(self.instance, plan).costs())
 
     def _per_replica(self, lanes: Sequence[int]) -> list[int]:
@@ -253,6 +247,22 @@ class Trial:
         for r, one in enumerate(most):
             shares[r] += min(one - shares[r], total - sum(shares))
         return shares if sum(shares) == total else None
+
+
+def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array) -> Array:
+    """[N] end of the step after last backwards, tails and of these the sync [p, N].
+
+    rows: [p, N] of the graph's tails. The outer stages wait for each other to reduce tied
+    embeddings, each as fast as its nodes.
+    """
+    whole: Array = (ready + tail).max(axis=0)
+    if not graph.tied:
+        return whole
+    embedding = np.array(graph.embeddings)[rows]
+    synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
+    after = (tail - sync - embedding)[[0, -1]].max(axis=0)
+    latest: Array = np.maximum(whole, synced + after)
+    return latest
 
 
 def _alone(costs: PlanCosts, r: int, micro_batches: int) -> PlanCosts:

@@ -54,8 +54,8 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         ("pp", shape.pp, search.pipeline_parallel),
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
-        ("recompute", shape.recompute, search.recompute),
-        ("zero", shape.zero, space.zero_stages(shape.dp)),
+        ("recompute", shape.recompute, space.recomputations(shape.vpp, shape.zero)),
+        ("zero", shape.zero, space.zero_stages(shape.dp, shape.pp)),
     ]
     for name, found, allowed in choices:
         if allowed is not None:
@@ -168,6 +168,28 @@ def check_layers(
     return findings.num_problems == start
 
 
+def check_recomputed(
+    instance: Instance, shape: Shape, replicas: Sequence[ReplicaDocument], findings: Findings
+) -> bool:
+    """Whether stages recompute as their shape allows: first blocks only where they may do without.
+
+    Of blocks that are not recomputed everything is kept.
+    """
+    start = findings.num_problems
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    for r, replica in enumerate(replicas):
+        for s, stage in enumerate(replica.stages):
+            field, found = f"replicas[{r}].stages[{s}].recomputed", stage.recomputed
+            text = f"one of {list(shape.recompute)}"
+            findings.require(found.way in shape.recompute, f"{field}.way", found.way, text)
+            own = sum(blocks[slice(*stage.layers)])
+            partly = found.way == "full" and "none" in shape.recompute
+            allowed = range(1, own + 1) if partly else [0 if found.way == "none" else own]
+            text = f"{min(allowed, default=0)} to {max(allowed, default=0)} blocks"
+            findings.require(found.blocks in allowed, f"{field}.blocks", found.blocks, text)
+    return findings.num_problems == start
+
+
 def check_shares(
     instance: Instance, shape: Shape, replicas: Sequence[ReplicaDocument], findings: Findings
 ) -> bool:
@@ -195,7 +217,8 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
         return None
     layers = check_layers(instance, document.replicas, findings)
     shares = check_shares(instance, shape, document.replicas, findings)
-    if not layers or not shares:
+    recomputed = layers and check_recomputed(instance, shape, document.replicas, findings)
+    if not recomputed or not shares:
         return None
     findings.note(f"layout of {shape.slots * shape.tp} GPUs, layers and micro-batches")
     number = {name: n for n, name in enumerate(instance.cluster.node_names)}
@@ -208,7 +231,11 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
 
 def _replica(number: dict[str, int], replica: ReplicaDocument) -> Replica:
     stages = tuple(
-        Stage(layers=stage.layers, group=Group(node=number[stage.node], gpus=stage.gpus))
+        Stage(
+            layers=stage.layers,
+            group=Group(node=number[stage.node], gpus=stage.gpus),
+            recomputed=stage.recomputed,
+        )
         for stage in replica.stages
     )
     return Replica(micro_batches=replica.micro_batches, stages=stages)

@@ -9,6 +9,7 @@ import numpy as np
 from formulations.costs.plan_costs import PlanCosts
 from formulations.costs.rounding import rounding_error_ns
 from formulations.instance import Instance
+from formulations.instance.provenance import gpu_evidence
 from formulations.plan import Plan
 from formulations.schedules import SCHEDULES
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
@@ -39,6 +40,7 @@ PLAN_FIELDS = (
     "price_usd_per_hour",
     "cost_usd_per_step",
     "training_cost_usd",
+    "evidence",
     "time_sources",
     "node_order",
     "idle_nodes",
@@ -97,6 +99,8 @@ def check_figures(document: PlanDocument, plan: Plan, findings: Findings) -> int
     time_ns = step_time_ns(costs)
     findings.equal("step_time_s", document.step_time_s, seconds(time_ns))
     _check_path(document, costs, time_ns, findings)
+    evidence = gpu_evidence(document.instance, plan.shape.nodes_used)
+    findings.equal("evidence", document.evidence, evidence)
     findings.equal("time_sources", document.time_sources, recount.origins)
     layers = len(document.instance.workload.layers)
     rounding_ns = rounding_error_ns(plan.shape, layers, max(costs.micro_batches))

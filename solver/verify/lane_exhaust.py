@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from formulations.plan import Plan, uniform_plan
+from formulations.plan import Plan
 from solver.simulate import step_time_ns
 from solver.verify.exhaust import Outcome, Trial
 from solver.verify.lanes import Lanes, LanesLeft, Nodes, best_deal, deal
@@ -153,7 +153,7 @@ def _dealt(lanes: Lanes, left: LanesLeft, ways: dict[Nodes, _Way]) -> tuple[Plan
     total = lanes.prover.instance.workload.global_batch // lanes.shape.micro_batch
     while sum(shares) > total:
         shares[shares.index(max(shares))] -= 1
-    plan = uniform_plan(lanes.prover.instance, lanes.shape, order, ends, shares)
+    plan = lanes.prover.plan(lanes.shape, order, ends, shares)
     return plan, step_time_ns(Recount(lanes.prover.instance, plan).costs())
 
 

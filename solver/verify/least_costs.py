@@ -17,12 +17,18 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
 from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 from solver.verify.findings import NOISE
-from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
+from solver.verify.volumes import (
+    collective_factors,
+    message_bytes,
+    num_holders,
+    tied_bytes,
+    touched_bytes,
+)
 
 Array = NDArray[np.int64]
 
@@ -91,7 +97,7 @@ class LeastCosts:
         within_s = [
             size / g.intra_node.bandwidth_bytes_per_s + g.intra_node.latency_s for g in self.groups
         ]
-        gather = (tp - 1) * self.instance.search.scatter_gather
+        gather = (tp - 1) * self.instance.search.gathers_messages
         outside_s = [
             tp * self.flows * size / g.inter_node.bandwidth_bytes_per_s
             + g.inter_node.latency_s
@@ -149,7 +155,7 @@ class LeastCosts:
         nodes = zip(self.counts, values, strict=True)
         return sorted(value for count, value in nodes for _ in range(count))
 
-    def _collective_ns(self, factor: int, sizes_bytes: Array) -> tuple[Array, int]:
+    def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
         """[U, groups used] ring collective of a stage with a node of the group, and its start.
 
         Proof, for each N of `spans`; the least over N counts, layer by layer. One node holds
@@ -195,16 +201,18 @@ class LeastCosts:
         Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
         after the other. On the first stage the tied embeddings come between.
         """
-        workload, shards = self.instance.workload, self.shape.dp if self.shape.zero else 1
+        workload, shards = self.instance.workload, num_holders(self.shape, 1)
+        reduces, gathers = collective_factors(self.instance, self.shape)
         counts = [
             run.layer.parameters_per_gpu(self.shape.tp, self.shape.pp)
             for run in workload.layer_runs
         ]
         parameters = np.array(counts, dtype=np.int64)
-        factor = HALF if self.shape.zero else ALL_REDUCE
-        layers, start = self._collective_ns(factor, workload.gradient_bytes * parameters)
-        if self.shape.zero:
-            gather, gather_start = self._collective_ns(HALF, workload.parameter_bytes * parameters)
+        layers, start = self._collective_ns(reduces, workload.gradient_bytes * parameters)
+        if gathers:
+            gather, gather_start = self._collective_ns(
+                gathers, workload.parameter_bytes * parameters
+            )
             layers, start = layers + gather, start + gather_start
         touched = touched_bytes(workload) * -(-parameters // shards)
         speeds = [group.gpu.memory_bandwidth_bytes_per_s for group in self.groups]

@@ -26,13 +26,19 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
 from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_ns
 from solver.verify.bounds import interval_sums
-from solver.verify.recount import message_bytes, tied_bytes, touched_bytes
+from solver.verify.volumes import (
+    collective_factors,
+    message_bytes,
+    num_holders,
+    tied_bytes,
+    touched_bytes,
+)
 from solver.verify.zone_links import passing, zone_link
 
 Array = NDArray[np.int64]
@@ -86,15 +92,17 @@ class Step:
     """The ways to place one stage; A of them, R lanes, times in ns.
 
     source, target: [A] states before and after. group: [A, R] node group. send: [A, R, K] message
-    between the stage before and this one, either way, of every number of tensors. tail: [A] row of
-    `OrderGraph.tails`. begins: per step the groups of the nodes whose first slots are of this
-    stage.
+    between the stage before and this one, either way, of every number of tensors. back: the same
+    between the last stage and the first one, as far as the nodes of the first decide it; 0 on
+    others. tail: [A] row of `OrderGraph.tails`. begins: per step the groups of the nodes whose
+    first slots are of this stage.
     """
 
     source: Array
     target: Array
     group: Array
     send: Array
+    back: Array
     tail: Array
     begins: tuple[tuple[int, ...], ...]
     num_targets: int
@@ -164,11 +172,16 @@ class OrderGraph:
             else [none] * len(own)
             for (_, _, before, _), own in zip(rows, owners, strict=True)
         ]
+        backs = [
+            [none if k else self._back_ns(one, r) for r, one in zip(self.lanes, own, strict=True)]
+            for own in owners
+        ]
         step = Step(
             source=np.array([row[0] for row in rows]),
             target=np.array([row[1] for row in rows]),
             group=np.array([[spot.group for spot in own] for own in owners]),
             send=np.array(sends, dtype=np.int64),
+            back=np.array(backs, dtype=np.int64),
             tail=np.array([self._tail_row(k, spots) for _, _, _, spots in rows]),
             begins=tuple(
                 tuple(spot.group for spot in spots if spot.slots.start in self._stage(k))
@@ -216,9 +229,9 @@ class OrderGraph:
         return sum(s in spot.slots and s + dp not in spot.slots for s in self._stage(k))
 
     def _flows_in(self, spot: Spot, k: int) -> int:
-        """Replicas whose transfer from stage k to the next enters the node."""
-        dp = self.shape.dp
-        return sum(s not in spot.slots and s + dp in spot.slots for s in self._stage(k))
+        """Replicas whose transfer from stage k to the next, or the first, enters the node."""
+        pairs = ((s, (s + self.shape.dp) % self.shape.slots) for s in self._stage(k))
+        return sum(s not in spot.slots and t in spot.slots for s, t in pairs)
 
     def _links(self, spot: Spot) -> tuple[Link, Link]:
         group = self.instance.cluster.groups[spot.group]
@@ -245,6 +258,15 @@ class OrderGraph:
             ends += [(source, between, crossing), (target, between, crossing)]
         return [max(ceil_ns(self._outside_s(*end, size)) for end in ends) for size in sizes]
 
+    def _back_ns(self, spot: Spot, r: int) -> list[int]:
+        """[K] messages to replica r of the first stage on this node from that of the last."""
+        last = self.shape.pp - 1
+        sizes = [n * self.message for n in self.tensors]
+        if last * self.shape.dp + r in spot.slots:
+            return [ceil_ns(self._inside_s(spot, size)) for size in sizes]
+        (_, outside), flows = self._links(spot), self._arrivals(spot, last)
+        return [ceil_ns(self._outside_s(spot, outside, flows, size)) for size in sizes]
+
     def _inside_s(self, spot: Spot, size_bytes: int) -> float:
         link, _ = self._links(spot)
         return size_bytes / link.bandwidth_bytes_per_s + link.latency_s
@@ -252,7 +274,7 @@ class OrderGraph:
     def _outside_s(self, spot: Spot, link: Link, replicas: int, size_bytes: int) -> float:
         tp = self.shape.tp
         outside_s = replicas * tp * size_bytes / link.bandwidth_bytes_per_s + link.latency_s
-        if self.instance.search.scatter_gather:
+        if self.instance.search.gathers_messages:
             outside_s += (tp - 1) * self._inside_s(spot, size_bytes)
         return outside_s
 
@@ -279,26 +301,25 @@ class OrderGraph:
 
     def _sync_ns(self, members: Sequence[Member]) -> Array:
         """[n, n] gradient sync."""
-        factor = HALF if self.shape.zero else ALL_REDUCE
         sizes = self.instance.workload.gradient_bytes * self.parameters
-        return self._collective_ns(members, factor, sizes)
+        return self._collective_ns(members, collective_factors(self.instance, self.shape)[0], sizes)
 
     def _after_ns(self, members: Sequence[Member]) -> Array:
         """[n, n] slowest optimizer, gather."""
         slowest: Array = np.max([self._optimizer_ns(j) for j, _, _ in members], axis=0)
-        if not self.shape.zero:
-            return slowest
         sizes = self.instance.workload.parameter_bytes * self.parameters
-        return slowest + self._collective_ns(members, HALF, sizes)
+        return slowest + self._collective_ns(
+            members, collective_factors(self.instance, self.shape)[1], sizes
+        )
 
     def _optimizer_ns(self, j: int) -> Array:
         """[n, n] on GPUs of group j."""
-        shards = self.shape.dp if self.shape.zero else 1
+        shards = num_holders(self.shape, 1)
         sizes = touched_bytes(self.instance.workload) * -(-self.parameters // shards)
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(_ceil_all(sizes / speed))
 
-    def _collective_ns(self, members: Sequence[Member], factor: int, sizes_bytes: Array) -> Array:
+    def _collective_ns(self, members: Sequence[Member], factor: float, sizes_bytes: Array) -> Array:
         """[n, n] ring collective over the replicas of a stage on all its nodes."""
         nodes = [(self.instance.cluster.groups[j], n, rings) for j, n, rings in members]
         count = len(nodes)

@@ -30,9 +30,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.memory import capacity_bytes
 from formulations.plan import Shape
-from formulations.schedules import SCHEDULES, PathCounts, in_flight, stage_moments
+from formulations.schedules import SCHEDULES, PathCounts, in_flight
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -104,6 +103,13 @@ class Refutation:
         self.needed = ceil_div(self.total, self.graph.width)
         self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
 
+    def backward_ns(self, k: int, micro_batches: int) -> Array:
+        """[J, n, n] of stage k of a replica with so many, or with more no less."""
+        if len(self.shape.recompute) == 1:
+            return self.backward
+        extra = self.prover.extra(self.shape, k, micro_batches)
+        return self.backward + np.where(extra < NEVER, extra, 0)
+
     @property
     def applies(self) -> bool:
         """Whether there is an argument, and not too many orders: one chunk per device."""
@@ -174,7 +180,7 @@ class Refutation:
         if not len(step.source):
             none = np.zeros(0, dtype=np.int64)
             return Choices(none, none, none)
-        work = self.forward + self.backward + self.weight
+        work = self.forward + self.backward_ns(k, self.least) + self.weight
         busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
         most = np.minimum(busy, self._by_memory[k])
         found: dict[bytes, Array] = {}
@@ -237,7 +243,7 @@ class Refutation:
             np.minimum.at(onward, steps[k + 1].source, steps[k + 1].send[:, r])
         return Costs(
             forward=self.forward[groups, *layers],
-            backward=self.backward[groups, *layers],
+            backward=self.backward_ns(k, self.least)[groups, *layers],
             weight=self.weight[groups, *layers],
             send=send,
             onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
@@ -349,17 +355,13 @@ class Refutation:
     def _by_memory(self) -> list[Array]:
         """Per stage [J, n, n] largest number of micro-batches that memory holds."""
         shape, prover = self.shape, self.prover
-        static, activation, put_off = prover.memory(shape)
-        room = capacity_bytes(prover.instance)[:, None, None] - static
+        held = None if self.even else prover.recomputation(shape).most_held()
         found = []
         for k in range(shape.pp):
-            if self.even:
-                moments = stage_moments(shape.schedule, shape.pp, k, self.least)
-                fits = np.min([room - a * activation - b * put_off for a, b in moments], axis=0)
-                found.append(np.where(fits >= 0, NEVER, 0))
+            if held is None:
+                found.append(np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0))
                 continue
-            held = np.where(activation > 0, room // np.maximum(activation, 1), NEVER)
             prefixes = SCHEDULES[shape.schedule].prefixes
             most = in_flight(shape.schedule, shape.pp, k, NEVER) if prefixes else 1
-            found.append(np.where(room < 0, 0, np.where(held >= most, NEVER, held)))
+            found.append(np.where(held >= most, NEVER, held))
         return found

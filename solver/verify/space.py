@@ -4,20 +4,22 @@ Nodes used: per group 0 up to all, not none at all; all nodes if none may be idl
 on the price. For such a vector: tp divides the GPU count of every node used and the key and value
 heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp tensor groups fill
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
-global batch, and every replica has a micro-batch (all the same number, if even). With one replica a
-distributed optimizer changes nothing, so ZeRO 1 counts only if it is the only choice. Chunks per
-device are for schedules that interleave: on several devices, with a layer (block) for each chunk,
-and micro-batches per replica, all the same number, that the devices divide.
+global batch, and every replica has a micro-batch (all the same number, if even). With one replica
+nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
+even micro-batches. Chunks per device are for schedules that interleave: on several devices, with a
+layer (block) for each chunk, and micro-batches per replica, all the same number, that the devices
+divide.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from formulations.instance import Instance
-from formulations.instance.instance import Recompute, ScheduleName
+from formulations.instance.instance import ScheduleName
+from formulations.instance.workload import Recompute
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
@@ -36,7 +38,7 @@ class Key(NamedTuple):
     pp: int
     micro_batch: int
     schedule: ScheduleName
-    recompute: Recompute
+    recompute: tuple[Recompute, ...]
     zero: int
     vpp: int
 
@@ -129,12 +131,16 @@ class PlanSpace:
         sizes = _doubling(LARGEST_MICRO_BATCH) if given is None else given
         return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
 
-    def zero_stages(self, dp: int) -> list[int]:
-        """ZeRO 0, ZeRO 1 or both."""
-        choice = self.instance.search.distributed_optimizer
-        if dp == 1:
-            return [0] if False in choice else [1] * (True in choice)
-        return [zero for zero in (0, 1) if bool(zero) in choice]
+    def zero_stages(self, dp: int, pp: int) -> list[int]:
+        """ZeRO stages; of several that one replica makes equal, the least.
+
+        Those that exchange gradients with every micro-batch need one stage, and replicas with
+        equally many.
+        """
+        search = self.instance.search
+        most = 3 if pp == 1 and search.micro_batches == "even" else 1
+        found: list[int] = [zero for zero in range(most + 1) if zero in search.zero]
+        return found if dp > 1 else found[:1]
 
     def pipelines(self, slots: int) -> list[tuple[int, int]]:
         """Pairs (dp, pp) that fill the slots."""
@@ -164,11 +170,22 @@ class PlanSpace:
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
-        recomputations = set(self.instance.search.recompute)
         for tp, dp, pp, b in self.partial_keys(nodes_used):
-            strategies = product(self.schedules(dp, pp, b), recomputations, self.zero_stages(dp))
-            for (schedule, vpp), recompute, zero in strategies:
-                yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
+            strategies = product(self.schedules(dp, pp, b), self.zero_stages(dp, pp))
+            for (schedule, vpp), zero in strategies:
+                for recompute in self.recomputations(vpp, zero):
+                    yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
+
+    @cached_property
+    def recompute_ways(self) -> tuple[Recompute, ...]:
+        """The ways to recompute that are allowed, least time first."""
+        allowed = self.instance.search.recompute
+        return tuple(way for way in get_args(Recompute) if way in allowed)
+
+    def recomputations(self, chunks: int, zero: int) -> list[tuple[Recompute, ...]]:
+        """What the stages of a shape choose among: all ways, or one for all stages."""
+        alike = self.instance.search.recompute_per == "plan" or chunks > 1 or zero > 1
+        return [(way,) for way in self.recompute_ways] if alike else [self.recompute_ways]
 
     def schedules(self, dp: int, pp: int, micro_batch: int) -> list[tuple[ScheduleName, int]]:
         """Schedules, each with its chunks per device."""

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share
+from formulations.costs.collectives import ring_latency_s, ring_share
 from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, ZoneLink
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.bounds import Prover
+from solver.verify.volumes import collective_factors
 
 
 def zone_link(instance: Instance, groups: Iterable[int]) -> ZoneLink | None:
@@ -63,8 +64,8 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     forward, _, _ = prover.stage_times(shape)
     onward = np.diff(forward[used, 0], axis=1).min(axis=0).sum()
     parameters = layer_memory(instance, shape).parameters
-    phases = [(HALF if shape.zero else ALL_REDUCE, instance.workload.gradient_bytes)]
-    phases += [(HALF, instance.workload.parameter_bytes)] * shape.zero
+    sizes = (instance.workload.gradient_bytes, instance.workload.parameter_bytes)
+    phases = list(zip(collective_factors(instance, shape), sizes, strict=True))
     least = []
     for nodes in range(2, min(shape.dp, sum(shape.nodes_used)) + 1):
         after = 0

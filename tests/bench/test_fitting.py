@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fitting import fit, forward_times
+from bench.fitting import fit, pass_times
 from bench.published_times import LayerTime, Observation, gpt
 from formulations.instance import GpuType, Layer, Link
+from formulations.instance.precision import Precision
 
 LINK = Link(bandwidth_bytes_per_s=1e11, latency_s=1e-6)
 TRUE = GpuType(
@@ -27,7 +28,7 @@ GUESS = TRUE.model_copy(update=dict(zip(FIELDS, (0.4, 1e10, 1.8e-4), strict=True
 
 def observations() -> list[Observation]:
     """Blocks from those that launches bound to those that products bound, 1 to 16 sequences."""
-    truth = forward_times(TRUE, "fp16")
+    truth = pass_times(TRUE, "fp16")
     found = []
     for hidden in (512, 1024, 2048, 4096, 8192):
         for b in (1, 4, 16):
@@ -73,5 +74,6 @@ def test_ramp_lasts_as_long_in_every_precision() -> None:
         input_bytes=0,
     )
     gpu = TRUE.model_copy(update={"launch_overhead_s": 0.0})
-    found = [forward_times(gpu, precision)(layer, 1, 1) for precision in ("fp16", "tf32")]
-    assert found == pytest.approx([5e-3 / 180, 6e-3 / 180])
+    precisions: tuple[Precision, ...] = ("fp16", "tf32")
+    found = [pass_times(gpu, precision)(layer, 1, 1) for precision in precisions]
+    assert [passes.forward for passes in found] == pytest.approx([5e-3 / 180, 6e-3 / 180])

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bench.published_times import LayerTime, StepTime, gpt, in_fp32
+from bench.published_times import KernelTime, LayerTime, StepTime, gpt
+from formulations.costs.compute import Passes
 from formulations.instance import Layer, Link
 
 ENDLESS = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
@@ -16,14 +17,15 @@ TINY = gpt(2, 1, 1, 1, 128)
 FOUR_BLOCKS = gpt(2, 1, 4, 1, 128)
 
 
-def seconds_by_kind(layer: Layer, tp: int, micro_batch: int) -> float:
-    """Forward seconds: embedding 0.5, block 1, head 2."""
-    return {"embedding": 0.5, "block": 1.0, "head": 2.0}[layer.kind]
+def seconds_by_kind(layer: Layer, tp: int, micro_batch: int) -> Passes:
+    """Forward seconds: embedding 0.5, block 1, head 2; backward twice as many."""
+    forward_s = {"embedding": 0.5, "block": 1.0, "head": 2.0}[layer.kind]
+    return Passes(forward_s, 2 * forward_s)
 
 
-def no_time(layer: Layer, tp: int, micro_batch: int) -> float:
-    """Forward seconds of an endlessly fast GPU."""
-    return 0.0
+def no_time(layer: Layer, tp: int, micro_batch: int) -> Passes:
+    """Seconds of an endlessly fast GPU."""
+    return Passes(0.0, 0.0)
 
 
 def step(**changes: Any) -> StepTime:
@@ -91,7 +93,12 @@ def test_rings_that_leave_the_node_share_its_link() -> None:
     assert rings.predicted_s(no_time) == pytest.approx(150.5)
 
 
-def test_fp32_doubles_activations() -> None:
-    """4 bytes per element in place of 2."""
-    block = TINY.layers[1]
-    assert in_fp32(block).activation_bytes(1) == 2 * block.activation_bytes(1)
+def test_kernels_are_layers_of_nothing_else() -> None:
+    """10 FLOPs of a product; of attention's 10 forward, the causal half."""
+
+    def flops(layer: Layer, tp: int, micro_batch: int) -> Passes:
+        executed = layer.forward_flops - layer.unweighted_flops + layer.attention_flops
+        return Passes(float(executed), 2.0 * executed)
+
+    assert KernelTime(10, attention=False, backward=True).predicted_s(flops) == 20
+    assert KernelTime(10, attention=True, backward=False).predicted_s(flops) == 5

@@ -11,6 +11,7 @@ from formulations.instance.load import (
     parse_document,
     read_yaml_resource,
 )
+from formulations.instance.precision import Precision
 
 GPUS = gpu_catalogue()
 
@@ -53,10 +54,12 @@ def test_all_gpus_are_there() -> None:
 
 @pytest.mark.parametrize("name", GPUS)
 def test_every_gpu_has_sources(name: str) -> None:
-    """Datasheet, source of the memory, source of the efficiency."""
+    """Datasheet, source of the memory, source of the efficiency, and what kind of source."""
     gpu = GPUS[name]
+    assert gpu.kind == "published"
+    assert gpu.link.kind == ("measured" if name in ("B200", "GB200", "GB300") else "published")
     assert "datasheet" in gpu.source or "whitepaper" in gpu.source or "brief" in gpu.source
-    assert "; memory: " in gpu.source
+    assert gpu.memory_source != gpu.source
     assert gpu.efficiency_source
 
 
@@ -64,7 +67,8 @@ def test_every_link_has_a_source() -> None:
     """Bandwidth and latency of each link are sourced."""
     links = read_yaml_resource("links.yaml")
     assert isinstance(links, dict)
-    assert all("latency: NCCL" in link["source"] for link in links["links"].values())
+    for link in links["links"].values():
+        assert ("latency: NCCL" in link["source"]) == (link["kind"] == "published")
     assert set(links["links"]) == set(link_catalogue())
 
 
@@ -88,7 +92,7 @@ def test_every_link_has_a_source() -> None:
         ("B200", "bf16", 2250),  # 4500
     ],
 )
-def test_peaks_are_dense(name: str, precision: str, tera_flops: float) -> None:
+def test_peaks_are_dense(name: str, precision: Precision, tera_flops: float) -> None:
     """Peaks are those without sparsity, from the datasheets."""
     assert GPUS[name].peak_flops[precision] == pytest.approx(tera_flops * 1e12)
 
@@ -119,7 +123,7 @@ def test_memory_is_what_can_be_allocated(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "giga_bytes_per_s"),
     # Half of what datasheets print for both directions.
-    [("V100-32", 150), ("T4", 16), ("A10", 32), ("A100-80", 300), ("H100", 450), ("B200", 900)],
+    [("V100-32", 150), ("T4", 16), ("A10", 32), ("A100-80", 300), ("H100", 450)],
 )
 def test_links_are_one_direction(name: str, giga_bytes_per_s: float) -> None:
     """Link bandwidths are those of one direction."""

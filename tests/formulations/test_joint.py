@@ -50,7 +50,11 @@ def least_capacity(tables: CostTables) -> int:
     """Least memory, alike on all GPUs, with which some plan fits."""
     stages = range(tables.shape.pp)
     return min(
-        max(tables.device_memory([(split[k], split[k + 1])], k, m) for k in stages for m in share)
+        max(
+            brute_force.least_bytes(tables, (split[k], split[k + 1]), k, m)
+            for k in stages
+            for m in share
+        )
         for split, share in product(brute_force.all_splits(tables), brute_force.all_shares(tables))
     )
 

@@ -95,7 +95,7 @@ def test_minimal_instance_takes_defaults() -> None:
     assert instance.cluster.network_efficiency == ((1, 1.0),)
     assert instance.search.tensor_parallel == (1, 2, 4)
     assert instance.search.recompute == ("none", "full")
-    assert instance.search.distributed_optimizer == (False, True)
+    assert instance.search.zero == (0, 1, 2, 3)
     assert instance.search.micro_batch is None
     assert instance.limits.framework_reserve_bytes == GIB
     assert instance.objective.minimize == "step_time"
@@ -175,11 +175,11 @@ def test_bare_values_stand_for_lists() -> None:
     """`micro_batch: 4` means `[4]`; null means that anything goes."""
     search = parsed(
         MINIMAL
-        + "search: {micro_batch: 4, recompute: full, distributed_optimizer: true,"
+        + "search: {micro_batch: 4, recompute: full, zero: 1,"
         + " data_parallel: null, schedule: gpipe}\n"
     ).search
     assert (search.micro_batch, search.recompute) == ((4,), ("full",))
-    assert (search.distributed_optimizer, search.schedule) == ((True,), ("gpipe",))
+    assert (search.zero, search.schedule) == ((1,), ("gpipe",))
     assert search.data_parallel is None
 
 

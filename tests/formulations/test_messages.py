@@ -4,9 +4,9 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
+from formulations.decisions import Decisions
 from formulations.instance import Instance, Workload
 from formulations.instance.transformer import TransformerSizes, build_workload
-from formulations.plan import uniform_plan
 from solver.layered.messages import longest
 from solver.layered.problem import Intervals
 from solver.search.closing import enumerate_shape
@@ -52,7 +52,7 @@ def test_bug_encoder_boundaries_are_charged_one_tensor(
 ) -> None:
     """Two were charged everywhere; Megatron-LM sends two behind decoder blocks alone."""
     shape = equal_nodes(3, 1, 1, 1, 3).shape
-    plan = uniform_plan(encoder_decoder, shape, [0, 0, 0], cuts, [4])
+    plan = Decisions((0, 0, 0), tuple(cuts), (4,)).plan(build_tables(encoder_decoder, shape))
     assert plan_costs(encoder_decoder, plan).send_ns.ravel().tolist() == expected
 
 

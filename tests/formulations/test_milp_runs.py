@@ -3,11 +3,10 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.milp.runs import bytes_needed, possible_runs
+from formulations.milp.runs import possible_runs
 from tests import brute_force
 from tests.loop_checks import judge
 from tests.random_shapes import random_tables
@@ -54,14 +53,3 @@ def test_memory_and_time_leave_runs_out() -> None:
     none: Runs = [set()] * tables.shape.pp
     assert as_sets(replace(tables, capacity_bytes=0 * tables.capacity_bytes)) == none
     assert as_sets(tables, 1, 0) == none
-
-
-def test_bytes_needed_are_those_of_a_stage() -> None:
-    """Static and activation bytes add up, the workspace counts once."""
-    tables = random_tables(4)
-    last = tables.shape.pp - 1
-    needed = bytes_needed(tables, 1)  # the last stage of 1F1B, or one micro-batch, holds one
-    for start in range(tables.num_layers):
-        for end in range(start + 1, tables.num_layers + 1):
-            assert needed[start, end] == tables.device_memory([(start, end)], last, 1)
-    assert np.all(np.diff(needed[0, 1:]) >= 0)

@@ -66,5 +66,5 @@ def test_bare_value_or_list() -> None:
     """Search fields take one value or a list of different ones."""
     field = SCHEMA["$defs"]["SearchFile"]["properties"]["recompute"]
     bare, several = field["anyOf"]
-    assert bare["enum"] == ["none", "full"]
+    assert bare["enum"] == ["none", "selective", "full"]
     assert (several["type"], several["items"], several["uniqueItems"]) == ("array", bare, True)

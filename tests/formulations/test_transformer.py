@@ -243,16 +243,17 @@ def test_activations_of_korthikanti_figure_1(
 
 def test_activations_without_dropout_with_grouped_heads() -> None:
     """Without dropout no masks are kept; a gated network keeps three inner tensors."""
-    # s = 10: replicated 8 s h; sharded s * (2 * 6144 + 2 * 4096 + 6 * 14336) + 2 * 32 * s^2
+    # s = 10: replicated 8 s h; sharded s * (2 * 6144 + 2 * 4096 + 6 * 14336) + 2 * 32 * s^2, and
+    # queries and keys once more behind their rotary positions, 2 * 5120 s
     block = layer(build(LLAMA3, 10), "block")
     assert block.replicated_activation_bytes == 327_680
-    assert block.sharded_activation_bytes == 1_064_960 + 6_400
+    assert block.sharded_activation_bytes == 1_064_960 + 6_400 + 102_400
 
 
 def test_flash_attention_keeps_one_number_per_row() -> None:
     """Flash attention keeps 4 a s bytes in place of the scores."""
     block = layer(build(LLAMA3, 10, flash=True), "block")
-    assert block.sharded_activation_bytes == 1_064_960 + 4 * 32 * 10
+    assert block.sharded_activation_bytes == 1_064_960 + 102_400 + 4 * 32 * 10
 
 
 def test_flash_attention_saves_kernels() -> None:
@@ -264,10 +265,10 @@ def test_flash_attention_saves_kernels() -> None:
 
 def test_mixture_of_experts_activations() -> None:
     """Top-k copies of tokens and the router's scores are kept by every rank."""
-    # s = 1: 8 * 4096 + 4 * 8 + 2 * (2 + 2) * 4096; 12288 + 8192 + 2 * 32 + 2 * 6 * 14336
+    # s = 1: 8 * 4096 + 4 * 8 + 2 * (2 + 2) * 4096; 12288 + 10240 + 8192 + 2 * 32 + 2 * 6 * 14336
     block = layer(build(MIXTRAL, 1), "block")
     assert block.replicated_activation_bytes == 32_768 + 32 + 32_768
-    assert block.sharded_activation_bytes == 12_288 + 8_192 + 64 + 172_032
+    assert block.sharded_activation_bytes == 12_288 + 10_240 + 8_192 + 64 + 172_032
 
 
 def test_latent_attention_activations() -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.zones import neighbours
 from formulations.instance import Cluster
-from formulations.plan import ZeroStage
+from formulations.instance.instance import ZeroStage
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
 
 

@@ -30,7 +30,8 @@ from solver.heuristics.baselines import (
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.minmax import minmax_of
 from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import StageCosts
+from solver.heuristics.stages import OrderStages
+from solver.layered.problem import Intervals
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
@@ -68,7 +69,7 @@ def every_minmax_time(instance: Instance) -> list[int]:
         tables = build_tables(instance, shape)
         shares = even_shares(tables)
         for order in node_orders(shape.nodes_used, 64):
-            split = minmax_of(StageCosts(tables, group_of_slot(tables, order), shares))
+            split = minmax_of(OrderStages(Intervals(tables), group_of_slot(tables, order), shares))
             if split:
                 costs = split_costs(tables, Placer(tables).costs(order), split, shares)
                 times.append(step_time_ns(costs))
@@ -185,7 +186,8 @@ def test_megatron_grows_tensor_then_pipeline_until_it_fits(
     assert found is not None
     shape = found[0].shape
     assert (shape.tp, shape.dp, shape.pp) == degrees
-    assert shape.recompute == "none"
+    recomputed = {stage.recomputed.way for one in found[0].replicas for stage in one.stages}
+    assert recomputed == {"none"}
 
 
 def test_megatron_finds_nothing_where_all_gpus_together_are_too_small() -> None:

@@ -49,12 +49,14 @@ def test_plan_space_counted_by_hand() -> None:
     One node: (dp, pp) = (2, 1) with tp 1: 2 b * 2 * 2 = 8; (1, 2) with tp 1 and (1, 1) with tp 2,
     where one replica leaves one ZeRO: 2 b * 2 each = 8. Together 16. Both nodes: (4, 1) with tp 1,
     b = 1 only: 4; (2, 2) with tp 1: 8; (1, 4) lacks blocks; (2, 1) with tp 2: 8; (1, 2) with tp 2:
-    4. Together 24.
+    4. Together 24. Half as many where every stage chooses what it recomputes.
     """
-    both = all_keys(instance(search=SearchSpace(idle_nodes=False, micro_batch=(1, 2))))
+    alike = SearchSpace(recompute_per="plan", micro_batch=(1, 2))
+    both = all_keys(instance(search=alike.model_copy(update={"idle_nodes": False})))
     assert len(both) == len(set(both)) == 24
-    every = all_keys(instance(search=SearchSpace(micro_batch=(1, 2))))
+    every = all_keys(instance(search=alike))
     assert len(every) == len(set(every)) == 16 + 16 + 24
+    assert len(all_keys(instance(search=SearchSpace(micro_batch=(1, 2))))) == (16 + 16 + 24) / 2
 
 
 @pytest.mark.parametrize(("kv_heads", "degrees"), [(4, {1, 2}), (3, {1}), (1, {1})])
@@ -75,7 +77,7 @@ def test_plan_space_is_that_of_the_search(seed: int) -> None:
         update={
             "micro_batch": None if seed % 2 else (1, 2, 3),
             "idle_nodes": seed % 3 > 0,
-            "distributed_optimizer": ((True,), (False,), (False, True), (True, False))[seed % 4],
+            "zero": ((1,), (0,), (0, 1), (1, 0))[seed % 4],
             "pipeline_parallel": (1, 3) if seed % 5 == 0 else None,
             "data_parallel": (1, 2) if seed % 7 == 0 else None,
             "tensor_parallel": (2, 1) if seed % 4 == 0 else None,
@@ -100,7 +102,7 @@ def some_tables(seeds: Sequence[int], scatter_gather: bool = False) -> list[Cost
 
 def work_bound_ns(prover: Prover, shape: Shape) -> int:
     """Work bound of a shape."""
-    return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute)
+    return prover.work_bound_ns(shape.nodes_used, shape.tp, shape.micro_batch, shape.recompute[0])
 
 
 def chain_shape(pp: int) -> Shape:
@@ -148,7 +150,8 @@ def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
         split
         for split in brute_force.all_splits(tables)
         if all(
-            tables.device_memory([(split[k], split[k + 1])], k, m) <= most for k in range(shape.pp)
+            brute_force.least_bytes(tables, (split[k], split[k + 1]), k, m) <= most
+            for k in range(shape.pp)
         )
     ]
 
@@ -169,7 +172,7 @@ def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
     """One stage of all layers fits a GPU of just its size, and none that is a byte smaller."""
     shape = chain_shape(1)
     one = chain_instance([1, 1], [("slow", 2.0, 8.0)])
-    need = build_tables(one, shape).device_memory([(0, 4)], 0, 4)
+    need = brute_force.least_bytes(build_tables(one, shape), (0, 4), 0, 4)
     tight = chain_instance([1, 1], [("slow", 2.0, (need + spare) / GIB)])
     assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulations.costs.placement import Placer
+from formulations.costs.stage_costs import StageCosts
 from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.paths import PathCut
@@ -73,7 +74,7 @@ def test_harvest_values_the_plan_at_its_step_time() -> None:
         )
         placed = brute_force.place(tables, made.order)
         placement = Placer(tables).costs(made.order)
-        found = harvest(tables, placement, made, range(1, 9), 0)
+        found = harvest(StageCosts(tables), placement, made, range(1, 9), 0)
         step = brute_force.step_time_ns(tables, placed, made.boundaries, made.micro_batches)
         assert found.step_time_ns == step
         stages = {cut.device for cut in found.cuts if cut.micro_batches in made.micro_batches}
@@ -87,7 +88,7 @@ def test_harvest_never_exceeds_any_plan() -> None:
         orders = brute_force.all_orders(tables)
         splits, shares = list(brute_force.all_splits(tables)), list(brute_force.all_shares(tables))
         made = Decisions(rng.choice(orders), rng.choice(splits), rng.choice(shares))
-        found = harvest(tables, Placer(tables).costs(made.order), made, range(1, 9), 0)
+        found = harvest(StageCosts(tables), Placer(tables).costs(made.order), made, range(1, 9), 0)
         shape, blocking = tables.shape, tables.instance.search.blocking_sends
         layers = tables.instance.workload.layers
         for boundaries in splits:

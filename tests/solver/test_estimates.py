@@ -11,13 +11,14 @@ from formulations.decisions import even_shares
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
 from solver.heuristics.node_orders import node_orders
-from solver.heuristics.stages import Split, StageCosts
+from solver.heuristics.stages import OrderStages, Split
+from solver.layered.problem import Intervals
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
 from tests.small_instances import random_instance
 
-Case = tuple[StageCosts, PlanCosts, Split]
+Case = tuple[OrderStages, PlanCosts, Split]
 
 
 def cases(seed: int) -> Iterator[Case]:
@@ -27,7 +28,7 @@ def cases(seed: int) -> Iterator[Case]:
         tables = build_tables(instance, shape)
         shares = even_shares(tables)
         for order in node_orders(shape.nodes_used, 6):
-            stages = StageCosts(tables, group_of_slot(tables, order), shares)
+            stages = OrderStages(Intervals(tables), group_of_slot(tables, order), shares)
             placement = Placer(tables).costs(order)
             for split in all_splits(tables.num_layers, shape.pp):
                 yield stages, split_costs(tables, placement, split, shares), split

@@ -79,8 +79,8 @@ def fields() -> dict[str, object]:
 
 
 def test_names_of_the_object() -> None:
-    """All names of schema version 2 are there."""
-    assert fields()["schema_version"] == 2
+    """All names of schema version 3 are there."""
+    assert fields()["schema_version"] == 3
     assert set(fields()) >= TOP
 
 

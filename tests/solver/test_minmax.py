@@ -14,7 +14,8 @@ from formulations.instance import SearchSpace
 from solver.heuristics.choose import group_of_slot
 from solver.heuristics.minmax import even_split, minmax_of, minmax_split, moved
 from solver.heuristics.node_orders import Order, node_orders
-from solver.heuristics.stages import Split, StageCosts
+from solver.heuristics.stages import OrderStages, Split
+from solver.layered.problem import Intervals
 from solver.search.shapes import shapes
 from tests.chain_instances import FAST, SLOW, all_splits, chain_instance, chain_tables
 from tests.small_instances import random_instance
@@ -31,7 +32,7 @@ def split_of(tables: CostTables) -> Split | None:
     return minmax_split(tables, Placer(tables).costs(order), shares)
 
 
-def random_cases(seeds: range) -> Iterator[tuple[Order, StageCosts]]:
+def random_cases(seeds: range) -> Iterator[tuple[Order, OrderStages]]:
     """Every shape and order of tiny instances."""
     for seed in seeds:
         instance = random_instance(seed)
@@ -39,10 +40,10 @@ def random_cases(seeds: range) -> Iterator[tuple[Order, StageCosts]]:
             tables = build_tables(instance, shape)
             shares = even_shares(tables)
             for order in node_orders(shape.nodes_used, 6):
-                yield order, StageCosts(tables, group_of_slot(tables, order), shares)
+                yield order, OrderStages(Intervals(tables), group_of_slot(tables, order), shares)
 
 
-def valid(costs: StageCosts, split: Split) -> bool:
+def valid(costs: OrderStages, split: Split) -> bool:
     """Whether every stage has its blocks and its memory."""
     return all(costs.allowed(k, *stage) for k, stage in enumerate(pairwise(split)))
 
@@ -103,7 +104,7 @@ def test_layers_move_to_the_faster_node_until_stages_are_level() -> None:
 def test_stage_time_is_that_of_the_slowest_replica() -> None:
     """Stage 0 on fast and slow, stage 1 on two slow nodes: level as if all were slow."""
     tables = chain_tables(chain_instance([2] * 4, [FAST, SLOW, SLOW, SLOW]), dp=2)
-    costs = StageCosts(tables, np.arange(4), (2, 2))
+    costs = OrderStages(Intervals(tables), np.arange(4), (2, 2))
     assert costs.times_ns((0, 3, 6)) == [12 * MS, 12 * MS]
     assert split_of(tables) == (0, 3, 6)
 
@@ -145,7 +146,7 @@ def test_equal_blocks_reach_the_least_maximum(
 ) -> None:
     """With equal blocks and room for all, the largest stage time is the least of all splits."""
     tables = chain_tables(chain_instance([1] * blocks, nodes))
-    costs = StageCosts(tables, np.arange(len(nodes)), (4,))
+    costs = OrderStages(Intervals(tables), np.arange(len(nodes)), (4,))
     least = min(
         max(costs.times_ns(split))
         for split in all_splits(tables.num_layers, len(nodes))

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from formulations.costs.memory import LayerMemory
 from formulations.costs.placement import Placer
-from formulations.costs.tables import CostTables, build_tables
+from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape
@@ -88,7 +89,7 @@ def two_speeds(
         pp=pp,
         micro_batch=1,
         schedule="1f1b",
-        recompute="none",
+        recompute=("none",),
         zero=0,
         nodes_used=(1, 1),
     )
@@ -107,16 +108,22 @@ def test_replicas_of_unlike_speed_share_the_work(
     assert seconds * 10**9 * (1 - 1 / shape_bound.RESOLUTION) <= bound <= seconds * 10**9
 
 
+def with_activations(memory: LayerMemory, size_bytes: Array) -> LayerMemory:
+    """The same layers with other activations."""
+    (kept,) = memory.kept
+    return replace(memory, kept=(kept._replace(activation_bytes=size_bytes),))
+
+
 def test_memory_limits_the_share_of_a_replica() -> None:
     """With room for one micro-batch in flight under GPipe, neither replica can have two."""
     tables = two_speeds(4, "uneven")
     shape = tables.shape.model_copy(update={"schedule": "gpipe"})
     size = tables.capacity_bytes - tables.memory.static_bytes.sum() - tables.memory.fixed_bytes
     full = np.array([0, int(size.min()), 0])
-    cramped = replace(tables, shape=shape, memory=replace(tables.memory, activation_bytes=full))
+    cramped = replace(tables, shape=shape, memory=with_activations(tables.memory, full))
     assert brute_force.optimum_ns(cramped) is None
     assert shape_bound_ns(Intervals(cramped), NO_CUTOFF) == NO_CUTOFF
-    roomy = replace(cramped, memory=replace(tables.memory, activation_bytes=full // 3))
+    roomy = replace(cramped, memory=with_activations(tables.memory, full // 3))
     assert shape_bound_ns(Intervals(roomy), NO_CUTOFF) < NO_CUTOFF
 
 

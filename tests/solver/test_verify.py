@@ -12,8 +12,8 @@ import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.plan import uniform_plan
 from solver.document import PlanDocument
 from solver.simulate import step_time_ns
 from solver.verify import instance_differences, verify_document
@@ -106,7 +106,7 @@ def test_costs_of_many_zones_counted_from_the_groups(seed: int) -> None:
     for _ in range(10):
         order = rng.sample(range(6), 6)
         cuts = sorted(rng.sample(range(1, layers), pp - 1))
-        plan = uniform_plan(tables.instance, tables.shape, order, [0, *cuts, layers], shares)
+        plan = Decisions(tuple(order), (0, *cuts, layers), tuple(shares)).plan(tables)
         counted = Recount(tables.instance, plan).costs()
         assert figures(counted) == figures(plan_costs(tables.instance, plan))
 
@@ -147,7 +147,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "shape.nodes_used"),
     "recompute": ("idle", {"instance.search.recompute": ["full"]}, "shape.recompute"),
     "schedule": ("idle", {"instance.search.schedule": ["gpipe"]}, "shape.schedule"),
-    "zero": ("idle", {"instance.search.distributed_optimizer": [True]}, "shape.zero"),
+    "zero": ("idle", {"instance.search.zero": [1]}, "shape.zero"),
     "micro_batch": ("idle", {"instance.search.micro_batch": [2]}, "shape.micro_batch"),
     "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.tp"),
     "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.tp"),

@@ -20,9 +20,7 @@ FORMS: list[Proof] = ["work", "filling", "packing"]
 @cache
 def document() -> PlanDocument:
     """Three blocks on up to four equal GPUs: shapes are closed in all these ways."""
-    search = SearchSpace(
-        micro_batch=(1,), recompute=("none",), distributed_optimizer=(False,), idle_nodes=True
-    )
+    search = SearchSpace(micro_batch=(1,), recompute=("none",), zero=(0,), idle_nodes=True)
     instance = chain_instance([20, 20, 20], [SLOW] * 4, search)
     return build_document(solve(instance), SolveOptions())
 

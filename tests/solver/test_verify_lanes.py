@@ -112,7 +112,7 @@ def test_more_orders_than_could_be_tried() -> None:
     """
     instance = load_instance(Path("instances/oobleck_mixed.yaml"))
     prover = Prover(PlanSpace(instance))
-    known = {"tp": 1, "micro_batch": 1, "schedule": "1f1b", "recompute": "none", "zero": 1}
+    known = {"tp": 1, "micro_batch": 1, "schedule": "1f1b", "recompute": ("none",), "zero": 1}
     wide = Shape.model_validate(known | {"dp": 6, "pp": 5, "nodes_used": (18, 12)})
     deep = wide.model_copy(update={"dp": 5, "pp": 6, "zero": 0})
     assert Refutation(prover, deep).graph.steps is None

@@ -18,7 +18,16 @@ from tests.seeds import one_each
 LOG = ("closed_shapes", "closed_nodes")
 
 #: Cases whose instance is changed too: they use every field, what the others use is in these.
-CHANGED_INSTANCES = ("pipelined", "cheapest", "profiled", "zones", "split_backward", "interleaved")
+CHANGED_INSTANCES = (
+    "pipelined",
+    "tensor_parallel",
+    "cheapest",
+    "profiled",
+    "zones",
+    "split_backward",
+    "interleaved",
+    "split_sequence",
+)
 
 #: Fields of the instance on which no constraint, cost or bound depends.
 UNUSED = {
@@ -26,14 +35,18 @@ UNUSED = {
     "instance.source": "free text",
     "instance.workload.name": "a label",
     "instance.workload.source": "free text",
+    "instance.workload.hidden_size": "in the bytes of messages",
+    "instance.workload.sequence_length": "in FLOPs and bytes",
     "instance.workload.parameters": "the published count; costs add up the layers",
+    "instance.workload.layer_runs.layer.flash_bytes": "told to who could switch it on",
+    "instance.workload.flash_attention": "said again by the layers, which keep no scores",
+    "instance.cluster.groups.gpu.compute_capability": "decides defaults when a file is read",
     "instance.workload.tied_embeddings": "said again by the layers' tied_copy",
-    "instance.cluster.groups.gpu.source": "free text",
-    "instance.cluster.groups.gpu.efficiency_source": "free text",
     "instance.cluster.groups.gpu.link.bandwidth_bytes_per_s": "only the default of intra_node",
     "instance.cluster.groups.gpu.link.latency_s": "only the default of intra_node",
+    "instance.cluster.groups.gpu.link.source": "only the default of intra_node",
+    "instance.search.overlap.source": "free text",
     "instance.cluster.zone_link.source": "free text",
-    "instance.profile.source": "free text",
 }
 
 

@@ -74,7 +74,7 @@ def test_zones_that_stages_do_not_span(dp: int) -> None:
         pp=64 // dp,
         micro_batch=2,
         schedule="1f1b",
-        recompute=prover.instance.search.recompute[0],
+        recompute=prover.space.recompute_ways,
         zero=1,
     )
     assert keeps_stages_apart(prover, shape, best_ns)

@@ -1,0 +1,110 @@
+"""How far the analytic model is from published steps of dense models that no figure was fitted to.
+
+    python -m bench accuracy [--out RECORDS] [--picture FILE]
+
+Every row that can be expressed becomes an instance and a plan (`accuracy_rows`), whose step is
+simulated; the others are counted by what is missing. Records go to bench/results/accuracy.jsonl,
+the picture to bench/results/accuracy.svg.
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from bench.accuracy_rows import Case, cases
+from bench.records import RESULTS, append, record, reference
+from bench.scatter import Point, scatter_picture
+from formulations.costs.plan_costs import plan_costs
+from solver.simulate import step_time_ns
+
+Figures = dict[str, Any]
+
+
+def predicted(case: Case) -> Figures:
+    """The row with our step, or with what is missing."""
+    figures: Figures = {
+        "source": case.source,
+        "row": case.label,
+        "system": case.system,
+        "precision": case.precision,
+        "measured_s": case.measured_s,
+        "published_prediction_s": case.other_s,
+        "why_not": case.why_not,
+        "predicted_s": None,
+        "error": None,
+        "efficiency": None,
+    }
+    if case.plan is None:
+        return figures
+    instance, plan = case.plan
+    step_s = step_time_ns(plan_costs(instance, plan)) / 1e9
+    gpu = instance.cluster.groups[0].gpu
+    return figures | {
+        "predicted_s": step_s,
+        "error": step_s / case.measured_s - 1,
+        "efficiency": gpu.efficiency_evidence(instance.workload.precision).kind,
+    }
+
+
+def table(rows: Sequence[Figures]) -> Table:
+    """Error by source, system and precision."""
+    result = Table("source", "system", "precision", "efficiency")
+    for name in ("rows", "mean %", "least %", "most %", "published %"):
+        result.add_column(name, justify="right")
+    keys = ("source", "system", "precision", "efficiency")
+    for key in dict.fromkeys(tuple(row[name] for name in keys) for row in rows):
+        own = [row for row in rows if tuple(row[name] for name in keys) == key]
+        errors = 100 * np.array([row["error"] for row in own])
+        others = [row["published_prediction_s"] for row in own]
+        published = [
+            other / row["measured_s"] - 1 for other, row in zip(others, own, strict=True) if other
+        ]
+        result.add_row(
+            *key,
+            str(len(own)),
+            *(f"{value:+.1f}" for value in (errors.mean(), errors.min(), errors.max())),
+            f"{100 * np.mean(published):+.1f}" if published else "",
+        )
+    return result
+
+
+def picture(rows: Sequence[Figures]) -> str:
+    """Predicted over measured seconds, a colour per system."""
+    points = [
+        Point(f"{row['system']} ({row['source']})", row["measured_s"], row["predicted_s"])
+        for row in rows
+    ]
+    return scatter_picture("steps of dense models", "measured, s", "predicted, s", points)
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m bench accuracy")
+    parser.add_argument("--out", type=Path, default=RESULTS / "accuracy.jsonl")
+    parser.add_argument("--picture", type=Path, default=RESULTS / "accuracy.svg")
+    chosen = parser.parse_args()
+    folder = reference("simumax/b200_steps.json", "megatron_bridge/throughput.json")
+    rows = [predicted(case) for case in cases(folder)]
+    done = [row for row in rows if row["error"] is not None]
+    left = Counter((row["source"], row["why_not"]) for row in rows if row["why_not"])
+    append(chosen.out, [record("accuracy", {"rows": done, "left_out": _named(left)})])
+    chosen.picture.write_text(picture(done), encoding="utf-8")
+    console = Console()
+    console.width = max(console.width, 120)
+    console.print(table(done))
+    for (source, why), count in left.items():
+        console.print(f"{source}: {count} rows left out: {why}")
+
+
+def _named(left: Counter[tuple[str, str]]) -> list[Figures]:
+    return [{"source": source, "why": why, "rows": count} for (source, why), count in left.items()]
+
+
+if __name__ == "__main__":
+    main()

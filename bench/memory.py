@@ -1,0 +1,225 @@
+"""Memory of our model beside published figures: measured, of another model, or of an estimator.
+
+Measured on B200 (SimuMax v1.2): allocated bytes of the fullest rank, without what the framework
+holds beside PyTorch's allocator; SimuMax's own prediction stands beside ours. A context-parallel
+group of c splits the sequence and shares parameters, which is as c times the replicas with s / c
+tokens each where attention keeps no scores. Korthikanti et al. 2023, figure 1: 18 bytes for each of
+the 12 h^2 parameters of a block, on the mean GPU; activations of the first stage that are kept for
+the backward pass, without what exists while one block is recomputed. Megatron-LM's estimator: see
+`bench.megatron_memory`.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.megatron_memory import estimates
+from bench.records import reference
+from formulations.costs.memory import MemoryParts, layer_memory
+from formulations.instance import Cluster, Instance, Limits, NodeGroup, SearchSpace, Workload
+from formulations.instance.load import gpu_catalogue
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
+from formulations.instance.workload import Recompute
+from formulations.plan import Recomputed, Shape
+from formulations.schedules import held
+from formulations.units import GIB
+
+LLAMA_3_70B = TransformerSizes(
+    hidden_size=8192,
+    layers=80,
+    heads=64,
+    kv_heads=8,
+    ffn_size=28672,
+    gated_ffn=True,
+    vocabulary_size=128256,
+    tied_embeddings=False,
+    rotary_positions=True,
+    norm="rmsnorm",
+    qkv_biases=False,
+    output_bias=False,
+    ffn_biases=False,
+    dropout=False,
+)
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """One published figure and ours, bytes; `other_bytes`: what another model says of it."""
+
+    source: str
+    case: str
+    part: str
+    published_bytes: float
+    ours_bytes: float
+    other_bytes: float | None = None
+
+    @property
+    def error(self) -> float:
+        """Ours over the published figure, less 1."""
+        return self.ours_bytes / self.published_bytes - 1
+
+    @property
+    def other_error(self) -> float | None:
+        """The same of the other model."""
+        return None if self.other_bytes is None else self.other_bytes / self.published_bytes - 1
+
+
+def _instance(workload: Workload, *, split: bool) -> Instance:
+    """The workload on one node; its GPU does not matter for what is used."""
+    gpu = gpu_catalogue()["B200"]
+    group = NodeGroup(
+        name="node",
+        gpu=gpu,
+        gpus_per_node=8,
+        nodes=1,
+        price_usd_per_hour=0,
+        intra_node=gpu.link,
+        inter_node=gpu.link,
+    )
+    return Instance(
+        name="memory",
+        source="bench",
+        workload=workload,
+        cluster=Cluster(groups=(group,)),
+        search=SearchSpace(sequence_parallel=split),
+        limits=Limits(framework_reserve_bytes=0),
+    )
+
+
+def _devices(
+    workload: Workload,
+    *,
+    split: bool,
+    micro_batches: int,
+    recompute: Recompute = "none",
+    chunks: int = 1,
+    **degrees: int,
+) -> list[MemoryParts]:
+    """Memory of each device of a replica, without workspace; equally many blocks on every chunk."""
+    shape = Shape(
+        schedule="interleaved" if chunks > 1 else "1f1b",
+        recompute=(recompute,),
+        vpp=chunks,
+        nodes_used=(1,),
+        **degrees,  # type: ignore[arg-type]
+    )
+    memory = layer_memory(_instance(workload, split=split), shape)
+    kept = [one._replace(workspace_bytes=0 * one.workspace_bytes) for one in memory.kept]
+    without = replace(memory, kept=tuple(kept))
+    is_block = np.array([layer.is_block for layer in workload.layers])
+    every = Recomputed(way=recompute, blocks=len(workload.layers))
+    blocks = len(workload.layers) - 2
+    cuts = [1 + blocks * k // shape.num_stages for k in range(shape.num_stages + 1)]
+    cuts[0], cuts[-1] = 0, len(workload.layers)
+    found = []
+    for device in range(shape.pp):
+        layers = [(cuts[s], cuts[s + 1]) for s in shape.stages_of(device)]
+        most = held(shape.schedule, shape.pp, device, micro_batches, chunks)
+        found.append(without.parts(layers, most, is_block, [every] * chunks))
+    return found
+
+
+def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
+    """The dense runs: Llama-3-70B cut to some layers."""
+    found = json.loads((folder / "simumax" / "b200_steps.json").read_text())
+    for row in found["rows"]:
+        if row["model"] != "llama3_70b":
+            continue
+        replicas = row["dp"] * row["cp"]
+        workload = build_workload(
+            LLAMA_3_70B.model_copy(update={"layers": row["num_layers"]}),
+            name="llama3-70b",
+            source="Meta",
+            sequence_length=row["sequence_length"] // row["cp"],
+            global_batch=row["micro_batches"] * replicas,
+            flash_attention=True,
+        )
+        degrees = {"tp": row["tp"], "dp": replicas, "pp": row["pp"], "micro_batch": 1, "zero": 1}
+        devices = _devices(
+            workload, split=row["tp"] > 1, micro_batches=row["micro_batches"], **degrees
+        )
+        yield MemoryRow(
+            "B200, measured",
+            row["case"],
+            "all",
+            row["measured_allocated_gib"] * GIB,
+            max(map(sum, devices)),
+            row["simumax_allocated_gib"] * GIB,
+        )
+
+
+def recompute_2022(folder: Path) -> Iterator[MemoryRow]:
+    """Parameters with optimizer of the mean stage, activations of the first."""
+    found = json.loads((folder / "megatron" / "recompute_2022.json").read_text())
+    modes: dict[str, tuple[bool, Recompute]] = {
+        "none": (False, "none"),
+        "seqsel": (True, "selective"),
+    }
+    for name, case in found["cases"].items():
+        run: dict[str, Any] = case["config"]
+        sizes = TransformerSizes(
+            hidden_size=run["hidden"],
+            layers=run["layers"],
+            heads=run["heads"],
+            vocabulary_size=found["vocabulary"],
+            learned_positions=found["sequence_length"],
+        )
+        workload = build_workload(
+            sizes,
+            name=name,
+            source="bench",
+            sequence_length=found["sequence_length"],
+            global_batch=run["global_batch"],
+        )
+        degrees = {"tp": run["tp"], "dp": 1, "pp": run["pp"], "zero": 0}
+        for mode, published in case["memory_gib"].items():
+            split, recompute = modes[mode]
+            devices = _devices(
+                workload,
+                split=split,
+                recompute=recompute,
+                micro_batch=run["micro_batch"],
+                micro_batches=run["global_batch"] // run["micro_batch"],
+                chunks=run["interleave"],
+                **degrees,
+            )
+            static = sum(
+                one.weights_bytes + one.gradients_bytes + one.optimizer_bytes for one in devices
+            ) / len(devices)
+            for part, figure, ours in zip(
+                ("parameters and optimizer", "activations"),
+                published,
+                (static, devices[0].activations_bytes),
+                strict=True,
+            ):
+                source = "Korthikanti et al. 2023"
+                yield MemoryRow(source, f"{name} {mode}", part, figure * GIB, ours)
+
+
+def megatron_estimates(folder: Path) -> Iterator[MemoryRow]:
+    """Megatron-LM's estimator, reproduced."""
+    for case, part, published, ours in estimates(folder / "megatron" / "memory.json"):
+        yield MemoryRow("Megatron-LM's estimator", case, part, published, ours)
+
+
+def rows(folder: Path) -> list[MemoryRow]:
+    """All figures."""
+    return [
+        *measured_on_b200(folder),
+        *recompute_2022(folder),
+        *megatron_estimates(folder),
+    ]
+
+
+def main() -> None:
+    """Prints every figure, ours, and the errors."""
+    folder = reference("simumax/b200_steps.json", "megatron/*.json")
+    for row in rows(folder):
+        other = "" if row.other_error is None else f"   SimuMax {row.other_error:+.2%}"
+        figures = f"{row.published_bytes / GIB:9.3f} {row.ours_bytes / GIB:9.3f} GiB"
+        print(f"{row.source:24} {row.case:50} {row.part:25} {figures} {row.error:+.2%}{other}")

@@ -1,0 +1,89 @@
+"""What replicas that split gradients or parameters (ZeRO 2 and 3) exchange with every micro-batch.
+
+Volumes (Cheng et al. 2024, section 3; Rajbhandari et al. 2020, section 7). After the last backward
+pass ZeRO 0 all-reduces gradients, ZeRO 1 reduce-scatters them; ZeRO 2 and 3 reduce-scatter every
+micro-batch's in its backward pass. ZeRO 1 and 2 gather parameters once, after the optimizer; ZeRO 3
+gathers those of a layer before its forward and again before its backward pass.
+
+Assumptions. Nothing is hidden behind compute. A collective starts when the last replica is ready,
+so all go through the layers in lockstep, at the pace of the slowest GPU in each. There is one
+stage, on all nodes used: with more, each would exchange with every micro-batch what ZeRO 1
+exchanges once per step; DeepSpeed refuses that (runtime/pipe/engine.py). So all node orders cost
+the same.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from formulations.costs.collectives import (
+    ALL_REDUCE,
+    HALF,
+    ring_latency_s,
+    ring_share,
+    wire_ns,
+)
+from formulations.costs.compute import LayerTimes, Times, layer_times
+from formulations.instance import Instance
+from formulations.instance.cluster import Link
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
+from formulations.units import ceil_ns
+
+#: By ZeRO stage: collectives on gradients after the last backward pass, and on parameters after the
+#: optimizer, as multiples of a reduce-scatter.
+SYNC_FACTORS = (ALL_REDUCE, HALF, 0, 0)
+GATHER_FACTORS = (0, HALF, HALF, 0)
+
+
+def _ring_ns(instance: Instance, shape: Shape, size_bytes: Times) -> Times:
+    """[L] a reduce-scatter or all-gather of each layer over all replicas, with its start-up."""
+    cluster, num_nodes = instance.cluster, sum(shape.nodes_used)
+    used = [g for g, n in zip(cluster.groups, shape.nodes_used, strict=True) if n]
+    members = [(group.intra_node, group.gpus_per_node // shape.tp) for group in used]
+    inside_s = max(ring_share(HALF, n) / link.bandwidth_bytes_per_s for link, n in members)
+    start_s = max(ring_latency_s(HALF, n, link.latency_s) for link, n in members)
+    links: list[Link] = [group.inter_node for group in used]
+    if cluster.zone_link and len({group.zone for group in used}) > 1:
+        links.append(cluster.zone_link)
+    slowest = max(shape.tp / link.bandwidth_bytes_per_s for link in links)
+    outside_s = ring_share(HALF, num_nodes) * slowest / cluster.efficiency(num_nodes)
+    between_s = ring_latency_s(HALF, num_nodes, max(link.latency_s for link in links))
+    layers = wire_ns(size_bytes, inside_s) + wire_ns(size_bytes, outside_s)
+    whole: Times = layers + ceil_ns(start_s) + ceil_ns(between_s)
+    return np.where(size_bytes > 0, whole, 0)
+
+
+def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:
+    """The times of a shape from those of its (tp, micro-batch, recomputation)."""
+    if shape.zero < GRADIENTS_SPLIT or shape.dp == 1:
+        return times
+    workload = instance.workload
+    counts = [run.layer.parameters_per_gpu(shape.tp, shape.pp) for run in workload.layer_runs]
+    parameters = np.repeat(
+        np.array(counts, dtype=np.int64), [run.count for run in workload.layer_runs]
+    )
+    reduce = _ring_ns(instance, shape, workload.gradient_bytes * parameters)
+    gather = np.zeros_like(reduce)
+    if shape.zero >= PARAMETERS_SPLIT:
+        gather = _ring_ns(instance, shape, workload.parameter_bytes * parameters)
+    used = [j for j, n in enumerate(shape.nodes_used) if n]
+    inputs_ns = times.backward_ns - times.weight_ns
+
+    def lockstep(compute: Times, exchange: Times) -> Times:
+        paced = compute.copy()
+        paced[:, used] = (compute[:, used].max(axis=1) + exchange)[:, None]
+        return paced
+
+    weight = lockstep(times.weight_ns, reduce)
+    return replace(
+        times,
+        forward_ns=lockstep(times.forward_ns, gather),
+        backward_ns=lockstep(inputs_ns, gather) + weight,
+        weight_ns=weight,
+    )
+
+
+def shape_times(instance: Instance, shape: Shape) -> list[LayerTimes]:
+    """Times of all layers on all node groups under one shape, per way to recompute."""
+    ways = (layer_times(instance, shape.tp, shape.micro_batch, way) for way in shape.recompute)
+    return [with_exchanges(instance, shape, times) for times in ways]

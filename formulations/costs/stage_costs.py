@@ -1,0 +1,189 @@
+"""A stage is an edge: what layers [start, end) cost on a GPU of a node group, at a place in a plan.
+
+The place decides how many micro-batches a stage keeps for its backward passes, and so what has to
+be recomputed: of the ways that its shape allows, the one that takes least time among those that
+fit (Korthikanti et al. 2023, section 5: recompute no more than memory asks for).
+
+none       keeps everything
+selective  recomputes the core attention of every block
+full       keeps the input of the first n blocks alone, for the least n that fits (Megatron-LM's
+           `--recompute-method block`); of all blocks where nothing else is allowed than that
+
+More recomputation lengthens backward passes and nothing else, so no plan of the shape with another
+choice has a shorter step: choices need no states of a search.
+
+Time and room are monotone: fewer layers, fewer micro-batches or more memory never take more
+recomputation. Proof: what fits for [a, b) with the first e - a blocks recomputed fits for fewer
+layers with the same blocks, as far as they are among them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.tables import Array, CostTables
+from formulations.instance.workload import Recompute
+from formulations.plan import Recomputed
+from formulations.schedules import stage_moments
+
+Mask = NDArray[np.bool_]
+Moments = tuple[tuple[int, int], ...]  #: see `formulations.schedules.stage_moments`
+
+#: Larger than any time in ns, small enough that sums of a few do not overflow.
+NEVER = np.int64(1) << 60
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Of N stages: backward ns beyond the shape's least, NEVER where nothing fits; way; blocks."""
+
+    extra_ns: Array
+    way: Array  #: index into the ways of the shape
+    blocks: Array
+
+    @property
+    def fits(self) -> Mask:
+        """[N] whether there is room at all."""
+        fits: Mask = self.extra_ns < NEVER
+        return fits
+
+
+def before(values: Array) -> Array:
+    """Sum of all values [L, ..] before each layer boundary, [L + 1, ..]."""
+    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+
+
+class StageCosts:
+    """Costs of the stages of one shape; start, end: arrays of layer boundaries of any one shape."""
+
+    def __init__(self, tables: CostTables) -> None:
+        self.tables = tables
+        self._static = before(tables.memory.static_bytes)
+        self._put_off = before(tables.memory.put_off_bytes)
+        self._activation = [before(way.activation_bytes) for way in tables.memory.kept]
+        self._extra = [before(extra) for extra in tables.recompute_ns]
+        self._known: dict[tuple[int, Moments], Array] = {}
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether stages of the shape may differ in what they recompute."""
+        return len(self.ways) > 1
+
+    @property
+    def ways(self) -> tuple[Recompute, ...]:
+        """The ways to recompute that the shape allows, least time first."""
+        return self.tables.shape.recompute
+
+    @cached_property
+    def _largest(self) -> list[Array]:
+        """Per way [n, n] largest workspace of layers [start, end)."""
+        return [interval_maxima(way.workspace_bytes) for way in self.tables.memory.kept]
+
+    def moments(self, stage: int, micro_batches: int) -> Moments:
+        """What a virtual stage holds at its fullest moments."""
+        shape = self.tables.shape
+        return stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
+
+    def choose(self, group: int, moments: Moments, start: Array, end: Array) -> Choices:
+        """What stages recompute on a GPU of the group that holds so much."""
+        room = int(self.tables.capacity_bytes[group]) - self.tables.memory.fixed_bytes
+        extra = np.full(np.broadcast_shapes(start.shape, end.shape), NEVER)
+        way, blocks = np.zeros_like(extra), np.zeros_like(extra)
+        for index, name in enumerate(self.ways):
+            options = [self._whole(index, group, moments, room, start, end)]
+            if name == "full" and self.ways[0] == "none":
+                options.append(self._partial(index, group, moments, room, start, end))
+            for time, count in options:
+                better = time < extra
+                extra = np.where(better, time, extra)
+                way, blocks = np.where(better, index, way), np.where(better, count, blocks)
+        return Choices(extra, way, blocks)
+
+    def _blocks(self, start: Array, end: Array) -> Array:
+        return self.tables.blocks_before[end] - self.tables.blocks_before[start]
+
+    def _whole(
+        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
+    ) -> tuple[Array, Array]:
+        """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
+        kept = self._activation[way][end] - self._activation[way][start]
+        need = self._static[end] - self._static[start] + self._largest[way][start, end]
+        waiting = self._put_off[end] - self._put_off[start]
+        most = np.max([whole * kept + late * waiting for whole, late in moments], axis=0)
+        extra = self._extra[way][:, group]
+        time = np.where(need + most <= room, extra[end] - extra[start], NEVER)
+        recomputes = self.ways[way] != "none"
+        return time, self._blocks(start, end) * recomputes
+
+    def _partial(
+        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
+    ) -> tuple[Array, Array]:
+        """The same if the first blocks are recomputed, as few as fit, and no others.
+
+        What is kept falls with the number of these blocks, the workspace grows: that of one block.
+        So for each size of it, the least number with which everything fits at this size.
+        """
+        spared = self._activation[0] - self._activation[way]
+        kept = self._activation[0][end] - self._activation[0][start]
+        static = self._static[end] - self._static[start]
+        waiting = self._put_off[end] - self._put_off[start]
+        last = np.full(extra_shape(start, end), len(spared), dtype=np.int64)
+        for size in np.unique(self.tables.memory.kept[way].workspace_bytes).tolist():
+            first = start + 0 * end
+            for whole, late in moments:
+                over = static + whole * kept + late * waiting + size - room
+                short = over > 0
+                goal = spared[start] + -(-over // max(whole, 1))
+                reach = np.searchsorted(spared, goal) if whole else np.full_like(last, len(spared))
+                first = np.maximum(first, np.where(short, reach, start))
+            inside = np.minimum(first, end)
+            valid = (first <= end) & (self._largest[way][start, inside] <= size)
+            last = np.where(valid, np.minimum(last, first), last)
+        extra, ends = self._extra[way][:, group], np.minimum(last, end)
+        time = np.where(last <= end, extra[ends] - extra[start], NEVER)
+        return time, self._blocks(start, ends)
+
+    def extra(self, group: int, stage: int, micro_batches: int) -> Array:
+        """[n, n] ns for what a stage recomputes on a group; NEVER where it has no room.
+
+        Of replicas with so many micro-batches. Chunks of one device are looked at one by one.
+        """
+        key = group, self.moments(stage, micro_batches)
+        if key not in self._known:
+            size = self.tables.num_layers + 1
+            extra = np.zeros((size, size), dtype=np.int64)
+            start, end = np.triu_indices(size, k=1)
+            extra[start, end] = self.choose(*key, start, end).extra_ns
+            self._known[key] = extra
+        return self._known[key]
+
+    def recomputed(
+        self, stage: int, group: int, micro_batches: int, layers: tuple[int, int]
+    ) -> Recomputed:
+        """What a stage recomputes on a group: as little as fits, or as may be if nothing does.
+
+        Alike for all stages of a shape that leaves no choice.
+        """
+        if not self.has_choice:
+            return self.tables.least_recomputed(layers)
+        bounds = (np.array([boundary]) for boundary in layers)
+        found = self.choose(group, self.moments(stage, micro_batches), *bounds)
+        if found.fits[0]:
+            return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
+        return self.tables.least_recomputed(layers)
+
+
+def extra_shape(start: Array, end: Array) -> tuple[int, ...]:
+    """Common shape of boundaries."""
+    return np.broadcast_shapes(start.shape, end.shape)
+
+
+def interval_maxima(values: Array) -> Array:
+    """[n, n] largest of `values` [L] over [start, end), 0 if there are none; n = L + 1."""
+    size = len(values) + 1
+    maxima = np.zeros((size, size), dtype=np.int64)
+    for start in range(len(values)):
+        maxima[start, start + 1 :] = np.maximum.accumulate(values[start:])
+    return maxima

@@ -1,0 +1,245 @@
+"""The best plan of a shape with several chunks per device, over all node orders at once.
+
+Branch and bound on the graph of devices (`solver.layered.devices`): what paths of the operation
+graph leave below a cutoff is halved, and each half thinned again, until few plans are left, which
+are simulated. Paths: the families that hold for every schedule, and the critical paths of plans
+that were simulated on the way, one for every half. Cutoffs grow from the bound that thinning alone
+shows, each half the way to the best plan (iterative deepening, Korf 1985): a complete search below
+one of them is a bound, and there are far fewer halves below a low one.
+
+Thinning and halving lose no plan below the cutoff, and plans are simulated with all their costs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from formulations.costs.placement import Placer
+from solver.bounds.surrogate import family_cuts
+from solver.enumeration.descent import descend
+from solver.enumeration.enumerate import below
+from solver.layered.all_orders import order_graph
+from solver.layered.cuts import evaluate
+from solver.layered.devices import DeviceGraph, Left
+from solver.layered.placements import fixed_order, replica_classes
+from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
+from solver.layered.zones import StageZones
+
+#: Plans that are simulated rather than halved further.
+FEW = 128
+#: Critical paths that are kept.
+MOST_LEARNED = 64
+#: Halves of which one has the critical path of a plan looked at.
+HARVEST = 3
+#: Halves that are worth asking whether to stop.
+HALVES_PER_STOP = 4
+#: Halves of a first search below the best plan.
+FIRST_HALVES = 32
+#: A bound is found by thinning to this part of the cutoff; from there on only the cutoff is tried.
+RESOLUTION = 400
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """Node groups in node order, split of the virtual stages [S + 1], step time."""
+
+    order: tuple[int, ...]
+    split: Array
+    step_time_ns: int
+
+
+@dataclass(frozen=True)
+class DeviceAnswer:
+    """The best plan below the cutoff, if there is one; no other is below the bound."""
+
+    found: DevicePlan | None
+    bound_ns: int
+    complete: bool
+
+
+def best_by_device(
+    intervals: Intervals, placer: Placer, cutoff: int, gap: float, stop: Stop
+) -> DeviceAnswer | None:
+    """The best plan below the cutoff, proved to the relative gap; None if the graph is too big."""
+    tables = intervals.tables
+    share = tables.num_micro_batches // tables.shape.dp
+    split = StageZones(placer).split_by(cutoff)
+    problem = order_graph(intervals, placer, share, split)
+    if problem is None:
+        return None
+    if not problem.stages:
+        return DeviceAnswer(None, below(cutoff, gap), True)
+    search = _Search(intervals, placer, problem, cutoff, gap, stop)
+    left = search.graph.everything(search.target)
+    return None if left is None else search.run(left)
+
+
+class _Orders:
+    """Plans with all their costs, order by order."""
+
+    def __init__(self, intervals: Intervals, placer: Placer, share: int) -> None:
+        self.intervals, self.placer, self.share = intervals, placer, share
+        self._known: dict[tuple[int, ...], SplitProblem] = {}
+
+    def problem(self, order: tuple[int, ...]) -> SplitProblem:
+        """The problem of one order."""
+        if order not in self._known:
+            placement = self.placer.costs(order)
+            classes = replica_classes(placement, self.intervals.tables.shape.dp)
+            shares = [self.share] * len(classes)
+            self._known[order] = fixed_order(self.intervals, placement, classes, shares)
+        return self._known[order]
+
+    @staticmethod
+    def arcs(problem: SplitProblem, splits: Array) -> tuple[Array, Array]:
+        """Of splits [N, S + 1] the arcs [M, S], and the splits, of those that are allowed."""
+        arcs, possible = [], np.ones(len(splits), dtype=bool)
+        for k, stage in enumerate(problem.stages):
+            allowed = np.stack([mask[splits[:, k], splits[:, k + 1]] for mask in stage.allowed])
+            arcs.append(allowed.argmax(axis=0))
+            possible &= allowed.any(axis=0)
+        return np.column_stack(arcs)[possible], splits[possible]
+
+
+class _Search:
+    """The best plan so far, and the paths known."""
+
+    def __init__(
+        self,
+        intervals: Intervals,
+        placer: Placer,
+        problem: SplitProblem,
+        cutoff: int,
+        gap: float,
+        stop: Stop,
+    ) -> None:
+        self.graph, self.problem = DeviceGraph(intervals, problem), problem
+        self.gap, self.stop = gap, stop
+        self.orders = _Orders(intervals, placer, self.graph.share)
+        self.num_nodes = sum(intervals.tables.shape.nodes_used)
+        self.best: DevicePlan | None = None
+        self.best_time = cutoff
+        self.nearest = int(INFINITY)
+        cuts = family_cuts(replace(problem, micro_batches=problem.micro_batches[:1]))
+        self.families = np.column_stack([cuts.rows, cuts.device])
+        self.learned = self.families[:0]
+
+    @property
+    def known(self) -> Array:
+        """[C, 5 S + 1] paths, each with the device that it ends on."""
+        return np.concatenate([self.learned, self.families])
+
+    @property
+    def target(self) -> int:
+        """Plans of at least this are not looked for."""
+        return below(self.best_time, self.gap)
+
+    def run(self, left: Left) -> DeviceAnswer:
+        """First below the best plan; if that takes long, below cutoffs that grow."""
+        root = self.thinned(left, self.target)
+        if root is None or self.search(root, self.target, FIRST_HALVES):
+            return DeviceAnswer(self.best, self.target, True)
+        low = self.thinning_bound(root)
+        while not self.stop():
+            rest = self.target - low
+            trial = self.target if rest * RESOLUTION < self.target else self.target - rest // 2
+            if not self.search(root, trial, None):
+                break
+            low = min(trial, self.target)
+            if low == self.target:
+                return DeviceAnswer(self.best, low, True)
+        return DeviceAnswer(self.best, low, False)
+
+    def thinning_bound(self, root: Left) -> int:
+        """Below this no plan is left by thinning."""
+        low, high = 0, self.target
+        while (high - low) * RESOLUTION > self.target and not self.stop():
+            middle = (low + high) // 2
+            found = self.thinned(root, middle)
+            if found is None:
+                low = middle
+            else:
+                root, high = found, middle
+        return low
+
+    def thinned(self, left: Left, cutoff: int) -> Left | None:
+        """By all paths known."""
+        known = self.known
+        return self.graph.thinned(left, known[:, :-1], known[:, -1], cutoff)
+
+    def search(self, root: Left, cutoff: int, most: int | None) -> bool:
+        """Whether all plans below the cutoff were looked at, within so many halves."""
+        stack, halves = [root], 0
+        while stack:
+            if halves == most or (halves % HALVES_PER_STOP == 0 and self.stop()):
+                return False
+            halves += 1
+            left = self.thinned(stack.pop(), min(cutoff, self.target))
+            if left is None:
+                continue
+            few = self.graph.count(left) <= FEW
+            if few and not self.look(*self.graph.plans(left)):
+                return False
+            if not few:
+                if halves % HARVEST == 1:
+                    self.look(*self.some(left))
+                stack.extend(_halves(left))
+        return True
+
+    def some(self, left: Left) -> tuple[Array, Array]:
+        """A plan on a shortest path by all known paths together: arcs [1, p], split [1, S + 1]."""
+        rows, device = self.known[:, :-1], self.known[:, -1]
+        costs = [edges.values(rows, device, k, 0).sum(axis=0) for k, edges in enumerate(left)]
+        path = self.graph.shortest(left, costs)
+        single = [edges.take(np.array([own])) for edges, own in zip(left, path, strict=True)]
+        return self.graph.plans(single)
+
+    def learn(self, path: Array) -> None:
+        """Keeps a path, unless it is known; the oldest makes room."""
+        if not (self.known == path).all(axis=1).any():
+            self.learned = np.concatenate([path[None], self.learned[: MOST_LEARNED - 1]])
+
+    def look(self, arcs: Array, splits: Array) -> bool:
+        """Simulates plans, keeps the best and a critical path; whether there was time for all."""
+        by_order: dict[tuple[int, ...], list[int]] = {}
+        for i, own in enumerate(arcs.tolist()):
+            order = self.problem.order(own * self.graph.v)[: self.num_nodes]
+            by_order.setdefault(order, []).append(i)
+        return all(self._look(order, splits[own]) for order, own in by_order.items())
+
+    def _look(self, order: tuple[int, ...], splits: Array) -> bool:
+        problem = self.orders.problem(order)
+        arcs, splits = self.orders.arcs(problem, splits)
+        if not len(splits):
+            return True
+        if len(splits) > 1:
+            times = evaluate(problem, arcs, splits, stop=self.stop).step_time
+            if len(times) < len(splits):
+                return False
+            best = int(times.argmin())
+            arcs, splits = arcs[[best]], splits[[best]]
+        found = evaluate(problem, arcs, splits, harvest=True)
+        if found.cuts is not None:
+            self.learn(np.append(found.cuts.rows[0], found.cuts.device[0]))
+        if found.step_time[0] < self.nearest:
+            self.nearest = int(found.step_time[0])
+            split, time_ns = descend(problem, arcs[0], splits[0], self.stop)
+            if time_ns < self.best_time:
+                self.best, self.best_time = DevicePlan(order, split, time_ns), time_ns
+        return True
+
+
+def _halves(left: Left) -> Sequence[Left]:
+    """The device with most choices cut in two: by layers in all, of a chunk, before, or arc."""
+    sizes = [len(np.unique(edges.sizes, axis=1).T) for edges in left]
+    for k in sorted(range(len(left)), key=lambda k: (-sizes[k], -len(left[k]))):
+        edges = left[k]
+        for values in (edges.sizes.sum(axis=0), *edges.sizes, edges.before, edges.arc):
+            known = np.unique(values)
+            if len(known) > 1:
+                low = values < known[len(known) // 2]
+                return [[*left[:k], edges.take(part), *left[k + 1 :]] for part in (~low, low)]
+    raise AssertionError("one plan is not halved")

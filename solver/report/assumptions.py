@@ -1,0 +1,65 @@
+"""What a plan takes for granted of its memory strategies, and what its instance leaves unused."""
+
+from collections.abc import Iterator
+
+from formulations.instance import Instance
+from formulations.instance.cluster import has_flash
+from formulations.instance.overlap import Overlap
+from formulations.instance.precision import FORMATS, MASTER_BYTES
+from formulations.instance.workload import OPTIMIZER_BYTES
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
+from solver.report.layout import Lines
+from solver.report.quantities import percent
+
+_STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
+
+
+def assumptions(instance: Instance, shape: Shape) -> Lines:
+    """One line each, labelled."""
+    return [
+        *(("assumed", text) for text in _assumed(instance, shape)),
+        *(("unused", text) for text in _unused(instance)),
+    ]
+
+
+def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
+    workload = instance.workload
+    if instance.search.sequence_parallel and shape.tp > 1:
+        yield (
+            "sequence parallel: what the backward pass gathers again is hidden behind products"
+            " (Korthikanti et al. 2023)"
+        )
+    if "selective" in shape.recompute and instance.profile is not None:
+        yield "selective recomputation: the analytic share of the measured forward pass again"
+    if shape.zero >= GRADIENTS_SPLIT and shape.dp > 1:
+        moved = "parameters gathered, " if shape.zero >= PARAMETERS_SPLIT else ""
+        yield (
+            f"ZeRO {shape.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
+            " all replicas in lockstep, nothing hidden behind compute"
+        )
+    master_bytes = FORMATS[workload.precision].master_bytes
+    moments_bytes = workload.optimizer_bytes + MASTER_BYTES - master_bytes
+    state = _STATES.get((moments_bytes, workload.optimizer_block_bytes))
+    if state not in (None, "fp32"):
+        copy = ", master copy of the parameters in fp32" if master_bytes else ""
+        yield f"Adam's moments in {state}{copy}"
+    if workload.flash_attention:
+        yield "flash attention: no scores are kept"
+    if overlap := _overlap_text(instance.search.overlap):
+        yield overlap
+
+
+def _overlap_text(overlap: Overlap) -> str:
+    shares = (
+        (overlap.tensor_parallel, "tensor-parallel traffic behind products"),
+        (overlap.gradient_sync, "gradient sync behind backward"),
+    )
+    hidden = ", ".join(f"{percent(share)} of {what}" for share, what in shares if share)
+    return f"hidden {hidden}; {overlap.kind} ({overlap.source})" if hidden else ""
+
+
+def _unused(instance: Instance) -> Iterator[str]:
+    """Strategies that would cost nothing; those of a profile are as it was measured."""
+    off = instance.profile is None and not instance.workload.flash_attention
+    if off and has_flash(instance.cluster):
+        yield "workload.flash_attention is off, although every GPU here has it: less memory"

@@ -1,0 +1,183 @@
+"""Where a plan runs, and what crosses its links, counted flow by flow; `recount` says how."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
+from formulations.instance import Instance, Link, NodeGroup
+from formulations.plan import Shape
+from formulations.units import ceil_ns
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a plan runs: nodes[k][r] is the node of stage k of replica r, for p stages of GPUs.
+
+    Virtual stage s, a run of layers, is on the GPUs of stage s mod p. messages_bytes[s]: what one
+    GPU sends from virtual stage s to the next for one micro-batch.
+    """
+
+    instance: Instance
+    shape: Shape
+    nodes: tuple[tuple[int, ...], ...]
+    messages_bytes: tuple[int, ...]
+
+    def group(self, node: int) -> NodeGroup:
+        """The group that a node belongs to."""
+        return self.instance.cluster.groups[self.group_index[node]]
+
+    @cached_property
+    def group_index(self) -> tuple[int, ...]:
+        """Group index of every node of the cluster."""
+        return self.instance.cluster.node_groups
+
+    @cached_property
+    def zone(self) -> tuple[str | None, ...]:
+        """Zone of every node of the cluster."""
+        return tuple(self.instance.cluster.groups[j].zone for j in self.group_index)
+
+    @cached_property
+    def zone_link(self) -> Link:
+        """The link between two zones."""
+        link = self.instance.cluster.zone_link
+        assert link is not None  # Cluster: nodes in two zones have one
+        return link
+
+    @cached_property
+    def members(self) -> list[Counter[int]]:
+        """Per stage: number of tensor groups on each of its nodes."""
+        return [Counter(row) for row in self.nodes]
+
+    @cached_property
+    def rings(self) -> Counter[int]:
+        """Per node: rings of GPUs that cross its border, over all stages."""
+        crossing = [node for stage in self.members if len(stage) > 1 for node in stage]
+        return Counter(node for node in crossing for _ in range(self.shape.tp))
+
+    @cached_property
+    def departures(self) -> list[Counter[int]]:
+        """Per boundary: flows from GPU to GPU that leave each node."""
+        return [self._flows(pairs, lambda source, target: source) for pairs in self.boundaries]
+
+    @cached_property
+    def arrivals(self) -> list[Counter[int]]:
+        """Per boundary: flows from GPU to GPU that enter each node."""
+        return [self._flows(pairs, lambda source, target: target) for pairs in self.boundaries]
+
+    @cached_property
+    def boundaries(self) -> list[list[tuple[int, int]]]:
+        """From every stage of GPUs that sends to the next: nodes of sender and receiver."""
+        targets = self.nodes[1:] + (self.nodes[:1] if self.shape.vpp > 1 else ())
+        rows = zip(self.nodes, targets, strict=False)
+        return [list(zip(*row, strict=True)) for row in rows]
+
+    def _flows(
+        self, pairs: Iterable[tuple[int, int]], end: Callable[[int, int], int]
+    ) -> Counter[int]:
+        lanes = range(self.shape.tp)
+        return Counter(end(a, b) for a, b in pairs if a != b for _ in lanes)
+
+    @cached_property
+    def passages(self) -> list[Counter[tuple[str | None, str | None]]]:
+        """Per boundary: flows from GPU to GPU from zone to zone."""
+        return [
+            Counter((self.zone[a], self.zone[b]) for a, b in pairs for _ in range(self.shape.tp))
+            for pairs in self.boundaries
+        ]
+
+    @cached_property
+    def legs(self) -> list[set[frozenset[str]]]:
+        """Per stage: pairs of zones that follow each other on the ring between its nodes."""
+        order = dict.fromkeys(self.zone)
+        tours = [
+            [zone for zone in order if zone and any(self.zone[node] == zone for node in stage)]
+            for stage in self.members
+        ]
+        return [
+            {frozenset((tour[i - 1], tour[i])) for i in range(len(tour)) if len(tour) > 1}
+            for tour in tours
+        ]
+
+    def send_ns(self, s: int, r: int) -> int:
+        """Transfer of one micro-batch between virtual stages s and s + 1 of replica r, any way."""
+        k, size = s % self.shape.pp, self.messages_bytes[s]
+        source, target = self.boundaries[k][r]
+        if source == target:
+            return ceil_ns(self._inside_s(source, size))
+        own = [self.group(node).inter_node for node in (source, target)]
+        ways = [
+            self._outside_s(source, own[0], self.departures[k][source] * size, size),
+            self._outside_s(target, own[1], self.arrivals[k][target] * size, size),
+        ]
+        way = (self.zone[source], self.zone[target])
+        if way[0] != way[1]:
+            whole = self.passages[k][way] * size
+            ways += [
+                self._outside_s(node, self.zone_link, whole, size) for node in (source, target)
+            ]
+        return max(map(ceil_ns, ways))
+
+    def _inside_s(self, node: int, size_bytes: int) -> float:
+        link = self.group(node).intra_node
+        return size_bytes / link.bandwidth_bytes_per_s + link.latency_s
+
+    def _outside_s(self, node: int, link: Link, whole_bytes: int, size_bytes: int) -> float:
+        """`whole_bytes` of all flows over a link, one of which has `size_bytes`."""
+        outside_s = whole_bytes / link.bandwidth_bytes_per_s + link.latency_s
+        if self.instance.search.gathers_messages:  # the parts are gathered inside the node
+            outside_s += (self.shape.tp - 1) * self._inside_s(node, size_bytes)
+        return outside_s
+
+    def collective_ns(self, k: int, factor: float, sizes_bytes: Iterable[int]) -> int:
+        """Ring collective over the replicas of stage k, one buffer per layer."""
+        groups = {node: self.group(node) for node in self.members[k]}
+        count = len(groups)
+        inside_s_per_byte = max(
+            ring_share(factor, n) / groups[node].intra_node.bandwidth_bytes_per_s
+            for node, n in self.members[k].items()
+        )
+        links = [(group.inter_node, self.rings[node]) for node, group in groups.items()]
+        links += [(self.zone_link, self._zone_rings(leg)) for leg in self.legs[k]]
+        outside_s_per_byte = max(
+            rings * ring_share(factor, count) / link.bandwidth_bytes_per_s for link, rings in links
+        ) / self.instance.cluster.efficiency(count)
+        start_s = max(
+            ring_latency_s(factor, n, groups[node].intra_node.latency_s)
+            for node, n in self.members[k].items()
+        )
+        between_s = max(ring_latency_s(factor, count, link.latency_s) for link, _ in links)
+        layers = (
+            ceil_ns(size * inside_s_per_byte) + ceil_ns(size * outside_s_per_byte)
+            for size in sizes_bytes
+        )
+        return sum(layers) + ceil_ns(start_s) + ceil_ns(between_s)
+
+    def _zone_rings(self, leg: frozenset[str]) -> int:
+        """Rings of GPUs between two zones, over all stages."""
+        return self.shape.tp * sum(leg in legs for legs in self.legs)
+
+    def embedding_ns(self, size_bytes: int) -> int:
+        """All-reduce of a tied matrix between the two groups of every replica that hold it."""
+        if not size_bytes:
+            return 0
+        pairs = list(zip(self.nodes[0], self.nodes[-1], strict=True))
+        lanes = Counter(node for a, b in pairs if a != b for node in (a, b))
+        links = [
+            (self.group(node).inter_node, count * self.shape.tp) for node, count in lanes.items()
+        ]
+        links += [(self.group(a).intra_node, 1) for a, b in pairs if a == b]
+        zones = Counter(frozenset((self.zone[a], self.zone[b])) for a, b in pairs)
+        links += [
+            (self.zone_link, count * self.shape.tp)
+            for ends, count in zones.items()
+            if len(ends) > 1
+        ]
+        return max(
+            ceil_ns(
+                flows * ring_share(ALL_REDUCE, 2) * size_bytes / link.bandwidth_bytes_per_s
+                + ring_latency_s(ALL_REDUCE, 2, link.latency_s)
+            )
+            for link, flows in links
+        )

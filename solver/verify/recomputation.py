@@ -1,0 +1,156 @@
+"""What stages recompute, worked out option by option: a way, and how many of the first blocks.
+
+A stage takes the option of least time that has room. No other option makes a step shorter, so a
+plan of the shape that does without a claim may be taken to have these.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.compute import LayerTimes
+from formulations.costs.memory import LayerMemory, capacity_bytes
+from formulations.instance import Instance
+from formulations.instance.workload import Recompute
+from formulations.plan import Recomputed
+
+Array = NDArray[np.int64]
+Layers = tuple[Array, Array]  #: first, and one after the last
+Moments = Sequence[tuple[int, int]]
+
+#: More than any time in ns or number of micro-batches; sums of a few stay within 64 bits.
+NEVER = 1 << 59
+
+
+@dataclass(frozen=True)
+class Option:
+    """Of N stages: time [N, J] ns beyond the least, kept and once: bytes per micro-batch, or not.
+
+    first: [N] whether there are so many blocks to recompute.
+    """
+
+    way: Recompute
+    blocks: Array
+    time: Array
+    kept: Array
+    once: Array
+    possible: NDArray[np.bool_]
+
+
+def sums(values: Array, layers: Layers) -> Array:
+    """[N, ..] sum of `values` [L, ..] over layers [a, b)."""
+    before = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
+    total: Array = before[layers[1]] - before[layers[0]]
+    return total
+
+
+class Recomputation:
+    """The stages of shapes with one tp, micro-batch and memory."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        ways: Sequence[Recompute],
+        times: Sequence[LayerTimes],
+        memory: LayerMemory,
+    ) -> None:
+        self.ways, self.times, self.memory = tuple(ways), times, memory
+        self.is_block = np.array([layer.is_block for layer in instance.workload.layers])
+        self.capacity = capacity_bytes(instance)
+        self._known: dict[tuple[tuple[int, int], ...], Array] = {}
+
+    def _options(self, layers: Layers) -> Iterator[Option]:
+        """All of them, for each stage."""
+        blocks = sums(self.is_block.astype(np.int64), layers)
+        least = self.times[0].backward_ns
+        for name, times, kept in zip(self.ways, self.times, self.memory.kept, strict=True):
+            partly = name == "full" and self.ways[0] == "none"
+            most = int(blocks.max(initial=0))
+            for count in range(1, most + 1) if partly else [most]:
+                inside = layers[0], np.minimum(self._after(layers[0], count), layers[1])
+                rest = inside[1], layers[1]
+                activation, others = kept.activation_bytes, self.memory.kept[0].activation_bytes
+                yield Option(
+                    way=name,
+                    blocks=np.minimum(blocks, count) * (name != "none"),
+                    time=sums(times.backward_ns - least, inside),
+                    kept=sums(activation, inside) + sums(others, rest),
+                    once=self._largest(kept.workspace_bytes, inside),
+                    possible=blocks >= count if partly else np.ones(len(blocks), dtype=np.bool_),
+                )
+
+    def _after(self, first: Array, count: int) -> Array:
+        """[N] the layer behind so many blocks from a first layer on."""
+        number = np.concatenate([[0], np.cumsum(self.is_block)])
+        behind = np.searchsorted(number, number[first] + count)
+        return np.where(number[first] + count > number[-1], len(number), behind)
+
+    def _largest(self, values: Array, layers: Layers) -> Array:
+        """[N] largest of `values` [L] over layers [a, b); 0 without any."""
+        largest = np.zeros(len(layers[0]), dtype=np.int64)
+        for size in np.unique(values).tolist():
+            largest[sums((values == size).astype(np.int64), layers) > 0] = size
+        return largest
+
+    def _need(self, option: Option, layers: Layers, moments: Moments) -> Array:
+        """[N] bytes per GPU."""
+        put_off = sums(self.memory.put_off_bytes, layers)
+        most = np.max([whole * option.kept + late * put_off for whole, late in moments], axis=0)
+        static = sums(self.memory.static_bytes, layers) + self.memory.fixed_bytes
+        need: Array = static + most + option.once
+        return need
+
+    @cached_property
+    def _all(self) -> Layers:
+        return np.triu_indices(len(self.is_block) + 1, k=1)
+
+    def extra(self, moments: tuple[tuple[int, int], ...]) -> Array:
+        """[J, n, n] ns beyond the least; NEVER where there is no room; n = L + 1."""
+        if moments not in self._known:
+            size = len(self.is_block) + 1
+            found = np.zeros((len(self.capacity), size, size), dtype=np.int64)
+            found[:, *self._all] = self._least(self._all, moments)
+            self._known[moments] = found
+        return self._known[moments]
+
+    def _least(self, layers: Layers, moments: Moments) -> Array:
+        """[J, N] least time of an option with room: 0 where the first option has room."""
+        best = np.full((len(self.capacity), len(layers[0])), NEVER)
+        options = self._options(layers)
+        room = self._need(next(options), layers, moments) <= self.capacity[:, None]
+        best[room] = 0
+        left = np.flatnonzero(~room.all(axis=0))
+        rest = layers[0][left], layers[1][left]
+        for option in self._options(rest) if len(left) else ():
+            room = self._need(option, rest, moments) <= self.capacity[:, None]
+            time = np.where(room & option.possible, option.time.T, NEVER)
+            best[:, left] = np.minimum(best[:, left], time)
+        return best
+
+    def most_held(self) -> Array:
+        """[J, n, n] most micro-batches in flight, none of them put off, that any option holds."""
+        size = len(self.is_block) + 1
+        found = np.full((len(self.capacity), size, size), NEVER)
+        best = np.zeros((len(self.capacity), len(self._all[0])), dtype=np.int64)
+        for option in self._options(self._all):
+            room = self.capacity[:, None] - self._need(option, self._all, [(0, 0)])
+            kept = np.maximum(option.kept, 1)
+            held = np.where(option.kept > 0, room // kept, NEVER)
+            best = np.maximum(best, np.where((room >= 0) & option.possible, held, 0))
+        found[:, *self._all] = best
+        return found
+
+    def chosen(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
+        """What a stage recomputes on a group; the first option where none has room."""
+        own = np.array([layers[0]]), np.array([layers[1]])
+        best, least = None, NEVER
+        for option in self._options(own):
+            room = int(self._need(option, own, moments)[0]) <= int(self.capacity[group])
+            time = int(option.time[0, group])
+            if best is None or (room and option.possible[0] and time < least):
+                best, least = option, time if room else NEVER
+        assert best is not None  # the first option always is possible
+        return Recomputed(way=best.way, blocks=int(best.blocks[0]))

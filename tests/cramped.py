@@ -1,0 +1,70 @@
+"""Random instances whose stages fit only if they recompute, some of them, some of their blocks."""
+
+import random
+from itertools import pairwise
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance, Workload
+from formulations.plan import Shape
+from tests import brute_force
+from tests.random_shapes import random_shape, scheduled
+from tests.small_instances import random_instance
+
+
+def with_cores(workload: Workload) -> Workload:
+    """Blocks in which half of what is split over the GPUs is the attention's core."""
+    runs = [
+        run.model_copy(
+            update={
+                "layer": run.layer.model_copy(
+                    update={
+                        "core_bytes": run.layer.sharded_activation_bytes // 2,
+                        "core_kernels": run.layer.kernels // 2,
+                        "unweighted_flops": run.layer.forward_flops // 4,
+                    }
+                )
+            }
+        )
+        for run in workload.layer_runs
+    ]
+    return workload.model_copy(update={"layer_runs": tuple(runs)})
+
+
+def cramped_instance(seed: int, schedule: str = "1f1b") -> tuple[Instance, Shape]:
+    """A random instance with all ways to recompute, and a shape for which memory is scarce."""
+    for number in range(seed, seed + 50_000, 1000):
+        instance = scheduled(random_instance(number), schedule, number)  # type: ignore[arg-type]
+        search = instance.search.model_copy(update={"recompute": ("none", "selective", "full")})
+        instance = instance.model_copy(
+            update={"search": search, "workload": with_cores(instance.workload)}
+        )
+        if (shape := random_shape(instance, seed)) and shape.pp > 1:
+            return _with_less_memory(instance, shape, random.Random(seed)), shape
+    raise AssertionError("fifty instances without a shape")
+
+
+def _with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> Instance:
+    """Between what one split needs at most and at least, each group somewhere else."""
+    tables = build_tables(instance, shape)
+    split = list(brute_force.all_splits(tables))[-1]
+    stages = list(pairwise(split))
+    least = max(brute_force.least_bytes(tables, own, k, 1) for k, own in enumerate(stages))
+    most = max(tables.device_memory([own], k, 4) for k, own in enumerate(stages))
+    keep = 1 - instance.limits.memory_headroom
+    groups = tuple(
+        group.model_copy(
+            update={
+                "gpu": group.gpu.model_copy(
+                    update={"memory_bytes": int(rng.uniform(least, most) / keep) + 1}
+                )
+            }
+        )
+        for group in instance.cluster.groups
+    )
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+def cramped_tables(seed: int, schedule: str = "1f1b") -> CostTables:
+    """Costs of that shape."""
+    return build_tables(*cramped_instance(seed, schedule))

@@ -1,0 +1,97 @@
+"""What ZeRO 2 and 3 exchange with every micro-batch, and what ZeRO keeps, by hand."""
+
+from formulations.costs.compute import layer_times
+from formulations.costs.memory import layer_memory
+from formulations.costs.sharding import shape_times
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance.instance import ZeroStage
+from formulations.instance.workload import OPTIMIZER_BYTES
+from formulations.plan import Shape
+from tests.equal_nodes import equal_nodes
+from tests.small_instances import layer, plain_shape, workload
+
+
+def of_parameters(zero: ZeroStage) -> CostTables:
+    """Two nodes of two GPUs, tp 2, dp 2: blocks of 1,999,986 split and 7 whole parameters."""
+    one = equal_nodes(2, 2, 2, 2, 1).instance
+    kinds = ("embedding", "block", "block", "head")
+    chain = [layer(kind, 1, 1_999_986, 0) for kind in kinds]
+    whole = one.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
+    return build_tables(whole, plain_shape((2,), tp=2, dp=2, zero=zero))
+
+
+def test_volumes_of_every_micro_batch() -> None:
+    """ZeRO 2 reduces gradients in the backward pass, 3 gathers parameters in both passes too."""
+    # 10^6 parameters a GPU: reduce-scatter of 4 MB over two nodes, half of it sent, two tensor
+    # lanes on a link of 1 GB/s at efficiency 0.5: 4 MB x 1/2 x 2 / 0.5 GB/s = 8 ms, and 10 us to
+    # start. Gathers of 2 MB: 4 ms and 10 us.
+    plain, two, three = (of_parameters(zero) for zero in (0, 2, 3))
+    reduce_ns, gather_ns = 8_010_000, 4_010_000
+    assert set((two.forward_ns - plain.forward_ns).ravel()) == {0}
+    assert set((two.backward_ns - plain.backward_ns).ravel()) == {reduce_ns}
+    assert set((three.forward_ns - plain.forward_ns).ravel()) == {gather_ns}
+    assert set((three.backward_ns - plain.backward_ns).ravel()) == {reduce_ns + gather_ns}
+
+
+def test_nothing_is_left_to_synchronise() -> None:
+    """What was reduced with every micro-batch is not once more; ZeRO 2 alone gathers at the end."""
+    assert [of_parameters(zero).gather_bytes.any() for zero in (0, 1, 2, 3)] == [0, 1, 1, 0]
+
+
+def test_replicas_go_in_lockstep() -> None:
+    """The slower GPU sets the pace of each layer."""
+    shape = plain_shape((1, 1), dp=2, zero=2)
+    instance = of_parameters(0).instance
+    (group,) = instance.cluster.groups
+    fast = group.gpu.model_copy(update={"peak_flops": {"fp16": 3e14}})
+    groups = tuple(
+        group.model_copy(update={"name": name, "nodes": 1, "gpus_per_node": 1, "gpu": gpu})
+        for name, gpu in (("slow", group.gpu), ("fast", fast))
+    )
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    mixed = instance.model_copy(update={"cluster": cluster})
+    alone, (together,) = layer_times(mixed, 1, 1, "none"), shape_times(mixed, shape)
+    assert (alone.forward_ns[:, 0] > alone.forward_ns[:, 1]).all()
+    assert together.forward_ns.T.tolist() == [alone.forward_ns[:, 0].tolist()] * 2
+
+
+def shape_of(zero: ZeroStage) -> Shape:
+    """Four replicas of one GPU."""
+    return plain_shape((2,), dp=4, zero=zero)
+
+
+def test_bytes_that_each_stage_splits() -> None:
+    """ZeRO 1 a quarter of the states, 2 of the gradients, 3 of the parameters; a layer is whole."""
+    instance = of_parameters(0).instance
+    count = 1_999_986 + 7
+    quarter = -(-count // 4)
+    found = []
+    for zero in (0, 1, 2, 3):
+        memory = layer_memory(instance, shape_of(zero))
+        found.append(
+            tuple(
+                int(part[1])
+                for part in (
+                    memory.weights_bytes,
+                    memory.gradients_bytes,
+                    memory.optimizer_bytes,
+                    memory.workspace_bytes,
+                )
+            )
+        )
+    assert found == [
+        (2 * count, 4 * count, 12 * count, 0),
+        (2 * count, 4 * count, 12 * quarter, 0),
+        (2 * count, 4 * quarter, 12 * quarter, 4 * count),
+        (2 * quarter, 4 * quarter, 12 * quarter, (4 + 2) * count),
+    ]
+
+
+def test_eight_bit_states_have_scales() -> None:
+    """6 bytes per parameter, and two fp32 scales for every 2048 of them, or part of it."""
+    each, block = OPTIMIZER_BYTES["8bit"]
+    states = {"optimizer_bytes": each, "optimizer_block_bytes": block}
+    changed = of_parameters(0).instance.workload.model_copy(update=states)
+    assert changed.state_bytes(2048) == 6 * 2048 + 8
+    assert changed.state_bytes(2049) == 6 * 2049 + 16
+    assert OPTIMIZER_BYTES["bf16"] == (8, 0)

@@ -1,0 +1,43 @@
+"""What plans say of their memory strategies."""
+
+from pathlib import Path
+
+import pytest
+
+from formulations.instance import Instance
+from formulations.instance.instance import ZeroStage
+from formulations.instance.load import parse_instance
+from solver.report.assumptions import assumptions
+from tests.small_instances import plain_shape
+
+
+def instance(workload: str) -> Instance:
+    """BERT-large on four A100."""
+    text = f"""
+name: small
+workload: {{catalogue: bert-large, precision: fp16{workload}}}
+cluster: {{groups: [{{name: a, gpu: A100-40, gpus_per_node: 4, nodes: 1}}]}}
+"""
+    return parse_instance(text, "x.yaml", Path())
+
+
+@pytest.mark.parametrize(
+    ("workload", "tp", "zero", "words"),
+    [
+        ("", 1, 0, ["flash attention"]),
+        ("", 2, 0, ["sequence parallel", "flash attention"]),
+        ("", 1, 2, ["ZeRO 2: gradients reduced", "flash attention"]),
+        ("", 1, 3, ["ZeRO 3: parameters gathered", "flash attention"]),
+        (", optimizer_state: 8bit", 1, 0, ["Adam's moments in 8bit", "flash attention"]),
+        (", flash_attention: false", 1, 0, ["workload.flash_attention is off"]),
+    ],
+)
+def test_strategies_name_what_they_assume(
+    workload: str, tp: int, zero: ZeroStage, words: list[str]
+) -> None:
+    """One line for each, and one for flash attention that every GPU has and that is off."""
+    lines = assumptions(instance(workload), plain_shape((1,), tp=tp, dp=4 // tp, zero=zero))
+    assert len(lines) == len(words)
+    for (label, text), start in zip(lines, words, strict=True):
+        assert text.startswith(start)
+        assert label == ("unused" if "is off" in start else "assumed")

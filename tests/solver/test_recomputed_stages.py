@@ -1,0 +1,86 @@
+"""Plans whose stages recompute as little as fits: engines, models, verifier and brute force."""
+
+from functools import cache
+
+import pytest
+
+from formulations.costs.tables import build_tables
+from formulations.instance.workload import Recompute
+from formulations.plan import Recomputed
+from solver.document import PlanDocument, sealed
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import Effort, verify_document
+from tests import brute_force
+from tests.cramped import cramped_instance
+from tests.seeds import one_each
+
+SCHEDULES = ("1f1b", "gpipe", "zb-h1")
+
+
+def best_ns(seed: int, schedule: str) -> tuple[int | None, PlanDocument]:
+    """Least step time of every shape of a cramped instance, and what the exact search finds."""
+    instance, shape = cramped_instance(seed, schedule)
+    search = instance.search.model_copy(
+        update={"pipeline_parallel": (shape.pp,), "data_parallel": (shape.dp,), "zero": (0,)}
+    )
+    instance = instance.model_copy(update={"search": search})
+    known = [brute_force.optimum_ns(build_tables(instance, one)) for one in shapes(instance)]
+    times = [time for time in known if time is not None]
+    return min(times, default=None), build_document(solve(instance), SolveOptions())
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_search_finds_what_brute_force_finds(seed: int) -> None:
+    """The optimum over all shapes, splits, orders, shares and recomputation; verify proves it."""
+    best, document = best_ns(seed, SCHEDULES[seed % 3])
+    if best is None:
+        assert document.status == "infeasible"
+        return
+    assert document.status == "optimal"
+    assert document.step_time_s == best / 1e9
+    assert verify_document(document, Effort()).complete
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize("seed", one_each(range(24), 8))
+def test_models_find_what_the_search_finds(seed: int, method: str) -> None:
+    """CP-SAT and MILP prove the optimum of the exact search."""
+    instance, shape = cramped_instance(seed, SCHEDULES[seed % 3])
+    search = instance.search.model_copy(update={"pipeline_parallel": (shape.pp,)})
+    instance = instance.model_copy(update={"search": search})
+    exact = solve(instance)
+    found = solve(instance, SolveOptions(method=method))  # type: ignore[arg-type]
+    assert (found.status, found.step_time_ns) == (exact.status, exact.step_time_ns)
+
+
+@cache
+def recomputing() -> PlanDocument:
+    """The optimum of a cramped instance, some of whose stages recompute."""
+    for seed in range(60):
+        instance, _ = cramped_instance(seed)
+        document = build_document(solve(instance), SolveOptions())
+        stages = [stage for one in document.replicas for stage in one.stages]
+        if any(stage.recomputed.blocks for stage in stages):
+            return document
+    raise AssertionError("no instance recomputes")
+
+
+@pytest.mark.parametrize("way", ["none", "selective", "full"])
+@pytest.mark.parametrize("more", [-1, 1, 100])
+def test_changed_recomputation_is_refused(way: Recompute, more: int) -> None:
+    """Other blocks, or another way, than the figures of the plan are of."""
+    document = recomputing()
+    replica = document.replicas[0]
+    k = next(k for k, stage in enumerate(replica.stages) if stage.recomputed.blocks)
+    stated = replica.stages[k].recomputed
+    forged = Recomputed.model_construct(way=way, blocks=max(0, stated.blocks + more))
+    stage = replica.stages[k].model_copy(update={"recomputed": forged})
+    stages = (*replica.stages[:k], stage, *replica.stages[k + 1 :])
+    changed = replica.model_copy(update={"stages": stages})
+    replicas = (changed, *document.replicas[1:])
+    other = sealed(document.model_copy(update={"replicas": replicas}))
+    assert verify_document(document, Effort()).problems == ()
+    assert verify_document(other, Effort()).problems != ()

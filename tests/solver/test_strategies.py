@@ -1,0 +1,120 @@
+"""Sequence parallelism, recomputation and ZeRO in the search, the models and the verifier."""
+
+import pytest
+
+from formulations.costs.plan_costs import plan_costs, plan_memory
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from solver.options import Method, SolveOptions
+from solver.report.document import build_document
+from solver.result import objective_weight
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import verify_document
+from solver.verify.recount import Recount
+from solver.verify.space import PlanSpace, key_of
+from tests.brute_force import optimum_ns
+from tests.certified import best_of
+from tests.random_shapes import zoned
+from tests.seeds import one_each
+from tests.widened import widened
+
+METHODS: tuple[Method, ...] = ("exact", "cpsat", "milp")
+
+
+def variant(instance: Instance, **choices: object) -> Instance:
+    """The instance with other choices of its search space."""
+    search = instance.search.model_copy(update=choices)
+    return instance.model_copy(update={"search": search})
+
+
+def least(instance: Instance) -> float | None:
+    """Objective of the best plan by brute force."""
+    values = [
+        found * objective_weight(instance, shape)
+        for shape in shapes(instance)
+        if (found := optimum_ns(build_tables(instance, shape))) is not None
+    ]
+    return min(values, default=None)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 8))
+def test_search_equals_brute_force_with_all_strategies(seed: int) -> None:
+    """All of recomputation and ZeRO free: the plan is the best of all, and is verified."""
+    result = solve(widened(seed))
+    assert result.objective == least(widened(seed))
+    found = verify_document(build_document(result, SolveOptions()))
+    assert found.ok, found.problems
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", one_each(range(60), 20))
+def test_all_engines_agree_on_zero_2_and_3(seed: int, method: Method) -> None:
+    """With ZeRO 2 and 3 alone, CP-SAT, MILP and the exact search find the best plan of all."""
+    instance = variant(widened(seed), zero=(2, 3), micro_batches="even")
+    assert solve(instance, SolveOptions(method=method)).objective == least(instance)
+
+
+@pytest.mark.parametrize("method", METHODS[1:])
+@pytest.mark.parametrize("seed", one_each(range(60), 30))
+def test_all_engines_agree_with_all_strategies(seed: int, method: Method) -> None:
+    """So they do with recomputation and ZeRO 0 to 3 free."""
+    assert solve(widened(seed), SolveOptions(method=method)).objective == least(widened(seed))
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 4))
+def test_verifier_lists_the_same_shapes(seed: int) -> None:
+    """Search and verifier enumerate one space, on their own."""
+    instance = widened(seed)
+    space = PlanSpace(instance)
+    searched = [key_of(shape) for shape in shapes(instance)]
+    assert len(set(searched)) == len(searched)
+    assert set(searched) == {key for nodes in space.nodes for key in space.keys(nodes)}
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 4))
+def test_costs_are_counted_again(seed: int) -> None:
+    """The verifier's own count of times and memory equals that of the search, shape by shape."""
+    instance = widened(seed) if seed % 3 else zoned(widened(seed), seed)
+    for shape in shapes(instance):
+        best = best_of(build_tables(instance, shape))
+        if best is None:
+            continue
+        recount, costs = Recount(instance, best.plan), plan_costs(instance, best.plan)
+        counted = recount.costs()
+        for name in ("forward_ns", "backward_ns", "weight_ns", "send_ns", "sync_ns", "gather_ns"):
+            assert getattr(counted, name).tolist() == getattr(costs, name).tolist(), (shape, name)
+        assert counted.optimizer_ns.tolist() == costs.optimizer_ns.tolist()
+        assert counted.memory_bytes.tolist() == costs.memory_bytes.tolist()
+        for r, replica in enumerate(plan_memory(instance, best.plan)):
+            for k, parts in enumerate(replica):
+                assert recount.memory_parts(k, r) == parts._asdict()
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_a_wider_space_is_never_slower(seed: int) -> None:
+    """Each strategy that is left out can only cost."""
+    instance = widened(seed)
+    best = solve(instance).objective
+    for narrow in ({"recompute": ("none",)}, {"recompute": ("none", "full")}, {"zero": (0, 1)}):
+        found = solve(variant(instance, **narrow)).objective
+        assert found is None or (best is not None and best <= found)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_a_split_sequence_never_hurts(seed: int) -> None:
+    """Sequence parallelism keeps less, and moves and computes no more."""
+    plain = variant(widened(seed), sequence_parallel=False, scatter_gather=False)
+    split = solve(variant(plain, sequence_parallel=True)).objective
+    found = solve(plain).objective
+    assert found is None or (split is not None and split <= found)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_more_memory_never_hurts(seed: int) -> None:
+    """A smaller head-room, so more memory of every GPU, gives no slower plan."""
+    instance = widened(seed)
+    limits = instance.limits.model_copy(update={"memory_headroom": 0.3})
+    tight = solve(instance.model_copy(update={"limits": limits})).objective
+    best = solve(instance).objective
+    assert tight is None or (best is not None and best <= tight)
