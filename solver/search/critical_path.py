@@ -138,6 +138,8 @@ class CutLoop:
         self._weights = whole_weights([shape.price for shape in shapes])
         self._excluded: set[tuple[int, Decisions]] = set()
         self._shares: dict[int, Sequence[int]] = {}
+        if start is not None:
+            self._harvest(start)
 
     def target_ns(self, index: int) -> int:
         """Step times of at least this are of no interest."""
@@ -252,14 +254,20 @@ class CutLoop:
             raise _Trouble(f"the solution is no plan: {broken}")
         if (index, decisions) in self._excluded:
             raise _Trouble("the solution has been excluded")
-        placement = Placer(tables).costs(decisions.order)
-        known = harvest(
-            tables, placement, decisions, self._shares[index], self.bounds_ns[index]
-        )
+        known = self._harvest(Found(index, decisions, 0))
         if outcome.bound is not None and outcome.bound > self._weights[index] * known.step_time_ns:
             told = f"{known.step_time_ns} ns, bound {outcome.bound}"
             raise _Trouble(f"the solution is faster than the bound: {told}")
         return Found(index, decisions, known.step_time_ns), known
+
+    def _harvest(self, found: Found) -> Harvest:
+        """Simulates a plan; its paths and those of its neighbours are known from now on."""
+        tables, shares = self.shapes[found.index].tables, self._shares.get(found.index, ())
+        placement = Placer(tables).costs(found.decisions.order)
+        bound_ns = self.bounds_ns[found.index]
+        known = harvest(tables, placement, found.decisions, shares, bound_ns)
+        self._pool.of(tables.shape).update(known.cuts)
+        return known
 
     def _learn(self, found: Found, known: Harvest) -> None:
         """Adds the paths of a plan, and the plan itself if it is the best."""
@@ -275,7 +283,6 @@ class CutLoop:
     def _add_cuts(self, index: int, cuts: Sequence[PathCut]) -> bool:
         """Whether any is new for this shape; others that they hold for learn them too."""
         pool = self._pool.of(self.shapes[index].tables.shape)
-        pool.update(cuts)
         for other in self.held:
             shares = self._shares[other]
             if other != index and self._pool.of(self.shapes[other].tables.shape) is pool:

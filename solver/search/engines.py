@@ -5,6 +5,7 @@ A library is loaded when its family is asked for, not before.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -115,7 +116,7 @@ def _loaded(family: Family) -> ModelEngine:
         from formulations.cpsat import degrees, joint
         from solver.backends import cpsat
 
-        return ModelEngine(degrees.Built, joint.build, cpsat.run, cpsat.write)
+        return ModelEngine(degrees.Built, joint.build, partial(cpsat.run, lean=True), cpsat.write)
     from formulations.milp import degrees as milp_degrees
     from formulations.milp import joint as milp_joint
     from formulations.milp import step_time
