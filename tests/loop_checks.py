@@ -55,7 +55,11 @@ def solve_shape(
     budget_ns = max_step_time_ns(tables.instance, tables.shape)
 
     def beyond(shape: Shape, best: float | None) -> int:
-        known = [cutoff_ns, None if budget_ns is None else budget_ns + 1, best and int(best)]
+        known = [
+            cutoff_ns,
+            None if budget_ns is None else budget_ns + 1,
+            None if best is None else int(best),
+        ]
         return min([1 << 56, *(ns for ns in known if ns is not None)])
 
     start = None

@@ -51,7 +51,7 @@ class ConditionalModel(cp_model.CpModel):
             row.domain[1] = 0 if upper == constant else upper
         return constraint
 
-    def add_implication(self, a: Literal, b: Literal) -> cp_model.Constraint:
+    def add_implication(self, a: Any, b: Any) -> cp_model.Constraint:
         """`a`, a variable or a constant, implies `b`, if chosen."""
         return self.shared.add_implication(self.chosen if isinstance(a, int) and a else a, b)
 

@@ -7,7 +7,7 @@ import pulp
 from formulations.milp.terms import binary, require_at_most, weighted
 
 
-class ConditionalModel(pulp.LpProblem):
+class ConditionalModel:
     """A shared model as the parts of one alternative see it: their rows hold if `chosen` does.
 
     If it does not, all their variables may be 0, and the binary ones are. A row a x <= b becomes
@@ -16,7 +16,6 @@ class ConditionalModel(pulp.LpProblem):
     """
 
     def __init__(self, shared: pulp.LpProblem, chosen: pulp.LpVariable) -> None:
-        super().__init__(chosen.name)
         self.shared = shared
         self.chosen = chosen
         self.binaries: list[pulp.LpVariable] = []
@@ -24,8 +23,8 @@ class ConditionalModel(pulp.LpProblem):
     def add_variable(
         self,
         name: str,
-        lowBound: float | None = None,  # noqa: N803
-        upBound: float | None = None,  # noqa: N803
+        lowBound: float | None = None,
+        upBound: float | None = None,
         cat: str = pulp.LpContinuous,
     ) -> pulp.LpVariable:
         """A variable that is 0, if it is binary, unless the alternative is chosen."""
@@ -37,9 +36,7 @@ class ConditionalModel(pulp.LpProblem):
         self.binaries.append(variable)
         return variable
 
-    def addConstraint(  # noqa: N802
-        self, constraint: pulp.LpConstraint, name: str | None = None
-    ) -> None:
+    def addConstraint(self, constraint: pulp.LpConstraint, name: str | None = None) -> None:
         """A row, its constant times `chosen`."""
         terms = constraint.expr.copy()
         if constraint.constant:
@@ -47,13 +44,15 @@ class ConditionalModel(pulp.LpProblem):
         terms.constant = 0
         self.shared.addConstraint(pulp.LpConstraint(terms, constraint.sense), name)
 
-    def numConstraints(self) -> int:  # noqa: N802
+    def numConstraints(self) -> int:
         """Rows of the shared model."""
-        return self.shared.numConstraints()
+        rows: int = self.shared.numConstraints()
+        return rows
 
     def variables(self) -> list[pulp.LpVariable]:
         """Those of the shared model, in its order."""
-        return self.shared.variables()
+        known: list[pulp.LpVariable] = self.shared.variables()
+        return known
 
-    def setObjective(self, obj: Any) -> None:  # noqa: N802
+    def setObjective(self, obj: Any) -> None:
         """Nothing: see the class."""

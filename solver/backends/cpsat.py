@@ -31,9 +31,10 @@ _STATUS = {
 def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> Outcome:
     """What CP-SAT finds out about a model that minimises an integer >= 0.
 
-    Uses the time limit, seed, workers and gap of the options. lean: without probing and the linear
-    relaxation, a seventh of the time where most of the model is about shapes that are not chosen. One worker and one seed give the
-    same solution, unless the time limit strikes. Raises ValueError for an invalid model.
+    Uses the time limit, seed, workers and gap of the options. lean: one worker, no probing and no
+    linear relaxation, a seventh of the time where most of the model is about shapes that are not
+    chosen. One worker and one seed give the same solution, unless the time limit strikes. Raises
+    ValueError for an invalid model.
     """
     engine = cp_model.CpSolver()
     engine.parameters.num_workers = options.workers
@@ -42,6 +43,7 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     engine.parameters.linearization_level = 2  # rows under literals join the LP
     engine.parameters.presolve_inclusion_work_limit = 0  # see the module
     if lean:
+        engine.parameters.num_workers = 1
         engine.parameters.linearization_level = 0
         engine.parameters.cp_model_probing_level = 0
     if options.time_limit_s is not None:

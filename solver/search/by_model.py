@@ -83,9 +83,12 @@ class AtOnce:
         own = found is not None and found.index == index
         plan = (found.decisions.plan(tables), found.step_time_ns) if found and own else None
         if not loop.is_open(index):
-            target_ns = loop.target_ns(index)
-            update = {"reason": "solved" if own else "bounded", "bound_ns": target_ns}
-            if self.closer.refuses(shape, target_ns):
-                update = {"reason": "infeasible", "bound_ns": None}
-            record = record.model_copy(update=update)
+            record = self._closed(record, loop.target_ns(index), own)
         return Closing(record, plan)
+
+    def _closed(self, record: ShapeRecord, target_ns: int, has_best: bool) -> ShapeRecord:
+        """No plan of the shape is below the target, it says."""
+        if self.closer.refuses(record.shape, target_ns):
+            return record.model_copy(update={"reason": "infeasible", "bound_ns": None})
+        reason = "solved" if has_best else "bounded"
+        return record.model_copy(update={"reason": reason, "bound_ns": target_ns})

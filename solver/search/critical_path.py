@@ -37,6 +37,8 @@ from solver.search.recheck import broken_rule
 
 #: Shapes that the model holds at first, if so many are open.
 FIRST_SHAPES = 32
+#: Gap to which the model is solved while its solutions still bring new paths.
+COARSE = 0.02
 #: Weight of the dearest nodes.
 LARGEST_WEIGHT = 10_000
 
@@ -102,7 +104,7 @@ def whole_weights(prices: Sequence[float]) -> list[int]:
     most = max(prices, default=0.0)
     if min(prices, default=0.0) == most:
         return [1] * len(prices)
-    return [price and max(1, round(price / most * LARGEST_WEIGHT)) or 0 for price in prices]
+    return [(price and max(1, round(price / most * LARGEST_WEIGHT))) or 0 for price in prices]
 
 
 class _Trouble(Exception):
@@ -132,6 +134,7 @@ class CutLoop:
         self.found = start
         self.trouble: str | None = None
         self.rounds = 0
+        self._gap = COARSE
         self.built = engine.build()
         self._beyond = beyond
         self._pool = CutPool() if pool is None else pool
@@ -185,7 +188,7 @@ class CutLoop:
         left = [i for i in range(len(self.shapes)) if i not in self._shares and self.is_open(i)]
         least = min((self._bound(i) for i in self.held if self.is_open(i)), default=None)
         left.sort(key=self._bound)
-        if left and (least is None or self._bound(left[0]) <= least):
+        if left and (least is None or self._bound(left[0]) < least):
             for index in left[: max(FIRST_SHAPES, len(self.held))]:
                 self._hold(index)
 
@@ -195,7 +198,13 @@ class CutLoop:
         limit_ns = min(target_ns, 2 * tables.longest_ns + 2) - 1
         most = largest_share(tables, limit_ns)
         part = self.built.add_shape(
-            tables, self._weights[index], fixed.order, fixed.boundaries, fixed.micro_batches, most, limit_ns
+            tables,
+            self._weights[index],
+            fixed.order,
+            fixed.boundaries,
+            fixed.micro_batches,
+            most,
+            limit_ns,
         )
         part.raise_step_time(self.bounds_ns[index])
         self.held.append(index)
@@ -210,7 +219,7 @@ class CutLoop:
         """One solve of the model, one simulation, new cuts; False if the engine was stopped."""
         if self.found is not None and self.found.index in self.held:
             self.built.hint(self.held.index(self.found.index), self.found.decisions)
-        outcome = self.engine.run(self.built.model, options)
+        outcome = self.engine.run(self.built.model, replace(options, gap=self._gap))
         self.rounds += 1
         if outcome.status is Status.INFEASIBLE:
             self._raise({index: self.target_ns(index) for index in self.held})
@@ -277,6 +286,8 @@ class CutLoop:
             self.best = found.step_time_ns * self.shapes[found.index].price
             for index in self.held:
                 self._part(index).limit_step_time(self.target_ns(index) - 1)
+        elif not learned and self._gap:
+            self._gap = 0.0
         elif not learned and self.is_open(found.index):
             self._exclude(found.index, found.decisions)
 
@@ -289,7 +300,7 @@ class CutLoop:
                 for cut in cuts:
                     if cut.micro_batches in shares:
                         self._part(other).add_cut(cut)
-        return any([self._part(index).add_cut(cut) for cut in cuts])
+        return sum(self._part(index).add_cut(cut) for cut in cuts) > 0
 
     def _exclude(self, index: int, decisions: Decisions) -> None:
         """Leaves out a plan that the model's own paths should have ruled out."""

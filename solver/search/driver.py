@@ -193,7 +193,7 @@ class _Search:
         limit = self.options.time_limit_s
         left_s = None if limit is None else max(0.0, limit - self.elapsed_s)
         known = [(tables, self.records[tables.shape].bound_ns or 0) for tables in self.collected]
-        incumbent = self.plan and self.step_time_ns and (self.plan, self.step_time_ns) or None
+        incumbent = (self.plan and self.step_time_ns and (self.plan, self.step_time_ns)) or None
         model = AtOnce(method, self.closer, known, incumbent, self.pool)
 
         def tell() -> None:

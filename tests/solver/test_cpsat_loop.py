@@ -13,7 +13,16 @@ from solver.search.critical_path import largest_share
 from solver.search.engines import model_engine
 from solver.search.paths import CutPool
 from tests import brute_force
-from tests.loop_checks import FREE, Free, feasible, finds_the_best, judge, limited, random_decisions, solve_shape
+from tests.loop_checks import (
+    FREE,
+    Free,
+    feasible,
+    finds_the_best,
+    judge,
+    limited,
+    random_decisions,
+    solve_shape,
+)
 from tests.random_shapes import random_tables
 from tests.reference_pipelines import reference_cases, solves_reference
 from tests.seeds import few_and_many
