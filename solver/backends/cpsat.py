@@ -13,6 +13,9 @@ from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 
+#: A run that stops so long before its time limit was interrupted.
+EARLY_S = 0.5
+
 #: Written above a model in text.
 NOTE = """\
 # hetplan: the joint model of one shape, times in nanoseconds. Solve it with
@@ -56,12 +59,19 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     closed = status in (Status.OPTIMAL, Status.INFEASIBLE)
     return Outcome(
         status=status,
-        termination=Termination.CLOSED if closed else Termination.TIME_LIMIT,
+        termination=Termination.CLOSED if closed else _stopped_by(engine, options),
         objective=round(engine.objective_value) if found else None,
         bound=None if status is Status.INFEASIBLE else _bound(model, engine),
         runtime_s=engine.wall_time,
         values=tuple(engine.response_proto.solution) if found else None,
     )
+
+
+def _stopped_by(engine: cp_model.CpSolver, options: SolveOptions) -> Termination:
+    """Time, or Ctrl-C, which CP-SAT keeps to itself."""
+    limit_s = options.time_limit_s
+    early = limit_s is None or engine.wall_time < limit_s - EARLY_S
+    return Termination.INTERRUPTED if early else Termination.TIME_LIMIT
 
 
 def write(model: cp_model.CpModel, path: Path) -> None:

@@ -235,6 +235,8 @@ class CutLoop:
         self._raise({index: -(-(outcome.bound or 0) // weight) for index, weight in known})
         if judged is not None:
             self._learn(*judged)
+        if outcome.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt
         return outcome.termination is Termination.CLOSED
 
     def _raise(self, proved_ns: dict[int, int]) -> None:
