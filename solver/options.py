@@ -34,7 +34,7 @@ class SolveOptions:
     """Options of `solver.solve`; the defaults prove optimality without a time limit.
 
     gap: relative; a plan within it of the bound is OPTIMAL. workers: processes of the
-    exact search, threads of CP-SAT and HiGHS; with one, equal seeds give equal plans.
+    exact search, threads of HiGHS; with one, equal seeds give equal plans.
     write_model: file for the model of the plan's shape.
 
     Raises PlannerError for values out of range, and for a model that the method cannot write so.

@@ -2,19 +2,87 @@
 
 import random
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, decisions_of
 from formulations.instance import Limits
-from solver.search.critical_path import Fixed, solve_shape
+from formulations.plan import Plan, Shape
+from solver.options import SolveOptions
+from solver.result import max_step_time_ns
+from solver.search.critical_path import ALL_FREE, CutLoop, Fixed, Found, OpenShape
 from solver.search.engines import ModelEngine
+from solver.search.paths import CutPool
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables
 
 Free = Literal["split", "order", "shares", "all"]
 FREE: tuple[Free, ...] = ("split", "order", "shares", "all")
+
+
+@dataclass(frozen=True)
+class ShapeOutcome:
+    """What the loop knows of its only shape when it ends.
+
+    status: optimal (plan and proof), feasible (plan, open bound), bounded (no plan below the
+    cutoff), infeasible (no plan at all), unknown. bound_ns: proved lower bound of the step time
+    of every plan; None if there is none.
+    """
+
+    status: str
+    plan: Plan | None
+    step_time_ns: int | None
+    bound_ns: int | None
+    rounds: int
+    num_cuts: int
+    trouble: str | None
+
+
+def solve_shape(
+    tables: CostTables,
+    engine: ModelEngine,
+    *,
+    fixed: Fixed = ALL_FREE,
+    incumbent: Plan | None = None,
+    cutoff_ns: int | None = None,
+    bound_ns: int = 0,
+    time_limit_s: float | None = None,
+    seed: int = 0,
+    pool: CutPool | None = None,
+) -> ShapeOutcome:
+    """Best plan of one shape by simulated step time, or what is known when time runs out."""
+    budget_ns = max_step_time_ns(tables.instance, tables.shape)
+
+    def beyond(shape: Shape, best: float | None) -> int:
+        known = [
+            cutoff_ns,
+            None if budget_ns is None else budget_ns + 1,
+            None if best is None else int(best),
+        ]
+        return min([1 << 56, *(ns for ns in known if ns is not None)])
+
+    start = None
+    if incumbent is not None:
+        made = decisions_of(tables.instance, incumbent)
+        start = Found(0, made, judge(tables, made) or 0)
+    best = None if start is None else float(start.step_time_ns)
+    loop = CutLoop(engine, [OpenShape(tables, 1.0, bound_ns, fixed)], beyond, best, start, pool)
+    loop.run(SolveOptions(time_limit_s=time_limit_s, seed=seed), lambda: False, lambda: None)
+    found, nothing = loop.found, cutoff_ns is None and loop.best is None
+    if loop.closed:
+        status = "optimal" if found else "infeasible" if nothing else "bounded"
+    else:
+        status = "feasible" if found else "unknown"
+    return ShapeOutcome(
+        status=status,
+        plan=None if found is None else found.decisions.plan(tables),
+        step_time_ns=None if found is None else found.step_time_ns,
+        bound_ns=None if status == "infeasible" else loop.bounds_ns[0],
+        rounds=loop.rounds,
+        num_cuts=loop.num_cuts,
+        trouble=loop.trouble,
+    )
 
 
 def random_decisions(tables: CostTables, seed: int) -> Decisions:

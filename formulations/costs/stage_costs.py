@@ -56,13 +56,15 @@ def before(values: Array) -> Array:
 
 
 class StageCosts:
-    """Costs of the stages of one shape; start, end: arrays of layer boundaries of any one shape."""
+    """Costs of the stages of one shape; start, end: [N] layer boundaries."""
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
         self._static = before(tables.memory.static_bytes)
         self._put_off = before(tables.memory.put_off_bytes)
         self._activation = [before(way.activation_bytes) for way in tables.memory.kept]
+        kept = [way.activation_bytes for way in tables.memory.kept]
+        self._least_kept = before(np.min(kept, axis=0))
         self._extra = [before(extra) for extra in tables.recompute_ns]
         self._known: dict[tuple[int, Moments], Array] = {}
 
@@ -87,19 +89,38 @@ class StageCosts:
         return stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
 
     def choose(self, group: int, moments: Moments, start: Array, end: Array) -> Choices:
-        """What stages recompute on a GPU of the group that holds so much."""
+        """What stages [N] recompute on a GPU of the group that holds so much.
+
+        Looked at are those without room that have some if nothing but the least is kept.
+        """
         room = int(self.tables.capacity_bytes[group]) - self.tables.memory.fixed_bytes
-        extra = np.full(np.broadcast_shapes(start.shape, end.shape), NEVER)
-        way, blocks = np.zeros_like(extra), np.zeros_like(extra)
+        extra, blocks = self._whole(0, group, moments, room, start, end)
+        way = np.zeros_like(extra)
+        least = self._static[end] - self._static[start]
+        least += self._most(self._least_kept, moments, start, end)
+        left = np.flatnonzero((extra >= NEVER) & (least <= room))
+        if not self.has_choice or not len(left):
+            return Choices(extra, way, blocks)
+        own = start[left], end[left]
         for index, name in enumerate(self.ways):
-            options = [self._whole(index, group, moments, room, start, end)]
+            options = [self._whole(index, group, moments, room, *own)] if index else []
             if name == "full" and self.ways[0] == "none":
-                options.append(self._partial(index, group, moments, room, start, end))
+                options.append(self._partial(index, group, moments, room, *own))
             for time, count in options:
-                better = time < extra
-                extra = np.where(better, time, extra)
-                way, blocks = np.where(better, index, way), np.where(better, count, blocks)
+                better = time < extra[left]
+                extra[left[better]], blocks[left[better]] = time[better], count[better]
+                way[left[better]] = index
         return Choices(extra, way, blocks)
+
+    def _most(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
+        """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
+        own = kept[end] - kept[start]
+        whole = max(count for count, _ in moments)
+        if not any(late for _, late in moments):
+            return whole * own
+        waiting = self._put_off[end] - self._put_off[start]
+        most: Array = np.max([count * own + late * waiting for count, late in moments], axis=0)
+        return most
 
     def _blocks(self, start: Array, end: Array) -> Array:
         return self.tables.blocks_before[end] - self.tables.blocks_before[start]
@@ -108,12 +129,10 @@ class StageCosts:
         self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
     ) -> tuple[Array, Array]:
         """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
-        kept = self._activation[way][end] - self._activation[way][start]
         need = self._static[end] - self._static[start] + self._largest[way][start, end]
-        waiting = self._put_off[end] - self._put_off[start]
-        most = np.max([whole * kept + late * waiting for whole, late in moments], axis=0)
+        need += self._most(self._activation[way], moments, start, end)
         extra = self._extra[way][:, group]
-        time = np.where(need + most <= room, extra[end] - extra[start], NEVER)
+        time = np.where(need <= room, extra[end] - extra[start], NEVER)
         recomputes = self.ways[way] != "none"
         return time, self._blocks(start, end) * recomputes
 
@@ -129,9 +148,9 @@ class StageCosts:
         kept = self._activation[0][end] - self._activation[0][start]
         static = self._static[end] - self._static[start]
         waiting = self._put_off[end] - self._put_off[start]
-        last = np.full(extra_shape(start, end), len(spared), dtype=np.int64)
+        last = np.full(len(start), len(spared), dtype=np.int64)
         for size in np.unique(self.tables.memory.kept[way].workspace_bytes).tolist():
-            first = start + 0 * end
+            first = start
             for whole, late in moments:
                 over = static + whole * kept + late * waiting + size - room
                 short = over > 0
@@ -173,11 +192,6 @@ class StageCosts:
         if found.fits[0]:
             return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
         return self.tables.least_recomputed(layers)
-
-
-def extra_shape(start: Array, end: Array) -> tuple[int, ...]:
-    """Common shape of boundaries."""
-    return np.broadcast_shapes(start.shape, end.shape)
 
 
 def interval_maxima(values: Array) -> Array:

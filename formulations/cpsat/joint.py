@@ -41,13 +41,15 @@ def build(
     micro_batches: Sequence[int] | None = None,
     largest_share: int | None = None,
     max_step_time_ns: int | None = None,
+    model: cp_model.CpModel | None = None,
 ) -> Built:
     """The model of one shape; what is None is decided.
 
     `order`: group index per node; `boundaries`: p + 1 layers; `micro_batches`: one per replica.
     `largest_share`: no replica need have more micro-batches than this.
+    `model`: where to build it; None for one of its own.
     """
-    model = cp_model.CpModel()
+    model = cp_model.CpModel() if model is None else model
     placed = order_part(model, tables) if order is None else FixedOrder(tables, order)
     split = SplitVariables(model, tables) if boundaries is None else FixedSplit(boundaries)
     shares = (

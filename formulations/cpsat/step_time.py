@@ -82,8 +82,9 @@ class Built:
         self.split = split
         self.order = order
         self.shares = shares
-        self.step_time = model.new_int_var(0, HORIZON_NS, "step_time")
-        self.ready = [model.new_int_var(0, HORIZON_NS, f"ready[{d}]") for d in self._devices]
+        self.horizon_ns = HORIZON_NS if max_step_time_ns is None else max(0, max_step_time_ns)
+        self.step_time = model.new_int_var(0, self.horizon_ns, "step_time")
+        self.ready = [model.new_int_var(0, self.horizon_ns, f"ready[{d}]") for d in self._devices]
         self.stages = StageCosts(tables)
         self.cuts: set[PathCut] = set()
         self._sums: dict[tuple[str, range, int], Linear] = {}
@@ -201,7 +202,7 @@ class Built:
         """(3) From the last operation of every device to the end of the step."""
         tables, last = self.tables, self.tables.shape.pp - 1
         tied = (0, last) if tables.embedding_bytes else ()
-        joined = self.model.new_int_var(0, HORIZON_NS, "joined") if tied else 0
+        joined = self.model.new_int_var(0, self.horizon_ns, "joined") if tied else 0
         for d in self._devices:
             stages, nodes = tables.shape.stages_of(d), self.order.nodes(d)
             optimizer = self._slowest("optimizer", tables.optimizer_ns, stages, nodes)
@@ -258,7 +259,6 @@ class Built:
 
     def hint(self, decisions: Decisions) -> None:
         """Start the engine from these decisions."""
-        self.model.clear_hints()  # type: ignore[no-untyped-call]
         self.split.hint(decisions.boundaries)
         self.order.hint(decisions.order)
         self.shares.hint(decisions.micro_batches)

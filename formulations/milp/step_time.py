@@ -27,14 +27,14 @@ Constraints.
 (3) Tail: tail[d] >= sync[d] + optimizer[d] + gather[d]; with tied embeddings, devices 0 and p-1
     instead: tied >= optimizer + gather of both, tail[d] >= sync[d] + embedding + tied.
     step_time >= tail[d].
-(4) Budget: step_time <= the step time that the limits allow.
+(4) Budget: step_time <= the step time that the limits allow + 1/2; a bound known: >= it - 1/2.
 (5) Cuts: step_time >= tail[d] + every known path to the last operation of d, for every replica
     whose share is the path's micro-batches, or more where paths hold for these too
     (`formulations.paths`), else less the longest such path over all splits. Added while solving.
 (22) Exclusion: at least one binary variable differs from those of a plan that is judged already.
 Assumptions. All replicas share one split. Every term is monotone in every time, so lower bounds
 suffice: at a minimum, with all cuts, step_time is the simulated step time. Step times are whole
-nanoseconds: the bounds of step_time leave half of one, so that no plan lies on their edge.
+nanoseconds: the rows (4) leave half of one, so that no plan lies on their edge.
 Left out. Paths that nobody has added: without them the optimum is a lower bound.
 Size. O(S R J) variables and O(S R J L) rows beside the parts', O(C R) cut rows of O(S) terms.
 """
@@ -63,8 +63,6 @@ from formulations.milp.terms import (
 from formulations.paths import PathCut
 from formulations.recompute_rows import stage_runs
 from formulations.schedules import SCHEDULES
-
-HALF_NS = 0.5
 
 #: A literal that is further from 0 and from 1 is neither.
 FRACTION = 1e-5
@@ -206,13 +204,11 @@ class Built:
 
     def limit_step_time(self, limit_ns: int) -> None:
         """(4) Allow only plans with this step time or a smaller one."""
-        known = self.step_time.upBound
-        limit = limit_ns + HALF_NS
-        self.step_time.upBound = limit if known is None else min(known, limit)
+        require_at_most(self.model, 4, weighted([2], [self.step_time]), 2 * limit_ns + 1)
 
     def raise_step_time(self, bound_ns: int) -> None:
         """Tell the engine a proved lower bound; it excludes no plan."""
-        self.step_time.lowBound = max(self.step_time.lowBound, bound_ns - HALF_NS)
+        require_at_most(self.model, 4, 2 * bound_ns - 1, weighted([2], [self.step_time]))
 
     def add_cut(self, cut: PathCut) -> bool:
         """(5) Bound the step by a path for every replica it holds for; False if known already.

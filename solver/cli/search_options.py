@@ -64,6 +64,6 @@ WorkersOption = Annotated[
     typer.Option(
         min=1,
         max=MAX_WORKERS,
-        help="Processes of the exact search, threads of CP-SAT; unless given, one a core.",
+        help="Processes of the exact search, threads of HiGHS; unless given, one a core.",
     ),
 ]

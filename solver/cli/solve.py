@@ -36,7 +36,7 @@ def solve_command(
         Method,
         typer.Option(
             help="exact: proved best plan. minmax: heuristic, no proof. "
-            "cpsat, milp: exact by CP-SAT or MILP models, slower."
+            "cpsat, milp: exact by one CP-SAT or MILP model, slower."
         ),
     ] = "exact",
     time_limit: Annotated[

@@ -1,46 +1,94 @@
-"""One shape by a joint model with critical-path cuts: slower, a second and a third witness."""
+"""All shapes that bounds leave open by one model, CP-SAT's or MILP's: a second and a third witness.
+
+The model is exact whatever gap is asked for, but looks for no plan that is within the gap of the
+best one. What it proves of the objective bounds each of the shapes that it holds.
+"""
 
 import logging
-import time
+from collections.abc import Callable
+from dataclasses import replace
 
-from formulations.plan import simulable
+from formulations.costs.tables import CostTables
+from formulations.decisions import decisions_of
+from formulations.plan import Plan, simulable
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
+from solver.result import ShapeRecord, objective_weight
+from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
-from solver.search.critical_path import solve_shape
+from solver.search.critical_path import CutLoop, Found, OpenShape
 from solver.search.engines import Family, model_engine
 from solver.search.paths import CutPool
 
 _log = logging.getLogger(__name__)
 
 
-def shape_engine(family: Family, options: SolveOptions, pool: CutPool, begin: float) -> ShapeEngine:
-    """Engine with one cut pool for all shapes; exact whatever gap is asked for.
+def collector(collected: list[CostTables]) -> ShapeEngine:
+    """An engine for one shape that closes none: it keeps the costs that the model is made of."""
 
-    begin: of the time limit, on the monotonic clock. The library is loaded for the first shape.
-    """
-
-    def close(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+    def keep(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
         tables = intervals.tables
-        if stop() or not simulable(tables.instance, tables.shape):
-            return ShapeAnswer(None, None, False)
-        limit = options.time_limit_s
-        left_s = None if limit is None else limit - (time.monotonic() - begin)
-        outcome = solve_shape(
-            tables,
-            model_engine(family),
-            cutoff_ns=cutoff,
-            time_limit_s=left_s,
-            seed=options.seed,
-            workers=options.workers,
-            pool=pool,
-        )
-        if outcome.trouble is not None:
-            _log.warning("%s; this shape stays open: %s", outcome.trouble, tables.shape)
-        complete = outcome.status in ("optimal", "bounded", "infeasible")
-        better = outcome.step_time_ns is not None and outcome.step_time_ns < cutoff
-        if not better:
-            return ShapeAnswer(None, None, complete, outcome.bound_ns or 0)
-        return ShapeAnswer(outcome.plan, outcome.step_time_ns, complete, outcome.bound_ns or 0)
+        if not stop() and simulable(tables.instance, tables.shape):
+            collected.append(tables)
+        return ShapeAnswer(None, None, False)
 
-    return close
+    return keep
+
+
+class AtOnce:
+    """One run of a model: the shapes that it is for, and how they stand."""
+
+    def __init__(
+        self,
+        family: Family,
+        closer: Closer,
+        open_: list[tuple[CostTables, int]],
+        incumbent: tuple[Plan, int] | None,
+        pool: CutPool,
+    ) -> None:
+        self.family: Family = family
+        self.closer = closer
+        instance = closer.instance
+        shapes = [
+            OpenShape(tables, objective_weight(instance, tables.shape), bound_ns)
+            for tables, bound_ns in open_
+        ]
+        best, start = None, None
+        if incumbent is not None:
+            plan, step_time_ns = incumbent
+            best = step_time_ns * objective_weight(instance, plan.shape)
+            known = [i for i, one in enumerate(shapes) if one.tables.shape == plan.shape]
+            start = [Found(i, decisions_of(instance, plan), step_time_ns) for i in known]
+        first = start[0] if start else None
+        self.loop = CutLoop(model_engine(family), shapes, closer.target, best, first, pool)
+
+    def run(self, options: SolveOptions, stop: Stop, tell: Callable[[], None]) -> None:
+        """Closes what it can."""
+        loop = self.loop
+        loop.run(replace(options, gap=0.0), stop, tell)
+        if loop.trouble is not None:
+            still = sum(map(loop.is_open, range(len(loop.shapes))))
+            _log.warning("%s; %d shapes stay open", loop.trouble, still)
+
+    def closings(self) -> list[Closing]:
+        """The shapes that the model holds as they stand, with the best plan found."""
+        return [self._closing(index) for index in self.loop.held]
+
+    def _closing(self, index: int) -> Closing:
+        loop, tables = self.loop, self.loop.shapes[index].tables
+        shape, found = tables.shape, loop.found
+        record = ShapeRecord(
+            shape=shape, reason="open", proof=self.family, bound_ns=loop.bounds_ns[index]
+        )
+        own = found is not None and found.index == index
+        plan = (found.decisions.plan(tables), found.step_time_ns) if found and own else None
+        if not loop.is_open(index):
+            record = self._closed(record, loop.target_ns(index), own)
+        return Closing(record, plan)
+
+    def _closed(self, record: ShapeRecord, target_ns: int, has_best: bool) -> ShapeRecord:
+        """No plan of the shape is below the target, it says."""
+        if self.closer.refuses(record.shape, target_ns):
+            return record.model_copy(update={"reason": "infeasible", "bound_ns": None})
+        reason = "solved" if has_best else "bounded"
+        return record.model_copy(update={"reason": reason, "bound_ns": target_ns})

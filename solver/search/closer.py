@@ -80,6 +80,10 @@ class Closer:
             self._scales[shape.nodes_used] = known
         return known
 
+    def refuses(self, shape: Shape, step_time_ns: int) -> bool:
+        """Whether the limits leave out a step time, or any plan would do."""
+        return step_time_ns >= self._refused(shape)
+
     def _refused(self, shape: Shape) -> int:
         """Step times of at least this are beyond the limits, or any."""
         return self._scale(shape)[0]
@@ -107,7 +111,7 @@ class Closer:
         shape, bound_ns = task.shape, task.bound_ns
         if bound_ns < self.target(shape, best):
             return Closing(_record(shape, "open", task.proof, bound_ns))
-        if bound_ns >= self._refused(shape):
+        if self.refuses(shape, bound_ns):
             closed_form = task.proof in ("work", "filling", "packing")
             proof: Proof = "limit" if closed_form else task.proof
             return Closing(_record(shape, "infeasible", proof))

@@ -1,37 +1,47 @@
-"""Exact optimum of one shape with a model: solve, simulate, add the critical paths, repeat.
+"""Exact optimum over open shapes with one model: solve, simulate, add critical paths, repeat.
 
-The model knows some paths of the operation graph, so its optimum is a lower bound. Its plan is
-simulated, and the paths that make the simulated step time longer than the bound are added. A plan
-met twice would be valued at its simulated step time, so the loop ends: with the bound equal to the
-simulated step time, both in integers, or with a proof that no plan beats the best one simulated.
+The model knows some paths of the operation graphs, so its optimum is a lower bound of every plan of
+the shapes that it holds. Its plan is simulated, and the paths that make the simulated step time
+longer than the bound are added, to all shapes that they hold for. A plan met twice would be valued
+at its simulated step time, so the loop ends: with the bound equal to the objective of the best plan
+simulated, in integers, or with a proof that no plan beats that.
+
+Shapes enter the model as they are needed, in the order of the bounds known of them: no plan of a
+shape that is left out is better than that bound, so the least of the model's bound and of the
+bounds left out is a bound of them all, and shapes enter only while one that is left out has it.
+Each time as many as there are, so that the model is not solved for every shape anew.
 
 Nothing that an engine says of a plan is taken at its word: what a solution stands for is held
 against the rules of the plan space in integers, and its step time is the simulated one. An engine
 that counts in floats may propose a plan again whose paths the model knows, within its tolerances;
 that plan is excluded, as it is judged. If its solution is no plan, or is faster than the bound that
-comes with it, the engine is in trouble: what it said last is dropped and the shape stays open.
+comes with it, the engine is in trouble: what it said last is dropped and the shapes stay open.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import split_costs
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
-from formulations.decisions import Decisions, decisions_of, even_shares, share_range
+from formulations.decisions import Decisions, even_shares, share_range
 from formulations.paths import PathCut
-from formulations.plan import Plan
+from formulations.plan import Shape
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
-from solver.result import Status, Termination, max_step_time_ns
-from solver.search.engines import ModelEngine
+from solver.result import Status, Termination
+from solver.search.closing import Stop
+from solver.search.engines import ModelEngine, OneShape
 from solver.search.paths import CutPool, Harvest, first_cuts, harvest
 from solver.search.recheck import broken_rule
-from solver.simulate import step_time_ns
 
-ShapeStatus = Literal["optimal", "feasible", "infeasible", "bounded", "unknown"]
+#: Shapes that the model holds at first, if so many are open.
+FIRST_SHAPES = 32
+#: Gap to which the model is solved while its solutions still bring new paths.
+COARSE = 0.02
+#: Weight of the dearest nodes.
+LARGEST_WEIGHT = 10_000
 
 
 @dataclass(frozen=True)
@@ -47,23 +57,26 @@ ALL_FREE = Fixed()
 
 
 @dataclass(frozen=True)
-class ShapeOutcome:
-    """What the loop knows of a shape when it ends.
+class OpenShape:
+    """A shape with a proved bound of its step times; `price`: what a nanosecond of them costs."""
 
-    status: optimal (plan and proof), feasible (plan, open bound), bounded (no plan below the
-    cutoff), infeasible (no plan at all), unknown. bound_ns: proved lower bound of the step time
-    of every plan; None if there is none. rounds: models solved; num_cuts: paths in the last.
-    trouble: what is wrong with the engine's last answer, if that ended the loop.
-    """
+    tables: CostTables
+    price: float = 1.0
+    bound_ns: int = 0
+    fixed: Fixed = ALL_FREE
 
-    status: ShapeStatus
-    plan: Plan | None
-    step_time_ns: int | None
-    bound_ns: int | None
-    rounds: int
-    num_cuts: int
-    runtime_s: float
-    trouble: str | None
+
+@dataclass(frozen=True)
+class Found:
+    """A plan of the open shape of this index, simulated."""
+
+    index: int
+    decisions: Decisions
+    step_time_ns: int
+
+
+#: Step times of a shape that are of no interest, from this one on, with the best objective known.
+Beyond = Callable[[Shape, float | None], int]
 
 
 def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
@@ -78,146 +91,6 @@ def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
     return max(0, step_time_limit_ns) * tables.shape.pp // max(work, 1)
 
 
-class _Trouble(Exception):
-    """What an engine says cannot be."""
-
-
-class _Loop:
-    """State of one run: the model, the best plan simulated, the bound."""
-
-    def __init__(
-        self,
-        tables: CostTables,
-        engine: ModelEngine,
-        fixed: Fixed,
-        cutoff_ns: int | None,
-        incumbent: Decisions | None,
-        bound_ns: int,
-    ) -> None:
-        self.tables = tables
-        self.engine = engine
-        self.trouble: str | None = None
-        self.excluded: set[Decisions] = set()
-        self.cutoff_ns = cutoff_ns
-        self.best = incumbent
-        self.best_ns = None if incumbent is None else self.simulated_ns(incumbent)
-        self.bound_ns: int | None = bound_ns
-        self.rounds = 0
-        self.limit_ns = self._limit_ns()
-        most = None if self.limit_ns is None else largest_share(tables, self.limit_ns)
-        self.shares = shares_of(tables, fixed, most)
-        self.built = engine.build(
-            tables, fixed.order, fixed.boundaries, fixed.micro_batches, most, self.limit_ns
-        )
-        self.built.raise_step_time(bound_ns)
-
-    def _limit_ns(self) -> int | None:
-        """Longest step time that is of interest at the start."""
-        budget_ns = max_step_time_ns(self.tables.instance, self.tables.shape)
-        better_ns = None if self.upper_ns is None else self.upper_ns - 1
-        return min((ns for ns in (budget_ns, better_ns) if ns is not None), default=None)
-
-    @property
-    def upper_ns(self) -> int | None:
-        """Only plans below this are of interest: the cutoff or the best step time."""
-        known = [ns for ns in (self.cutoff_ns, self.best_ns) if ns is not None]
-        return min(known, default=None)
-
-    @property
-    def closed(self) -> bool:
-        """Whether no plan of interest is left."""
-        if self.bound_ns is None:
-            return True
-        return self.upper_ns is not None and self.bound_ns >= self.upper_ns
-
-    def simulated_ns(self, decisions: Decisions) -> int:
-        """Simulated step time of one plan."""
-        placement = Placer(self.tables).costs(decisions.order)
-        return step_time_ns(
-            split_costs(self.tables, placement, decisions.boundaries, decisions.micro_batches)
-        )
-
-    def solve_round(self, options: SolveOptions, pool: set[PathCut]) -> bool:
-        """One solve of the model, one simulation, new cuts; False if the engine was stopped."""
-        if self.best is not None:
-            self.built.hint(self.best)
-        outcome = self.engine.run(self.built.model, options)
-        self.rounds += 1
-        if outcome.status is Status.INFEASIBLE:
-            self.bound_ns = self.upper_ns
-            return True
-        try:
-            found = self._judge(outcome)
-        except _Trouble as trouble:
-            if self.engine.exact:
-                raise AssertionError("model and simulator disagree") from trouble
-            self.trouble = f"numerical trouble: {trouble}"
-            return False
-        proved = max(outcome.bound or 0, self.bound_ns or 0)
-        self.built.raise_step_time(proved)
-        self.bound_ns = proved if self.upper_ns is None else min(proved, self.upper_ns)
-        if found is not None:
-            self._learn(*found, pool)
-        return outcome.termination is Termination.CLOSED
-
-    def _judge(self, outcome: Outcome) -> tuple[Decisions, Harvest] | None:
-        """The solution as decisions, simulated; None without one. _Trouble if it cannot be."""
-        if outcome.trouble is not None:
-            raise _Trouble(outcome.trouble)
-        if outcome.values is None:
-            return None
-        decisions = self.built.extract(outcome.values)
-        if decisions is None:
-            raise _Trouble("the solution is fractional, or stands for no decisions")
-        if (broken := broken_rule(self.tables, decisions)) is not None:
-            raise _Trouble(f"the solution is no plan: {broken}")
-        if decisions in self.excluded:
-            raise _Trouble("the solution has been excluded")
-        placement = Placer(self.tables).costs(decisions.order)
-        found = harvest(self.built.stages, placement, decisions, self.shares, self.bound_ns or 0)
-        if outcome.bound is not None and outcome.bound > found.step_time_ns:
-            told = f"{found.step_time_ns} ns, bound {outcome.bound} ns"
-            raise _Trouble(f"the solution is faster than the bound: {told}")
-        return decisions, found
-
-    def _learn(self, decisions: Decisions, found: Harvest, pool: set[PathCut]) -> None:
-        """Adds the paths of a plan, and the plan itself if it is the best."""
-        learned = [self.built.add_cut(cut) for cut in found.cuts]
-        pool.update(found.cuts)
-        of_interest = self.limit_ns is None or found.step_time_ns <= self.limit_ns
-        if of_interest and (self.best_ns is None or found.step_time_ns < self.best_ns):
-            self.best, self.best_ns = decisions, found.step_time_ns
-            self.built.limit_step_time(found.step_time_ns - 1)
-        elif not any(learned) and not self.closed:
-            self._exclude(decisions)
-
-    def _exclude(self, decisions: Decisions) -> None:
-        """Leaves out a plan that the model's own paths should have ruled out."""
-        assert self.engine.exclude is not None, "model and simulator disagree: no path is new"
-        self.excluded.add(decisions)
-        self.engine.exclude(self.built, decisions)
-
-    def outcome(self, runtime_s: float) -> ShapeOutcome:
-        """The state in words."""
-        return ShapeOutcome(
-            status=self._status(),
-            plan=None if self.best is None else self.best.plan(self.tables),
-            step_time_ns=self.best_ns,
-            bound_ns=self.bound_ns,
-            rounds=self.rounds,
-            num_cuts=len(self.built.cuts),
-            runtime_s=runtime_s,
-            trouble=self.trouble,
-        )
-
-    def _status(self) -> ShapeStatus:
-        if self.bound_ns is None:
-            return "infeasible"
-        if self.closed:
-            return "optimal" if self.upper_ns == self.best_ns else "bounded"
-        return "unknown" if self.best is None else "feasible"
-
-
 def shares_of(tables: CostTables, fixed: Fixed, largest: int | None) -> Sequence[int]:
     """Micro-batches that a replica may have if none has more than `largest`, ascending."""
     if fixed.micro_batches is not None:
@@ -227,38 +100,215 @@ def shares_of(tables: CostTables, fixed: Fixed, largest: int | None) -> Sequence
     return share_range(tables, largest)
 
 
-def solve_shape(
-    tables: CostTables,
-    engine: ModelEngine,
-    *,
-    fixed: Fixed = ALL_FREE,
-    incumbent: Plan | None = None,
-    cutoff_ns: int | None = None,
-    bound_ns: int = 0,
-    time_limit_s: float | None = None,
-    seed: int = 0,
-    workers: int = 1,
-    pool: CutPool | None = None,
-) -> ShapeOutcome:
-    """Best plan of one shape by simulated step time, or what is known when time runs out.
+def whole_weights(prices: Sequence[float]) -> list[int]:
+    """Whole numbers near the ratios of prices: what guides an engine, and proves nothing."""
+    most = max(prices, default=0.0)
+    if min(prices, default=0.0) == most:
+        return [1] * len(prices)
+    return [(price and max(1, round(price / most * LARGEST_WEIGHT))) or 0 for price in prices]
 
-    `incumbent`: a feasible plan of the shape that agrees with `fixed`. `cutoff_ns`: plans of
-    this step time or a longer one are of no interest. `bound_ns`: a lower bound of every plan's
-    step time that is proved already. `pool`: cuts known from shapes of equal
-    schedule and stages; new ones are added to it.
+
+class _Trouble(Exception):
+    """What an engine says cannot be."""
+
+
+class CutLoop:
+    """State of one run.
+
+    shapes: what is open. best: the least objective known; found: the plan of an open shape that
+    has it, if there is one. bounds_ns: what is proved of each shape. held: those in the model.
+    trouble: what is wrong with the engine's last answer, if that ended it.
     """
-    begin = time.monotonic()
-    start = None if incumbent is None else decisions_of(tables.instance, incumbent)
-    loop = _Loop(tables, engine, fixed, cutoff_ns, start, bound_ns)
-    known = (pool or CutPool()).of(tables.shape)
-    shape = tables.shape
-    for m in loop.shares:
-        known.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
-    for cut in sorted(known):
-        loop.built.add_cut(cut)
-    while not loop.closed:
-        left_s = None if time_limit_s is None else time_limit_s - (time.monotonic() - begin)
-        options = SolveOptions(time_limit_s=left_s, seed=seed, workers=workers)
-        if (left_s is not None and left_s <= 0) or not loop.solve_round(options, known):
-            break
-    return loop.outcome(time.monotonic() - begin)
+
+    def __init__(
+        self,
+        engine: ModelEngine,
+        shapes: Sequence[OpenShape],
+        beyond: Beyond,
+        best: float | None = None,
+        start: Found | None = None,
+        pool: CutPool | None = None,
+    ) -> None:
+        self.engine, self.shapes, self.best = engine, shapes, best
+        self.bounds_ns = [shape.bound_ns for shape in shapes]
+        self.held: list[int] = []
+        self.found = start
+        self.trouble: str | None = None
+        self.rounds = 0
+        self._gap = COARSE
+        self.built = engine.build()
+        self._beyond = beyond
+        self._pool = CutPool() if pool is None else pool
+        self._weights = whole_weights([shape.price for shape in shapes])
+        self._excluded: set[tuple[int, Decisions]] = set()
+        self._shares: dict[int, Sequence[int]] = {}
+        self._stages: dict[int, StageCosts] = {}
+        if start is not None:
+            self._harvest(start)
+
+    def target_ns(self, index: int) -> int:
+        """Step times of at least this are of no interest."""
+        return self._beyond(self.shapes[index].tables.shape, self.best)
+
+    def is_open(self, index: int) -> bool:
+        """Whether a shape may have a plan that is of interest."""
+        return self.bounds_ns[index] < self.target_ns(index)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no plan of interest is left."""
+        return not any(map(self.is_open, range(len(self.shapes))))
+
+    @property
+    def num_cuts(self) -> int:
+        """Paths in the model."""
+        return sum(len(part.cuts) for part in self.built.parts)
+
+    def _bound(self, index: int) -> int:
+        """Lower bound of what the model minimises, for the plans of a shape."""
+        return self._weights[index] * self.bounds_ns[index]
+
+    def run(self, options: SolveOptions, stop: Stop, tell: Callable[[], None]) -> None:
+        """Rounds until all is closed, `stop` says so, or the engine is in trouble.
+
+        options: of every round; its time limit is taken from the begin of the run.
+        """
+        begin = time.monotonic()
+        self._enter()
+        while not self.closed and not stop():
+            spent_s, limit_s = time.monotonic() - begin, options.time_limit_s
+            left_s = None if limit_s is None else limit_s - spent_s
+            if (left_s is not None and left_s <= 0) or not self._round(
+                replace(options, time_limit_s=left_s)
+            ):
+                break
+            self._enter()
+            tell()
+
+    def _enter(self) -> None:
+        """Takes shapes into the model while one that is left out may have the best plan."""
+        left = [i for i in range(len(self.shapes)) if i not in self._shares and self.is_open(i)]
+        least = min((self._bound(i) for i in self.held if self.is_open(i)), default=None)
+        left.sort(key=self._bound)
+        if left and (least is None or self._bound(left[0]) < least):
+            for index in left[: max(FIRST_SHAPES, len(self.held))]:
+                self._hold(index)
+
+    def _hold(self, index: int) -> None:
+        open_, tables = self.shapes[index], self.shapes[index].tables
+        target_ns, fixed = self.target_ns(index), open_.fixed
+        limit_ns = min(target_ns, 2 * tables.longest_ns + 2) - 1
+        most = largest_share(tables, limit_ns)
+        part = self.built.add_shape(
+            tables,
+            self._weights[index],
+            fixed.order,
+            fixed.boundaries,
+            fixed.micro_batches,
+            most,
+            limit_ns,
+        )
+        part.raise_step_time(self.bounds_ns[index])
+        self.held.append(index)
+        self._shares[index] = shares_of(tables, fixed, most)
+        shape, known = tables.shape, set(self._pool.of(tables.shape))
+        for m in self._shares[index]:
+            known.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))
+        for cut in sorted(known):
+            part.add_cut(cut)
+
+    def _round(self, options: SolveOptions) -> bool:
+        """One solve of the model, one simulation, new cuts; False if the engine was stopped."""
+        if self.found is not None and self.found.index in self.held:
+            self.built.hint(self.held.index(self.found.index), self.found.decisions)
+        outcome = self.engine.run(self.built.model, replace(options, gap=self._gap))
+        self.rounds += 1
+        if outcome.status is Status.INFEASIBLE:
+            self._raise({index: self.target_ns(index) for index in self.held})
+            return True
+        try:
+            judged = self._judge(outcome)
+        except _Trouble as trouble:
+            if self.engine.exact:
+                raise AssertionError("model and simulator disagree") from trouble
+            self.trouble = f"numerical trouble: {trouble}"
+            return False
+        known = [(index, self._weights[index]) for index in self.held if self._weights[index]]
+        self._raise({index: -(-(outcome.bound or 0) // weight) for index, weight in known})
+        if judged is not None:
+            self._learn(*judged)
+        if outcome.termination is Termination.INTERRUPTED:
+            raise KeyboardInterrupt
+        return outcome.termination is Termination.CLOSED
+
+    def _raise(self, proved_ns: dict[int, int]) -> None:
+        """Bounds of shapes in the model, which knows no plans that are of no interest."""
+        for index, bound_ns in proved_ns.items():
+            least = min(bound_ns, self.target_ns(index))
+            if least > self.bounds_ns[index]:
+                self.bounds_ns[index] = least
+                self._part(index).raise_step_time(least)
+
+    def _part(self, index: int) -> OneShape:
+        return self.built.parts[self.held.index(index)]
+
+    def _judge(self, outcome: Outcome) -> tuple[Found, Harvest] | None:
+        """The solution as decisions, simulated; None without one. _Trouble if it cannot be."""
+        if outcome.trouble is not None:
+            raise _Trouble(outcome.trouble)
+        if outcome.values is None:
+            return None
+        extracted = self.built.extract(outcome.values)
+        if extracted is None:
+            raise _Trouble("the solution is fractional, or stands for no decisions")
+        index, decisions = self.held[extracted[0]], extracted[1]
+        tables = self.shapes[index].tables
+        if (broken := broken_rule(tables, decisions)) is not None:
+            raise _Trouble(f"the solution is no plan: {broken}")
+        if (index, decisions) in self._excluded:
+            raise _Trouble("the solution has been excluded")
+        known = self._harvest(Found(index, decisions, 0))
+        if outcome.bound is not None and outcome.bound > self._weights[index] * known.step_time_ns:
+            told = f"{known.step_time_ns} ns, bound {outcome.bound}"
+            raise _Trouble(f"the solution is faster than the bound: {told}")
+        return Found(index, decisions, known.step_time_ns), known
+
+    def _harvest(self, found: Found) -> Harvest:
+        """Simulates a plan; its paths and those of its neighbours are known from now on."""
+        tables, shares = self.shapes[found.index].tables, self._shares.get(found.index, ())
+        placement = Placer(tables).costs(found.decisions.order)
+        bound_ns = self.bounds_ns[found.index]
+        stages = self._stages.setdefault(found.index, StageCosts(tables))
+        known = harvest(stages, placement, found.decisions, shares, bound_ns)
+        self._pool.of(tables.shape).update(known.cuts)
+        return known
+
+    def _learn(self, found: Found, known: Harvest) -> None:
+        """Adds the paths of a plan, and the plan itself if it is the best."""
+        learned = self._add_cuts(found.index, known.cuts)
+        if found.step_time_ns < self.target_ns(found.index):
+            self.found = found
+            self.best = found.step_time_ns * self.shapes[found.index].price
+            for index in self.held:
+                self._part(index).limit_step_time(self.target_ns(index) - 1)
+        elif not learned and self._gap:
+            self._gap = 0.0
+        elif not learned and self.is_open(found.index):
+            self._exclude(found.index, found.decisions)
+
+    def _add_cuts(self, index: int, cuts: Sequence[PathCut]) -> bool:
+        """Whether any is new for this shape; others that they hold for learn them too."""
+        pool = self._pool.of(self.shapes[index].tables.shape)
+        for other in self.held:
+            shares = self._shares[other]
+            if other != index and self._pool.of(self.shapes[other].tables.shape) is pool:
+                for cut in cuts:
+                    if cut.micro_batches in shares:
+                        self._part(other).add_cut(cut)
+        return sum(self._part(index).add_cut(cut) for cut in cuts) > 0
+
+    def _exclude(self, index: int, decisions: Decisions) -> None:
+        """Leaves out a plan that the model's own paths should have ruled out."""
+        assert self.engine.exclude is not None, "model and simulator disagree: no path is new"
+        self._excluded.add((index, decisions))
+        self.engine.exclude(self._part(index), decisions)

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
+from typing import Literal
 
+from formulations.costs.tables import CostTables
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
@@ -88,9 +90,15 @@ class _Search:
                 for form, shape in zip(times.forms(some), some, strict=True)
             ]
         self.open = sorted(ranked, key=lambda task: task.objective)
-        self.closer = Closer(
-            self.instance, self.options, _engine(self.options, self.pool, self.begin), times
-        )
+        self.collected: list[CostTables] = []
+        self.closer = Closer(self.instance, self.options, self._engine(), times)
+
+    def _engine(self) -> ShapeEngine:
+        if self.options.method not in ("cpsat", "milp"):
+            return enumerate_shape
+        from solver.search.by_model import collector
+
+        return collector(self.collected)
 
     @property
     def patience(self) -> int:
@@ -193,6 +201,30 @@ class _Search:
                 self.offer(closing.found)  # before the record that says that nothing is better
                 self.records[closing.record.shape] = closing.record
                 self.tell()
+        if self.options.method in ("cpsat", "milp"):
+            self._at_once(self.options.method)
+
+    def _at_once(self, method: Literal["cpsat", "milp"]) -> None:
+        """By one model, all that is left."""
+        from solver.search.by_model import AtOnce
+
+        limit = self.options.time_limit_s
+        left_s = None if limit is None else max(0.0, limit - self.elapsed_s)
+        known = [(tables, self.records[tables.shape].bound_ns or 0) for tables in self.collected]
+        plan, time_ns = self.incumbent.plan, self.incumbent.step_time_ns
+        incumbent = None if plan is None or time_ns is None else (plan, time_ns)
+        model = AtOnce(method, self.closer, known, incumbent, self.pool)
+
+        def tell() -> None:
+            for closing in model.closings():
+                self.records[closing.record.shape] = closing.record
+                self.offer(closing.found)
+            self.tell()
+
+        try:
+            model.run(replace(self.options, time_limit_s=left_s), self.out_of_time, tell)
+        finally:
+            tell()
 
     def _tasks(self, effort: int | None) -> list[Task]:
         """What may still hold a better plan, best bound first.
@@ -232,7 +264,7 @@ class _Search:
         bound = min((task.objective for task in self._tasks(None)), default=self.objective)
         self.report(
             Progress(
-                shapes_closed=len(self.records),
+                shapes_closed=sum(one.reason != "open" for one in self.records.values()),
                 shapes_total=len(self.open),
                 incumbent_ns=self.incumbent.step_time_ns,
                 bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
@@ -282,14 +314,6 @@ class _Search:
         if self.best is not None:
             return Status.FEASIBLE if is_open else Status.OPTIMAL
         return Status.UNKNOWN if is_open else Status.INFEASIBLE
-
-
-def _engine(options: SolveOptions, pool: CutPool, begin: float) -> ShapeEngine:
-    if options.method not in ("cpsat", "milp"):
-        return enumerate_shape
-    from solver.search.by_model import shape_engine
-
-    return shape_engine(options.method, options, pool, begin)
 
 
 def solve(

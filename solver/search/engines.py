@@ -5,6 +5,7 @@ A library is loaded when its family is asked for, not before.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -19,10 +20,10 @@ from solver.options import SolveOptions
 Family = Literal["cpsat", "milp"]
 
 
-class Built(Protocol):
-    """A native model of one shape: `formulations.cpsat.step_time`, `formulations.milp.step_time`.
+class OneShape(Protocol):
+    """The part of one shape: `formulations.cpsat.step_time`, `formulations.milp.step_time`.
 
-    Its minimum is a lower bound of every plan's step time, for any cuts.
+    The least step time in it is a lower bound of every plan's, for any cuts.
     """
 
     model: Any
@@ -38,25 +39,42 @@ class Built(Protocol):
     def add_cut(self, cut: PathCut) -> bool:
         """Bound the step time by a path; False if it is known already."""
 
-    def hint(self, decisions: Decisions) -> None:
-        """Start the engine from these decisions."""
 
-    def extract(self, values: Sequence[float]) -> Decisions | None:
-        """The decisions in a solution vector; None if it does not stand for any."""
+class Built(Protocol):
+    """A native model of several shapes: `formulations.cpsat.degrees`, `formulations.milp.degrees`.
 
+    Of these one is chosen; its step time counts as often as its weight says.
+    """
 
-class Build(Protocol):
-    """The joint model of one shape; what is None is decided."""
+    model: Any
 
-    def __call__(
+    @property
+    def parts(self) -> Sequence[OneShape]:
+        """The shapes, in the order in which they were added."""
+
+    def add_shape(
         self,
         tables: CostTables,
+        weight: int = 1,
         order: Sequence[int] | None = None,
         boundaries: Sequence[int] | None = None,
         micro_batches: Sequence[int] | None = None,
         largest_share: int | None = None,
         max_step_time_ns: int | None = None,
-    ) -> Built:
+    ) -> OneShape:
+        """One more shape; what is None is decided."""
+
+    def hint(self, shape: int, decisions: Decisions) -> None:
+        """Start the engine from these decisions of a shape."""
+
+    def extract(self, values: Sequence[float]) -> tuple[int, Decisions] | None:
+        """Shape and decisions in a solution vector; None if it does not stand for any."""
+
+
+class Joint(Protocol):
+    """The model of one shape on its own; what is None is decided."""
+
+    def __call__(self, tables: CostTables, *, largest_share: int | None = None) -> OneShape:
         """Build it."""
 
 
@@ -71,12 +89,14 @@ class Run(Protocol):
 class ModelEngine:
     """A family of models and its engine.
 
+    build: an empty model of several shapes. joint: the model of one.
     write: writes a native model in the format of a file's suffix.
-    exclude: leaves a plan out of a model; None if the engine counts in integers and thus never
-    proposes a plan that the model rules out.
+    exclude: leaves a plan out of a shape's part; None if the engine counts in integers and thus
+    never proposes a plan that the model rules out.
     """
 
-    build: Build
+    build: Callable[[], Built]
+    joint: Joint
     run: Run
     write: Callable[[Any, Path], None]
     exclude: Callable[[Any, Decisions], None] | None = None
@@ -95,12 +115,15 @@ def model_engine(family: Family) -> ModelEngine:
 
 def _loaded(family: Family) -> ModelEngine:
     if family == "cpsat":
-        from formulations.cpsat import joint
+        from formulations.cpsat import degrees, joint
         from solver.backends import cpsat
 
-        return ModelEngine(joint.build, cpsat.run, cpsat.write)
+        return ModelEngine(degrees.Built, joint.build, partial(cpsat.run, lean=True), cpsat.write)
+    from formulations.milp import degrees as milp_degrees
     from formulations.milp import joint as milp_joint
     from formulations.milp import step_time
     from solver.backends import highs
 
-    return ModelEngine(milp_joint.build, highs.run, highs.write, step_time.Built.exclude)
+    return ModelEngine(
+        milp_degrees.Built, milp_joint.build, highs.run, highs.write, step_time.Built.exclude
+    )

@@ -16,7 +16,7 @@ from formulations.plan import Plan
 from solver.heuristics.choose import TimeTables
 from solver.options import SolveOptions
 from solver.search.critical_path import ALL_FREE, largest_share, shares_of
-from solver.search.engines import Built, ModelEngine, model_engine
+from solver.search.engines import ModelEngine, OneShape, model_engine
 from solver.search.paths import CutPool, first_cuts, harvest
 
 _log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 def model_of(
     engine: ModelEngine, tables: CostTables, plan: Plan, known: Iterable[PathCut]
-) -> Built:
+) -> OneShape:
     """The joint model of a plan's shape with known cuts, the first cuts and the plan's own.
 
     No replica may have more micro-batches than a plan as fast as this one can have. The plan is
@@ -37,7 +37,7 @@ def model_of(
     step_time_ns = harvest(stages, placement, decisions, (), 0).step_time_ns
     most = largest_share(tables, step_time_ns)
     shape, shares = tables.shape, shares_of(tables, ALL_FREE, most)
-    built = engine.build(tables, largest_share=most)
+    built = engine.joint(tables, largest_share=most)
     cuts = {*known, *harvest(stages, placement, decisions, shares, 0).cuts}
     for m in shares:
         cuts.update(first_cuts(shape.schedule, shape.pp, m, shape.vpp))

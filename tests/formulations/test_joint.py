@@ -11,7 +11,7 @@ import pytest
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, decisions_of
 from solver.result import Status
-from solver.search.engines import Built
+from solver.search.engines import OneShape
 from solver.search.paths import first_cuts
 from tests import brute_force
 from tests.loop_checks import random_decisions
@@ -20,7 +20,7 @@ from tests.seeds import few_and_many, one_each
 from tests.twins import CPSAT, MILP, TWINS, Twin, number_of_variables, solved
 
 
-def with_first_cuts(tables: CostTables, built: Built) -> Built:
+def with_first_cuts(tables: CostTables, built: OneShape) -> OneShape:
     """The model with the paths that the loop starts from."""
     shape = tables.shape
     for m in range(1, tables.num_micro_batches + 1):
@@ -85,7 +85,7 @@ def test_without_paths_it_is_a_lower_bound(twin: Twin, seeds: Sequence[int]) -> 
         assert bare <= started <= best
 
 
-def _bare_and_started(twin: Twin, tables: CostTables) -> list[Built]:
+def _bare_and_started(twin: Twin, tables: CostTables) -> list[OneShape]:
     return [twin.joint.build(tables), with_first_cuts(tables, twin.joint.build(tables))]
 
 

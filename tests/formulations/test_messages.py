@@ -10,10 +10,10 @@ from formulations.instance.transformer import TransformerSizes, build_workload
 from solver.layered.messages import longest
 from solver.layered.problem import Intervals
 from solver.search.closing import enumerate_shape
-from solver.search.critical_path import solve_shape
 from solver.search.engines import model_engine
 from tests import brute_force
 from tests.equal_nodes import equal_nodes
+from tests.loop_checks import solve_shape
 from tests.random_shapes import random_tables
 
 #: Layers 0 embedding, 1-2 encoder, 3-4 decoder, 5 head.

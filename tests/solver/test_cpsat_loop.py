@@ -9,11 +9,20 @@ from formulations.decisions import Decisions
 from formulations.instance import Limits
 from formulations.instance.instance import ScheduleName
 from solver.result import max_step_time_ns
-from solver.search.critical_path import largest_share, solve_shape
+from solver.search.critical_path import largest_share
 from solver.search.engines import model_engine
 from solver.search.paths import CutPool
 from tests import brute_force
-from tests.loop_checks import FREE, Free, feasible, finds_the_best, judge, limited, random_decisions
+from tests.loop_checks import (
+    FREE,
+    Free,
+    feasible,
+    finds_the_best,
+    judge,
+    limited,
+    random_decisions,
+    solve_shape,
+)
 from tests.random_shapes import random_tables
 from tests.reference_pipelines import reference_cases, solves_reference
 from tests.seeds import few_and_many

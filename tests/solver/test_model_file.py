@@ -15,12 +15,11 @@ from formulations.instance import Limits
 from solver.backends import highs
 from solver.options import Method, SolveOptions
 from solver.result import Status
-from solver.search.critical_path import solve_shape
 from solver.search.driver import solve
 from solver.search.engines import model_engine
 from solver.search.model_file import model_of
 from solver.search.paths import CutPool
-from tests.loop_checks import feasible
+from tests.loop_checks import feasible, solve_shape
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import random_instance
 

@@ -22,7 +22,6 @@ CHANGED_INSTANCES = (
     "pipelined",
     "tensor_parallel",
     "cheapest",
-    "profiled",
     "zones",
     "split_backward",
     "interleaved",
