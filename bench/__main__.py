@@ -19,6 +19,7 @@ BENCHMARKS = {
     "fleets": "pipelines and micro-batches of 30 to 1,000 nodes, and recovery",
     "policies": "samples trained through failures by four recovery policies on our own plans",
     "accuracy": "the analytic model against published steps that no figure was fitted to",
+    "findings": "which published findings on large-scale training our simulated steps show",
     "memory": "memory of our model beside measured, estimated and other models' figures",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }
