@@ -221,16 +221,23 @@ class Trial:
         order = [group for step, index in steps for group in step.begins[index]]
         most = self._per_replica(lanes)
         ends = plans.ends[i].tolist()
-        plan = question.prover.plan(self.shape, order, ends, most)
-        costs = Recount(self.instance, plan).costs()
         for r in range(self.shape.dp):
-            while most[r] and step_time_ns(_alone(costs, r, most[r])) >= self.below_ns:
+            while self._alone_ns(order, ends, most, r) >= self.below_ns:
                 most[r] -= 1
+                if most[r] < question.least:
+                    return None
         shares = self._dealt(most)
         if shares is None:
             return None
         plan = question.prover.plan(self.shape, order, ends, shares)
         return plan, step_time_ns(Recount(self.instance, plan).costs())
+
+    def _alone_ns(
+        self, order: Sequence[int], ends: Sequence[int], shares: Sequence[int], r: int
+    ) -> int:
+        """Step time if replica r were alone; with fewer micro-batches it may recompute less."""
+        plan = self.refutation.prover.plan(self.shape, order, ends, shares)
+        return step_time_ns(_alone(Recount(self.instance, plan).costs(), r, shares[r]))
 
     def _per_replica(self, lanes: Sequence[int]) -> list[int]:
         """[dp] the number of every replica's lane."""

@@ -78,7 +78,10 @@ class Recomputation:
                     blocks=np.minimum(blocks, count) * (name != "none"),
                     time=sums(times.backward_ns - least, inside),
                     kept=sums(activation, inside) + sums(others, rest),
-                    once=self._largest(kept.workspace_bytes, inside),
+                    once=np.maximum(
+                        self._largest(kept.workspace_bytes, inside),
+                        self._largest(self.memory.kept[0].workspace_bytes, rest),
+                    ),
                     possible=blocks >= count if partly else np.ones(len(blocks), dtype=np.bool_),
                 )
 

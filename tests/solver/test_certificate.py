@@ -177,6 +177,25 @@ def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
     assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
 
 
+@pytest.mark.parametrize(("spare", "lacks"), [(0, False), (-1, True)])
+def test_bug_whole_gradients_of_the_head_take_memory(spare: int, lacks: bool) -> None:
+    """ZeRO 2 holds those of one layer whole; the verifier looked at layers up to the last block."""
+    shape = plain_shape((1, 0), dp=2, zero=2)
+    need = brute_force.least_bytes(build_tables(with_large_head(), shape), (0, 4), 0, 2)
+    tight = with_large_head((need + spare) / GIB)
+    assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
+
+
+def with_large_head(memory_gib: float = 8) -> Instance:
+    """The head has more parameters than all other layers together."""
+    one = instance(memory_gib=memory_gib)
+    *others, head = one.workload.layer_runs
+    layer = head.layer.model_copy(update={"sharded_parameters": 10**8})
+    runs = (*others, head.model_copy(update={"layer": layer}))
+    workload = one.workload.model_copy(update={"layer_runs": runs})
+    return one.model_copy(update={"workload": workload})
+
+
 def test_shape_missing_from_the_log_is_named() -> None:
     """Without one record the log does not cover the plan space."""
     document = CASES["idle"]()
