@@ -47,7 +47,7 @@ CLOSINGS: tuple[tuple[Reason, Proof], ...] = (
 @cache
 def several() -> PlanDocument:
     """A certified file with shapes whose best plans an exhaustive search found."""
-    return certified_document(crowded_instance(10), at_once=False)
+    return certified_document(crowded_instance(10))
 
 
 def searched(document: PlanDocument) -> list[int]:
@@ -168,7 +168,7 @@ def test_bug_any_gap_could_be_asked_for(gap: float) -> None:
 
 def test_quick_leaves_what_a_search_closed() -> None:
     """What memory and work do not show of it is listed as not proved; nothing is refused."""
-    document = certified_document(random_instance(25), at_once=False)
+    document = certified_document(random_instance(25))
     found = verify_document(document, Effort(prove="quick"))
     assert found.ok
     assert set(found.unproved) <= set(searched(document))
