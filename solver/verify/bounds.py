@@ -107,6 +107,14 @@ class Prover:
         moments = stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
         return self.recomputation(shape).extra(moments)
 
+    def backward_ns(self, shape: Shape, stage: int, micro_batches: int) -> Array:
+        """[J, n, n] of a stage of a replica with so many, or with more no less."""
+        backward = self.stage_times(shape)[1]
+        if len(shape.recompute) == 1:
+            return backward
+        extra = self.extra(shape, stage, micro_batches)
+        return backward + np.where(extra < NEVER, extra, 0)
+
     def plan(
         self, shape: Shape, order: Sequence[int], ends: Sequence[int], shares: Sequence[int]
     ) -> Plan:

@@ -155,6 +155,23 @@ class OrderGraph:
             states = step[1]
         return tuple(found)
 
+    @property
+    def built(self) -> tuple[Step, ...]:
+        """The steps, which exist."""
+        assert self.steps is not None
+        return self.steps
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """Of every lane: the first lane that has the same groups and transfers."""
+        first: dict[bytes, int] = {}
+        found = []
+        for r in range(len(self.lanes)):
+            columns = [part[:, r] for s in self.built for part in (s.group, s.send)]
+            columns += [s.back[:, r] for s in self.built if self.shape.vpp > 1]
+            found.append(first.setdefault(b"".join(own.tobytes() for own in columns), r))
+        return found
+
     def _step(self, k: int, states: list[State]) -> tuple[Step, list[State]] | None:
         targets: dict[State, int] = {}
         rows = []

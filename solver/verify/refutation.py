@@ -37,7 +37,7 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.families import Member, families, members_of
 from solver.verify.lengths import NEVER, Costs, StageLengths
-from solver.verify.orders import OrderGraph, Step
+from solver.verify.orders import OrderGraph
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -95,20 +95,13 @@ class Refutation:
         self.prover, self.shape, self.instance = prover, shape, prover.instance
         self.clock = clock or Clock()
         self.graph = graph or OrderGraph(prover.instance, shape)
-        self.forward, self.backward, self.weight = prover.stage_times(shape)
+        self.forward, _, self.weight = prover.stage_times(shape)
         self.blocks = prover.enough_blocks
         self.total = prover.instance.workload.global_batch // shape.micro_batch
         self.even = shape.dp == 1 or prover.instance.search.micro_batches == "even"
         self.least = self.total // shape.dp if self.even else 1
         self.needed = ceil_div(self.total, self.graph.width)
         self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
-
-    def backward_ns(self, k: int, micro_batches: int) -> Array:
-        """[J, n, n] of stage k of a replica with so many, or with more no less."""
-        if len(self.shape.recompute) == 1:
-            return self.backward
-        extra = self.prover.extra(self.shape, k, micro_batches)
-        return self.backward + np.where(extra < NEVER, extra, 0)
 
     @property
     def applies(self) -> bool:
@@ -147,26 +140,10 @@ class Refutation:
             left = self._kept(left, below_ns - 1)
         return left
 
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The graph's, which exist."""
-        assert self.graph.steps is not None
-        return self.graph.steps
-
-    @cached_property
-    def alike(self) -> list[int]:
-        """Of every lane of the graph: the first lane that has the same groups and transfers."""
-        first: dict[bytes, int] = {}
-        found = []
-        for r in range(len(self.graph.lanes)):
-            parts = (part[:, r].tobytes() for s in self.steps for part in (s.group, s.send))
-            found.append(first.setdefault(b"".join(parts), r))
-        return found
-
     @cached_property
     def lanes(self) -> dict[int, int]:
         """Lanes that differ, each with the number of those that are like it."""
-        return Counter(self.alike)
+        return Counter(self.graph.alike)
 
     def everything(self, below_ns: int, allowed: Allowed | None = None) -> Left:
         """All choices of every stage whose devices and memory alone leave the claim open."""
@@ -176,11 +153,11 @@ class Refutation:
         ]
 
     def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
-        step, last = self.steps[k], self.shape.pp - 1
+        step, last = self.graph.built[k], self.shape.pp - 1
         if not len(step.source):
             none = np.zeros(0, dtype=np.int64)
             return Choices(none, none, none)
-        work = self.forward + self.backward_ns(k, self.least) + self.weight
+        work = self.forward + self.prover.backward_ns(self.shape, k, self.least) + self.weight
         busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
         most = np.minimum(busy, self._by_memory[k])
         found: dict[bytes, Array] = {}
@@ -202,7 +179,7 @@ class Refutation:
     def allowed(self, left: Left) -> Allowed:
         """What is left, of a graph of one lane."""
         found: Allowed = []
-        for step, choices in zip(self.steps, left, strict=True):
+        for step, choices in zip(self.graph.built, left, strict=True):
             mask = np.zeros(self.forward.shape, dtype=np.bool_)
             mask[step.group[choices.step, 0], choices.first, choices.last] = True
             found.append(mask)
@@ -232,7 +209,7 @@ class Refutation:
         return np.stack(self.graph.tails)
 
     def _costs(self, left: Left, k: int, r: int) -> Costs:
-        steps, choices = self.steps, left[k]
+        steps, choices = self.graph.built, left[k]
         step, layers = steps[k], (choices.first, choices.last)
         groups = step.group[choices.step, r]
         kinds, blocking = self.graph.kind, self.instance.search.blocking_sends
@@ -243,7 +220,7 @@ class Refutation:
             np.minimum.at(onward, steps[k + 1].source, steps[k + 1].send[:, r])
         return Costs(
             forward=self.forward[groups, *layers],
-            backward=self.backward_ns(k, self.least)[groups, *layers],
+            backward=self.prover.backward_ns(self.shape, k, self.least)[groups, *layers],
             weight=self.weight[groups, *layers],
             send=send,
             onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
@@ -256,7 +233,7 @@ class Refutation:
         size = len(self.blocks)
         return [
             (step.source[c.step] * size + c.first, step.target[c.step] * size + c.last)
-            for step, c in zip(self.steps, left, strict=True)
+            for step, c in zip(self.graph.built, left, strict=True)
         ]
 
     def _before(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
@@ -264,7 +241,7 @@ class Refutation:
         size = len(self.blocks)
         found = [np.full(size, NEVER)]
         found[0][0] = 0
-        for step, (source, target), cost in zip(self.steps, nodes, costs, strict=True):
+        for step, (source, target), cost in zip(self.graph.built, nodes, costs, strict=True):
             best = np.full(step.num_targets * size, NEVER)
             np.minimum.at(best, target, found[-1][source] + cost)
             found.append(best)
@@ -273,10 +250,10 @@ class Refutation:
     def _after(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
         """Shortest ways from every (state, layer) after each stage to the end."""
         size = len(self.blocks)
-        found = [np.zeros(self.steps[-1].num_targets * size, dtype=np.int64)]
+        found = [np.zeros(self.graph.built[-1].num_targets * size, dtype=np.int64)]
         for k in range(len(nodes) - 1, 0, -1):
             source, target = nodes[k]
-            best = np.full(self.steps[k - 1].num_targets * size, NEVER)
+            best = np.full(self.graph.built[k - 1].num_targets * size, NEVER)
             np.minimum.at(best, source, found[-1][target] + costs[k])
             found.append(best)
         return found[::-1]
@@ -302,7 +279,7 @@ class Refutation:
             stage = StageLengths(
                 one, back[k][source], there[k][source], after[k][target], k == 0, limit
             )
-            groups = self.steps[k].group[left[k].step, r]
+            groups = self.graph.built[k].group[left[k].step, r]
             held = self._by_memory[k][groups, left[k].first, left[k].last]
             if self.even:
                 fits = (cut[k] >= self.least) & stage.within(self._members[k])

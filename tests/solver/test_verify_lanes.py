@@ -15,11 +15,11 @@ from solver.simulate import step_time_ns
 from solver.verify import lane_exhaust, lanes
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
-from solver.verify.exhaust import Outcome
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes, Nodes, deal
 from solver.verify.recount import Recount
 from solver.verify.refutation import Refutation
+from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, unlike_replicas
