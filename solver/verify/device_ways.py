@@ -96,8 +96,8 @@ class DeviceWays:
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
         """[T, S, n] of the layers of one chunk; [T] once."""
-        once = np.array([tail[0, 0] for tail in self.graph.tails])
-        return np.stack([self._least(tail - tail[0, 0]) for tail in self.graph.tails]), once
+        once = np.array([tail[0, 0] for tail in self.graph.tails.whole])
+        return np.stack([self._least(tail - tail[0, 0]) for tail in self.graph.tails.whole]), once
 
     @cached_property
     def _memory(self) -> tuple[Array, Array, Array]:

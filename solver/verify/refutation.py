@@ -206,13 +206,13 @@ class Refutation:
     @cached_property
     def tails(self) -> Array:
         """[T, n, n] of the graph."""
-        return np.stack(self.graph.tails)
+        return np.stack(self.graph.tails.whole)
 
     def _costs(self, left: Left, k: int, r: int) -> Costs:
         steps, choices = self.graph.built, left[k]
         step, layers = steps[k], (choices.first, choices.last)
         groups = step.group[choices.step, r]
-        kinds, blocking = self.graph.kind, self.instance.search.blocking_sends
+        kinds, blocking = self.graph.messages.kind, self.instance.search.blocking_sends
         send = step.send[choices.step, r, kinds[choices.first]]
         onward = np.zeros((step.num_targets, step.send.shape[-1]), dtype=np.int64)
         if blocking and k + 1 < len(steps):

@@ -101,7 +101,7 @@ class PlanTimes:
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
         """[T, n, n] tails of the graph, and of these the sync."""
-        return np.stack(self.order.tails), np.stack(self.order.syncs)
+        return np.stack(self.order.tails.whole), np.stack(self.order.tails.syncs)
 
     def of(self, plans: Plans, r: int, micro_batches: int) -> Array:
         """[N] step time if lane r, with so many micro-batches, were alone; a lower bound."""
@@ -153,7 +153,7 @@ class PlanTimes:
         sends = [step.send[own, r] for step, own in steps]
         around = [steps[0][0].back[plans.steps[0], r], *sends[1:]]
         into = np.stack(list(chain(sends, around * (self.shape.vpp - 1))))[1:]
-        kinds = self.order.kind[plans.ends[1:-1]]
+        kinds = self.order.messages.kind[plans.ends[1:-1]]
         own: Array = np.take_along_axis(into, kinds[..., None], axis=2)[..., 0]
         return own
 
@@ -173,9 +173,9 @@ def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array
     embeddings, each as fast as its nodes.
     """
     whole: Array = (ready + tail).max(axis=0)
-    if not graph.tied:
+    if not graph.tails.tied:
         return whole
-    embedding = np.array(graph.embeddings)[rows]
+    embedding = np.array(graph.tails.embeddings)[rows]
     synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
     after = (tail - sync - embedding)[[0, -1]].max(axis=0)
     latest: Array = np.maximum(whole, synced + after)
