@@ -93,7 +93,6 @@ class Built:
     def _devices(self) -> range:
         return range(self.tables.shape.pp)
 
-    @property
     def _replicas(self) -> range:
         return range(self.tables.shape.dp)
 
@@ -132,7 +131,7 @@ class Built:
         self.cuts.add(cut)
         prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
         columns: set[Hashable] = set()
-        for r in self._replicas:
+        for r in range(self.tables.shape.dp):
             holds = [self.shares.at_least(r, cut.micro_batches)]
             if not prefixes:
                 holds.append(negated(self.shares.at_least(r, cut.micro_batches + 1)))

@@ -96,11 +96,9 @@ class Built:
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
 
-    @property
     def _devices(self) -> range:
         return range(self.tables.shape.pp)
 
-    @property
     def _replicas(self) -> range:
         return range(self.tables.shape.dp)
 
@@ -110,13 +108,13 @@ class Built:
         tied = (0, last) if self.tables.embedding_bytes else ()
         finish = [
             total_of(self._times.optimizer(d), self.order.gather(d, self.split))
-            for d in self._devices
+            for d in range(last + 1)
         ]
         if tied:
             upper = max(largest_value(finish[k]) for k in tied)
             both = maximum(self.model, 3, [finish[0], finish[last]], "tied", upper)
             finish[0] = finish[last] = total_of(self.order.embedding(), both)
-        sums = [total_of(self.order.sync(d, self.split), finish[d]) for d in self._devices]
+        sums = [total_of(self.order.sync(d, self.split), finish[d]) for d in range(last + 1)]
         tails = [self._named(f"tail_{k}", term) for k, term in enumerate(sums)]
         for tail in tails:
             require_at_most(self.model, 3, tail, self.step_time)
@@ -149,7 +147,7 @@ class Built:
         self.cuts.add(cut)
         prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
         columns: set[Hashable] = set()
-        for r in self._replicas:
+        for r in range(self.tables.shape.dp):
             holds: Linear = self.shares.at_least(r, cut.micro_batches)
             if not prefixes:
                 more = self.shares.at_least(r, cut.micro_batches + 1)
