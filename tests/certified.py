@@ -23,6 +23,7 @@ from solver.result import (
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
+from solver.verify.filling import Filling
 from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
 from tests import brute_force
@@ -58,7 +59,7 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
     weight = objective_weight(prover.instance, shape)
     if best.time_ns * weight > incumbent:
         forms, target = ClosedForms(prover, [shape]), ceil(incumbent / weight)
-        work, filling = int(forms.work_ns()[0]), int(forms.filling_ns()[0])
+        work, filling = int(forms.work_ns()[0]), int(Filling(forms).filling_ns()[0])
         if work * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
         if filling * weight >= incumbent:

@@ -21,8 +21,9 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph
 from solver.verify.recount import Recount
-from solver.verify.refutation import Allowed, Left, Refutation
+from solver.verify.refutation import Allowed, Refutation
 from solver.verify.simulated import Outcome, Plans, PlanTimes, hunted, lower_half
+from solver.verify.ways import Left
 from solver.verify.zone_links import keeps_stages_apart
 
 Array = NDArray[np.int64]

@@ -21,8 +21,8 @@ from solver.simulate import step_time_ns
 from solver.verify.exhaust import Trial
 from solver.verify.lanes import Lanes, LanesLeft, Nodes, best_deal, deal
 from solver.verify.recount import Recount
-from solver.verify.refutation import Left
 from solver.verify.simulated import Outcome
+from solver.verify.ways import Left
 
 #: With more ways of a lane through one split they are not tried.
 MOST_PATHS = 50_000

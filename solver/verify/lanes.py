@@ -34,7 +34,8 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.lane_graph import Hosts, LaneGraph
 from solver.verify.orders import Tally, Used, exact_tally
-from solver.verify.refutation import MOST_CUTS, Allowed, Cut, Left, Refutation
+from solver.verify.refutation import MOST_CUTS, Allowed, Refutation
+from solver.verify.ways import Cut, Left
 from solver.verify.zone_links import keeps_stages_apart
 
 Mask = NDArray[np.bool_]

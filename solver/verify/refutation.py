@@ -22,9 +22,8 @@ more. Some of them are kept, and what is on no way within D of such a length has
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +37,7 @@ from solver.verify.clock import Clock
 from solver.verify.families import Member, families, members_of
 from solver.verify.lengths import NEVER, Costs, StageLengths
 from solver.verify.orders import OrderGraph
+from solver.verify.ways import Choices, Cut, Left, Ways
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -47,37 +47,6 @@ Mask = NDArray[np.bool_]
 MOST_CUTS = 8
 
 
-@dataclass(frozen=True)
-class Choices:
-    """M ways to run one stage: by a step of the graph [M], layers [first, last) [M]."""
-
-    step: Array
-    first: Array
-    last: Array
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    def take(self, keep: Mask) -> "Choices":
-        """Some of them."""
-        return Choices(self.step[keep], self.first[keep], self.last[keep])
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A path to the end of a stage, with m micro-batches.
-
-    visits: [3, p] forwards, backwards, weight gradients. messages: [p] of both ways between a stage
-    and the one before.
-    """
-
-    micro_batches: int
-    visits: Array
-    messages: Array
-    stage: int
-
-
-Left = list[Choices]
 #: Per stage [J, n, n] layers that may run on nodes of a group.
 Allowed = list[Mask]
 
@@ -116,14 +85,8 @@ class Refutation:
 
     def keep(self, micro_batches: int, path: PathCounts, stage: int) -> None:
         """Keeps a path of the schedule's graph for so many that ends with a stage."""
-        p = self.shape.pp
-        visits = np.zeros((3, p), dtype=np.int64)
-        visits[: len(path.weights) // p] = path.weights.reshape(-1, p)
-        messages = np.zeros(p, dtype=np.int64)
-        messages[1:] = path.transfers[:-1].reshape(2, p - 1).sum(axis=0)
-        if self.instance.search.blocking_sends:
-            messages[1:] = visits[0, :-1] + visits[1, 1:]
-        self.cuts.append(Cut(micro_batches, visits, messages, stage))
+        blocking = self.instance.search.blocking_sends
+        self.cuts.append(Cut.of(self.shape.pp, blocking, micro_batches, path, stage))
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
@@ -228,36 +191,6 @@ class Refutation:
             tail=self.tails[step.tail[choices.step], *layers],
         )
 
-    def _nodes(self, left: Left) -> list[tuple[Array, Array]]:
-        """Per stage the (state, layer) [M] before and after every choice, as numbers."""
-        size = len(self.blocks)
-        return [
-            (step.source[c.step] * size + c.first, step.target[c.step] * size + c.last)
-            for step, c in zip(self.graph.built, left, strict=True)
-        ]
-
-    def _before(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
-        """Shortest ways from the start to every (state, layer) before each stage."""
-        size = len(self.blocks)
-        found = [np.full(size, NEVER)]
-        found[0][0] = 0
-        for step, (source, target), cost in zip(self.graph.built, nodes, costs, strict=True):
-            best = np.full(step.num_targets * size, NEVER)
-            np.minimum.at(best, target, found[-1][source] + cost)
-            found.append(best)
-        return found
-
-    def _after(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
-        """Shortest ways from every (state, layer) after each stage to the end."""
-        size = len(self.blocks)
-        found = [np.zeros(self.graph.built[-1].num_targets * size, dtype=np.int64)]
-        for k in range(len(nodes) - 1, 0, -1):
-            source, target = nodes[k]
-            best = np.full(self.graph.built[k - 1].num_targets * size, NEVER)
-            np.minimum.at(best, source, found[-1][target] + costs[k])
-            found.append(best)
-        return found[::-1]
-
     def most(self, left: Left, r: int, limit: int, asked: bool = False) -> Iterator[Array]:
         """Per stage [M] most micro-batches of a replica of lane r within `limit`.
 
@@ -268,14 +201,14 @@ class Refutation:
         most = self.needed if asked else self.total
         least = ceil_div(most, len(self.graph.lanes)) if asked and len(self.lanes) == 1 else 1
         costs = [self._costs(left, k, r) for k in range(len(left))]
-        nodes = self._nodes(left)
+        ways = Ways(self.graph.built, left, len(self.blocks))
         through = [one.through for one in costs]
-        after = self._after(nodes, through)
+        after = ways.after(through)
         first = through[0] + costs[0].tail + self._rest * costs[0].weight
-        there = self._before(nodes, [one.forward + one.send for one in costs])
-        back = self._before(nodes, [first, *through[1:]])
-        cut = self._by_cuts(nodes, costs, limit, most)
-        for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
+        there = ways.before([one.forward + one.send for one in costs])
+        back = ways.before([first, *through[1:]])
+        cut = ways.most_by(self.cuts, costs, limit, most)
+        for k, ((source, target), one) in enumerate(zip(ways.nodes, costs, strict=True)):
             stage = StageLengths(
                 one, back[k][source], there[k][source], after[k][target], k == 0, limit
             )
@@ -286,24 +219,6 @@ class Refutation:
                 yield np.where(fits, np.minimum(held, self.least), 0)
             else:
                 yield self._largest(k, stage, np.minimum(held, cut[k]), least)
-
-    def _by_cuts(
-        self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Costs], limit: int, upper: int
-    ) -> list[Array]:
-        """Per stage [M] most micro-batches, `upper` at most, that no cut rules out."""
-        most = [np.full(len(source), upper) for source, _ in nodes]
-        for cut in self.cuts:
-            lengths = []
-            for k, one in enumerate(costs):
-                forward, backward, weight = cut.visits[:, k].tolist()
-                length = forward * one.forward + backward * one.backward + weight * one.weight
-                length = length + int(cut.messages[k]) * one.send
-                lengths.append(length + one.tail if k == cut.stage else length)
-            before, after = self._before(nodes, lengths), self._after(nodes, lengths)
-            for k, (source, target) in enumerate(nodes):
-                long = before[k][source] + lengths[k] + after[k][target] > limit
-                most[k][long] = np.minimum(most[k][long], cut.micro_batches - 1)
-        return most
 
     def _largest(self, k: int, stage: "StageLengths", most: Array, least: int) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""

@@ -14,7 +14,7 @@ from solver.result import Proof
 from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
-from solver.verify.closed_forms import ClosedForms
+from solver.verify.filling import bounds_ns
 from solver.verify.space import PlanSpace, key_of
 from tests import brute_force
 from tests.certified import certified_document
@@ -115,7 +115,7 @@ def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: b
         if best is None:
             continue
         prover = Prover(PlanSpace(tables.instance))
-        bound = int(ClosedForms(prover, [tables.shape]).bounds_ns()[0])
+        bound = int(bounds_ns(prover, [tables.shape])[0])
         assert bound <= best
         close += bound > 0.9 * best
         planned += 1

@@ -15,6 +15,7 @@ from solver.bounds.work_and_filling import Bounds, closed_forms
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
+from solver.verify.filling import Filling, bounds_ns
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
@@ -52,7 +53,7 @@ def test_bounds_never_exceed_the_optimum_and_are_those_of_the_verifier(seed: int
     for number in range(seed, seed + 10):
         tables = random_tables(number, zones=number % 5 == 0)
         forms = ClosedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
-        claimed, own = closed_ns(tables), (forms.work_ns()[0], forms.filling_ns()[0])
+        claimed, own = closed_ns(tables), (forms.work_ns()[0], Filling(forms).filling_ns()[0])
         assert all(abs(one - other) <= 1 for one, other in zip(own, claimed, strict=True))
         best = brute_force.optimum_ns(tables)
         if best is None:
@@ -181,4 +182,4 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         times = [layer_times(instance, shape.tp, shape.micro_batch, shape.recompute[0])]
         assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
         assert not refuted(instance, [shape], times, [optimum + 1])[0]
-        assert ClosedForms(Prover(PlanSpace(instance)), [shape]).bounds_ns()[0] <= optimum
+        assert bounds_ns(Prover(PlanSpace(instance)), [shape])[0] <= optimum
