@@ -14,7 +14,8 @@ from formulations.instance import Instance
 from formulations.plan import Plan
 from solver.bounds import uneven_shares
 from solver.bounds.packing import Packing
-from solver.bounds.work_and_filling import Bounds
+from solver.bounds.work import WorkBounds
+from solver.bounds.work_and_filling import Filling
 from solver.document import PlanDocument
 from solver.enumeration import engine
 from solver.heuristics.local import local_plans
@@ -241,8 +242,8 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "bottleneck": (edges, "bottlenecks", bottleneck),
     "shape": (closing, "shape_bound_ns", stretched),
     "lanes": (uneven_shares, "shared_out", lane_bound),
-    "work": (Bounds, "work_ns", stretched),
-    "filling": (Bounds, "filling_ns", stretched),
+    "work": (WorkBounds, "work_ns", stretched),
+    "filling": (Filling, "filling_ns", stretched),
     "packing": (Packing, "refutes", eager),
     "memory": (closer, "lacks_memory", one_stage),
 }
