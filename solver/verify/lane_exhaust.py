@@ -18,8 +18,9 @@ import numpy as np
 
 from formulations.plan import Plan
 from solver.simulate import step_time_ns
+from solver.verify.dealing import Nodes, best_deal, deal
 from solver.verify.exhaust import Trial
-from solver.verify.lanes import Lanes, LanesLeft, Nodes, best_deal, deal
+from solver.verify.lanes import Lanes, LanesLeft
 from solver.verify.recount import Recount
 from solver.verify.simulated import Outcome
 from solver.verify.ways import Left
@@ -53,7 +54,7 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
             continue
         if not _has_light_way(lanes, left):
             continue
-        if not lanes.few or (ways := _ways(lanes, left)) is None:
+        if not lanes.dealing.few or (ways := _ways(lanes, left)) is None:
             return None
         if _suffice(lanes, {nodes: way.micro_batches for nodes, way in ways.items()}):
             plan, time_ns = _dealt(lanes, left, ways)
@@ -100,7 +101,7 @@ def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:
             for question, ways in lanes.light_ways(left, weights)
             for trial in [Trial(question, lanes.below_ns)]
         )
-        for weights in lanes.weightings
+        for weights in lanes.light.weightings
     )
 
 
