@@ -23,7 +23,7 @@ from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
-from solver.search import closer, closing, driver
+from solver.search import closer, closing, incumbents
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import Effort, cascade, orders, verify_document
@@ -275,9 +275,11 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
     where, what, wrong = PLANTED[name]
     known = int(name == "packing")
     for rule in ("megatron_rule", "minmax_plan", "equal_split_plan"):
-        monkeypatch.setattr(driver, rule, lambda *_, **__: None)
-    monkeypatch.setattr(driver, "local_plans", lambda *words: islice(local_plans(*words), known))
-    monkeypatch.setattr(driver, "surveyed_plan", lambda *_: None)
+        monkeypatch.setattr(incumbents, rule, lambda *_, **__: None)
+    monkeypatch.setattr(
+        incumbents, "local_plans", lambda *words: islice(local_plans(*words), known)
+    )
+    monkeypatch.setattr(incumbents, "surveyed_plan", lambda *_: None)
     for seed in dict.fromkeys((*LIKELY.get(name, ()), *range(30))):
         for instance, best in best_known(name if name in FAMILIES else "", seed):
             with monkeypatch.context() as planted:
