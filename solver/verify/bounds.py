@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.sharding import with_exchanges
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
-from solver.verify.recomputation import NEVER, Recomputation
+from solver.verify.lengths import NEVER
+from solver.verify.recomputation import Recomputation
 from solver.verify.space import PlanSpace
 
 Array = NDArray[np.int64]
@@ -28,22 +30,6 @@ TimesKey = tuple[int, int, Recompute]
 def shape_key(shape: Shape) -> TimesKey:
     """What layer times depend on where nothing is exchanged with every micro-batch."""
     return shape.tp, shape.micro_batch, shape.recompute[0]
-
-
-def interval_sums(values: Array) -> Array:
-    """[n, n], n = L + 1: sum of values [L] over layers [a, b)."""
-    before = np.concatenate([[0], np.cumsum(values)])
-    sums: Array = before[None, :] - before[:, None]
-    return sums
-
-
-def interval_maxima(values: Array) -> Array:
-    """[n, n], n = L + 1: largest of values [L] over layers [a, b), 0 if there are none."""
-    size = len(values) + 1
-    maxima = np.zeros((size, size), dtype=np.int64)
-    for end in range(1, size):
-        maxima[:end, end] = np.maximum(maxima[:end, end - 1], values[end - 1])
-    return maxima
 
 
 class Prover:
@@ -76,9 +62,7 @@ class Prover:
         times = self.times_of(known) if isinstance(known, Shape) else self.times(*known)
         weight = times.weight_ns * splits
         parts = (times.forward_ns, times.backward_ns - weight, weight)
-        forward, backward, weight = (
-            np.stack([interval_sums(column) for column in part.T]) for part in parts
-        )
+        forward, backward, weight = (interval_sums(part.T) for part in parts)
         return forward, backward, weight
 
     @cached_property

@@ -6,10 +6,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.plan import Shape
 from formulations.schedules import held
-from solver.verify.bounds import Prover, interval_maxima, interval_sums
+from solver.verify.bounds import Prover
 from solver.verify.lengths import NEVER
 from solver.verify.orders import OrderGraph
 

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_sums
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.verify.bounds import interval_sums
 from solver.verify.least_costs import LeastCosts
 from solver.verify.messages import Spot
 from solver.verify.orders import OrderGraph, Tally, Used

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import ceil_ns
-from solver.verify.bounds import interval_sums
 from solver.verify.link_times import ceil_all_ns, pair_s, rings_ns
 from solver.verify.messages import Spot, stage_slots
 from solver.verify.volumes import collective_factors, num_holders, tied_bytes, touched_bytes

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.layered.problem import Intervals
 from solver.search.shapes import shapes
 from solver.verify import orders
-from solver.verify.bounds import Prover, interval_sums
+from solver.verify.bounds import Prover
 from solver.verify.orders import OrderGraph
 from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
