@@ -21,13 +21,14 @@ from operator import eq
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from solver.bounds.kind_automaton import Places, Step, steps
 from solver.bounds.kind_graph import KindGraph, Tail
 from solver.bounds.kinds import Kind, allowed_on, kinds_of, least_of
 from solver.layered.all_orders import lane_width
 from solver.layered.placements import finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 #: Kinds are taken together until the ways on all counts have no more edges, about.
 MOST_EDGES = 50_000_000

@@ -11,8 +11,9 @@ from solver.verify import exhaust as module
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
-from solver.verify.exhaust import Outcome, exhaust
+from solver.verify.exhaust import exhaust
 from solver.verify.recount import Recount
+from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, measured_chain
