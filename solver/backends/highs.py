@@ -25,6 +25,7 @@ import pulp
 from numpy.typing import NDArray
 
 from solver.backends.outcome import Outcome
+from solver.interrupt import held_back
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 
@@ -154,9 +155,10 @@ def _solve(engine: Any) -> None:
             ended = engine.wait(0.1)[0]
     finally:
         if not ended:
-            engine.cancelSolve()
-            while not engine.wait(0.1)[0]:
-                pass
+            with held_back():  # the end of the time comes again and again
+                engine.cancelSolve()
+                while not engine.wait(0.1)[0]:
+                    pass
 
 
 def _error(columns: _Columns, bound: float) -> float:

@@ -43,17 +43,22 @@ class ChosenPlans(Plans):
 def exhaust(
     prover: Prover, shape: Shape, below_ns: int, clock: Clock, allowed: Allowed | None = None
 ) -> Outcome | None:
-    """Whether any plan of the shape has a step time below this; None with too many node orders.
+    """Whether any plan of the shape has a step time below this; None without an opinion.
+
+    There is none with too many node orders. Nor, where fewer micro-batches may take longer (ZB-H1),
+    if the most that every replica can have suffice, but the shares dealt out of them are too slow.
 
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
     apart = keeps_stages_apart(prover, shape, below_ns)
     graph = OrderGraph(prover.instance, shape, apart=apart)
     trial = Trial(Refutation(prover, shape, graph, clock), below_ns)
-    if not trial.question.applies or not trial.certain:
+    if not trial.question.applies:
         return None
     everything = trial.question.everything(below_ns, allowed)
-    return hunted(everything, trial.remaining, trial.halves, trial.faster)
+    found = hunted(everything, trial.remaining, trial.halves, trial.faster)
+    slow = found.step_time_ns is not None and found.step_time_ns >= below_ns
+    return None if slow else found
 
 
 class Trial:
@@ -62,11 +67,12 @@ class Trial:
     def __init__(self, question: Refutation, below_ns: int) -> None:
         self.question, self.below_ns = question, below_ns
         self.instance, self.shape = question.instance, question.shape
-        self.times = PlanTimes(question.prover, self.shape, question.graph, below_ns, question.keep)
+        learn = question.keep if self.keeps_cuts else lambda *_: None
+        self.times = PlanTimes(question.prover, self.shape, question.graph, below_ns, learn)
 
     @property
-    def certain(self) -> bool:
-        """Whether a replica with fewer micro-batches is surely no slower, if shares may differ."""
+    def keeps_cuts(self) -> bool:
+        """Whether a path is one for more micro-batches too, or they are given."""
         return self.question.even or SCHEDULES[self.shape.schedule].prefixes
 
     def remaining(self, left: Left) -> Left | None:
@@ -157,6 +163,7 @@ class Trial:
         most = self._per_replica(lanes)
         ends = plans.ends[:, i].tolist()
         for r in range(self.shape.dp):
+            # one by one: of ZB-H1, fewer micro-batches may take longer
             while self._alone_ns(order, ends, most, r) >= self.below_ns:
                 most[r] -= 1
                 if most[r] < question.least:

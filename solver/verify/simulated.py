@@ -126,7 +126,19 @@ class PlanTimes:
             device = int((end[graph.last, best] + tail[:, best]).argmax())
             path = trace(graph, times, end, np.array([best]), graph.last[[device]])
             self._learn(graph.micro_batches, path, device)
-        return latest
+        return np.where(self._have_room(graph.micro_batches, plans, r), latest, NEVER)
+
+    def _have_room(self, micro_batches: int, plans: Plans, r: int) -> Mask:
+        """[N] whether all stages fit the memory; each chunk of a device on its own."""
+        layers = plans.ends[:-1], plans.ends[1:]
+        steps = zip(self.order.built, plans.steps, strict=True)
+        groups = np.tile([step.group[own, r] for step, own in steps], (self.shape.vpp, 1))
+        extra = [
+            self.prover.extra(self.shape, s, micro_batches)[own]
+            for s, own in enumerate(zip(groups, *layers, strict=True))
+        ]
+        fits: Mask = np.all(np.array(extra) < NEVER, axis=0)
+        return fits
 
     def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
         shape, prover = self.shape, self.prover

@@ -76,6 +76,18 @@ def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
     assert total == tables.num_micro_batches
 
 
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+def test_bug_uneven_shares_of_zb_h1_are_tried(seeds: Sequence[int], zones: bool) -> None:
+    """With fewer micro-batches it has another order, and there was no opinion."""
+    for seed in seeds:
+        tables = random_tables(seed, zones, "zb-h1")
+        best = random_optimum_ns(seed, zones, "zb-h1")
+        assert opinion(tables, best or ANY_TIME_NS).plan is None
+        if best is not None:
+            assert opinion(tables, best + 1).step_time_ns == best
+
+
 def test_bug_fewer_micro_batches_recompute_less() -> None:
     """Zones slow a replica down, so it gets fewer micro-batches, and has room for more of them.
 
