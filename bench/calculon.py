@@ -11,15 +11,17 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from bench.accuracy_rows import Row
-from bench.calculon_rows import WAYS, memory_bytes, planned, times_s, why_not
+from bench.calculon_rows import memory_bytes, planned, times_s, why_not
 from bench.calculon_terms import Calculon
 from bench.records import RESULTS, append, record, reference
 from bench.scatter import Point, scatter_picture
@@ -28,9 +30,11 @@ from formulations.instance.load import load_instance
 from formulations.units import GIB
 
 Figures = dict[str, Any]
+FloatArray = NDArray[np.float64]
 
 FILE = "calculon/gpt3_175b_1024.json"
 FOLDER = Path(__file__).parent / "calculon"
+UNITS = {"s": 1.0, "bytes": GIB}
 MACHINES = {"its figures": "its_figures.yaml", "our catalogue": "catalogue.yaml"}
 
 
@@ -98,10 +102,10 @@ def groups_table(rows: Sequence[Figures]) -> Table:
 
 def picture(rows: dict[str, list[Figures]], unit: str) -> str:
     """Ours over Calculon's, by recomputation; of time also with our figures of the machine."""
-    scale = 1.0 if unit == "s" else GIB
+    scale = UNITS[unit]
     points = [
         Point(
-            f"{WAYS[row['row']['recompute']]}" if name == "its figures" else "our A100",
+            f"recompute {row['row']['recompute']}" if name == "its figures" else "our A100",
             sum(row[f"their_{unit}"].values()) / scale,
             sum(row[f"our_{unit}"].values()) / scale,
         )
@@ -113,6 +117,34 @@ def picture(rows: dict[str, list[Figures]], unit: str) -> str:
     return scatter_picture(
         f"{title}: GPT-3 175B, 1,024 A100", f"Calculon, {symbol}", f"ours, {symbol}", points
     )
+
+
+def summary(rows: Sequence[Figures], every: Sequence[Row]) -> Figures:
+    """What is stored: per row its number, theirs and ours in s and GiB; by kind the mean shares."""
+    whole = {unit: np.array([sum(row[f"their_{unit}"].values()) for row in rows]) for unit in UNITS}
+    kinds = {
+        f"{who}_{unit}": {
+            kind: round(
+                float(np.mean([row[f"{who}_{unit}"][kind] for row in rows] / whole[unit])), 4
+            )
+            for kind in rows[0][f"{who}_{unit}"]
+        }
+        for who, unit in product(("their", "our"), UNITS)
+    }
+    return {"kinds": kinds, "rows": [_totals(row, every.index(row["row"])) for row in rows]}
+
+
+def _mean_share(parts: Sequence[float], whole: FloatArray) -> float:
+    return float(np.mean(np.array(parts) / whole))
+
+
+def _totals(figures: Figures, number: int) -> list[float]:
+    found = [
+        round(sum(figures[f"{who}_{unit}"].values()) / scale, 4)
+        for unit, scale in UNITS.items()
+        for who in ("their", "our")
+    ]
+    return [number, *found]
 
 
 def main() -> None:
@@ -127,8 +159,8 @@ def main() -> None:
         name: [compared(base, row) for row in every if not why_not(row)]
         for name, base in instances().items()
     }
-    figures = {"machines": rows, "left_out": dict(left)}
-    append(chosen.out, [record("calculon", figures)])
+    figures = {name: summary(own, every) for name, own in rows.items()}
+    append(chosen.out, [record("calculon", {"machines": figures, "left_out": dict(left)})])
     for unit, file in (("s", "calculon.svg"), ("bytes", "calculon_memory.svg")):
         (chosen.pictures / file).write_text(picture(rows, unit), encoding="utf-8")
     console = Console()

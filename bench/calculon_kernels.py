@@ -134,7 +134,7 @@ def _kernel(flops: Sequence[float], inputs: float, outputs: float, **fields: Any
     """A kernel on elements; what it moves, unless given, by its inputs, outputs and parameters."""
     size, parameters = ELEMENT_BYTES, fields.get("parameters", 0)
     every = size * (inputs + outputs + parameters)
-    usual = {
+    usual: dict[str, Any] = {
         "moved_bytes": (every, every, every if parameters else 0.0),
         "input_bytes": size * inputs,
         "output_bytes": size * outputs,

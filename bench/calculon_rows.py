@@ -1,4 +1,4 @@
-"""Calculon's configurations of GPT-3 175B as plans of ours, and what our figures of them consist of.
+"""Calculon's configurations of GPT-3 175B as plans of ours, and what our figures consist of.
 
 Plans lie in the space of `bench/calculon/*.yaml`: blocks split evenly, embedding and head with the
 first and last, ZeRO 1; `rs_ag` is sequence parallelism, `attn_only` selective recomputation. The

@@ -77,9 +77,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "calculon_study.jsonl")
     chosen = parser.parse_args()
     rows = configurations(reference(FILE))
-    options = SolveOptions(
-        time_limit_s=chosen.time_limit, gap=chosen.gap, workers=chosen.workers
-    )
+    options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap, workers=chosen.workers)
     for base in instances().values():
         figures = compared(with_schedules(base, chosen.schedules), rows, options)
         append(chosen.out, [record("calculon_study", figures)])

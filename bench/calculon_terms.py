@@ -36,10 +36,12 @@ class Calculon:
             gathers_again=row["seq_par_ag_redo"],
         )
         self._kernels = list(self._layout.kernels())
-        self._pp, self._dp, self._chunks = row["pp"], row["dp"], row["virtual_pipeline"]
+        self._pp: int = row["pp"]
+        self._dp: int = row["dp"]
+        self._chunks: int = row["virtual_pipeline"]
         self._blocks = BLOCKS // self._pp
         self._per_chunk = self._blocks // self._chunks
-        self._micro_batches = row["global_batch"] // self._dp // row["micro_batch"]
+        self._micro_batches: int = row["global_batch"] // self._dp // row["micro_batch"]
         self._message_s = between_nodes_s(self._layout.own * ELEMENT_BYTES)
 
     def times_s(self) -> dict[str, float]:
@@ -125,9 +127,9 @@ class Calculon:
         takes from computation.
         """
         parameters = ELEMENT_BYTES * sum(kernel.parameters for kernel in self._kernels)
-        one = 2 * between_nodes_s(parameters)
+        one: float = 2 * between_nodes_s(parameters)
         if not self._row["dp_overlap"]:
-            return self._blocks * one
+            return float(self._blocks * one)
         compute, window = self._overlap()
         chunk, backward = self._per_chunk * one, self._backward_s()
         messages = min(
@@ -135,8 +137,8 @@ class Calculon:
             self._micro_batches % self._pp or self._pp,
         )
         busy = self._pp * self._per_chunk * compute * DATA_USAGE
-        over = chunk - self._pp * window + messages * self._message_s + busy
-        seen = (self._chunks - 1) * (over if over > 0 else chunk * DATA_USAGE)
+        over: float = chunk - self._pp * window + messages * self._message_s + busy
+        seen: float = (self._chunks - 1) * (over if over > 0 else chunk * DATA_USAGE)
         others = (self._per_chunk - 1) * one
         last = window - self._message_s * 1.5 - backward if self._per_chunk > 1 else 0.0
         over = others + compute * DATA_USAGE - last

@@ -13,7 +13,12 @@ from itertools import islice, takewhile
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
-from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
+from solver.heuristics.baselines import (
+    equal_chunks_plan,
+    equal_split_plan,
+    megatron_rule,
+    minmax_plan,
+)
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.node_orders import count_orders
@@ -153,6 +158,11 @@ class _Search:
         for found in local_plans(self.instance, space, self.options.seed, stop, times):
             self.offer(found)
             left = iter(range(patience))
+
+    def seed_chunks(self) -> None:
+        """Incumbents with equal chunks, which a local search with little patience may miss."""
+        space = [task.shape for task in self.open]
+        self.offer(equal_chunks_plan(space, self.closer.times, self.out_of_time))
 
     def survey(self) -> None:
         """Incumbents from all shapes, if bounds leave room for much better plans."""
@@ -308,6 +318,7 @@ def solve(
             if options.method == "minmax":
                 search.baselines()
             else:
+                search.seed_chunks()
                 search.seed(search.patience)
                 search.survey()
                 search.run()
