@@ -31,6 +31,9 @@ from solver.layered.problem import Intervals
 Found = tuple[Plan, int] | None
 Stop = Callable[[], bool]
 
+#: Shapes in a row whose equal chunks are no better than the best.
+MOST_FAILURES = 100
+
 
 def minmax_plan(
     instance: Instance,
@@ -74,11 +77,13 @@ def equal_blocks(tables: CostTables) -> Split | None:
 def equal_chunks_plan(shapes: Iterable[Shape], known: TimeTables, stop: Stop) -> Found:
     """Best plan with equally many blocks on every chunk of shapes that have several per device.
 
-    In the first node order alone: a start for a search, at the price of a simulation each.
+    In the first node order alone: a start for a search, at the price of a simulation each. Ends
+    after `MOST_FAILURES` shapes without a better plan.
     """
-    choice = Choice(known.instance)
+    choice, failures = Choice(known.instance), 0
     for bound, shape in known.by_bound(shape for shape in shapes if shape.vpp > 1):
-        if bound >= choice.objective or stop():
+        best = choice.objective
+        if bound >= best or failures == MOST_FAILURES or stop():
             break
         tables = known.costs(shape)
         split = equal_blocks(tables)
@@ -87,6 +92,7 @@ def equal_chunks_plan(shapes: Iterable[Shape], known: TimeTables, stop: Stop) ->
             costs = split_costs(tables, Placer(tables).costs(order), split, even_shares(tables))
             if (costs.memory_bytes <= costs.limit_bytes).all():
                 choice.offer(Candidate(order, split, costs))
+        failures = 0 if choice.objective < best else failures + 1
     return choice.result
 
 
