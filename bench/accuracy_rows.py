@@ -136,7 +136,7 @@ search: {{sequence_parallel: {str(row["tp"] > 1).lower()}{", overlap: megatron" 
 def _planned(
     text: str, row: Row, *, dp: int, micro_batch: int, chunks: int, zero: int
 ) -> tuple[Instance, Plan]:
-    """Blocks are split evenly, embedding and head lie with the first and the last."""
+    """A row as an instance and the plan that splits it evenly."""
     instance = parse_instance(text, f"{row['model']}.yaml", Path())
     shape = Shape.model_validate(
         {

@@ -243,6 +243,7 @@ def solve(
             if options.method == "minmax":
                 search.incumbents.baselines(space)
             else:
+                search.incumbents.seed_chunks(space)
                 search.incumbents.seed(space)
                 search.incumbents.survey(space)
                 search.run()

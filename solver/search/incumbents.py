@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
-from solver.heuristics.baselines import equal_split_plan, megatron_rule, minmax_plan
+from solver.heuristics.baselines import (
+    equal_chunks_plan,
+    equal_split_plan,
+    megatron_rule,
+    minmax_plan,
+)
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.node_orders import count_orders
@@ -113,6 +118,10 @@ class Incumbents:
         for found in local_plans(self.instance, space, self.options.seed, stop, times):
             self.offer(found)
             left = iter(range(patience))
+
+    def seed_chunks(self, space: Sequence[Shape]) -> None:
+        """With equal chunks, which a local search with little patience may miss."""
+        self.offer(equal_chunks_plan(space, self.times, self.clock.out_of_time))
 
     def survey(self, space: Sequence[Shape]) -> None:
         """Incumbents from all shapes, if bounds leave room for much better plans."""
