@@ -18,6 +18,7 @@ from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
+    Infeasibility,
     Result,
     SearchLog,
     ShapeRecord,
@@ -29,7 +30,7 @@ from solver.result import (
 from solver.search.closer import Closer, Task
 from solver.search.closing import ShapeEngine, enumerate_shape
 from solver.search.incumbents import Clock, Incumbents
-from solver.search.infeasible import explain
+from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings
 from solver.search.progress import Progress
@@ -216,9 +217,14 @@ class _Search:
             runtime_s=self.clock.elapsed_s,
             log=SearchLog(shapes=records),
             method=self.options.method,
-            infeasibility=explain(self.instance) if status is Status.INFEASIBLE else None,
+            infeasibility=self._explained() if status is Status.INFEASIBLE else None,
             requested_gap=self.options.gap,
         )
+
+    def _explained(self) -> Infeasibility:
+        """Why there is no plan, within the time that is left."""
+        left_s = self.clock.left_s
+        return explain(self.instance, LIMIT_S if left_s is None else min(LIMIT_S, left_s))
 
     def status(self, is_open: bool) -> Status:
         """What is proved."""
