@@ -19,6 +19,9 @@ BENCHMARKS = {
     "fleets": "pipelines and micro-batches of 30 to 1,000 nodes, and recovery",
     "policies": "samples trained through failures by four recovery policies on our own plans",
     "accuracy": "the analytic model against published steps that no figure was fitted to",
+    "findings": "which published findings on large-scale training our simulated steps show",
+    "calculon": "GPT-3 175B on 1,024 A100 by Calculon's model and by ours, kind by kind",
+    "calculon_study": "our best plan of that, proved, beside the best of Calculon's",
     "memory": "memory of our model beside measured, estimated and other models' figures",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }
@@ -27,7 +30,7 @@ BENCHMARKS = {
 def main() -> None:
     """Runs the benchmark that the first argument names, with the arguments after it."""
     if len(sys.argv) < 2 or sys.argv[1] not in BENCHMARKS:
-        lines = [f"  {name:10} {what}" for name, what in BENCHMARKS.items()]
+        lines = [f"  {name:14} {what}" for name, what in BENCHMARKS.items()]
         sys.exit("\n".join(["usage: python -m bench NAME [options]; NAME is one of", *lines]))
     name = sys.argv.pop(1)
     import_module(f"bench.{name}").main()

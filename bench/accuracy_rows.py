@@ -136,9 +136,8 @@ search: {{sequence_parallel: {str(row["tp"] > 1).lower()}{", overlap: megatron" 
 def _planned(
     text: str, row: Row, *, dp: int, micro_batch: int, chunks: int, zero: int
 ) -> tuple[Instance, Plan]:
-    """Blocks are split evenly, embedding and head lie with the first and the last."""
+    """A row as an instance and the plan that splits it evenly."""
     instance = parse_instance(text, f"{row['model']}.yaml", Path())
-    nodes = instance.cluster.groups[0].nodes
     shape = Shape.model_validate(
         {
             "tp": row["tp"],
@@ -148,13 +147,18 @@ def _planned(
             "schedule": "interleaved" if chunks > 1 and row["pp"] > 1 else "1f1b",
             "recompute": ("none",),
             "zero": zero,
-            "nodes_used": (nodes,),
+            "nodes_used": (instance.cluster.groups[0].nodes,),
             "vpp": chunks if row["pp"] > 1 else 1,
         }
     )
+    return instance, even_plan(instance, shape)
+
+
+def even_plan(instance: Instance, shape: Shape) -> Plan:
+    """Megatron-LM's plan of a shape on equal nodes: as many blocks on every stage."""
     layers = len(instance.workload.layers)
     each = (layers - 2) // shape.num_stages
     boundaries = (0, *(1 + each * s for s in range(1, shape.num_stages)), layers)
-    share = instance.workload.global_batch // (dp * micro_batch)
-    decisions = Decisions((0,) * nodes, boundaries, (share,) * dp)
-    return instance, decisions.plan(build_tables(instance, shape))
+    share = instance.workload.global_batch // (shape.dp * shape.micro_batch)
+    decisions = Decisions((0,) * sum(shape.nodes_used), boundaries, (share,) * shape.dp)
+    return decisions.plan(build_tables(instance, shape))

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from formulations.costs.intervals import interval_sums
 from formulations.template import Template, TemplateStage
-from solver.layered.problem import Array, interval_sums
+from solver.layered.problem import Array
 from solver.templates.arrangement import filled
 from solver.templates.places import Places
 from solver.templates.template_options import Split

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from xml.sax.saxutils import escape
 
 #: Colours of lines that lie over each other.
-COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
+COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9", "#e39a2d", "#7a7a7a")
 _LETTER = 6.2  # average width of a letter of the 11 px font
 _STYLE = (
     "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"

@@ -33,10 +33,10 @@ from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 from formulations.plan import Recomputed, Shape
-from solver.result import NodesRecord, Proof, ShapeRecord, Status, Termination
+from solver.result import Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 #: Fields that describe the run and cannot be derived from the plan.
 RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
@@ -123,7 +123,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -153,7 +153,6 @@ class PlanDocument(Record):
     replicas: tuple[ReplicaDocument, ...]
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
-    closed_nodes: tuple[NodesRecord, ...]
     instance: Instance
     digest: Line
 

@@ -31,7 +31,7 @@ from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 from solver.document import digest
 
-FLEET_SCHEMA_VERSION: Final = 1
+FLEET_SCHEMA_VERSION: Final = 2
 ALLOWED = "a fleet file written by templates --out or recover --out"
 
 #: Fields that describe the run and cannot be derived from the fleet.
@@ -87,7 +87,7 @@ class FleetDocument(Record):
     """
 
     kind: Literal["fleet"]
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     hetplan_version: Name
     faults: Index
     survives: Index
@@ -179,7 +179,8 @@ def read_fleet(path: Path) -> FleetDocument:
     version = fields.get("schema_version")
     if type(version) is not int or version != FLEET_SCHEMA_VERSION:
         where = json_document(text, name).where(("schema_version",))
-        raise PlanError(where, f"schema version {shown(version)}", str(FLEET_SCHEMA_VERSION))
+        allowed = f"{FLEET_SCHEMA_VERSION}; run templates again"
+        raise PlanError(where, f"schema version {shown(version)}", allowed)
     try:
         return FleetDocument.model_validate_json(text)
     except ValidationError as error:

@@ -63,19 +63,11 @@ class ShapeRecord(Record):
     bound_ns: int | None = None
 
 
-class NodesRecord(Record):
-    """All shapes that use these numbers of nodes per group, closed at once by the work bound."""
-
-    nodes_used: tuple[int, ...]
-    bound_ns: int
-
-
 @dataclass(frozen=True)
 class SearchLog:
-    """Every shape of the plan space, one by one or by the nodes that it uses."""
+    """Every shape of the plan space."""
 
     shapes: tuple[ShapeRecord, ...] = ()
-    nodes: tuple[NodesRecord, ...] = ()
 
 
 @dataclass(frozen=True)

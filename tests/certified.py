@@ -1,6 +1,5 @@
 """Results with a true certificate, proved by brute force: every plan is tried."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
@@ -13,7 +12,6 @@ from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import (
-    NodesRecord,
     Proof,
     Result,
     SearchLog,
@@ -25,6 +23,7 @@ from solver.result import (
 from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
+from solver.verify.filling import Filling
 from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
 from tests import brute_force
@@ -60,7 +59,7 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
     weight = objective_weight(prover.instance, shape)
     if best.time_ns * weight > incumbent:
         forms, target = ClosedForms(prover, [shape]), ceil(incumbent / weight)
-        work, filling = int(forms.work_ns()[0]), int(forms.filling_ns()[0])
+        work, filling = int(forms.work_ns()[0]), int(Filling(forms).filling_ns()[0])
         if work * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
         if filling * weight >= incumbent:
@@ -70,23 +69,8 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
     return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)
 
 
-def _nodes_records(prover: Prover, incumbent: float) -> Iterator[NodesRecord]:
-    """Choices of nodes of which no shape can be better."""
-    for used in prover.space.nodes:
-        bound = prover.nodes_bound_ns(used)
-        shape = next(prover.space.keys(used), None)
-        if bound is None or shape is None:
-            continue
-        weight = 1.0
-        if prover.instance.objective.minimize != "step_time":
-            groups = prover.instance.cluster.groups
-            weight = sum(n * g.price_usd_per_hour for n, g in zip(used, groups, strict=True))
-        if bound * weight >= incumbent:
-            yield NodesRecord(nodes_used=used, bound_ns=bound)
-
-
-def certified(instance: Instance, at_once: bool = True) -> Result:
-    """The optimum, every shape closed; `at_once`: by records of nodes where that is possible."""
+def certified(instance: Instance) -> Result:
+    """The optimum, every shape closed."""
     best = {shape: best_of(build_tables(instance, shape)) for shape in shapes(instance)}
     plans = [
         (one.time_ns * objective_weight(instance, shape), one)
@@ -95,13 +79,7 @@ def certified(instance: Instance, at_once: bool = True) -> Result:
     ]
     objective, winner = min(plans, key=lambda pair: pair[0], default=(float("inf"), None))
     prover = Prover(PlanSpace(instance))
-    nodes = tuple(_nodes_records(prover, objective)) if winner and at_once else ()
-    closed = {record.nodes_used for record in nodes}
-    records = [
-        _record(prover, shape, one, objective)
-        for shape, one in best.items()
-        if shape.nodes_used not in closed
-    ]
+    records = [_record(prover, shape, one, objective) for shape, one in best.items()]
     return Result(
         instance=instance,
         status=Status.OPTIMAL if winner else Status.INFEASIBLE,
@@ -111,11 +89,11 @@ def certified(instance: Instance, at_once: bool = True) -> Result:
         objective=objective if winner else None,
         bound=objective if winner else None,
         runtime_s=0.5,
-        log=SearchLog(shapes=tuple(records), nodes=nodes),
+        log=SearchLog(shapes=tuple(records)),
         method="exact",
     )
 
 
-def certified_document(instance: Instance, at_once: bool = True) -> PlanDocument:
+def certified_document(instance: Instance) -> PlanDocument:
     """The plan file of `certified`."""
-    return build_document(certified(instance, at_once), SolveOptions())
+    return build_document(certified(instance), SolveOptions())

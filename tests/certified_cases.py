@@ -185,7 +185,7 @@ def profiled() -> PlanDocument:
 
 
 def idle() -> PlanDocument:
-    """One node may stay idle; one choice of nodes is closed at once."""
+    """One node may stay idle."""
     search = SearchSpace(
         tensor_parallel=(2,),
         micro_batch=(1,),

@@ -39,11 +39,11 @@ def cramped_instance(seed: int, schedule: str = "1f1b") -> tuple[Instance, Shape
             update={"search": search, "workload": with_cores(instance.workload)}
         )
         if (shape := random_shape(instance, seed)) and shape.pp > 1:
-            return _with_less_memory(instance, shape, random.Random(seed)), shape
+            return with_less_memory(instance, shape, random.Random(seed)), shape
     raise AssertionError("fifty instances without a shape")
 
 
-def _with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> Instance:
+def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> Instance:
     """Between what one split needs at most and at least, each group somewhere else."""
     tables = build_tables(instance, shape)
     split = list(brute_force.all_splits(tables))[-1]

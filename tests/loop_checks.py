@@ -11,8 +11,9 @@ from formulations.instance import Limits
 from formulations.plan import Plan, Shape
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns
-from solver.search.critical_path import ALL_FREE, CutLoop, Fixed, Found, OpenShape
+from solver.search.critical_path import CutLoop, Found
 from solver.search.engines import ModelEngine
+from solver.search.held_shapes import ALL_FREE, Fixed, OpenShape
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables
@@ -80,7 +81,7 @@ def solve_shape(
         step_time_ns=None if found is None else found.step_time_ns,
         bound_ns=None if status == "infeasible" else loop.bounds_ns[0],
         rounds=loop.rounds,
-        num_cuts=loop.num_cuts,
+        num_cuts=loop.model.num_cuts,
         trouble=loop.trouble,
     )
 

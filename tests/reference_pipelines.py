@@ -13,8 +13,8 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, NodeGroup
 from formulations.plan import Shape
-from solver.search.critical_path import Fixed
 from solver.search.engines import ModelEngine
+from solver.search.held_shapes import Fixed
 from tests.loop_checks import solve_shape
 from tests.small_instances import gpu, layer, workload
 

@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_maxima
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
@@ -192,12 +193,3 @@ class StageCosts:
         if found.fits[0]:
             return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
         return self.tables.least_recomputed(layers)
-
-
-def interval_maxima(values: Array) -> Array:
-    """[n, n] largest of `values` [L] over [start, end), 0 if there are none; n = L + 1."""
-    size = len(values) + 1
-    maxima = np.zeros((size, size), dtype=np.int64)
-    for start in range(len(values)):
-        maxima[start, start + 1 :] = np.maximum.accumulate(values[start:])
-    return maxima

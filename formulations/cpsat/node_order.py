@@ -33,19 +33,20 @@ Size. O(J S) binary variables, O(J S R) rows, for sync times the largest N. Z zo
 O(Z^2 (S + p R)) binary variables, O(J^2 S R) rows for sends and O(Z^2 p^2 N) for sync.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate, chain
 
 from ortools.sat.python import cp_model
 
-from formulations.costs.placement import NodeTerms, Placer, SyncPhase
+from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.cpsat.parts import Order, Split
+from formulations.cpsat.rings import RingTimes, largest
 from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
 from formulations.cpsat.zones import ZoneVariables
 from formulations.decisions import Start, only_order, possible_starts
-from formulations.fixed import FixedOrder, FixedShares, FixedSplit, device_sum, message_ns
+from formulations.fixed import FixedOrder, FixedShares, FixedSplit, message_ns
 
 
 class OrderVariables:
@@ -68,6 +69,11 @@ class OrderVariables:
         self._spans = [self._span_literals(k) for k in range(tables.shape.pp)]
         self._sends: dict[tuple[int, int], Linear] = {}
         self._zones = ZoneVariables(model, tables, self._owners)
+        nodes = [
+            [(j, literal, self.placer.terms(j, a)) for (j, a), literal in self._stage(k)]
+            for k in range(tables.shape.pp)
+        ]
+        self._rings = RingTimes(model, tables, nodes, self._spans, self._zones)
 
     def _over(self, first: int, stop: int) -> list[tuple[Start, cp_model.IntVar]]:
         """Starts whose node covers one of the slots [first, stop)."""
@@ -109,12 +115,6 @@ class OrderVariables:
         self.model.add(cp_model.LinearExpr.sum(over) == weighted(span.keys(), span.values()))
         return span
 
-    def _largest(self, terms: Iterable[tuple[tuple[Literal, ...], int]], name: str) -> Linear:
-        """The largest of numbers that hold under their literals."""
-        known = list(terms)
-        upper = max((value for _, value in known), default=0)
-        return enforced_maximum(self.model, known, upper, name)
-
     def _send(self, stage: int, replica: int, split: Split) -> Linear:
         """(15)."""
         shape = self.tables.shape
@@ -154,98 +154,13 @@ class OrderVariables:
 
     def sync(self, device: int, split: Split) -> Linear:
         """Gradient sync of a device, ns."""
-        return self._phase(self.placer.sync, device, split, "sync")
+        return self._rings.phase(self.placer.sync, device, split, "sync")
 
     def gather(self, device: int, split: Split) -> Linear:
         """Parameter gather of a device, ns."""
         if self.placer.gather is None:
             return 0
-        return self._phase(self.placer.gather, device, split, "gather")
-
-    def _phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """(17)."""
-        nodes = [(j, literal, self.placer.terms(j, a)) for (j, a), literal in self._stage(stage)]
-        return (
-            self._inside(phase, stage, split, name, [(b, node) for _, b, node in nodes])
-            + self._outside(phase, stage, split, name, [(b, node) for _, b, node in nodes])
-            + self._start_up(phase, stage, name, nodes)
-        )
-
-    def _inside(
-        self,
-        phase: SyncPhase,
-        stage: int,
-        split: Split,
-        name: str,
-        nodes: Sequence[tuple[Literal, NodeTerms]],
-    ) -> Linear:
-        """Bytes inside the nodes."""
-        stages = self.tables.shape.stages_of(stage)
-        rates = {node.inside_s_per_byte[stage] for _, node in nodes}
-        sizes = {rate: phase.inside_ns(rate) for rate in rates}
-        sums = {rate: device_sum(split, stages, times) for rate, times in sizes.items()}
-        return enforced_maximum(
-            self.model,
-            [((literal,), sums[node.inside_s_per_byte[stage]]) for literal, node in nodes],
-            int(sizes[max(rates)].sum()),
-            f"{name}_inside[{stage}]",
-        )
-
-    def _outside(
-        self,
-        phase: SyncPhase,
-        stage: int,
-        split: Split,
-        name: str,
-        nodes: Sequence[tuple[Literal, NodeTerms]],
-    ) -> Linear:
-        """Bytes between the nodes."""
-        cluster, stages = self.tables.instance.cluster, self.tables.shape.stages_of(stage)
-        known: list[tuple[tuple[Literal, ...], float]] = [
-            ((literal,), node.outside_s_per_byte[stage])
-            for literal, node in nodes
-            if stage in node.outside_s_per_byte
-        ]
-        known += self._zones.ring_rates(stage)
-        rates = {rate for _, rate in known}
-        terms: list[tuple[tuple[Literal, ...], Linear]] = []
-        upper = 0
-        for n, span in self._spans[stage].items():
-            sizes = {rate: phase.outside_ns(rate, n, cluster.efficiency(n)) for rate in rates}
-            sums = {rate: device_sum(split, stages, times) for rate, times in sizes.items()}
-            upper = max([upper, *(int(times.sum()) for times in sizes.values())])
-            terms.extend(((*literals, span), sums[rate]) for literals, rate in known)
-        return enforced_maximum(self.model, terms, upper, f"{name}_outside[{stage}]")
-
-    def _start_up(
-        self,
-        phase: SyncPhase,
-        stage: int,
-        name: str,
-        nodes: Sequence[tuple[int, Literal, NodeTerms]],
-    ) -> Linear:
-        """Latencies of both rings."""
-        groups = self.tables.instance.cluster.groups
-        inside = self._largest(
-            (
-                ((literal,), phase.latency_ns(node.inside_latency_s[stage], 1, 0.0))
-                for _, literal, node in nodes
-            ),
-            f"{name}_inside_start[{stage}]",
-        )
-        latencies: list[tuple[Literal, float]] = [
-            (literal, groups[j].inter_node.latency_s) for j, literal, _ in nodes
-        ]
-        latencies += self._zones.ring_latencies(stage)
-        outside = self._largest(
-            (
-                ((literal, span), phase.latency_ns(0.0, n, latency_s))
-                for n, span in self._spans[stage].items()
-                for literal, latency_s in latencies
-            ),
-            f"{name}_outside_start[{stage}]",
-        )
-        return inside + outside
+        return self._rings.phase(self.placer.gather, device, split, "gather")
 
     def embedding(self) -> Linear:
         """(18)."""
@@ -253,7 +168,8 @@ class OrderVariables:
             ((literal,), self.placer.terms(*key).embedding_ns)
             for key, literal in self.start.items()
         )
-        return self._largest(chain(terms, self._zones.embedding_terms()), "embedding")
+        known = chain(terms, self._zones.embedding_terms())
+        return largest(self.model, known, "embedding")
 
     def hint(self, order: Sequence[int]) -> None:
         """Suggest an order."""

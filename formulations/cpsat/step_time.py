@@ -36,27 +36,22 @@ Size. O(S R J) variables and constraints beside the parts', O(C R) cut rows of O
 with the split free.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 
 from ortools.sat.python import cp_model
 
-from formulations.costs.stage_costs import StageCosts
-from formulations.costs.tables import Array, CostTables
+from formulations.costs.tables import CostTables
+from formulations.cpsat.memory import add_memory
 from formulations.cpsat.parts import Order, Shares, Split
+from formulations.cpsat.stage_times import StageTimes
 from formulations.cpsat.terms import (
     Linear,
-    Literal,
-    enforced_maximum,
     negated,
-    require_any,
     require_at_most,
     total_of,
 )
 from formulations.decisions import Decisions
-from formulations.fixed import device_sum
-from formulations.moments import Moment, chunk_bytes, first_moments
 from formulations.paths import PathCut
-from formulations.recompute_rows import stage_runs
 from formulations.schedules import SCHEDULES
 
 HORIZON_NS = 1 << 52
@@ -85,16 +80,10 @@ class Built:
         self.horizon_ns = HORIZON_NS if max_step_time_ns is None else max(0, max_step_time_ns)
         self.step_time = model.new_int_var(0, self.horizon_ns, "step_time")
         self.ready = [model.new_int_var(0, self.horizon_ns, f"ready[{d}]") for d in self._devices]
-        self.stages = StageCosts(tables)
         self.cuts: set[PathCut] = set()
-        self._sums: dict[tuple[str, range, int], Linear] = {}
-        self.times = [
-            self._stage_times(f"time[{o}]", table) for o, table in enumerate(tables.passes)
-        ]
-        if tables.shape.vpp == 1:
-            self._recompute()
-        else:
-            self._add_memory()
+        self._times = StageTimes(model, tables, split, order, shares)
+        if tables.shape.vpp > 1:
+            add_memory(model, tables, split, order, shares)
         self._add_tail()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
@@ -104,99 +93,8 @@ class Built:
     def _devices(self) -> range:
         return range(self.tables.shape.pp)
 
-    @property
     def _replicas(self) -> range:
         return range(self.tables.shape.dp)
-
-    def _sum(self, name: str, table: Array, stages: range, group: int) -> Linear:
-        """Sum over stages of one column of a table, built once."""
-        key = (name, stages, group)
-        if key not in self._sums:
-            self._sums[key] = device_sum(self.split, stages, table[:, group])
-        return self._sums[key]
-
-    def _slowest(
-        self, name: str, table: Array, stages: range, groups: Iterable[tuple[int, Literal]]
-    ) -> Linear:
-        """(1) Time of stages on whichever of the groups hold them."""
-        options = list(groups)
-        terms: list[tuple[tuple[Literal, ...], Linear]] = [
-            ((literal,), self._sum(name, table, stages, j)) for j, literal in options
-        ]
-        if len(options) > 1:
-            used = sorted({j for j, _ in options})
-            least = device_sum(self.split, stages, table[:, used].min(axis=1))
-            terms.append(((1,), least))
-        upper = int(table.max(axis=1).sum())
-        return enforced_maximum(self.model, terms, upper, f"{name}[{stages[0]}]")
-
-    def _stage_times(self, name: str, table: Array) -> list[list[Linear]]:
-        """(1) [S][R] times of one kind of operation; equal columns share their expressions."""
-        shape = self.tables.shape
-        rows = []
-        for k in range(shape.num_stages):
-            kept: dict[Hashable, Linear] = {}
-            for r in self._replicas:
-                column, slot = self.order.column(r), k % shape.pp * shape.dp + r
-                if column not in kept:
-                    groups = self.order.types(slot)
-                    kept[column] = self._slowest(name, table, range(k, k + 1), groups)
-            rows.append([kept[self.order.column(r)] for r in self._replicas])
-        return rows
-
-    def _recompute(self) -> None:
-        """(1), (2) What one stage per device recomputes and has no room for."""
-        for k in self._devices:
-            kept: dict[Hashable, Linear] = {}
-            for r in self._replicas:
-                choices = tuple(self.shares.choices(r))
-                column = self.order.column(r), choices if len(choices) == 1 else r
-                if column not in kept:
-                    kept[column] = self._again(k, r, choices)
-                self.times[1][k][r] = total_of(self.times[1][k][r], kept[column])
-
-    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
-        """(1), (2) Time of a stage of a replica for what it recomputes."""
-        slot, again = stage * self.tables.shape.dp + replica, []
-        for j, owner in self.order.types(slot):
-            for m, runs in stage_runs(self.stages, stage, j, shares):
-                reached = self.shares.at_least(replica, m)
-                for run in runs:
-                    begun = self.split.begun(stage, run.start)
-                    follows = self.split.begun(stage + 1, run.end - 1)
-                    holds = owner, reached, begun, negated(follows)
-                    if run.extra_ns is None:
-                        require_any(self.model, (), *holds)
-                    else:
-                        again.append((holds, run.extra_ns))
-        most = max((time for _, time in again), default=0)
-        return enforced_maximum(self.model, again, most, f"again[{stage}][{replica}]")
-
-    def _add_memory(self) -> None:
-        """(2) Every slot, for every group and moment that may occur, with several chunks."""
-        tables, shape = self.tables, self.tables.shape
-        for d in self._devices:
-            workspace = self.split.largest(shape.stages_of(d), tables.memory.workspace_bytes)
-            needs: dict[Moment, Linear] = {}
-            for r in self._replicas:
-                for m, moment in first_moments(shape, d, self.shares.choices(r)):
-                    if moment not in needs:
-                        needs[moment] = self._needed(d, moment) + workspace
-                    for j, literal in self.order.types(d * shape.dp + r):
-                        require_at_most(
-                            self.model,
-                            needs[moment],
-                            int(tables.capacity_bytes[j]),
-                            literal,
-                            self.shares.at_least(r, m),
-                        )
-
-    def _needed(self, device: int, moment: Moment) -> Linear:
-        """(2) Bytes of a device at a moment, workspace apart."""
-        sizes = chunk_bytes(self.tables, moment)
-        stages = self.tables.shape.stages_of(device)
-        parts = [self.split.stage_sum(k, own) for k, own in zip(stages, sizes, strict=True)]
-        return total_of(self.tables.memory.fixed_bytes, *parts)
 
     def _add_tail(self) -> None:
         """(3) From the last operation of every device to the end of the step."""
@@ -205,7 +103,7 @@ class Built:
         joined = self.model.new_int_var(0, self.horizon_ns, "joined") if tied else 0
         for d in self._devices:
             stages, nodes = tables.shape.stages_of(d), self.order.nodes(d)
-            optimizer = self._slowest("optimizer", tables.optimizer_ns, stages, nodes)
+            optimizer = self._times.slowest("optimizer", tables.optimizer_ns, stages, nodes)
             finish = optimizer + self.order.gather(d, self.split)
             synced = self.ready[d] + self.order.sync(d, self.split)
             if d in tied:
@@ -233,7 +131,7 @@ class Built:
         self.cuts.add(cut)
         prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
         columns: set[Hashable] = set()
-        for r in self._replicas:
+        for r in range(self.tables.shape.dp):
             holds = [self.shares.at_least(r, cut.micro_batches)]
             if not prefixes:
                 holds.append(negated(self.shares.at_least(r, cut.micro_batches + 1)))
@@ -248,7 +146,7 @@ class Built:
     def _path(self, cut: PathCut, replica: int) -> Linear:
         parts: list[tuple[int, Linear]] = [
             (n, row[replica])
-            for counts, rows in zip(cut.operations, self.times, strict=True)
+            for counts, rows in zip(cut.operations, self._times.times, strict=True)
             for n, row in zip(counts, rows, strict=True)
         ]
         sends = cut.sends(self.tables.instance.search.blocking_sends)

@@ -39,19 +39,20 @@ O(S q) rows, q different rates times spans. Z zones add O(Z^2 (S + p R)) binary 
 O(J^2 S) rows for sends and O(Z^2 p^2 N) for sync.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
 import pulp
 
-from formulations.costs.placement import Placer, SyncPhase
+from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import Start, only_order, possible_starts
 from formulations.fixed import FixedOrder, FixedShares, FixedSplit
 from formulations.milp.big_m import largest_value
-from formulations.milp.choices import Costs, chosen, chosen_pair, of_layers, of_numbers
+from formulations.milp.covering import Covering
 from formulations.milp.parts import Order, Split, Values
+from formulations.milp.rings import RingTimes
 from formulations.milp.step_time import Built
 from formulations.milp.terms import (
     Linear,
@@ -73,12 +74,8 @@ class OrderVariables:
         self.tables = tables
         self.placer = Placer(tables)
         self.start = {(j, a): binary(model, f"start_{j}_{a}") for j, a in possible_starts(tables)}
-        sizes = tables.slots_per_node
-        self._covering = [
-            [(j, a) for j, a in self.start if a <= s < a + sizes[j]]
-            for s in range(tables.shape.slots)
-        ]
-        for covering in self._covering:
+        self._covering = Covering(model, tables, self.start)
+        for covering in self._covering.starts:
             require_equal(model, 12, total_of(*(self.start[key] for key in covering)), 1)
         for j, count in enumerate(tables.shape.nodes_used):
             own = [variable for key, variable in self.start.items() if key[0] == j]
@@ -88,14 +85,15 @@ class OrderVariables:
         self._messages: dict[tuple[int, int], Linear] = {}
         self._owners = [self._owner_literals(s) for s in range(tables.shape.slots)]
         self._zones = ZoneVariables(model, tables, self._owners)
-
-    def _slots(self, stage: int) -> range:
-        dp = self.tables.shape.dp
-        return range(stage * dp, (stage + 1) * dp)
+        self._rings = RingTimes(tables, self.placer, self._covering, self._spans, self._zones)
 
     def _overlapping(self, stage: int) -> list[Start]:
         """Starts whose node covers one of the slots of a stage."""
-        return list(dict.fromkeys(key for s in self._slots(stage) for key in self._covering[s]))
+        return list(
+            dict.fromkeys(
+                key for s in self._covering.slots(stage) for key in self._covering.starts[s]
+            )
+        )
 
     def _span_variables(self, stage: int) -> dict[int, Literal]:
         """(16)."""
@@ -110,28 +108,10 @@ class OrderVariables:
         require_equal(self.model, 16, weighted(span, span.values()), over)
         return span
 
-    def _chosen(self, slot: int, value: Callable[[Start], int]) -> Linear:
-        """The number of the node that covers a slot."""
-        covering = self._covering[slot]
-        return weighted([value(key) for key in covering], [self.start[key] for key in covering])
-
-    def _largest(
-        self,
-        number: int,
-        slots: Iterable[int],
-        value: Callable[[Start], int],
-        name: str,
-        others: Sequence[Linear] = (),
-    ) -> Linear:
-        """Largest number of the nodes that cover some slots, and of other terms."""
-        terms = [self._chosen(slot, value) for slot in slots]
-        upper = max(largest_value(term) for term in (*terms, *others))
-        return maximum(self.model, number, [*terms, *others], name, upper)
-
     def _owner_literals(self, slot: int) -> list[tuple[int, Literal]]:
         """(14)."""
         owners: dict[int, list[Literal]] = {}
-        for key in self._covering[slot]:
+        for key in self._covering.starts[slot]:
             owners.setdefault(key[0], []).append(self.start[key])
         if len(owners) == 1:
             return [(j, 1) for j in owners]
@@ -177,7 +157,7 @@ class OrderVariables:
         """A message of one kind from a slot."""
         shape = self.tables.shape
         if (slot, kind) not in self._messages:
-            self._messages[slot, kind] = self._largest(
+            self._messages[slot, kind] = self._covering.largest(
                 15,
                 (slot, (slot + shape.dp) % shape.slots),
                 lambda key: self.placer.terms(*key).send_ns[slot][kind],
@@ -188,98 +168,19 @@ class OrderVariables:
 
     def sync(self, device: int, split: Split) -> Linear:
         """Gradient sync of a device, ns."""
-        return self._phase(self.placer.sync, device, split, "sync")
+        return self._rings.phase(self.placer.sync, device, split, "sync")
 
     def gather(self, device: int, split: Split) -> Linear:
         """Parameter gather of a device, ns."""
         if self.placer.gather is None:
             return 0
-        return self._phase(self.placer.gather, device, split, "gather")
-
-    def _phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """(17)."""
-        return total_of(
-            self._inside(phase, stage, split, f"{name}_inside_{stage}"),
-            self._outside(phase, stage, split, f"{name}_outside_{stage}"),
-            self._inside_start(phase, stage, f"{name}_inside_start_{stage}"),
-            self._outside_start(phase, stage, f"{name}_outside_start_{stage}"),
-        )
-
-    def _by_value(self, slot: int, value: Callable[[Start], float]) -> dict[float, Literal]:
-        """Values of the nodes that may cover a slot, and whether they do."""
-        literals: dict[float, list[Literal]] = {}
-        for key in self._covering[slot]:
-            literals.setdefault(value(key), []).append(self.start[key])
-        return {one: total_of(*own) for one, own in sorted(literals.items())}
-
-    def _inside(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """Bytes inside the nodes."""
-
-        def rate(key: Start) -> float:
-            return self.placer.terms(*key).inside_s_per_byte[stage]
-
-        rates = [self._by_value(slot, rate) for slot in self._slots(stage)]
-        times = {one: phase.inside_ns(one) for literals in rates for one in literals}
-        costs = of_layers(split, self.tables.shape.stages_of(stage), times)
-        terms = [term for literals in rates for term in chosen(costs, literals)]
-        return maximum(self.model, 17, terms, name, costs.largest)
-
-    def _outside(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """Bytes between the nodes."""
-        spans, efficiency = self._spans[stage], self.tables.instance.cluster.efficiency
-
-        def rate(key: Start) -> float:
-            return self.placer.terms(*key).outside_s_per_byte.get(stage, 0.0)
-
-        rates = [(1, self._by_value(slot, rate)) for slot in self._slots(stage)]
-        rates += self._zones.ring_rates(stage)
-        known = {one for _, literals in rates for one in literals}
-        times = {(r, n): phase.outside_ns(r, n, efficiency(n)) for r in known for n in spans}
-        costs = of_layers(split, self.tables.shape.stages_of(stage), times)
-        return self._between(costs, rates, stage, name)
-
-    def _outside_start(self, phase: SyncPhase, stage: int, name: str) -> Linear:
-        """Start-up of the rings between the nodes."""
-        groups = self.tables.instance.cluster.groups
-
-        def latency(key: Start) -> float:
-            return groups[key[0]].inter_node.latency_s
-
-        latencies = [(1, self._by_value(slot, latency)) for slot in self._slots(stage)]
-        latencies += self._zones.ring_latencies(stage)
-        known = {one for _, literals in latencies for one in literals}
-        times = {(s, n): phase.latency_ns(0.0, n, s) for s in known for n in self._spans[stage]}
-        return self._between(of_numbers(times), latencies, stage, name)
-
-    def _between(
-        self,
-        costs: Costs[tuple[float, int]],
-        choices: Sequence[tuple[Literal, Mapping[float, Literal]]],
-        stage: int,
-        name: str,
-    ) -> Linear:
-        """Largest cost of a choice that holds, at the number of nodes that the stage spans."""
-        spans = self._spans[stage]
-        terms = [
-            term
-            for holds, literals in choices
-            for term in chosen_pair(costs, literals, spans, holds)
-        ]
-        return maximum(self.model, 17, terms, name, costs.largest)
-
-    def _inside_start(self, phase: SyncPhase, stage: int, name: str) -> Linear:
-        """Start-up of the rings inside the nodes."""
-
-        def start_up_ns(key: Start) -> int:
-            return phase.latency_ns(self.placer.terms(*key).inside_latency_s[stage], 1, 0.0)
-
-        return self._largest(17, self._slots(stage), start_up_ns, name)
+        return self._rings.phase(self.placer.gather, device, split, "gather")
 
     def embedding(self) -> Linear:
         """(18)."""
-        return self._largest(
+        return self._covering.largest(
             18,
-            {*self._slots(0), *self._slots(self.tables.shape.pp - 1)},
+            {*self._covering.slots(0), *self._covering.slots(self.tables.shape.pp - 1)},
             lambda key: self.placer.terms(*key).embedding_ns,
             "embedding",
             self._zones.embedding_terms(),

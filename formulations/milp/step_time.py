@@ -45,13 +45,12 @@ from itertools import chain
 import numpy as np
 import pulp
 
-from formulations.costs.stage_costs import StageCosts
-from formulations.costs.tables import Array, CostTables
+from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.milp.big_m import largest_value, longest_path
-from formulations.milp.choices import chosen, of_layers
 from formulations.milp.memory import add_memory
 from formulations.milp.parts import Assignment, Order, Shares, Split
+from formulations.milp.stage_times import StageTimes
 from formulations.milp.terms import (
     Linear,
     duration,
@@ -61,7 +60,6 @@ from formulations.milp.terms import (
     weighted,
 )
 from formulations.paths import PathCut
-from formulations.recompute_rows import stage_runs
 from formulations.schedules import SCHEDULES
 
 #: A literal that is further from 0 and from 1 is neither.
@@ -91,91 +89,32 @@ class Built:
         self.step_time = duration(model, "step_time")
         model.setObjective(self.step_time)
         self.cuts: set[PathCut] = set()
-        self.times = [
-            self._stage_times(f"time_{o}", table) for o, table in enumerate(tables.passes)
-        ]
-        self.stages = StageCosts(tables)
-        if tables.shape.vpp == 1:
-            self._recompute()
-        else:
+        self._times = StageTimes(model, tables, split, order, shares)
+        if tables.shape.vpp > 1:
             add_memory(model, tables, split, order, shares)
         self.tail = self._tails()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
 
-    def _recompute(self) -> None:
-        """(1), (2) What one stage per device recomputes and has no room for."""
-        for k in self._devices:
-            kept: dict[Hashable, Linear] = {}
-            for r in self._replicas:
-                choices = tuple(self.shares.choices(r))
-                column = self.order.column(r), choices if len(choices) == 1 else r
-                if column not in kept:
-                    kept[column] = self._again(k, r, choices)
-                self.times[1][k][r] = total_of(self.times[1][k][r], kept[column])
-
-    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
-        """(1), (2) Time of a stage of a replica for what it recomputes."""
-        terms: list[tuple[Linear, int]] = []
-        for j, owner in self.order.types(stage * self.tables.shape.dp + replica):
-            for m, runs in stage_runs(self.stages, stage, j, shares):
-                reached = self.shares.at_least(replica, m)
-                for start, end, extra_ns in runs:
-                    ends = self.split.begun(stage, start), self.split.begun(stage + 1, end - 1)
-                    holds = weighted([1, -1, 1, 1, -2], [*ends, owner, reached, 1])
-                    if extra_ns is None:
-                        require_at_most(self.model, 2, holds, 0)
-                    elif not isinstance(holds, int) or holds > 0:
-                        terms.append((holds, extra_ns))
-        most = max((time for _, time in terms), default=0)
-        again = duration(self.model, f"again_{stage}_{replica}", most) if most else 0
-        for holds, time in terms:
-            require_at_most(self.model, 1, weighted([time], [holds]), again)
-        return again
-
-    @property
     def _devices(self) -> range:
         return range(self.tables.shape.pp)
 
-    @property
     def _replicas(self) -> range:
         return range(self.tables.shape.dp)
-
-    def _chosen(self, table: Array, stages: range, replica: int) -> tuple[list[Linear], int]:
-        """(1) Terms of which the largest is the time of a device's stages on the owner of its slot.
-
-        And a number that none of them exceeds.
-        """
-        shape = self.tables.shape
-        owners = dict(self.order.types(stages[0] % shape.pp * shape.dp + replica))
-        costs = of_layers(self.split, stages, {j: table[:, j] for j in owners})
-        return chosen(costs, owners), costs.largest
-
-    def _stage_times(self, name: str, table: Array) -> list[list[Linear]]:
-        """(1) [S][R] times of one kind of operation; equal columns share their variables."""
-        rows = []
-        for k in range(self.tables.shape.num_stages):
-            kept: dict[Hashable, Linear] = {}
-            for r in self._replicas:
-                column = self.order.column(r)
-                if column not in kept:
-                    terms, upper = self._chosen(table, range(k, k + 1), r)
-                    kept[column] = maximum(self.model, 1, terms, f"{name}_{k}_{r}", upper)
-            rows.append([kept[self.order.column(r)] for r in self._replicas])
-        return rows
 
     def _tails(self) -> list[Linear]:
         """(3) [p] from the last operation of a device to the end of the step that waits for it."""
         last = self.tables.shape.pp - 1
         tied = (0, last) if self.tables.embedding_bytes else ()
         finish = [
-            total_of(self._optimizer(d), self.order.gather(d, self.split)) for d in self._devices
+            total_of(self._times.optimizer(d), self.order.gather(d, self.split))
+            for d in range(last + 1)
         ]
         if tied:
             upper = max(largest_value(finish[k]) for k in tied)
             both = maximum(self.model, 3, [finish[0], finish[last]], "tied", upper)
             finish[0] = finish[last] = total_of(self.order.embedding(), both)
-        sums = [total_of(self.order.sync(d, self.split), finish[d]) for d in self._devices]
+        sums = [total_of(self.order.sync(d, self.split), finish[d]) for d in range(last + 1)]
         tails = [self._named(f"tail_{k}", term) for k, term in enumerate(sums)]
         for tail in tails:
             require_at_most(self.model, 3, tail, self.step_time)
@@ -188,19 +127,6 @@ class Built:
         variable = duration(self.model, name, largest_value(term))
         require_at_most(self.model, 3, term, variable)
         return variable
-
-    def _optimizer(self, device: int) -> Linear:
-        """(1) Optimizer of a device on the slowest owner of its slots."""
-        table, dp = self.tables.optimizer_ns, self.tables.shape.dp
-        kept: dict[Hashable, tuple[list[Linear], int]] = {}
-        for r in self._replicas:
-            owners = self.order.types(device * dp + r)
-            certain = len(owners) == 1
-            stages = self.tables.shape.stages_of(device)
-            kept[owners[0][0] if certain else -1 - r] = self._chosen(table, stages, r)
-        terms = [term for own, _ in kept.values() for term in own]
-        upper = max(upper for _, upper in kept.values())
-        return maximum(self.model, 1, terms, f"optimizer_{device}", upper)
 
     def limit_step_time(self, limit_ns: int) -> None:
         """(4) Allow only plans with this step time or a smaller one."""
@@ -221,7 +147,7 @@ class Built:
         self.cuts.add(cut)
         prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
         columns: set[Hashable] = set()
-        for r in self._replicas:
+        for r in range(self.tables.shape.dp):
             holds: Linear = self.shares.at_least(r, cut.micro_batches)
             if not prefixes:
                 more = self.shares.at_least(r, cut.micro_batches + 1)
@@ -244,7 +170,7 @@ class Built:
 
     def _path(self, cut: PathCut, replica: int) -> Linear:
         counts = [*chain.from_iterable(cut.operations), 1]
-        times = [row[replica] for row in chain.from_iterable(self.times)]
+        times = [row[replica] for row in chain.from_iterable(self._times.times)]
         return weighted(counts, [*times, self._sends(cut, replica)])
 
     def _longest(self, cut: PathCut, replica: int) -> int:

@@ -25,6 +25,7 @@ import pulp
 from numpy.typing import NDArray
 
 from solver.backends.outcome import Outcome
+from solver.interrupt import held_back
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 
@@ -142,17 +143,22 @@ def _start_from_hint(engine: Any, model: pulp.LpProblem) -> None:
 
 
 def _solve(engine: Any) -> None:
-    """Runs in a thread, so that Ctrl-C reaches us; it ends the run and is passed on."""
+    """Runs in a thread, so that Ctrl-C and time limits reach us; they end the run first.
+
+    A thread that still runs when the interpreter ends aborts the process.
+    """
     engine.HandleUserInterrupt = True
     engine.startSolve()
+    ended = False
     try:
-        while not engine.wait(0.1)[0]:
-            pass
-    except KeyboardInterrupt:
-        engine.cancelSolve()
-        while not engine.wait(0.1)[0]:
-            pass
-        raise
+        while not ended:
+            ended = engine.wait(0.1)[0]
+    finally:
+        if not ended:
+            with held_back():  # the end of the time comes again and again
+                engine.cancelSolve()
+                while not engine.wait(0.1)[0]:
+                    pass
 
 
 def _error(columns: _Columns, bound: float) -> float:

@@ -3,8 +3,9 @@
 Lanes are the replicas in blocks of q = `lane_width`, which no node border parts: on every stage a
 lane stands on one node. So a node of c slots is c / q places, each for one stage of one lane, and a
 lane of p stages takes p places. Where every node used is one place, and no link joins zones, any
-dealing of the places to stages and lanes is a node order: the ways here are `exact`. Where no stage
-spans zones, `split`, each lane has as many places in a zone as stages lie there.
+dealing of the places to stages and lanes is a node order: the ways here are `exact` if all messages
+are equally long, as the least one stands for all. Where no stage spans zones, `split`, each lane
+has as many places in a zone as stages lie there.
 
 Kinds are node groups; several of them together cost what their nodes cost at least. The tail of a
 stage depends on all nodes of the stage. A lane knows only its own, which gives a lower bound,
@@ -20,13 +21,14 @@ from operator import eq
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from solver.bounds.kind_automaton import Places, Step, steps
 from solver.bounds.kind_graph import KindGraph, Tail
 from solver.bounds.kinds import Kind, allowed_on, kinds_of, least_of
 from solver.layered.all_orders import lane_width
 from solver.layered.placements import finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
 #: Kinds are taken together until the ways on all counts have no more edges, about.
 MOST_EDGES = 50_000_000
@@ -73,7 +75,8 @@ class Lane:
             *others, one, other = self.kinds
             self._take([*others, one + other], each)
         whole = all(sizes[j] == self.width for j in used)
-        self.exact = whole and not zones and len(self.kinds) == len(used)
+        alike = len(self.tables.tensors) == 1
+        self.exact = whole and alike and not zones and len(self.kinds) == len(used)
         flows = shape.dp if split else self.width
         self.costs = KindGraph(intervals, placer, self.kinds, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}

@@ -6,9 +6,10 @@ from math import gcd, lcm
 
 import numpy as np
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.units import ceil_div
-from solver.layered.problem import Array, interval_sums
+from solver.layered.problem import Array
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.bounds.order_free_costs import Array, Mask, Numbers, ShapeColumns
-from solver.bounds.work_and_filling import MARGIN, Bounds
+from solver.bounds.work import MARGIN, WorkBounds
+from solver.bounds.work_and_filling import Filling
 
 #: More blocks than all stages can hold.
 NEVER = 1 << 40
@@ -70,7 +71,7 @@ def refuted(
     """Whether no plan of each shape, with these layer times, has a step time below these."""
     if not shapes:
         return []
-    packing = Packing(Bounds(ShapeColumns(instance, shapes), times))
+    packing = Packing(Filling(WorkBounds(ShapeColumns(instance, shapes), times)))
     found: list[bool] = packing.refutes(np.array(below_ns, dtype=np.int64)).tolist()
     return found
 
@@ -84,7 +85,7 @@ def packed_ns(
     """Lower bounds of the step times of shapes, from some that are known up to twice these."""
     if not shapes:
         return []
-    packing = Packing(Bounds(ShapeColumns(instance, shapes), times))
+    packing = Packing(Filling(WorkBounds(ShapeColumns(instance, shapes), times)))
     low = np.array(known_ns, dtype=np.int64)
     high = 2 * low
     for _ in range(HALVINGS):
@@ -98,7 +99,9 @@ def packed_ns(
 class Packing:
     """Trial times for N shapes. P: most stages."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, filling: Filling) -> None:
+        bounds = filling.bounds
+        self.filling, self.loads = filling, filling.loads
         self.bounds = bounds
         layers = bounds.columns.instance.workload.layer_runs
         self.is_block = np.array([run.layer.is_block for run in layers])
@@ -111,16 +114,16 @@ class Packing:
     def _replica(self, k: int) -> _Replica:
         """With the k fastest groups as A; without slots on A where B would be empty."""
         bounds, columns = self.bounds, self.bounds.columns
-        rank = np.argsort(bounds.fastest_first, axis=1, kind="stable")
-        ranked = np.take_along_axis(columns.used, bounds.fastest_first, axis=1)
+        rank = np.argsort(self.loads.fastest_first, axis=1, kind="stable")
+        ranked = np.take_along_axis(columns.used, self.loads.fastest_first, axis=1)
         rank = np.take_along_axis(np.cumsum(ranked, axis=1), rank, axis=1)
         size = np.minimum(k, columns.used.sum(axis=1) - 1)[:, None]
         inside = columns.used & (rank <= size)
-        fast = bounds.most_on(inside)
+        fast = self.loads.most_on(inside)
         inside &= (fast > 0)[:, None]
         outside = columns.used & (rank > size)
         among = inside | outside
-        first = bounds.places[0]
+        first = self.filling.places[0]
         tails = bounds.least(bounds.tails.layers, among)
         others = bounds.least(bounds.work, among)[:, ~self.is_block]
         return _Replica(
@@ -129,7 +132,7 @@ class Packing:
             block_slow=bounds.least(bounds.work, outside)[:, self.is_block].min(axis=1),
             ends_fast=self._ends(inside),
             ends_slow=self._ends(outside),
-            fixed_ns=bounds.after
+            fixed_ns=self.filling.after
             + (others * bounds.counts[~self.is_block]).sum(axis=1)
             + (tails * first).sum(axis=1),
             per_block_ns=tails[:, self.is_block].min(axis=1),
@@ -138,7 +141,7 @@ class Packing:
     def _ends(self, among: Mask) -> Numbers:
         """[N, 2] least work of the layers but blocks that are surely on the first, last stage."""
         work = self.bounds.least(self.bounds.work, among)[:, ~self.is_block]
-        ends = np.stack(self.bounds.places)[:, ~self.is_block]
+        ends = np.stack(self.filling.places)[:, ~self.is_block]
         return np.stack([(work[:, end > 0] * end[end > 0]).sum(axis=1) for end in ends], axis=1)
 
     def refutes(self, below_ns: Array) -> Mask:
@@ -146,11 +149,11 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        whole = ~self.bounds.splits & ~self.bounds.chunked
+        whole = ~self.loads.splits & ~self.loads.chunked
         return refuted & whole & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
-        surely = int(self.bounds.places[0][self.is_block].sum())
+        surely = int(self.filling.places[0][self.is_block].sum())
         saved = np.maximum(replica.block_slow - np.minimum(replica.block_fast, 1e300), 0)
         on_fast = np.where(replica.fast > 0, self.blocks, 0)
         added = np.zeros(len(below_ns))
@@ -173,7 +176,7 @@ class Packing:
 
     def _blocks(self, room: Numbers, each: Numbers, ends: Numbers) -> Array:
         """[N, P] most blocks of every stage, -NEVER where too few fit; 0 beyond the last."""
-        factors = self.bounds.factors
+        factors = self.loads.factors
         with np.errstate(divide="ignore", invalid="ignore"):
             time = np.where(factors > 0, room[:, None] / factors, np.inf)
             time[:, 0] -= ends[:, 0]

@@ -44,5 +44,5 @@ def show_command(
     if svg is not None:
         write_text(svg, svg_picture(document, step))
     print_report(plan_text(document, step))
-    if document.closed_shapes or document.closed_nodes:
+    if document.closed_shapes:
         say(f"The plan is checked; its bound is only if `verify {plan}` says so.")

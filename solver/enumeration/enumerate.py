@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solver.bounds.latency_bottleneck import Frontier, latencies, path_of
-from solver.layered.cuts import Cuts, evaluate, join_cuts
-from solver.layered.edges import Layers, to_go
+from solver.enumeration.cut_tables import CutTables
+from solver.layered.cuts import Cuts, evaluate
+from solver.layered.edges import Layers
 from solver.layered.problem import Array, Mask, SplitProblem, runs
 
-#: Prefixes extended at once, cuts kept, and entries of the tables of cuts.
+#: Prefixes extended at once.
 CHUNK = 4096
-MAX_CUTS = 192
-MOST_ENTRIES = 1 << 25
-#: Refuted splits whose critical paths are looked at, and cuts kept of them, at a time.
+#: Refuted splits whose critical paths are looked at, at a time.
 SAMPLE = 64
-LEARNED = 8
 
 
 @dataclass(frozen=True)
@@ -71,62 +69,21 @@ class Enumerator:
         gap: float,
         combined: list[Array] | None = None,
     ) -> None:
-        self.combined = combined
         self.problem, self.layers, self.fronts = problem, layers, fronts
         self.cutoff, self.gap = cutoff, gap
         self.costs = [latencies(layers, lane) for lane in range(problem.num_lanes)]
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
-        self.round = 0
-        self.most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, layers))))
-        self._use(self._strongest(cuts))
-
-    def _strongest(self, cuts: Cuts) -> Cuts:
-        """The cuts with the highest bounds over all splits."""
-        sample = cuts.take(np.arange(0, len(cuts), max(1, len(cuts) // (8 * self.most_cuts))))
-        roots = []
-        for first in range(0, len(sample), 64):
-            part = sample.take(np.arange(first, min(first + 64, len(sample))))
-            values = [part.values(k, edges) for k, edges in enumerate(self.layers)]
-            roots.append(to_go(self.layers, values)[0][:, 0])
-        keep = np.argsort(-np.concatenate(roots), kind="stable")[: self.most_cuts]
-        return sample.take(keep)
-
-    def _use(self, cuts: Cuts) -> None:
-        self.cuts = cuts
-        self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
-        if self.combined is not None:
-            pairs = zip(self.values, self.combined, strict=True)
-            self.values = [np.concatenate([own, one[None]]) for own, one in pairs]
-        self.refuted = np.zeros(len(self.values[0]), dtype=np.int64)
-        self.completions = to_go(self.layers, self.values)
-
-    def _learn(self, cuts: Cuts, edges: Array) -> None:
-        """Takes those of `cuts` that together refute most of the complete splits `edges`.
-
-        Beyond the number that is kept, the cuts that refuted least have to go.
-        """
-        values = [cuts.values(k, one)[:, edges[:, k]] for k, one in enumerate(self.layers)]
-        refutes = np.sum(values, axis=0) >= self.cutoff
-        chosen: list[int] = []
-        while len(chosen) < LEARNED and refutes.any():
-            chosen.append(int(refutes.sum(axis=1).argmax()))
-            refutes = refutes & ~refutes[chosen[-1]]
-        if chosen:
-            room = self.most_cuts - len(chosen)
-            refuted = self.refuted[: len(self.cuts)]
-            old = self.cuts.take(np.argsort(-refuted, kind="stable")[: max(0, room)])
-            self.round += 1
-            self._use(join_cuts([old, cuts.take(np.array(chosen))]))
+        self.cuts = CutTables(layers, cuts, combined)
 
     def _refresh(self, prefixes: Prefixes) -> Prefixes:
         """The prefixes with the values of the present cuts."""
-        if prefixes.round == self.round:
+        if prefixes.round == self.cuts.round:
             return prefixes
-        cuts = np.zeros((len(self.refuted), len(prefixes.node)), dtype=np.int64)
+        cuts = np.zeros((len(self.cuts.refuted), len(prefixes.node)), dtype=np.int64)
         for k, edge in enumerate(prefixes.edges.T):
-            cuts += self.values[k][:, edge]
-        return replace(prefixes, cuts=cuts, round=self.round)
+            cuts += self.cuts.values[k][:, edge]
+        return replace(prefixes, cuts=cuts, round=self.cuts.round)
 
     def _extend(self, k: int, prefixes: Prefixes) -> Prefixes:
         """All prefixes with one stage more that may still be below the cutoff, best bound first."""
@@ -143,9 +100,9 @@ class Enumerator:
             np.maximum(bound, own, out=bound)
         keep = np.flatnonzero((bound < self.cutoff) & self._fit(k, prefixes, parent, edge))
         parent, edge, node = parent[keep], edge[keep], node[keep]
-        cuts = prefixes.cuts[:, parent] + self.values[k][:, edge]
-        whole = cuts + self.completions[k + 1][:, node]
-        self.refuted += (whole >= self.cutoff).sum(axis=1)
+        cuts = prefixes.cuts[:, parent] + self.cuts.values[k][:, edge]
+        whole = cuts + self.cuts.completions[k + 1][:, node]
+        self.cuts.refuted += (whole >= self.cutoff).sum(axis=1)
         bound = np.maximum(bound[keep], whole.max(axis=0))
         order = np.argsort(bound, kind="stable")
         order = order[: np.searchsorted(bound[order], self.cutoff)]
@@ -182,14 +139,14 @@ class Enumerator:
             some = np.linspace(0, len(times) - 1, SAMPLE).astype(np.int64)
             cuts = evaluate(self.problem, arcs[some], splits[some], harvest=True).cuts
             if cuts is not None:
-                self._learn(cuts, prefixes.edges)
+                self.cuts.learn(cuts, prefixes.edges, self.cutoff)
         return len(times)
 
     def _least(self) -> int:
         """Lower bound of every split: the strongest completion of nothing at all."""
         none = np.zeros(1, dtype=np.int64)
         by_front = [int(front.bound(0, none, none, none)[0]) for front in self.fronts]
-        return max(int(self.completions[0][:, 0].max(initial=0)), *by_front)
+        return max(int(self.cuts.completions[0][:, 0].max(initial=0)), *by_front)
 
     def run(self, stop: Callable[[], bool]) -> int:
         """Lower bound of every split that was not looked at; at least the cutoff when complete."""
@@ -200,8 +157,8 @@ class Enumerator:
             latency=np.zeros((lanes, 1), dtype=np.int64),
             term=np.zeros((lanes, 1), dtype=np.int64),
             bound=np.full(1, self._least()),
-            cuts=np.zeros((len(self.refuted), 1), dtype=np.int64),
-            round=self.round,
+            cuts=np.zeros((len(self.cuts.refuted), 1), dtype=np.int64),
+            round=self.cuts.round,
         )
         stack = [(0, root)]
         while stack:

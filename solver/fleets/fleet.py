@@ -123,7 +123,7 @@ def _document(
     return sealed_fleet(
         FleetDocument(
             kind="fleet",
-            schema_version=1,
+            schema_version=2,
             hetplan_version=HETPLAN_VERSION,
             faults=faults,
             survives=len(pipelines) - 1,

@@ -8,12 +8,15 @@ if no plan of its kind fits.
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape, simulable
 from solver.heuristics.choose import (
     ORDER_LIMIT,
+    Candidate,
     Choice,
     TimeTables,
     best_plan,
@@ -21,10 +24,15 @@ from solver.heuristics.choose import (
     try_orders,
 )
 from solver.heuristics.minmax import even_split, minmax_of
+from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import OrderStages, Split
 from solver.layered.problem import Intervals
 
 Found = tuple[Plan, int] | None
+Stop = Callable[[], bool]
+
+#: Shapes in a row whose equal chunks are no better than the best.
+MOST_FAILURES = 100
 
 
 def minmax_plan(
@@ -58,12 +66,34 @@ def equal_blocks(tables: CostTables) -> Split | None:
 
     The embedding stays with the first block, the head with the last one.
     """
-    blocks = tables.blocks_before.tolist()
-    each, left_over = divmod(blocks[-1], tables.shape.pp)
+    blocks, stages = tables.blocks_before.tolist(), tables.shape.num_stages
+    each, left_over = divmod(blocks[-1], stages)
     if left_over or not each:
         return None
-    inner = (blocks.index(k * each) for k in range(1, tables.shape.pp))
+    inner = (blocks.index(k * each) for k in range(1, stages))
     return (0, *inner, tables.num_layers)
+
+
+def equal_chunks_plan(shapes: Iterable[Shape], known: TimeTables, stop: Stop) -> Found:
+    """Best plan with equally many blocks on every chunk of shapes that have several per device.
+
+    In the first node order alone: a start for a search, at the price of a simulation each. Ends
+    after `MOST_FAILURES` shapes without a better plan.
+    """
+    choice, failures = Choice(known.instance), 0
+    for bound, shape in known.by_bound(shape for shape in shapes if shape.vpp > 1):
+        best = choice.objective
+        if bound >= best or failures == MOST_FAILURES or stop():
+            break
+        tables = known.costs(shape)
+        split = equal_blocks(tables)
+        if split:
+            order = next(node_orders(shape.nodes_used, 1))
+            costs = split_costs(tables, Placer(tables).costs(order), split, even_shares(tables))
+            if (costs.memory_bytes <= costs.limit_bytes).all():
+                choice.offer(Candidate(order, split, costs))
+        failures = 0 if choice.objective < best else failures + 1
+    return choice.result
 
 
 def _megatron_split(costs: OrderStages) -> Split | None:

@@ -17,7 +17,8 @@ from solver.heuristics.balance import Mask
 from solver.heuristics.block_moves import changed_patterns, near_patterns, shaken
 from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
 from solver.heuristics.node_orders import Order
-from solver.heuristics.shape_search import LONGEST_NS, TRIED_AT_ONCE, ShapeSearch, State, Stop
+from solver.heuristics.shape_search import TRIED_AT_ONCE, ShapeSearch, Stop
+from solver.heuristics.shape_starts import LONGEST_NS, State
 
 #: In smaller stages, in nodes, moves of single nodes do.
 FEWEST_NODES = 4
@@ -44,9 +45,9 @@ def block_sizes(tables: CostTables) -> list[int]:
 
 def with_blocks(search: ShapeSearch, state: State, random: Random, stop: Stop) -> State:
     """The state, or a faster one of two blocks with the same nodes and equal shares."""
-    if not (sizes := block_sizes(search.tables)):
+    if not (sizes := block_sizes(search.starts.tables)):
         return state
-    costs, nodes = BlockCosts(search.space, search.placer), search.nodes_per_stage
+    costs, nodes = BlockCosts(search.starts.space, search.starts.placer), search.nodes_per_stage
     for size in sizes:
         blocks = BlockSearch(search, costs, (size, nodes - size))
         state = blocks.better(blocks.best(state, random, stop), state)
@@ -69,7 +70,7 @@ class BlockSearch:
 
     def __init__(self, search: ShapeSearch, costs: BlockCosts, sizes: tuple[int, int]) -> None:
         self.search, self.costs, self.sizes = search, costs, np.array(sizes)
-        self.nodes = np.array(search.tables.shape.nodes_used)
+        self.nodes = np.array(search.starts.tables.shape.nodes_used)
         work = costs.space.work[-1]
         self.ranked = np.array(sorted(np.flatnonzero(self.nodes), key=lambda j: int(work[j])))
         self.rank = np.full(len(work), len(work))
@@ -96,7 +97,7 @@ class BlockSearch:
         That holds of the r fastest groups for every r, which have no nodes left for one stage more
         of a block.
         """
-        p, (first, second) = self.search.tables.shape.pp, self.sizes
+        p, (first, second) = self.search.starts.tables.shape.pp, self.sizes
         own, ends = np.arange(p + 1), [(0, 0)]
         for most in self.most:
             other = np.minimum((most - first * own) // second, p)
@@ -143,14 +144,16 @@ class BlockSearch:
         if order is None:
             return state
         split = tuple(found.pattern.splits[0].tolist())
-        plan = self.search.judged(order, state.shares, split)
+        plan = self.search.starts.judged(order, state.shares, split)
         return plan if plan is not None and plan.step_time_ns < state.step_time_ns else state
 
     def _faster(self, near: Patterns, than_ns: int, stop: Stop) -> Found | None:
         """One of the patterns that takes less time than this; None if there is none."""
         left = near.take(self.costs.fits(near) & self.counted(near.groups))
         while len(left) and not stop():
-            bound = self.search.pool.bound_ns(BlockTrial(self.costs, left.groups), left.splits)
+            bound = self.search.starts.pool.bound_ns(
+                BlockTrial(self.costs, left.groups), left.splits
+            )
             hopeful = np.argsort(bound, kind="stable")[: (bound < than_ns).sum()]
             if not len(hopeful):
                 break
@@ -162,7 +165,7 @@ class BlockSearch:
 
     def _best(self, patterns: Patterns) -> Found:
         times, paths = BlockTrial(self.costs, patterns.groups).simulated(patterns.splits, True)
-        self.search.pool.learn(paths)
+        self.search.starts.pool.learn(paths)
         best = times.argsort(kind="stable")[:1]
         return Found(patterns.take(best), int(times[best[0]]))
 

@@ -18,7 +18,8 @@ from solver.heuristics.choose import Candidate, Choice, TimeTables
 from solver.heuristics.moves import start_orders, turned_orders
 from solver.heuristics.node_orders import Order
 from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch, State
+from solver.heuristics.shape_search import ShapeSearch
+from solver.heuristics.shape_starts import LONGEST_NS, State
 from solver.result import max_step_time_ns, objective_weight
 
 Stop = Callable[[], bool]
@@ -70,9 +71,9 @@ class _LocalSearch:
 
     def offer(self, search: ShapeSearch, state: State) -> None:
         """The plan of a state is the best so far if it is."""
-        if state.step_time_ns < self.most_ns(search.tables.shape):
-            placement = search.placer.costs(state.order)
-            costs = split_costs(search.tables, placement, state.split, state.shares)
+        if state.step_time_ns < self.most_ns(search.starts.tables.shape):
+            placement = search.starts.placer.costs(state.order)
+            costs = split_costs(search.starts.tables, placement, state.split, state.shares)
             self.choice.offer(Candidate(state.order, state.split, costs))
 
     def keep(self, search: ShapeSearch, state: State) -> None:
@@ -81,7 +82,7 @@ class _LocalSearch:
         if any(entry.search is search and entry.state == state for entry in self.entries):
             return
         self.count += 1
-        objective = state.step_time_ns * objective_weight(self.instance, search.tables.shape)
+        objective = state.step_time_ns * objective_weight(self.instance, search.starts.tables.shape)
         insort(self.entries, _Entry(objective, self.count, search, state))
         own = [entry for entry in self.entries if entry.search is search]
         if len(own) > OF_ONE_SHAPE:
@@ -149,7 +150,7 @@ class _LocalSearch:
         for order in orders:
             if self.stop():
                 break
-            found.append(search.start(order, self.most_ns(search.tables.shape)))
+            found.append(search.starts.start(order, self.most_ns(search.starts.tables.shape)))
         states = [state for state in found if state is not None]
         return sorted(states, key=lambda state: state.step_time_ns)
 
@@ -157,7 +158,7 @@ class _LocalSearch:
         """The orders of the best shapes begun at other nodes; local optima of the best of them."""
         searches = list(dict.fromkeys(entry.search for entry in self.entries))[:SHAPES_TURNED]
         for search in searches:
-            nodes_used = search.tables.shape.nodes_used
+            nodes_used = search.starts.tables.shape.nodes_used
             orders = turned_orders(nodes_used, search.nodes_per_stage, TURNS)
             for state in self.started(search, orders)[:OF_ONE_SHAPE]:
                 self.keep(search, search.descend(state, self.stop))

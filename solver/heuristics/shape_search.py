@@ -1,164 +1,47 @@
 """Local search within one shape: layers between stages, node orders, micro-batches per replica."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from random import Random
 
 import numpy as np
 
-from formulations.costs.placement import PlacementCosts, Placer
-from formulations.costs.tables import Array, CostTables
-from formulations.decisions import even_shares
-from solver.heuristics.balance import Balance
-from solver.heuristics.choose import group_of_slot
-from solver.heuristics.fair_shares import fair_shares, near_shares
-from solver.heuristics.moves import near_orders, near_splits, permuted
+from formulations.costs.placement import PlacementCosts
+from formulations.costs.tables import CostTables
+from solver.heuristics.fair_shares import near_shares
+from solver.heuristics.moves import near_orders, near_splits
 from solver.heuristics.node_orders import Order, count_orders
 from solver.heuristics.pool import PathPool
-from solver.heuristics.split_space import SplitSpace
+from solver.heuristics.shape_starts import ShapeStarts, State
 from solver.heuristics.stages import Split
 from solver.heuristics.trial import OrderTrial
 
 Stop = Callable[[], bool]
 
-#: Limits on the work of a stage, relative to the least one: more leave room for less latency.
-SLACKS = (1.0, 1.05, 1.2)
-#: No step takes so long, in ns; sums of a few do not overflow.
-LONGEST_NS = 1 << 58
-#: Part of the work of the most loaded stage from which on what follows its last backward counts.
-LONG_TAIL = 0.1
-#: Shares are not fitted to starts that are slower than this, relative to what is of interest.
-FAR = 1.5
 #: Splits simulated at once in a descent.
 TRIED_AT_ONCE = 16
 #: Orders are followed up if their split is not slower than this, relative to the best one.
 NEAR = 1.01
-#: Times that split and shares are fitted to each other in turn.
-FITTINGS = 3
-
-
-@dataclass(frozen=True)
-class State:
-    """A plan of the shape: node groups in node order, shares, split, simulated step time in ns."""
-
-    order: Order
-    shares: tuple[int, ...]
-    split: Split
-    step_time_ns: int
 
 
 class ShapeSearch:
-    """Plans of one shape. `pool`: paths of its schedule and degrees, shared by shapes."""
+    """Local search from the plans of one shape. `pool`: paths of its schedule, shared by shapes."""
 
     def __init__(self, tables: CostTables, pool: PathPool) -> None:
-        self.tables, self.pool = tables, pool
-        self.space, self.placer = SplitSpace(tables), Placer(tables)
-        self.uneven = tables.instance.search.micro_batches == "uneven"
+        self.starts = ShapeStarts(tables, pool)
 
     @property
     def nodes_per_stage(self) -> int:
         """Nodes that a stage takes, rounded, at least 1."""
-        return max(1, round(sum(self.tables.shape.nodes_used) / self.tables.shape.pp))
-
-    def _balance(self, order: Order, shares: tuple[int, ...]) -> Balance:
-        shape = self.tables.shape
-        groups = group_of_slot(self.tables, order).reshape(shape.pp, -1)
-        return Balance(self.space, np.tile(groups, (shape.vpp, 1)), shares)
-
-    def _splits(self, balance: Balance, most: int) -> Array:
-        """Splits [N, p + 1] that fit and whose stages all have less work than `most` ns."""
-        limit = balance.least_limit(most)
-        return self._fitting(balance, [] if limit is None else [int(limit * x) for x in SLACKS])
-
-    def _with_tails(self, balance: Balance, placement: PlacementCosts, splits: Array) -> Array:
-        """These splits or, if their tails are long, others that even out work + tail.
-
-        Even work leaves much to a stage on a slow link, where few layers take long to exchange.
-        """
-        after = OrderTrial(balance, placement).after
-        stages = np.arange(len(after))
-        tails = after[stages, splits[:, 1:]] - after[stages, splits[:, :-1]]
-        if tails.max(axis=1, initial=0).min() < LONG_TAIL * balance.work(tuple(splits[0])):
-            return splits
-        whole = Balance(self.space, balance.groups, balance.shares, after)
-        found = self._splits(whole, LONGEST_NS)
-        return found if len(found) else splits
-
-    def _fitting(self, balance: Balance, limits: Sequence[int]) -> Array:
-        """[N, S + 1] splits that fit, with these limits on the work of every stage."""
-        known = [split for limit in limits if (split := balance.split(limit)) is not None]
-        found = np.array(known, dtype=np.int64).reshape(-1, self.tables.shape.num_stages + 1)
-        return found[balance.fits(found)]
-
-    def _best(
-        self,
-        balance: Balance,
-        placement: PlacementCosts,
-        order: Order,
-        splits: Array,
-        paths: bool = True,
-    ) -> State:
-        """The fastest of these splits; with `paths` the pool learns what limits them."""
-        times, found = OrderTrial(balance, placement).judge(splits, paths)
-        self.pool.learn(found)
-        best = int(times.argmin())
-        return State(order, balance.shares, tuple(splits[best].tolist()), int(times[best]))
-
-    def start(self, order: Order, most: int) -> State | None:
-        """A plan of the order with balanced stages; None if none fits or works less than `most`.
-
-        Balanced in work, and if gradient sync is long also in what the two take together.
-
-        Uneven shares are fitted to the split, and the split to them, in turn.
-        """
-        shares = even_shares(self.tables)
-        balance = self._balance(order, shares)
-        splits = self._splits(balance, most if not self.uneven else LONGEST_NS)
-        if not len(splits):
-            return None
-        placement = self.placer.costs(order)
-        found = np.concatenate([splits[:1], self._with_tails(balance, placement, splits)])
-        best = self._best(balance, placement, order, found, paths=False)
-        for _ in range(FITTINGS if self.uneven and best.step_time_ns < FAR * most else 0):
-            fitted = self._refitted(best, placement)
-            if fitted is None or fitted.step_time_ns >= best.step_time_ns:
-                break
-            best = fitted
-        return best
-
-    def judged(self, order: Order, shares: tuple[int, ...], split: Split) -> State | None:
-        """The plan with its step time; None if it does not fit."""
-        balance, splits = self._balance(order, shares), np.array([split])
-        if not balance.fits(splits)[0]:
-            return None
-        return self._best(balance, self.placer.costs(order), order, splits)
-
-    def _stage_times(self, state: State, placement: PlacementCosts) -> Array:
-        """[p, R] forward + backward of one micro-batch."""
-        starts, ends = np.array(state.split[:-1]), np.array(state.split[1:])
-        groups = placement.group_of_slot.reshape(len(ends), -1)
-        work = self.space.work
-        times: Array = work[ends[:, None], groups] - work[starts[:, None], groups]
-        return times
-
-    def _refitted(self, state: State, placement: PlacementCosts) -> State | None:
-        """The state with shares that suit its split, then a split that suits these."""
-        times = self._stage_times(state, placement)
-        shares = fair_shares(times, self.tables.num_micro_batches)
-        balance = self._balance(state.order, shares)
-        old = np.array([state.split])
-        splits = np.concatenate([old[balance.fits(old)], self._splits(balance, LONGEST_NS)])
-        if len(splits):
-            splits = self._with_tails(balance, placement, splits)
-        return self._best(balance, placement, state.order, splits) if len(splits) else None
+        shape = self.starts.tables.shape
+        return max(1, round(sum(shape.nodes_used) / shape.pp))
 
     def descend(self, state: State, stop: Stop) -> State:
         """No layer moved between two stages, nor micro-batch, shortens the step, unless stopped."""
-        return self._descend(self.placer.costs(state.order), state, stop)
+        return self._descend(self.starts.placer.costs(state.order), state, stop)
 
     def _descend(self, placement: PlacementCosts, state: State, stop: Stop) -> State:
         state = self._best_split(placement, state, stop)
-        while self.uneven and not stop():
+        while self.starts.uneven and not stop():
             found = self._best_shares(placement, state)
             if found.step_time_ns >= state.step_time_ns:
                 break
@@ -168,30 +51,30 @@ class ShapeSearch:
     def _best_shares(self, placement: PlacementCosts, state: State) -> State:
         """The state, or the fastest with one micro-batch moved between two replicas."""
         split, best = np.array([state.split]), state
-        for shares in near_shares(self._stage_times(state, placement), state.shares):
-            balance = self._balance(state.order, shares)
+        for shares in near_shares(self.starts.stage_times(state, placement), state.shares):
+            balance = self.starts.balance(state.order, shares)
             if balance.fits(split)[0]:
-                found = self._best(balance, placement, state.order, split)
+                found = self.starts.best(balance, placement, state.order, split)
                 best = min(best, found, key=lambda one: one.step_time_ns)
         return best
 
     def _best_split(self, placement: PlacementCosts, state: State, stop: Stop) -> State:
         """No single layer moved between two stages shortens the step, unless stopped."""
-        trial = OrderTrial(self._balance(state.order, state.shares), placement)
-        self._best(trial.balance, placement, state.order, np.array([state.split]))
+        trial = OrderTrial(self.starts.balance(state.order, state.shares), placement)
+        self.starts.best(trial.balance, placement, state.order, np.array([state.split]))
         tried: set[Split] = set()
         while not stop():
             near = near_splits(np.array(state.split))
             near = near[trial.balance.fits(near)]
             if not len(near):
                 break
-            bound = self.pool.bound_ns(trial, near)
+            bound = self.starts.pool.bound_ns(trial, near)
             ranked = near[np.argsort(bound, kind="stable")][: (bound < state.step_time_ns).sum()]
             hopeful = [split for split in map(tuple, ranked.tolist()) if split not in tried]
             if not hopeful:
                 break
             chosen = np.array(hopeful[:TRIED_AT_ONCE])
-            found = self._best(trial.balance, placement, state.order, chosen)
+            found = self.starts.best(trial.balance, placement, state.order, chosen)
             tried.update(hopeful[:TRIED_AT_ONCE])
             state = min(state, found, key=lambda one: one.step_time_ns)
         return state
@@ -205,7 +88,7 @@ class ShapeSearch:
         """
         state = self.descend(state, stop)
         yield state
-        if count_orders(self.tables.shape.nodes_used) == 1:
+        if count_orders(self.starts.tables.shape.nodes_used) == 1:
             return
         seen, failures = {state.order}, 0
         near = near_orders(state.order, self.nodes_per_stage, random)
@@ -222,31 +105,17 @@ class ShapeSearch:
 
     def _tried(self, order: Order, state: State, stop: Stop) -> State | None:
         """The best plan of another order, if that looks worth a descent."""
-        balance = self._balance(order, state.shares)
-        splits = self._candidates(balance, state)
+        balance = self.starts.balance(order, state.shares)
+        splits = self.starts.candidates(balance, state)
         if not len(splits):
             return None
-        trial = OrderTrial(balance, self.placer.costs(order))
-        if self.pool.bound_ns(trial, splits).min() > NEAR * state.step_time_ns:
+        trial = OrderTrial(balance, self.starts.placer.costs(order))
+        if self.starts.pool.bound_ns(trial, splits).min() > NEAR * state.step_time_ns:
             return None
-        found = self._best(balance, trial.placement, order, splits)
-        fitted = self._refitted(found, trial.placement) if self.uneven else None
+        found = self.starts.best(balance, trial.placement, order, splits)
+        fitted = self.starts.refitted(found, trial.placement) if self.starts.uneven else None
         if fitted is not None and fitted.step_time_ns < found.step_time_ns:
             found = fitted
         if found.step_time_ns > NEAR * state.step_time_ns:
             return None
         return self._descend(trial.placement, found, stop)
-
-    def _candidates(self, balance: Balance, state: State) -> Array:
-        """Splits for an order near that of the state.
-
-        Where its stages are alike, the numbers of layers go along with them. Else stages get
-        about as much work at most as the most loaded one has now.
-        """
-        before = self._balance(state.order, state.shares)
-        moved = permuted(before.kinds, balance.kinds, state.split)
-        if moved is None:
-            work = before.work(state.split)
-            return self._fitting(balance, [int(work * slack) for slack in SLACKS])
-        splits = np.array([moved])
-        return splits[balance.fits(splits)]

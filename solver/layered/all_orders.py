@@ -10,12 +10,13 @@ from math import gcd
 
 import numpy as np
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.units import ceil_div
 from solver.layered.messages import by_message, longest
 from solver.layered.placements import Columns, allowed_layers, finish_ns
-from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem, interval_sums
+from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 from solver.layered.zones import StageZones
 
 #: With more arcs times lanes than these, a free order is not worth its tables.

@@ -5,19 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.stage_costs import NEVER
 from formulations.schedules import SCHEDULES, held
 from solver.layered.messages import by_message
-from solver.layered.problem import (
-    Arcs,
-    Array,
-    ChunkMemory,
-    Intervals,
-    Mask,
-    SplitProblem,
-    interval_sums,
-)
+from solver.layered.problem import Arcs, Array, ChunkMemory, Intervals, Mask, SplitProblem
 
 
 @dataclass(frozen=True)

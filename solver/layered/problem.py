@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.stage_costs import NEVER, StageCosts, interval_maxima
+from formulations.costs.intervals import interval_maxima, interval_sums
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES
@@ -30,13 +31,6 @@ def runs(first: Array, count: Array) -> tuple[Array, Array]:
     """Of runs of numbers, `count` from `first` on each: the run of every number, and the number."""
     owner = np.repeat(np.arange(len(count)), count)
     return owner, np.arange(len(owner)) + np.repeat(first - (np.cumsum(count) - count), count)
-
-
-def interval_sums(values: Array) -> Array:
-    """[.., n, n] sum of `values` [.., L] over [a, b); negative where b < a."""
-    before = np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)
-    sums: Array = before[..., None, :] - before[..., :, None]
-    return sums
 
 
 class Intervals:

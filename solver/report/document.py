@@ -59,7 +59,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         replicas=(),
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
-        closed_nodes=result.log.nodes,
         instance=result.instance,
         digest="",
     )

@@ -150,10 +150,7 @@ def _table_note(document: PlanDocument) -> str:
 
 def _closed(document: PlanDocument) -> str:
     reasons = Counter(record.reason for record in document.closed_shapes)
-    parts = [f"{reasons[r]:,} {r}" for r in ("infeasible", "bounded", "solved", "open")]
-    nodes = len(document.closed_nodes)
-    more = f"; all shapes of {counted(nodes, 'choice')} of nodes bounded at once" if nodes else ""
-    return ", ".join(parts) + more
+    return ", ".join(f"{reasons[r]:,} {r}" for r in ("infeasible", "bounded", "solved", "open"))
 
 
 def _closed_by(document: PlanDocument) -> Lines:
@@ -173,11 +170,10 @@ def outcome(document: PlanDocument) -> Lines:
         of = "" if document.minimize == "step_time" else " at this price per hour"
         proof.append(f"lower bound {time_text(bound)}{of}")
     runtime = significant(document.runtime_s, 3)
-    logged = document.closed_shapes or document.closed_nodes
     return [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
-        *([("shapes", _closed(document))] if logged else []),
+        *([("shapes", _closed(document))] if document.closed_shapes else []),
         *_closed_by(document),
         ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]

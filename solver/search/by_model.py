@@ -16,8 +16,9 @@ from solver.options import SolveOptions
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
-from solver.search.critical_path import CutLoop, Found, OpenShape
+from solver.search.critical_path import CutLoop, Found
 from solver.search.engines import Family, model_engine
+from solver.search.held_shapes import OpenShape
 from solver.search.paths import CutPool
 
 _log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class AtOnce:
 
     def closings(self) -> list[Closing]:
         """The shapes that the model holds as they stand, with the best plan found."""
-        return [self._closing(index) for index in self.loop.held]
+        return [self._closing(index) for index in self.loop.model.held]
 
     def _closing(self, index: int) -> Closing:
         loop, tables = self.loop, self.loop.shapes[index].tables

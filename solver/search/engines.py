@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.paths import PathCut
@@ -27,7 +26,6 @@ class OneShape(Protocol):
     """
 
     model: Any
-    stages: StageCosts
     cuts: set[PathCut]
 
     def limit_step_time(self, limit_ns: int) -> None:

@@ -6,9 +6,11 @@ says so: "at least", "suffices".
 
 import math
 import time
+from collections.abc import Callable, Sequence
 
 from formulations.instance import Instance
 from formulations.units import ceil_count
+from solver.interrupt import GRACE_S, TimeUp, time_up_after
 from solver.result import Infeasibility
 from solver.search.closing import Stop
 from solver.search.remedies import (
@@ -28,27 +30,42 @@ from solver.search.shapes import micro_batches, node_vectors, shapes, tensor_deg
 #: Time for looking for remedies, which are searches of their own.
 LIMIT_S = 20.0
 
+#: Looks for changes of an instance that give a plan.
+Look = Callable[[Instance, Stop], list[str]]
+
+_UNKNOWN = "memory or limits: which of them was not found out within the time limit"
 _NOTHING = "no single change of memory, limits or search is known to give a plan"
 
 
 def explain(instance: Instance, limit_s: float = LIMIT_S) -> Infeasibility:
-    """The constraint that cannot be met, and the changes found that give a plan, each alone."""
+    """The constraint that cannot be met, and the changes found that give a plan, each alone.
+
+    What is found within so many seconds; what does not ask whether to stop is ended soon after.
+    """
     deadline = time.monotonic() + limit_s
 
     def stop() -> bool:
         return time.monotonic() >= deadline
 
-    if next(shapes(instance), None) is None:
-        constraint = _no_shape(instance)
-        remedies = [*_price(instance, stop), *_choices(instance, stop)]
-    elif _limits_bind(instance, stop):
-        constraint = "limits: every plan that fits memory exceeds the limit on step time or cost"
-        remedies = [*_limits(instance, stop), *_price(instance, stop)]
-    else:
-        constraint = _memory_text(instance, stop)
-        amounts = [*_memory(instance, stop), *_price(instance, stop)]
-        remedies = [*amounts, *_choices(instance, stop)]
+    constraint, remedies = _UNKNOWN, list[str]()
+    try:
+        with time_up_after(limit_s + GRACE_S):
+            constraint, looks = _binding(instance, stop)
+            for look in looks:
+                remedies += look(instance, stop)
+    except TimeUp:
+        pass
     return Infeasibility(constraint, ", or ".join(remedies) or _NOTHING)
+
+
+def _binding(instance: Instance, stop: Stop) -> tuple[str, Sequence[Look]]:
+    """The constraint that cannot be met, and where to look for what may help."""
+    if next(shapes(instance), None) is None:
+        return _no_shape(instance), (_price, _choices)
+    if _limits_bind(instance, stop):
+        text = "limits: every plan that fits memory exceeds the limit on step time or cost"
+        return text, (_limits, _price)
+    return _memory_text(instance, stop), (_memory, _price, _choices)
 
 
 def _limits_bind(instance: Instance, stop: Stop) -> bool:

@@ -15,8 +15,8 @@ from formulations.paths import PathCut
 from formulations.plan import Plan
 from solver.heuristics.choose import TimeTables
 from solver.options import SolveOptions
-from solver.search.critical_path import ALL_FREE, largest_share, shares_of
 from solver.search.engines import ModelEngine, OneShape, model_engine
+from solver.search.held_shapes import ALL_FREE, largest_share, shares_of
 from solver.search.paths import CutPool, first_cuts, harvest
 
 _log = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from solver.templates.graph import Step
 from solver.templates.judge import Stages
 from solver.templates.shared_bounds import Known
 from solver.templates.suffixes import Suffixes
+from solver.templates.whole import WholeTemplates
 
 Number = TypeVar("Number", np.int32, np.int64)
 
@@ -95,8 +96,9 @@ class StepTable:
     """All steps of a graph, and those of first stages on some node counts, as arrays."""
 
     def __init__(self, suffixes: Suffixes, finals: Sequence[Counts]) -> None:
+        whole = WholeTemplates(suffixes)
         own = [suffixes.graph.steps[state] for state in suffixes.states]
-        own += [suffixes.first_steps(final) for final in finals]
+        own += [whole.first_steps(final) for final in finals]
         self.num_states, self.num_starts = len(suffixes.states), len(finals)
         self.steps: list[Step] = [step for steps in own for step in steps]
         self.count = np.array([len(steps) for steps in own], dtype=np.int64)
@@ -189,7 +191,7 @@ class LevelBuilder:
         found = np.zeros((len(self.places.gpus), self.size), dtype=np.int64)
         for step in self.table.steps:
             if step.before.place is None:
-                found[step.place] = self.suffixes.first_tail(step, ends)
+                found[step.place] = WholeTemplates(self.suffixes).first_tail(step, ends)
         return found
 
     def _candidates(self, after: int, keys: Array) -> tuple[Array, Array, Array, Array]:

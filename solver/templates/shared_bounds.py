@@ -18,6 +18,7 @@ from solver.templates.graph import TemplateGraph
 from solver.templates.places import Places
 from solver.templates.stage_terms import StageTerms
 from solver.templates.suffixes import NO_LIMIT, Suffixes
+from solver.templates.whole import WholeTemplates
 
 #: A class ends where its stages add one part in so many more than where it begins.
 PARTS = 24
@@ -56,10 +57,11 @@ class SharedBounds:
         self.terms = StageTerms(places, micro_batches)
         self.finals = finals
         self.suffixes = Suffixes(TemplateGraph(places, [corner]), self.terms)
+        self.whole = WholeTemplates(self.suffixes)
         self.free = self.suffixes.latencies(NO_LIMIT, vectors)
         self.slowest = self.suffixes.least_terms(vectors)
-        self._latency = {v: self.suffixes.whole(self.free, v, NO_LIMIT) for v in vectors}
-        self._term = {v: self.suffixes.whole_terms(self.slowest, v) for v in vectors}
+        self._latency = {v: self.whole.latencies(self.free, v, NO_LIMIT) for v in vectors}
+        self._term = {v: self.whole.terms(self.slowest, v) for v in vectors}
         self._bound = np.full_like(self.free, INFINITY)
         self._least = dict.fromkeys(finals, int(INFINITY))  #: of the classes gone through
         self.low = min((self.least_term(key) for key in finals), default=0)
@@ -102,7 +104,7 @@ class SharedBounds:
 
     def _best(self, key: int, table: Array, limit: int) -> tuple[int, Candidate | None]:
         """Least latency within a limit, and the template that has it."""
-        rows = {v: self.suffixes.whole(table, v, limit) for v in self.finals[key]}
+        rows = {v: self.whole.latencies(table, v, limit) for v in self.finals[key]}
         final = min(rows, key=lambda v: int(rows[v].min()))
         latency = int(rows[final].min())
         if latency >= INFINITY:
@@ -122,7 +124,7 @@ class SharedBounds:
 
     def template(self, found: Candidate) -> Template:
         """The template of a candidate."""
-        steps, ends = self.suffixes.walk(found.table, found.final, found.num_stages, found.limit)
+        steps, ends = self.whole.walk(found.table, found.final, found.num_stages, found.limit)
         return self.suffixes.graph.template(steps, ends)
 
     def bound(self, key: int) -> int:
@@ -135,7 +137,7 @@ class SharedBounds:
     def bounds(self, key: int, target: int) -> Array:
         """[P + 1] lower bounds of the templates of a key below `target`, by number of stages."""
         table = self.known(key, target).bound
-        rows = [self.suffixes.whole(table, v, NO_LIMIT) for v in self.finals[key]]
+        rows = [self.whole.latencies(table, v, NO_LIMIT) for v in self.finals[key]]
         found: Array = np.min(rows, axis=0)
         return found
 
@@ -150,4 +152,6 @@ class SharedBounds:
 def least_latencies(places: Places, final: Counts, micro_batches: int) -> Array:
     """Least latency of templates on `final` by number of stages; INFINITY where none fits."""
     suffixes = Suffixes(TemplateGraph(places, [final]), StageTerms(places, micro_batches))
-    return suffixes.whole(suffixes.latencies(NO_LIMIT, [final]), final, NO_LIMIT)
+    return WholeTemplates(suffixes).latencies(
+        suffixes.latencies(NO_LIMIT, [final]), final, NO_LIMIT
+    )

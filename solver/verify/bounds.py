@@ -5,20 +5,20 @@ Whole numbers throughout, so that no bound is a rounding error too high.
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.sharding import with_exchanges
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
-from formulations.units import ceil_div
-from solver.verify.recomputation import NEVER, Recomputation
-from solver.verify.space import Nodes, PlanSpace
+from solver.verify.lengths import NEVER
+from solver.verify.recomputation import Recomputation
+from solver.verify.space import PlanSpace
 
 Array = NDArray[np.int64]
 
@@ -32,22 +32,6 @@ def shape_key(shape: Shape) -> TimesKey:
     return shape.tp, shape.micro_batch, shape.recompute[0]
 
 
-def interval_sums(values: Array) -> Array:
-    """[n, n], n = L + 1: sum of values [L] over layers [a, b)."""
-    before = np.concatenate([[0], np.cumsum(values)])
-    sums: Array = before[None, :] - before[:, None]
-    return sums
-
-
-def interval_maxima(values: Array) -> Array:
-    """[n, n], n = L + 1: largest of values [L] over layers [a, b), 0 if there are none."""
-    size = len(values) + 1
-    maxima = np.zeros((size, size), dtype=np.int64)
-    for end in range(1, size):
-        maxima[:end, end] = np.maximum(maxima[:end, end - 1], values[end - 1])
-    return maxima
-
-
 class Prover:
     """Proofs for the shapes of one instance; what they share is worked out once."""
 
@@ -56,7 +40,6 @@ class Prover:
         self.instance = space.instance
         self.layers = space.instance.workload.layers
         self.times = lru_cache(maxsize=None)(self._times)
-        self.work_share = lru_cache(maxsize=None)(self._work_share)
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
         self._memories: dict[tuple[object, ...], Recomputation] = {}
 
@@ -79,54 +62,8 @@ class Prover:
         times = self.times_of(known) if isinstance(known, Shape) else self.times(*known)
         weight = times.weight_ns * splits
         parts = (times.forward_ns, times.backward_ns - weight, weight)
-        forward, backward, weight = (
-            np.stack([interval_sums(column) for column in part.T]) for part in parts
-        )
+        forward, backward, weight = (interval_sums(part.T) for part in parts)
         return forward, backward, weight
-
-    def _work_share(
-        self, used: Nodes, tp: int, b: int, recompute: Recompute
-    ) -> tuple[int, tuple[int, ...]]:
-        """Sum over layers of the least weighted work, and the weights, of the groups `used`."""
-        times = self.times(tp, b, recompute)
-        work = [[int(t) for t in times.forward_ns[:, j] + times.backward_ns[:, j]] for j in used]
-        whole = [max(sum(column), 1) for column in work]
-        weights = tuple(prod(whole) // one for one in whole)
-        rows = zip(*work, strict=True)
-        least = (min(w * t for w, t in zip(weights, row, strict=True)) for row in rows)
-        return sum(least), weights
-
-    def work_bound_ns(self, nodes_used: Nodes, tp: int, b: int, recompute: Recompute) -> int:
-        """Least step time that the work of a step leaves possible on these nodes.
-
-        Proof. Take weights w_j > 0 for the node groups. A tensor group on a node of group j is
-        busy for f_lj + b_lj with every micro-batch that it takes through layer l, and one at a
-        time, so in a step of length T the weighted busy time of all slots is at most
-        T * sum over slots of w_(group of the slot). Each of the M micro-batches passes each layer
-        once, somewhere on the nodes used, and adds there at least
-        tau_l = min over used groups of w_j (f_lj + b_lj). Hence
-        T >= M sum_l tau_l / sum over slots of w, and T is whole.
-
-        Any weights are valid. These are w_j = 1 / sum_l (f_lj + b_lj): on each group alone a
-        micro-batch then weighs 1. They are scaled by the product of the sums, to be whole.
-        """
-        groups = self.instance.cluster.groups
-        used = tuple(j for j, n in enumerate(nodes_used) if n)
-        least, weights = self.work_share(used, tp, b, recompute)
-        slots = (nodes_used[j] * (groups[j].gpus_per_node // tp) for j in used)
-        speed = sum(w * count for w, count in zip(weights, slots, strict=True))
-        return ceil_div(self.instance.workload.global_batch // b * least, speed)
-
-    def nodes_bound_ns(self, nodes_used: Nodes) -> int | None:
-        """Least work bound of the shapes on exactly these nodes; None if there is no shape.
-
-        Proof: every plan on these nodes has one of their shapes.
-        """
-        kinds = {(tp, b) for tp, _, _, b in self.space.partial_keys(nodes_used)}
-        bounds = [
-            self.work_bound_ns(nodes_used, tp, b, self.space.recompute_ways[0]) for tp, b in kinds
-        ]
-        return min(bounds, default=None)
 
     @cached_property
     def enough_blocks(self) -> NDArray[np.bool_]:
@@ -153,6 +90,14 @@ class Prover:
         """
         moments = stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
         return self.recomputation(shape).extra(moments)
+
+    def backward_ns(self, shape: Shape, stage: int, micro_batches: int) -> Array:
+        """[J, n, n] of a stage of a replica with so many, or with more no less."""
+        backward = self.stage_times(shape)[1]
+        if len(shape.recompute) == 1:
+            return backward
+        extra = self.extra(shape, stage, micro_batches)
+        return backward + np.where(extra < NEVER, extra, 0)
 
     def plan(
         self, shape: Shape, order: Sequence[int], ends: Sequence[int], shares: Sequence[int]

@@ -3,7 +3,7 @@
 A claim says that no plan of a shape has a step time below some bound. Tried in turn:
 
 memory    no split fits, if the claim is that nothing does
-work      work and filling, for all claims at once: `closed_forms`
+work      work and filling, for all claims at once: `filling`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`, or with several chunks per device `chunks`
 trial     what is left is halved and struck out again, and what then is left is simulated: over all
@@ -21,8 +21,8 @@ from formulations.plan import Plan, Shape
 from solver.verify.bounds import Prover
 from solver.verify.chunk_exhaust import exhaust_chunks
 from solver.verify.clock import Clock, TimeUpError
-from solver.verify.closed_forms import ClosedForms
 from solver.verify.exhaust import exhaust
+from solver.verify.filling import bounds_ns
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
 
@@ -73,7 +73,7 @@ class Verdict:
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and filling say of the claims, in their order."""
-    bounds = ClosedForms(prover, [claim.shape for claim in claims]).bounds_ns()
+    bounds = bounds_ns(prover, [claim.shape for claim in claims])
     return [
         Verdict(claim, _quick(prover, claim, int(bound)))
         for claim, bound in zip(claims, bounds, strict=True)

@@ -40,7 +40,7 @@ def check_log(
 ) -> LogSummary | None:
     """Checks the log of a document; None if it has none, so that nothing is proved."""
     _check_counts(document, findings)
-    if not document.closed_shapes and not document.closed_nodes and space_has_shapes(space):
+    if not document.closed_shapes and space_has_shapes(space):
         findings.note("no log of closed shapes: nothing is proved of other plans")
         return None
     prover = Prover(space)
@@ -50,10 +50,8 @@ def check_log(
         for i, record in enumerate(document.closed_shapes)
         if key_of(record.shape) in known
     ]
-    _check_nodes_records(prover, document, findings)
     check_records(prover, records, findings, effort)
     weighted = [(r.bound_ns, r.shape.nodes_used) for _, r in records if r.bound_ns is not None]
-    weighted += [(r.bound_ns, r.nodes_used) for r in document.closed_nodes]
     return LogSummary(
         bounds=tuple(
             bound * objective_weight(space.instance, used)
@@ -72,13 +70,9 @@ def space_has_shapes(space: PlanSpace) -> bool:
 def _check_coverage(
     space: PlanSpace, document: PlanDocument, findings: Findings
 ) -> Collection[Key]:
-    """Every shape once: by a record of its own or by that of its nodes; returns the former."""
-    at_once = Counter(record.nodes_used for record in document.closed_nodes)
-    for used in at_once.keys() - space.nodes:
-        findings.refuse("closed_nodes", used, "nodes that the instance allows")
-    expected = Counter(key for used in space.nodes - at_once.keys() for key in space.keys(used))
+    """Every shape once; returns all of the plan space."""
+    expected = Counter(key for used in space.nodes for key in space.keys(used))
     found = Counter(key_of(record.shape) for record in document.closed_shapes)
-    _name_some("closed_nodes: equal entries", [n for n in at_once if at_once[n] > 1], findings)
     _name_some("closed_shapes: missing shapes", (expected - found).keys(), findings)
     _name_some("closed_shapes: closed twice or outside", (found - expected).keys(), findings)
     return expected.keys()
@@ -98,15 +92,3 @@ def _check_counts(document: PlanDocument, findings: Findings) -> None:
     findings.equal("shapes.total", claimed.total, total)
     findings.equal("shapes.open", claimed.open, total - len(closed))
     findings.equal("shapes.closed_by", claimed.closed_by, dict(Counter(closed)))
-
-
-def _check_nodes_records(prover: Prover, document: PlanDocument, findings: Findings) -> None:
-    for i, record in enumerate(document.closed_nodes):
-        if record.nodes_used not in prover.space.nodes:
-            continue
-        own = prover.nodes_bound_ns(record.nodes_used)
-        if own is not None:
-            field, text = f"closed_nodes[{i}].bound_ns", f"at most {own}, the least work bound"
-            findings.require(record.bound_ns <= own, field, record.bound_ns, text)
-    if document.closed_nodes:
-        findings.note(f"{len(document.closed_nodes)} choices of nodes proved again (work)")

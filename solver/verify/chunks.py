@@ -114,8 +114,9 @@ class Chunks(DeviceWays):
         rows = np.concatenate([visits, messages]).reshape(1, 3 * v, p)
         return Paths(rows, np.array([device]))
 
-    def keep(self, path: PathCounts, device: int) -> None:
-        """Keeps a path of the schedule's graph that ends with a device."""
+    def keep(self, micro_batches: int, path: PathCounts, device: int) -> None:
+        """Keeps a path of the schedule's graph for the share of all that ends with a device."""
+        assert micro_batches == self.share
         self.cuts.append(self._path(path, device))
 
     def remaining(self, left: Left, below_ns: int) -> Left | None:
@@ -137,7 +138,7 @@ class Chunks(DeviceWays):
         after = self._after(left, costs)
         before = np.zeros((len(paths), self.size), dtype=np.int64)
         found = []
-        for ways, cost, rest, step in zip(left, costs, after, self.steps, strict=True):
+        for ways, cost, rest, step in zip(left, costs, after, self.graph.built, strict=True):
             there = before[:, ways.source] + cost
             keep: Mask = np.all(there + rest[:, ways.target] < below_ns, axis=0)
             before = _least(ways.target, there, step.num_targets * self.size)
@@ -146,11 +147,13 @@ class Chunks(DeviceWays):
 
     def _after(self, left: Left, costs: Sequence[Array]) -> list[Array]:
         """Shortest ways [C, states] from every state after each device to the end."""
-        states = self.steps[-1].num_targets * self.size
+        states = self.graph.built[-1].num_targets * self.size
         found = [np.zeros((len(costs[0]), states), dtype=np.int64)]
         for k in range(len(left) - 1, 0, -1):
             onward = found[-1][:, left[k].target] + costs[k]
-            found.append(_least(left[k].source, onward, self.steps[k - 1].num_targets * self.size))
+            found.append(
+                _least(left[k].source, onward, self.graph.built[k - 1].num_targets * self.size)
+            )
         return found[::-1]
 
 

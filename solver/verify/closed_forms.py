@@ -1,4 +1,4 @@
-"""Lower bounds of many shapes at once, which need no look at node orders: work and filling.
+"""Lower bounds of many shapes at once, which need no look at node orders: work; see `filling` too.
 
 N shapes, U runs of equal layers, J node groups, P stages at most. All of a bound is sums, products
 and quotients of positive numbers, a few hundred at most, in double precision: each is wrong by less
@@ -10,52 +10,16 @@ Give the groups weights w_j > 0 and add this up over all slots, times w. A repli
 once, on some group: it adds w_j (m_r t_xj + s_xj), at least the least over j. If all have
 m_r = M / dp that is so for all replicas alike; if not, sum_r m_r = M, and w_j m_r t_xj and w_j s_xj
 are each at least their own least. Any weights are valid; these are 1 / sum_x (M t_xj + dp s_xj).
-
-Filling, of devices with one chunk first. All replicas have m micro-batches; or, where these may be
-unlike, look at the replica with the most, which has m = M / dp, rounded up, or more: what follows
-only grows with them. By the latency paths that a schedule states of stage i (`Missed`), the last
-backward of the first stage ends no earlier than the latency, the sum of all t of the replica, but
-for weight gradients split off, and its transfers, plus (m - 1) t_i less what the path misses of
-stage i; then come tied embeddings and the tail of that stage. A kind of operation has at most some
-share of t in any layer on any group used, so with c_i m - 1 less the sum over kinds of that share
-times the number missed, for the better path,
-
-    T >= once + latency + c_i t_i + tail_0.
-
-With several chunks, micro-batch 0 goes down through all of them and back to the last chunk of
-device i. What is left on the device follows: all backwards, and all forwards but those before, of
-which no chunk has more than u. The last of them goes up to device 0. So the same holds with all
-forwards and their transfers as the latency, c_i = m - u times the share of forwards, and once more
-the backward of a block on every other device, that of the last chunk below and the first above.
-
-Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and replica r the load
-sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most
-1, its weights over c_i are at most 1 in all, so T >= once + latency + sum of v t - d t_0 + tail_0,
-and layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the
-first stage, less weight gradients split off. It remains to find a replica of load 1 or less. There
-are dp slots for each stage, and slots load more at smaller c_i: the mean load is at most that of
-the groups one after the other over the stages, smallest c_i and largest weight first, less d / c_0.
-Some replica has no more. Of two groups used, some replica has no more stages on the faster one than
-its slots over dp, rounded down, and its load is at most that of so many stages of the one, then the
-other; if none, only the other counts. Where micro-batches are unlike the replica is given. A node
-of c slots in a row has c / dp of its stages, rounded up or down: so it has no more on the k fastest
-groups than their nodes have rounded up, nor than the others leave it of pp, rounded down. Weights
-fall with the speed, so its load is at most that of so many on each, one after the other. Any v and
-d are valid. These v would give all layers the same (1 + v_j) t_j on every group, were they alike;
-groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves no weight
-negative, and no block of the longest run of equal ones better off on the first stage.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import GRADIENTS_SPLIT, Shape
-from formulations.schedules import SCHEDULES, Kind, device_order
+from formulations.schedules import SCHEDULES
 from solver.verify.bounds import Prover, shape_key
 from solver.verify.least_costs import LeastCosts
 
@@ -67,29 +31,16 @@ Mask = NDArray[np.bool_]
 MARGIN = 1e-12
 #: No bound is above this, so that it stays within 64 bits.
 LARGEST = float(1 << 60)
-#: Stages with c_i below this share of m are not used.
-LEAST_SHARE = 1e-3
 
 
-def _whole(bound: Numbers) -> Array:
+def whole_ns(bound: Numbers) -> Array:
+    """Rounded up, as times are whole, less a margin for float noise."""
     rounded: Array = np.ceil(np.minimum(bound * (1 - MARGIN), LARGEST)).astype(np.int64)
     return rounded
 
 
-def _along(values: Numbers, order: Array) -> Numbers:
-    return np.take_along_axis(values, order, axis=1)
-
-
-def _before_return(shape: Shape, device: int, micro_batches: int) -> int:
-    """Most forwards of one chunk of a device before the first backward of its last chunk."""
-    last = (shape.vpp - 1) * shape.pp + device
-    order = device_order(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-    ahead = takewhile(lambda one: one != (Kind.BACKWARD, last, 0), order)
-    return max(Counter(one.stage for one in ahead if one.kind == Kind.FORWARD).values())
-
-
 class ClosedForms:
-    """The bounds of some shapes of one instance."""
+    """What the bounds of some shapes of one instance are made of, and the work bound."""
 
     def __init__(self, prover: Prover, shapes: Sequence[Shape]) -> None:
         self.prover, self.shapes = prover, shapes
@@ -98,21 +49,17 @@ class ClosedForms:
         self.starts = np.cumsum(self.counts) - self.counts
         self.even = prover.instance.search.micro_batches == "even"
 
-    def bounds_ns(self) -> Array:
-        """[N] no plan of a shape has a shorter step."""
-        if not self.shapes:
-            return np.zeros(0, dtype=np.int64)
-        return np.maximum(self.work_ns(), self.filling_ns())
-
-    def _column(self, name: str) -> Array:
+    def column(self, name: str) -> Array:
+        """[N] a field of the shapes."""
         return np.array([getattr(shape, name) for shape in self.shapes], dtype=np.int64)
 
     @cached_property
-    def _least(self) -> list[LeastCosts]:
+    def costs(self) -> list[LeastCosts]:
+        """[N] what communication and optimizer cost at least."""
         return [LeastCosts(self.prover.instance, shape) for shape in self.shapes]
 
     @cached_property
-    def _layers(self) -> Numbers:
+    def layers(self) -> Numbers:
         """[3, N, U, J] forward, backward, weight gradients split off, of one layer of each run."""
         found: dict[tuple[object, ...], int] = {}
         rows: list[tuple[Array, Array, Array]] = []
@@ -133,14 +80,14 @@ class ClosedForms:
     @cached_property
     def work(self) -> Numbers:
         """[N, U, J] all that one layer takes per micro-batch."""
-        work: Numbers = self._layers.sum(axis=0)
+        work: Numbers = self.layers.sum(axis=0)
         return work
 
     @cached_property
     def _tails(self) -> tuple[Numbers, Numbers]:
         known: dict[tuple[object, ...], tuple[Array, int]] = {}
         tail, start = np.zeros(self.work.shape), np.zeros(len(self.shapes))
-        for i, one in enumerate(self._least):
+        for i, one in enumerate(self.costs):
             shape = one.shape
             key = (shape.tp, shape.dp, shape.pp, shape.zero, shape.nodes_used)
             if key not in known:
@@ -161,22 +108,22 @@ class ClosedForms:
     @cached_property
     def nodes(self) -> Array:
         """[N, J] nodes used."""
-        return self._column("nodes_used")
+        return self.column("nodes_used")
 
     @cached_property
     def slots(self) -> Numbers:
         """[N, J] slots of all nodes used of a group."""
         sizes = np.array([group.gpus_per_node for group in self.prover.instance.cluster.groups])
-        slots = self.nodes * (sizes // self._column("tp")[:, None])
+        slots = self.nodes * (sizes // self.column("tp")[:, None])
         return slots.astype(np.float64)
 
     @cached_property
     def total(self) -> Array:
         """[N] micro-batches of a step."""
-        whole: Array = self.prover.instance.workload.global_batch // self._column("micro_batch")
+        whole: Array = self.prover.instance.workload.global_batch // self.column("micro_batch")
         return whole
 
-    def _min(self, values: Numbers, among: Mask) -> Numbers:
+    def least(self, values: Numbers, among: Mask) -> Numbers:
         """[N, U] least of [N, U, J] over the groups of `among` [N, J]."""
         least: Numbers = np.where(among[:, None, :], values, np.inf).min(axis=2)
         return least
@@ -185,173 +132,12 @@ class ClosedForms:
         """[N] the work bound."""
         used = self.nodes > 0
         work = self.work * self.total[:, None, None]
-        tail = self.tail * self._column("dp")[:, None, None]
+        tail = self.tail * self.column("dp")[:, None, None]
         weights = 1 / np.maximum(((work + tail) * self.counts[:, None]).sum(axis=1), 1)
         scale = weights[:, None, :]
         if self.even:
-            least = self._min(scale * (work + tail), used)
+            least = self.least(scale * (work + tail), used)
         else:
-            least = self._min(scale * work, used) + self._min(scale * tail, used)
+            least = self.least(scale * work, used) + self.least(scale * tail, used)
         speed = (weights * self.slots).sum(axis=1)
-        return _whole((least * self.counts).sum(axis=1) / speed + self.start)
-
-    @cached_property
-    def micro_batches(self) -> Array:
-        """[N] m, those of every replica where all have equally many, of one at least elsewhere."""
-        micro_batches: Array = -(-self.total // self._column("dp"))
-        return micro_batches
-
-    @cached_property
-    def _chunked(self) -> Mask:
-        """[N] whether devices have several chunks."""
-        chunked: Mask = self._column("vpp") > 1
-        return chunked
-
-    @cached_property
-    def _passed(self) -> Numbers:
-        """[N, U, J] of one layer what the latency counts."""
-        forward, backward, _ = self._layers
-        passed: Numbers = np.where(self._chunked[:, None, None], forward, forward + backward)
-        return passed
-
-    @cached_property
-    def _c(self) -> Numbers:
-        """[N, P] c_i; inf beyond the last stage."""
-        counted = (self.nodes > 0)[:, None, :] & (self.work > 0)
-        shares = np.where(counted, self._layers / np.maximum(self.work, 1), 0.0).max(axis=(2, 3))
-        stage = np.arange(int(self._column("pp").max()))
-        left = np.full((len(self.shapes), len(stage)), -np.inf)
-        for schedule in {shape.schedule for shape in self.shapes}:
-            rows = np.flatnonzero([shape.schedule == schedule for shape in self.shapes])
-            pp, m = self._column("pp")[rows, None], self.micro_batches[rows, None]
-            own = np.minimum(stage, pp - 1)
-            for path in SCHEDULES[schedule].missed(pp, own, m, np.ones_like(m)):
-                kinds = zip(shares[:, rows, None], path, strict=True)
-                missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
-                left[rows] = np.maximum(left[rows], m - 1 - missed)
-        for n in np.flatnonzero(self._chunked).tolist():
-            shape, count = self.shapes[n], int(self.micro_batches[n])
-            before = [_before_return(shape, i, count) for i in range(shape.pp)]
-            left[n, : shape.pp] = count - shares[0, n] * np.array(before)
-        return np.where(stage < self._column("pp")[:, None], left, np.inf)
-
-    @cached_property
-    def _whole_work(self) -> Numbers:
-        """[N, J] of all layers; 1 at least."""
-        whole: Numbers = np.maximum((self.work * self.counts[:, None]).sum(axis=1), 1)
-        return whole
-
-    @cached_property
-    def _order(self) -> Array:
-        """[N, J] groups used, fastest first, then the others."""
-        return np.argsort(np.where(self.nodes > 0, self._whole_work, np.inf), axis=1, kind="stable")
-
-    @cached_property
-    def _ends(self) -> Numbers:
-        """[N, J] stages of a replica up to a group, along `_order`."""
-        if not self.even:
-            return self._most_ends
-        ends = np.cumsum(_along(self.slots, self._order), axis=1) / self._column("dp")[:, None]
-        two = ((self.nodes > 0).sum(axis=1) == 2)[:, None]
-        last = np.arange(ends.shape[1]) >= 1
-        return np.where(two & ~last, np.floor(ends), ends)
-
-    @property
-    def _most_ends(self) -> Numbers:
-        """[N, J] the same at most, of any replica."""
-        dp = self._column("dp")[:, None]
-        each = self.slots // np.maximum(self.nodes, 1)
-        up, down = (_along(self.nodes * part, self._order) for part in (-(-each // dp), each // dp))
-        others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
-        ends: Numbers = np.minimum(np.cumsum(up, axis=1), self._column("pp")[:, None] - others)
-        return ends
-
-    @cached_property
-    def _loads(self) -> Numbers:
-        """[N, J] load of weight 1 on each group, along `_order`."""
-        ranked = np.sort(self._c, axis=1)
-        usable = ranked[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
-        rate = np.where(usable, 1 / np.where(usable, ranked, 1.0), 0.0)
-        none = np.zeros((len(rate), 1))
-        before = np.concatenate([none, np.cumsum(rate, axis=1)], axis=1)
-        rate = np.concatenate([rate, none], axis=1)
-        ends = np.minimum(self._ends, self._column("pp")[:, None])
-        stage = ends.astype(np.int64)
-        until = _along(before, stage) + (ends - stage) * _along(rate, stage)
-        loads: Numbers = np.diff(until, axis=1, prepend=0.0)
-        return loads
-
-    def _weights(self, capacity: Numbers) -> Numbers:
-        """[N, J] weights that load the stages to `capacity` [N]."""
-        whole = _along(self._whole_work, self._order)
-        spread = np.cumsum(self._loads / whole, axis=1)
-        some = spread > 0
-        level = (capacity[:, None] + np.cumsum(self._loads, axis=1)) / np.where(some, spread, 1.0)
-        fast = some & (level >= whole)
-        last = fast.shape[1] - 1 - np.argmax(fast[:, ::-1], axis=1)
-        chosen = np.where(fast.any(axis=1), level[np.arange(len(last)), last], 0.0)
-        weights: Numbers = np.maximum(chosen[:, None] / self._whole_work - 1, 0.0)
-        return weights
-
-    @cached_property
-    def _counted(self) -> Mask:
-        """[N, J] groups on which the replica may have stages."""
-        if not self.even:
-            return self.nodes > 0
-        counted = np.zeros(self.nodes.shape, dtype=bool)
-        np.put_along_axis(counted, self._order, np.diff(self._ends, axis=1, prepend=0.0) > 0, 1)
-        return counted & (self.nodes > 0)
-
-    def _less(self, weights: Numbers) -> Numbers:
-        """[N] d for these weights."""
-        runs = self.prover.instance.workload.layer_runs
-        u = max(range(len(runs)), key=lambda u: (runs[u].count * runs[u].layer.is_block, -u))
-        ratio = np.minimum(self.tail[:, u] / np.maximum(self.work[:, u], 1), weights)
-        less = np.where(self._counted, ratio, np.inf).min(axis=1)
-        return np.where(self._column("pp") == 1, 0.0, less)
-
-    @cached_property
-    def _places(self) -> tuple[Array, Array]:
-        """[U] layers of a run that are surely on the first stage, and surely on the last."""
-        is_block = [layer.is_block for layer in self.prover.layers]
-        blocks = [x for x, one in enumerate(is_block) if one]
-        if self.prover.instance.search.embedding_only_stages or not blocks:
-            blocks = [0, len(is_block) - 1]
-        run = np.repeat(np.arange(len(self.counts)), self.counts)
-        last = max(blocks[-1], blocks[0] + 1)
-        first = np.bincount(run[: blocks[0] + 1], minlength=len(self.counts))
-        return first, np.bincount(run[last:], minlength=len(self.counts))
-
-    def _sum(self, weights: Numbers, less: Numbers) -> Numbers:
-        """[N] least cost of all layers, one by one."""
-        other = self._min(weights[:, None] * self.work + self._passed, self._counted)
-        lighter = (weights - less[:, None])[:, None]
-        zeroth = self._min(lighter * self.work + self._passed + self.tail, self._counted)
-        first, later = self._places
-        free = self.counts - first - later
-        several = first * zeroth + later * other + free * np.minimum(zeroth, other)
-        single = (self._column("pp") == 1)[:, None]
-        whole: Numbers = np.where(single, self.counts * zeroth, several).sum(axis=1)
-        return whole
-
-    def filling_ns(self) -> Array:
-        """[N] the filling bound."""
-        plain = self._weights(np.ones(len(self.shapes)))
-        less = self._less(plain)
-        c_0 = np.maximum(self._c[:, 0], LEAST_SHARE)
-        more = self._weights(1 + less / c_0)
-        bound = np.maximum(self._sum(plain, 0 * less), self._sum(more, less))
-        return _whole(bound + self.start + self._once)
-
-    @property
-    def _once(self) -> Numbers:
-        """[N] tied embeddings, transfers of one micro-batch, backwards that are there once more."""
-        ways = np.where(self._chunked, 1, 2)
-        once: Numbers = np.array([one.embedding_ns() for one in self._least], dtype=np.float64)
-        once = once + ways * [one.send_ns() for one in self._least]
-        blocks = [run.layer.is_block for run in self.prover.instance.workload.layer_runs]
-        if not self._chunked.any() or self.prover.instance.search.embedding_only_stages:
-            return once
-        least = self._min(self._layers[1], self.nodes > 0)[:, blocks].min(axis=1)
-        once = once + self._chunked * (self._column("pp") - 1) * least
-        return once
+        return whole_ns((least * self.counts).sum(axis=1) / speed + self.start)

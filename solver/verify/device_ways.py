@@ -6,12 +6,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.plan import Shape
 from formulations.schedules import held
-from solver.verify.bounds import Prover, interval_maxima, interval_sums
+from solver.verify.bounds import Prover
 from solver.verify.lengths import NEVER
-from solver.verify.orders import OrderGraph, Step
+from solver.verify.orders import OrderGraph
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -57,20 +58,10 @@ class DeviceWays:
         self.length, self.size = len(prover.layers), len(prover.layers) + 1
         self.share = prover.instance.workload.global_batch // shape.micro_batch // shape.dp
 
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The graph's, which exist."""
-        assert self.graph.steps is not None
-        return self.graph.steps
-
     @cached_property
     def lanes(self) -> list[int]:
-        """Of lanes with the same groups and transfers the first."""
-        first: dict[bytes, int] = {}
-        for r in range(len(self.graph.lanes)):
-            parts = (one[:, r].tobytes() for s in self.steps for one in (s.group, s.send, s.back))
-            first.setdefault(b"".join(parts), r)
-        return list(first.values())
+        """Of lanes that are alike the first."""
+        return list(dict.fromkeys(self.graph.alike))
 
     @cached_property
     def _places(self) -> Mask:
@@ -106,8 +97,8 @@ class DeviceWays:
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
         """[T, S, n] of the layers of one chunk; [T] once."""
-        once = np.array([tail[0, 0] for tail in self.graph.tails])
-        return np.stack([self._least(tail - tail[0, 0]) for tail in self.graph.tails]), once
+        once = np.array([tail[0, 0] for tail in self.graph.tails.whole])
+        return np.stack([self._least(tail - tail[0, 0]) for tail in self.graph.tails.whole]), once
 
     @cached_property
     def _memory(self) -> tuple[Array, Array, Array]:
@@ -163,7 +154,7 @@ class DeviceWays:
         return found
 
     def _ways(self, k: int, limit: int) -> Ways | None:
-        step, p, v = self.steps[k], self.shape.pp, self.shape.vpp
+        step, p, v = self.graph.built[k], self.shape.pp, self.shape.vpp
         sizes, capacities = self._sizes(k, limit), capacity_bytes(self.instance)
         count = sizes.sum(axis=0)
         least, most = k * v * bool(k), (self.length - (p - k) * v) * bool(k)
@@ -184,7 +175,7 @@ class DeviceWays:
         return self._priced(k, chosen, first, sizes[:, own])
 
     def _priced(self, k: int, x: Array, before: Array, sizes: Array) -> Ways:
-        step, stages = self.steps[k], self._device(k)[:, None]
+        step, stages = self.graph.built[k], self._device(k)[:, None]
         groups = step.group[x][:, self.lanes].T
         passes = self._times[:, groups[None], stages[:, None], sizes[:, None]]
         ahead = step.send.min(axis=-1)[x][:, self.lanes].T

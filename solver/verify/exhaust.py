@@ -1,14 +1,10 @@
 """Every plan of a shape that may be faster than a claimed bound, tried out one by one.
 
-What `rounds` cannot strike out is halved, and each half thinned again, until few enough complete
-plans remain to simulate them all. A plan of which one replica, with all that follows, takes as long
-as claimed is not faster; that needs the shares of each replica only, so with uneven shares the most
-micro-batches of every replica are found by simulation, and whether they suffice. A plan that stands
-all this is worked out again by `recount`: it refutes the claim.
-
-Proof of completeness. Halves have all plans of the whole between them, thinning loses none that is
-faster than the claim, and the step time is the longest over replicas of what `Trial` simulates, or
-more if links between zones lengthen it.
+A plan of which one replica, with all that follows, takes as long as claimed is not faster; that
+needs the shares of each replica only, so with uneven shares the most micro-batches of every replica
+are found by simulation, and whether they suffice. A plan that stands all this is worked out again
+by `recount`: it refutes the claim. Step times are the longest over replicas of what `simulated`
+says, or more if links between zones lengthen them.
 """
 
 from collections.abc import Sequence
@@ -19,14 +15,15 @@ from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape
-from formulations.schedules import SCHEDULES, schedule_graph
-from solver.simulate import Times, simulate, step_time_ns, trace
+from formulations.schedules import SCHEDULES
+from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
-from solver.verify.lengths import NEVER
 from solver.verify.orders import OrderGraph
 from solver.verify.recount import Recount
-from solver.verify.refutation import Allowed, Left, Refutation
+from solver.verify.refutation import Allowed, Refutation
+from solver.verify.simulated import Outcome, Plans, PlanTimes, hunted, lower_half
+from solver.verify.ways import Left
 from solver.verify.zone_links import keeps_stages_apart
 
 Array = NDArray[np.int64]
@@ -34,86 +31,69 @@ Mask = NDArray[np.bool_]
 
 #: Complete plans that are simulated rather than halved further.
 FEW = 512
-#: End times held at once.
-MOST_TIMES = 1 << 25
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The claim holds, whether or not plans had to be tried; or a plan, in whole ns, refutes it."""
-
-    tried: bool
-    plan: Plan | None = None
-    step_time_ns: int | None = None
-
-
-@dataclass(frozen=True)
-class Plans:
-    """N orders with splits: choices and steps of the graph [N, p], boundaries [N, p + 1]."""
+class ChosenPlans(Plans):
+    """choices: [p, N] of what is left of every stage."""
 
     choices: Array
-    steps: Array
-    ends: Array
-
-    def __len__(self) -> int:
-        return len(self.steps)
 
 
 def exhaust(
     prover: Prover, shape: Shape, below_ns: int, clock: Clock, allowed: Allowed | None = None
 ) -> Outcome | None:
-    """Whether any plan of the shape has a step time below this; None with too many node orders.
+    """Whether any plan of the shape has a step time below this; None without an opinion.
+
+    There is none with too many node orders. Nor, where fewer micro-batches may take longer (ZB-H1),
+    if the most that every replica can have suffice, but the shares dealt out of them are too slow.
 
     allowed: what such plans may use, if more is known. Raises TimeUpError.
     """
     apart = keeps_stages_apart(prover, shape, below_ns)
     graph = OrderGraph(prover.instance, shape, apart=apart)
     trial = Trial(Refutation(prover, shape, graph, clock), below_ns)
-    if not trial.refutation.applies or not trial.certain:
+    if not trial.question.applies:
         return None
-    stack = [trial.refutation.everything(below_ns, allowed)]
-    tried = False
-    while stack:
-        left = trial.refutation.remaining(stack.pop(), below_ns)
-        if left is None:
-            continue
-        tried = True
-        if trial.count(left) > FEW:
-            stack.extend(_halves(left))
-        elif (found := trial.faster(left)) is not None:
-            return Outcome(tried, *found)
-    return Outcome(tried)
-
-
-def _halves(left: Left) -> list[Left]:
-    """The stage with most choices cut in two, by last layer, first layer or step."""
-    k = max(range(len(left)), key=lambda k: len(left[k]))
-    for values in (left[k].last, left[k].first, left[k].step):
-        known = np.unique(values)
-        if len(known) > 1:
-            low = values < known[len(known) // 2]
-            return [[*left[:k], left[k].take(part), *left[k + 1 :]] for part in (low, ~low)]
-    raise AssertionError("one choice is not halved")
+    everything = trial.question.everything(below_ns, allowed)
+    found = hunted(everything, trial.remaining, trial.halves, trial.faster)
+    slow = found.step_time_ns is not None and found.step_time_ns >= below_ns
+    return None if slow else found
 
 
 class Trial:
     """The plans of one shape against one claim."""
 
-    def __init__(self, refutation: Refutation, below_ns: int) -> None:
-        self.instance, self.shape = refutation.instance, refutation.shape
-        self.refutation, self.below_ns = refutation, below_ns
+    def __init__(self, question: Refutation, below_ns: int) -> None:
+        self.question, self.below_ns = question, below_ns
+        self.instance, self.shape = question.instance, question.shape
+        learn = question.keep if self.keeps_cuts else lambda *_: None
+        self.times = PlanTimes(question.prover, self.shape, question.graph, below_ns, learn)
 
     @property
-    def certain(self) -> bool:
-        """Whether a replica with fewer micro-batches is surely no slower, if shares may differ."""
-        return self.refutation.even or SCHEDULES[self.shape.schedule].prefixes
+    def keeps_cuts(self) -> bool:
+        """Whether a path is one for more micro-batches too, or they are given."""
+        return self.question.even or SCHEDULES[self.shape.schedule].prefixes
+
+    def remaining(self, left: Left) -> Left | None:
+        """What plans below the claim may use; None if there are none."""
+        return self.question.remaining(left, self.below_ns)
+
+    def halves(self, left: Left) -> list[Left]:
+        """The stage with most choices cut in two, by last layer, first layer or step."""
+        if self.count(left) <= FEW:
+            return []
+        k = max(range(len(left)), key=lambda k: len(left[k]))
+        low = lower_half((left[k].last, left[k].first, left[k].step))
+        assert low is not None  # there are several plans
+        return [[*left[:k], left[k].take(half), *left[k + 1 :]] for half in (low, ~low)]
 
     def count(self, left: Left) -> float:
         """Number of complete plans, shares aside."""
-        size = len(self.refutation.blocks)
+        size = len(self.question.blocks)
         ways = np.zeros((1, size))
         ways[0, 0] = 1
-        for step, choices in zip(self.refutation.steps, left, strict=True):
+        for step, choices in zip(self.question.graph.built, left, strict=True):
             reached = ways[step.source[choices.step], choices.first]
             ways = np.zeros((step.num_targets, size))
             np.add.at(ways, (step.target[choices.step], choices.last), reached)
@@ -129,140 +109,95 @@ class Trial:
                 return found
         return None
 
-    def plans(self, left: Left) -> Plans:
+    def plans(self, left: Left) -> ChosenPlans:
         """All complete plans."""
-        chosen = np.empty((1, 0), dtype=np.int64)
+        chosen = np.empty((0, 1), dtype=np.int64)
         ends = np.zeros((1, 1), dtype=np.int64)
         state = np.zeros(1, dtype=np.int64)
-        for step, choices in zip(self.refutation.steps, left, strict=True):
+        for step, choices in zip(self.question.graph.built, left, strict=True):
             fits = step.source[choices.step] == state[:, None]
-            parent, edge = np.nonzero(fits & (choices.first == ends[:, -1:]))
-            chosen = np.column_stack([chosen[parent], edge])
-            ends = np.column_stack([ends[parent], choices.last[edge]])
+            parent, edge = np.nonzero(fits & (choices.first == ends[-1][:, None]))
+            chosen = np.concatenate([chosen[:, parent], edge[None]])
+            ends = np.concatenate([ends[:, parent], choices.last[edge][None]])
             state = step.target[choices.step[edge]]
-        steps = [choices.step[x] for choices, x in zip(left, chosen.T, strict=True)]
-        return Plans(chosen, np.column_stack(steps), ends)
+        steps = np.stack([own.step[x] for own, x in zip(left, chosen, strict=True)])
+        return ChosenPlans(steps, ends, chosen)
 
     def _suffice(self, shares: Array) -> Mask:
         """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
-        return self.refutation.suffice(shares, np.array(list(self.refutation.lanes.values())))
+        return self.question.suffice(shares, np.array(list(self.question.lanes.values())))
 
-    def _shares(self, plans: Plans, left: Left) -> Array:
+    def _shares(self, plans: ChosenPlans, left: Left) -> Array:
         """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
-        shares = np.stack([self._first(plans, left, r) for r in self.refutation.lanes])
+        shares = np.stack([self._first(plans, left, r) for r in self.question.lanes])
         settled = np.zeros(shares.shape, dtype=bool)
         while (todo := ~settled & self._suffice(shares)).any():
-            for lane, r in enumerate(self.refutation.lanes):
+            for lane, r in enumerate(self.question.lanes):
                 for m in np.unique(shares[lane, todo[lane]]).tolist():
                     own = np.flatnonzero(todo[lane] & (shares[lane] == m))
-                    slow = self.times(plans, own, r, m) >= self.below_ns
+                    slow = self.times.of(plans.take(own), r, m) >= self.below_ns
                     settled[lane, own] = ~slow
                     shares[lane, own[slow]] -= 1
                     todo[lane, own] = False
         return shares
 
-    def _first(self, plans: Plans, left: Left, r: int) -> Array:
+    def _first(self, plans: ChosenPlans, left: Left, r: int) -> Array:
         """[N] what the bounds leave to lane r; with even shares no more than these."""
-        question = self.refutation
-        most = np.full(len(plans), question.least if question.even else question.needed)
-        for k, own in enumerate(question.most(left, r, self.below_ns - 1)):
-            np.minimum(most, own[plans.choices[:, k]], out=most)
+        question = self.question
+        least = question.least if question.even else question.needed
+        return self.most(plans, left, r, np.full(len(plans), least))
+
+    def most(self, plans: ChosenPlans, left: Left, r: int, upper: Array) -> Array:
+        """[N] most micro-batches, `upper` at most, that the bounds leave to lane r."""
+        most = upper
+        stages = self.question.most(left, r, self.below_ns - 1)
+        for own, choices in zip(stages, plans.choices, strict=True):
+            most = np.minimum(most, own[choices])
         return most
-
-    def times(self, plans: Plans, chosen: Array, r: int, m: int) -> Array:
-        """[chosen] step time if lane r, with m micro-batches, were alone; a lower bound."""
-        operations = 3 * m * self.shape.pp
-        size = max(1, MOST_TIMES // operations)
-        parts = [
-            self._simulated(plans, chosen[i : i + size], r, m) for i in range(0, len(chosen), size)
-        ]
-        return np.concatenate(parts)
-
-    def _simulated(self, plans: Plans, chosen: Array, r: int, m: int) -> Array:
-        question, ends = self.refutation, plans.ends[chosen].T
-        steps = list(zip(question.steps, plans.steps[chosen].T, strict=True))
-        groups = np.stack([step.group[index, r] for step, index in steps])
-        kinds = question.graph.kind[ends[1:-1]]
-        send = [step.send[index, r, n] for (step, index), n in zip(steps[1:], kinds, strict=True)]
-        splits = SCHEDULES[self.shape.schedule].splits_backward
-        backward = [
-            question.backward_ns(k, m)[own, ends[k], ends[k + 1]] for k, own in enumerate(groups)
-        ]
-        times = Times(
-            forward=question.forward[groups, ends[:-1], ends[1:]],
-            backward=np.stack(backward),
-            weight=question.weight[groups, ends[:-1], ends[1:]] if splits else None,
-            send=np.array(send, dtype=np.int64).reshape(-1, len(chosen)),
-            blocking=self.instance.search.blocking_sends,
-        )
-        rows = np.stack([step.tail[index] for step, index in steps])
-        graph = schedule_graph(self.shape.schedule, self.shape.pp, m)
-        end = simulate(graph, times)
-        latest = self._ended(end[graph.last], rows, ends)
-        slow = np.where(latest >= self.below_ns, latest, NEVER)
-        if slow[best := int(slow.argmin())] < NEVER:
-            tail = question.tails[rows[:, best], ends[:-1, best], ends[1:, best]]
-            device = int((end[graph.last, best] + tail).argmax())
-            column, last = np.array([best]), graph.last[[device]]
-            question.keep(m, trace(graph, times, end, column, last), device)
-        return latest
-
-    def _ended(self, ready: Array, rows: Array, ends: Array) -> Array:
-        """[chosen] end of the step after these last backwards [p, chosen]; rows of tails."""
-        graph = self.refutation.graph
-        parts = (self.refutation.tails, np.stack(graph.syncs))
-        tail, sync = (part[rows, ends[:-1], ends[1:]] for part in parts)
-        return ended(graph, ready, rows, tail, sync)
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
-        question = self.refutation
-        steps = zip(question.steps, plans.steps[i].tolist(), strict=True)
+        question = self.question
+        steps = zip(question.graph.built, plans.steps[:, i].tolist(), strict=True)
         order = [group for step, index in steps for group in step.begins[index]]
         most = self._per_replica(lanes)
-        ends = plans.ends[i].tolist()
-        plan = question.prover.plan(self.shape, order, ends, most)
-        costs = Recount(self.instance, plan).costs()
+        ends = plans.ends[:, i].tolist()
         for r in range(self.shape.dp):
-            while most[r] and step_time_ns(_alone(costs, r, most[r])) >= self.below_ns:
+            # one by one: of ZB-H1, fewer micro-batches may take longer
+            while self._alone_ns(order, ends, most, r) >= self.below_ns:
                 most[r] -= 1
+                if most[r] < question.least:
+                    return None
         shares = self._dealt(most)
         if shares is None:
             return None
         plan = question.prover.plan(self.shape, order, ends, shares)
         return plan, step_time_ns(Recount(self.instance, plan).costs())
 
+    def _alone_ns(
+        self, order: Sequence[int], ends: Sequence[int], shares: Sequence[int], r: int
+    ) -> int:
+        """Step time if replica r were alone; with fewer micro-batches it may recompute less."""
+        plan = self.question.prover.plan(self.shape, order, ends, shares)
+        return step_time_ns(_alone(Recount(self.instance, plan).costs(), r, shares[r]))
+
     def _per_replica(self, lanes: Sequence[int]) -> list[int]:
         """[dp] the number of every replica's lane."""
-        question = self.refutation
+        question = self.question
         number = dict(zip(question.lanes, lanes, strict=True))
-        return [number[question.alike[r // question.graph.width]] for r in range(self.shape.dp)]
+        return [
+            number[question.graph.alike[r // question.graph.width]] for r in range(self.shape.dp)
+        ]
 
     def _dealt(self, most: Sequence[int]) -> list[int] | None:
         """Micro-batches of every replica, none above its most; None if that is too few."""
         total = self.instance.workload.global_batch // self.shape.micro_batch
-        shares = [min(one, self.refutation.least) for one in most]
-        if min(shares) < self.refutation.least:
+        shares = [min(one, self.question.least) for one in most]
+        if min(shares) < self.question.least:
             return None
         for r, one in enumerate(most):
             shares[r] += min(one - shares[r], total - sum(shares))
         return shares if sum(shares) == total else None
-
-
-def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array) -> Array:
-    """[N] end of the step after last backwards, tails and of these the sync [p, N].
-
-    rows: [p, N] of the graph's tails. The outer stages wait for each other to reduce tied
-    embeddings, each as fast as its nodes.
-    """
-    whole: Array = (ready + tail).max(axis=0)
-    if not graph.tied:
-        return whole
-    embedding = np.array(graph.embeddings)[rows]
-    synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
-    after = (tail - sync - embedding)[[0, -1]].max(axis=0)
-    latest: Array = np.maximum(whole, synced + after)
-    return latest
 
 
 def _alone(costs: PlanCosts, r: int, micro_batches: int) -> PlanCosts:

@@ -180,9 +180,10 @@ def check_recomputed(
     for r, replica in enumerate(replicas):
         for s, stage in enumerate(replica.stages):
             field, found = f"replicas[{r}].stages[{s}].recomputed", stage.recomputed
-            text = f"one of {list(shape.recompute)}"
-            findings.require(found.way in shape.recompute, f"{field}.way", found.way, text)
             own = sum(blocks[slice(*stage.layers)])
+            ways = shape.recompute if own else shape.recompute[:1]  # without blocks all are one
+            text = f"one of {list(ways)}"
+            findings.require(found.way in ways, f"{field}.way", found.way, text)
             partly = found.way == "full" and "none" in shape.recompute
             allowed = range(1, own + 1) if partly else [0 if found.way == "none" else own]
             text = f"{min(allowed, default=0)} to {max(allowed, default=0)} blocks"

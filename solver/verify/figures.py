@@ -176,7 +176,7 @@ def _check_stages(
         }
         for name, value in expected.items():
             findings.equal(f"replicas[{r}].stages[{s}].{name}", getattr(stage, name), value)
-        for name, size in recount.memory_parts(k, r).items():
+        for name, size in recount.memory.parts(k, r).items():
             field = f"replicas[{r}].stages[{s}].memory.{name}"
             findings.equal(field, getattr(stage.memory, name), size)
 

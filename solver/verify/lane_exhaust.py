@@ -18,10 +18,12 @@ import numpy as np
 
 from formulations.plan import Plan
 from solver.simulate import step_time_ns
-from solver.verify.exhaust import Outcome, Trial
-from solver.verify.lanes import Lanes, LanesLeft, Nodes, best_deal, deal
+from solver.verify.dealing import Nodes, best_deal, deal
+from solver.verify.exhaust import Trial
+from solver.verify.lanes import Lanes, LanesLeft
 from solver.verify.recount import Recount
-from solver.verify.refutation import Left
+from solver.verify.simulated import Outcome
+from solver.verify.ways import Left
 
 #: With more ways of a lane through one split they are not tried.
 MOST_PATHS = 50_000
@@ -52,7 +54,7 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
             continue
         if not _has_light_way(lanes, left):
             continue
-        if not lanes.few or (ways := _ways(lanes, left)) is None:
+        if not lanes.dealing.few or (ways := _ways(lanes, left)) is None:
             return None
         if _suffice(lanes, {nodes: way.micro_batches for nodes, way in ways.items()}):
             plan, time_ns = _dealt(lanes, left, ways)
@@ -99,23 +101,21 @@ def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:
             for question, ways in lanes.light_ways(left, weights)
             for trial in [Trial(question, lanes.below_ns)]
         )
-        for weights in lanes.weightings
+        for weights in lanes.light.weightings
     )
 
 
 def _most_of_ways(lanes: Lanes, trial: Trial, ways: Left) -> list[int]:
     """Of every complete way the most micro-batches below the claim."""
     plans = trial.plans(ways)
-    high = np.full(len(plans), lanes.largest)
-    for k, own in enumerate(trial.refutation.most(ways, 0, trial.below_ns - 1)):
-        np.minimum(high, own[plans.choices[:, k]], out=high)
+    high = trial.most(plans, ways, 0, np.full(len(plans), lanes.largest))
     low = np.zeros_like(high)
     while (low < high).any():
         lanes.clock.check()
         middle = (low + high + 1) // 2 if not lanes.even else high
         for m in np.unique(middle[low < high]).tolist():
             rows = np.flatnonzero((middle == m) & (low < high))
-            slow = trial.times(plans, rows, 0, m) >= trial.below_ns
+            slow = trial.times.of(plans.take(rows), 0, m) >= trial.below_ns
             high[rows[slow]], low[rows[~slow]] = (0 if lanes.even else m - 1), m
     most: list[int] = low.tolist()
     return most
@@ -132,9 +132,9 @@ def _ways(lanes: Lanes, left: LanesLeft) -> dict[Nodes, _Way] | None:
     if trial.count(ways) > MOST_PATHS:
         return None
     found: dict[Nodes, _Way] = {}
-    rows = zip(trial.plans(ways).steps.tolist(), _most_of_ways(lanes, trial, ways), strict=True)
+    rows = zip(trial.plans(ways).steps.T.tolist(), _most_of_ways(lanes, trial, ways), strict=True)
     for own, most in rows:
-        begins = [step.begins[x] for step, x in zip(question.steps, own, strict=True)]
+        begins = [step.begins[x] for step, x in zip(question.graph.built, own, strict=True)]
         taken = Counter(group for groups in begins for group in groups)
         nodes = tuple(taken[j] for j in range(len(lanes.shape.nodes_used)))
         if most and (nodes not in found or found[nodes].micro_batches < most):

@@ -7,11 +7,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.intervals import interval_sums
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.verify.bounds import interval_sums
 from solver.verify.least_costs import LeastCosts
-from solver.verify.orders import OrderGraph, Spot, Tally, Used
+from solver.verify.messages import Spot
+from solver.verify.orders import OrderGraph, Tally, Used
 from solver.verify.zone_links import zone_slots
 
 Array = NDArray[np.int64]
@@ -98,11 +99,8 @@ class LaneGraph(OrderGraph):
     def _least_row(self, k: int, j: int) -> int:
         tails, tied = self._least_tails
         embedding = tied if k in (0, self.shape.pp - 1) else 0
-        if (j, embedding) not in self._rows:
-            self._rows[j, embedding] = len(self.tails)
-            used = [i for i, count in enumerate(self.shape.nodes_used) if count]
-            self.tails.append(tails[used.index(j)] + embedding)
-        return self._rows[j, embedding]
+        used = [i for i, count in enumerate(self.shape.nodes_used) if count]
+        return self.tails.row_of((j, embedding), tails[used.index(j)] + embedding)
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
         if self.number == 1:

@@ -19,10 +19,10 @@ node, no lane has. What no lane can have on a node of some group is left out for
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd, prod
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,56 +32,17 @@ from formulations.schedules import SCHEDULES
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
+from solver.verify.dealing import Dealing, LightLane, Nodes, deal
 from solver.verify.lane_graph import Hosts, LaneGraph
 from solver.verify.orders import Tally, Used, exact_tally
-from solver.verify.refutation import MOST_CUTS, Allowed, Cut, Left, Refutation
+from solver.verify.refutation import MOST_CUTS, Allowed, Refutation
+from solver.verify.ways import Cut, Left
 from solver.verify.zone_links import keeps_stages_apart
 
 Mask = NDArray[np.bool_]
-Nodes = tuple[int, ...]  #: nodes by group
 
-#: Weight of the fastest group where weights are like speeds, and ranges of weight of a light lane.
-FINEST = 24
-RANGES = 8
-#: With more ways to have dealt some of the nodes, or kinds of lanes, these are not dealt out.
-MOST_DEALT = 2000
+#: With more kinds of lanes these are not dealt out.
 MOST_KINDS = 24
-
-
-def deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[dict[Nodes, int]]:
-    """B_0, B_1, ..: most micro-batches by the nodes, of these, that so many lanes take."""
-    found: list[dict[Nodes, int]] = [{(0,) * len(available): 0}]
-    for _ in range(lanes):
-        sums: dict[Nodes, int] = {}
-        for taken, done in found[-1].items():
-            for nodes, own in most.items():
-                both = tuple(map(sum, zip(taken, nodes, strict=True)))
-                if all(n <= limit for n, limit in zip(both, available, strict=True)):
-                    sums[both] = max(sums.get(both, 0), done + own)
-        found.append(sums)
-    return found
-
-
-def best_deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[Nodes]:
-    """The nodes of every lane in a dealing of all nodes with the largest sum; none without one."""
-    sums, taken, chosen = deal(most, lanes, available), available, list[Nodes]()
-    for known, before in zip(reversed(sums[1:]), reversed(sums[:-1]), strict=True):
-        for nodes, own in most.items():
-            rest = tuple(n - c for n, c in zip(taken, nodes, strict=True))
-            if taken in known and before.get(rest, -own - 1) + own == known[taken]:
-                chosen.append(nodes)
-                taken = rest
-                break
-    return chosen
-
-
-def lane_nodes(left: int, available: Nodes) -> Iterator[Nodes]:
-    """All choices of `left` nodes."""
-    if not available:
-        yield from [()] if left == 0 else []
-        return
-    for count in range(min(left, available[0]) + 1):
-        yield from ((count, *rest) for rest in lane_nodes(left - count, available[1:]))
 
 
 @dataclass(frozen=True)
@@ -126,6 +87,11 @@ class Lanes:
         self.fewest = total // shape.dp if self.even else 1
         self.total = ceil_div(total, self.size)
         self.largest = self.fewest if self.even else min(self.total, total - shape.dp + 1)
+        self.dealing = Dealing(
+            self.places, self.number, shape.pp, self.total, self.largest, self.work
+        )
+        least = self.fewest if self.even else None
+        self.light = LightLane(self.dealing, shape.nodes_used, least)
         self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
 
@@ -153,9 +119,14 @@ class Lanes:
     def remaining(self, left: LanesLeft) -> LanesLeft | None:
         """What of this plans below the claim may use; None if there are none."""
         known: LanesLeft | None = self._by_all(left)
-        if not self.even and self.number > 1 and self.few and len(self.kinds) <= MOST_KINDS:
+        if (
+            not self.even
+            and self.number > 1
+            and self.dealing.few
+            and len(self.dealing.kinds) <= MOST_KINDS
+        ):
             return None if known is None else self._by_deal(known)
-        for weights in self.weightings:
+        for weights in self.light.weightings:
             if known is None:
                 return None
             known = self._by_light(known, weights)
@@ -168,24 +139,6 @@ class Lanes:
         work: list[int] = np.maximum((forward + backward + weight)[:, 0, -1], 1).tolist()
         return work
 
-    @property
-    def weightings(self) -> list[Nodes]:
-        """Weights to try: of the fastest group alone, of more and more, and like the speeds."""
-        used = [j for j, n in enumerate(self.shape.nodes_used) if n]
-        if len(used) == 1:
-            return []
-        order = sorted(used, key=lambda j: self.work[j])
-        rank = [order.index(j) if j in used else len(used) for j in range(len(self.work))]
-        least = min(self.work[j] for j in used)
-        found = [
-            [int(one == 0) for one in rank],
-            [len(used) - one if one < len(used) - 1 else 0 for one in rank],
-            [FINEST * least // one for one in self.work],
-        ]
-        if not self.even:
-            found.reverse()
-        return list(dict.fromkeys(map(tuple, found)))
-
     def _by_all(self, left: LanesLeft) -> LanesLeft | None:
         """Without what no lane can use, whatever it weighs."""
         none = Tally(((),) * len(self.shape.nodes_used), ())
@@ -193,24 +146,15 @@ class Lanes:
         found = self.within(question, left)
         return None if found is None else LanesLeft(question.allowed(found), left.hosts)
 
-    @cached_property
-    def kinds(self) -> list[Nodes]:
-        """All nodes that a lane may have."""
-        return list(lane_nodes(self.shape.pp, self.places))
-
-    @property
-    def few(self) -> bool:
-        """Whether nodes can be dealt out in few enough ways."""
-        used = self.places
-        return prod(n + 1 for n in used) // (max(used) + 1) <= MOST_DEALT
-
     def _by_deal(self, left: LanesLeft) -> LanesLeft | None:
         """Without what lanes that do enough cannot use, if the others do the most that they can.
 
         A lane on nodes n does no more than some most, so the lanes do no more than the best deal of
         all nodes, and a lane no less than what the best deal of the others leaves.
         """
-        most = self._most_by_nodes(left)
+        most = self.dealing.most_by_nodes(
+            lambda nodes, at: self._ways_of(left, nodes, at) is not None
+        )
         if most is None:
             return None
         some = {nodes: own for nodes, own in most.items() if own}
@@ -225,35 +169,6 @@ class Lanes:
         for k, run in enumerate(runs):
             left = left.with_runs(k, run)
         return left if all(run.any() for run in runs) else None
-
-    def _most_by_nodes(self, left: LanesLeft) -> dict[Nodes, int] | None:
-        """Most micro-batches of a lane with these nodes; None if no deal of lanes does all.
-
-        By halving, from the share of all that is due by speed: where no lane does its share, this
-        is soon settled. Else first of the lanes in the best deal.
-        """
-        whole = sum(n / self.work[j] for j, n in enumerate(self.places))
-        low, high = dict.fromkeys(self.kinds, 0), dict.fromkeys(self.kinds, self.largest)
-        tests = {
-            nodes: int(self.total * sum(n / self.work[j] for j, n in enumerate(nodes)) / whole)
-            for nodes in self.kinds
-        }
-        while True:
-            for nodes, middle in tests.items():
-                at = min(max(middle, 1), self.largest)
-                if self._ways_of(left, nodes, at):
-                    low[nodes] = at
-                else:
-                    high[nodes] = at - 1
-            some = {nodes: own for nodes, own in high.items() if own}
-            dealt = best_deal(some, self.number, self.places)
-            if not dealt or sum(high[nodes] for nodes in dealt) < self.total:
-                return None
-            loose = [nodes for nodes in high if low[nodes] < high[nodes]]
-            if not loose:
-                return high
-            first = [nodes for nodes in loose if nodes in dealt] or loose
-            tests = {nodes: (low[nodes] + high[nodes] + 1) // 2 for nodes in first}
 
     def _ways_of(self, left: LanesLeft, nodes: Nodes, micro_batches: int) -> Left | None:
         """What a lane with these nodes may use to do so much; None if it cannot."""
@@ -274,7 +189,7 @@ class Lanes:
     def light_ways(self, left: LanesLeft, weights: Nodes) -> Iterator[tuple[Refutation, Left]]:
         """What the light lane may use, by its weight."""
         tally_of = tuple((w,) for w in weights)
-        for least, most, micro_batches in self._light(weights):
+        for least, most, micro_batches in self.light.ranges(weights):
             if micro_batches > self.largest:
                 continue
             question = self._question(Tally(tally_of, (most,)), (least,), micro_batches, left.hosts)
@@ -286,20 +201,6 @@ class Lanes:
         """What of this ways of a lane below the claim may use; None if there are none."""
         everything = question.everything(self.below_ns, left.allowed)
         return question.remaining(everything, self.below_ns)
-
-    def _light(self, weights: Nodes) -> list[tuple[int, int, int]]:
-        """Weights of the light lane, from and to, and its micro-batches at least."""
-        nodes = self.places
-        whole = sum(w * n for w, n in zip(weights, nodes, strict=True))
-        if self.even or self.number == 1:
-            return [(0, whole // self.number, self.fewest if self.even else self.total)]
-        own = [w for w, n in zip(weights, nodes, strict=True) if n]
-        low, high = min(own) * self.shape.pp, max(own) * self.shape.pp
-        width = max(1, ceil_div(high - low + 1, RANGES))
-        return [
-            (a, min(a + width - 1, high), max(1, ceil_div(self.total * a, max(1, whole))))
-            for a in range(low, high + 1, width)
-        ]
 
     def _question(self, tally: Tally, least: Used, micro_batches: int, hosts: Hosts) -> Refutation:
         key = tally, least, micro_batches, hosts

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
+import numpy as np
+
 from formulations.instance import Instance, Link, NodeGroup
 from formulations.plan import Shape
 from formulations.units import ceil_ns
+from solver.verify.link_times import inside_s, outside_s, pair_s, rings_ns
 
 
 @dataclass(frozen=True)
@@ -104,55 +106,24 @@ class Layout:
         """Transfer of one micro-batch between virtual stages s and s + 1 of replica r, any way."""
         k, size = s % self.shape.pp, self.messages_bytes[s]
         source, target = self.boundaries[k][r]
+        ends = [self.group(node) for node in (source, target)]
         if source == target:
-            return ceil_ns(self._inside_s(source, size))
-        own = [self.group(node).inter_node for node in (source, target)]
-        ways = [
-            self._outside_s(source, own[0], self.departures[k][source] * size, size),
-            self._outside_s(target, own[1], self.arrivals[k][target] * size, size),
-        ]
+            return ceil_ns(inside_s(ends[0], size))
+        flows = self.departures[k][source], self.arrivals[k][target]
+        links = [(one, one.inter_node, n) for one, n in zip(ends, flows, strict=True)]
         way = (self.zone[source], self.zone[target])
         if way[0] != way[1]:
-            whole = self.passages[k][way] * size
-            ways += [
-                self._outside_s(node, self.zone_link, whole, size) for node in (source, target)
-            ]
-        return max(map(ceil_ns, ways))
-
-    def _inside_s(self, node: int, size_bytes: int) -> float:
-        link = self.group(node).intra_node
-        return size_bytes / link.bandwidth_bytes_per_s + link.latency_s
-
-    def _outside_s(self, node: int, link: Link, whole_bytes: int, size_bytes: int) -> float:
-        """`whole_bytes` of all flows over a link, one of which has `size_bytes`."""
-        outside_s = whole_bytes / link.bandwidth_bytes_per_s + link.latency_s
-        if self.instance.search.gathers_messages:  # the parts are gathered inside the node
-            outside_s += (self.shape.tp - 1) * self._inside_s(node, size_bytes)
-        return outside_s
+            links += [(one, self.zone_link, self.passages[k][way]) for one in ends]
+        tp = self.shape.tp
+        return max(ceil_ns(outside_s(self.instance, tp, *link, size)) for link in links)
 
     def collective_ns(self, k: int, factor: float, sizes_bytes: Iterable[int]) -> int:
         """Ring collective over the replicas of stage k, one buffer per layer."""
-        groups = {node: self.group(node) for node in self.members[k]}
-        count = len(groups)
-        inside_s_per_byte = max(
-            ring_share(factor, n) / groups[node].intra_node.bandwidth_bytes_per_s
-            for node, n in self.members[k].items()
-        )
-        links = [(group.inter_node, self.rings[node]) for node, group in groups.items()]
-        links += [(self.zone_link, self._zone_rings(leg)) for leg in self.legs[k]]
-        outside_s_per_byte = max(
-            rings * ring_share(factor, count) / link.bandwidth_bytes_per_s for link, rings in links
-        ) / self.instance.cluster.efficiency(count)
-        start_s = max(
-            ring_latency_s(factor, n, groups[node].intra_node.latency_s)
-            for node, n in self.members[k].items()
-        )
-        between_s = max(ring_latency_s(factor, count, link.latency_s) for link, _ in links)
-        layers = (
-            ceil_ns(size * inside_s_per_byte) + ceil_ns(size * outside_s_per_byte)
-            for size in sizes_bytes
-        )
-        return sum(layers) + ceil_ns(start_s) + ceil_ns(between_s)
+        nodes = [(self.group(node), n, self.rings[node]) for node, n in self.members[k].items()]
+        more = [(self.zone_link, self._zone_rings(leg)) for leg in self.legs[k]]
+        sizes = np.array(list(sizes_bytes), dtype=np.int64)
+        layers, start_ns = rings_ns(self.instance, factor, nodes, more, sizes)
+        return int(layers.sum()) + start_ns
 
     def _zone_rings(self, leg: frozenset[str]) -> int:
         """Rings of GPUs between two zones, over all stages."""
@@ -174,10 +145,4 @@ class Layout:
             for ends, count in zones.items()
             if len(ends) > 1
         ]
-        return max(
-            ceil_ns(
-                flows * ring_share(ALL_REDUCE, 2) * size_bytes / link.bandwidth_bytes_per_s
-                + ring_latency_s(ALL_REDUCE, 2, link.latency_s)
-            )
-            for link, flows in links
-        )
+        return max(ceil_ns(pair_s(*link, size_bytes)) for link in links)

@@ -17,11 +17,11 @@ from math import gcd
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
 from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 from solver.verify.findings import NOISE
+from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.volumes import (
     collective_factors,
     message_bytes,
@@ -94,18 +94,13 @@ class LeastCosts:
         visits = zip(self.counts, self.visits, strict=True)
         inside = min(boundaries, sum(n * (most - 1) for n, most in visits))
         size, tp = message_bytes(self.instance, self.shape), self.shape.tp
-        within_s = [
-            size / g.intra_node.bandwidth_bytes_per_s + g.intra_node.latency_s for g in self.groups
-        ]
-        gather = (tp - 1) * self.instance.search.gathers_messages
-        outside_s = [
-            tp * self.flows * size / g.inter_node.bandwidth_bytes_per_s
-            + g.inter_node.latency_s
-            + gather * within
-            for g, within in zip(self.groups, within_s, strict=True)
-        ]
-        crossing = int(at_least_ns(min(outside_s)))
-        easiest = min(crossing, int(at_least_ns(min(within_s))))
+        within = min(inside_s(g, size) for g in self.groups)
+        without = min(
+            outside_s(self.instance, tp, g, g.inter_node, tp * self.flows, size)
+            for g in self.groups
+        )
+        crossing = int(at_least_ns(without))
+        easiest = min(crossing, int(at_least_ns(within)))
         return (boundaries - inside) * crossing + inside * easiest
 
     def embedding_ns(self) -> int:
@@ -123,15 +118,7 @@ class LeastCosts:
         ways += [
             (g.intra_node, 1) for g, c in zip(self.groups, self.slots, strict=True) if c > apart
         ]
-        return min(
-            int(
-                at_least_ns(
-                    flows * ring_share(ALL_REDUCE, 2) * size / link.bandwidth_bytes_per_s
-                    + ring_latency_s(ALL_REDUCE, 2, link.latency_s)
-                )
-            )
-            for link, flows in ways
-        )
+        return min(int(at_least_ns(pair_s(*way, size))) for way in ways)
 
     def spans(self) -> range:
         """Numbers of nodes that one stage may lie on.

@@ -16,13 +16,11 @@ from formulations.costs.memory import LayerMemory, capacity_bytes
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
+from solver.verify.lengths import NEVER
 
 Array = NDArray[np.int64]
 Layers = tuple[Array, Array]  #: first, and one after the last
 Moments = Sequence[tuple[int, int]]
-
-#: More than any time in ns or number of micro-batches; sums of a few stay within 64 bits.
-NEVER = 1 << 59
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,10 @@ class Recomputation:
                     blocks=np.minimum(blocks, count) * (name != "none"),
                     time=sums(times.backward_ns - least, inside),
                     kept=sums(activation, inside) + sums(others, rest),
-                    once=self._largest(kept.workspace_bytes, inside),
+                    once=np.maximum(
+                        self._largest(kept.workspace_bytes, inside),
+                        self._largest(self.memory.kept[0].workspace_bytes, rest),
+                    ),
                     possible=blocks >= count if partly else np.ones(len(blocks), dtype=np.bool_),
                 )
 

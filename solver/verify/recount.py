@@ -15,23 +15,21 @@ every (stage, replica) are looked up, and what crosses a link is counted flow by
   of a boundary, rings between nodes (zone by zone, in the cluster's order, and back), tied lanes.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
-from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.collectives import HALF
 from formulations.costs.compute import layer_times
-from formulations.costs.memory import capacity_bytes, layer_memory
+from formulations.costs.memory import capacity_bytes
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance
-from formulations.instance.workload import QUANTIZED_BLOCK, Recompute
 from formulations.plan import Plan
-from formulations.schedules import Kind, device_order
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 from solver.verify.layout import Layout
+from solver.verify.memory_recount import MemoryRecount
 from solver.verify.volumes import (
     collective_factors,
     message_bytes,
@@ -49,8 +47,6 @@ class Recount:
     def __init__(self, instance: Instance, plan: Plan) -> None:
         self.instance, self.plan, self.shape = instance, plan, plan.shape
         self.runs = [range(*stage.layers) for stage in plan.replicas[0].stages]
-        #: layers on the GPUs of every stage
-        self.stages = [list(chain(*self.runs[k :: self.shape.pp])) for k in range(self.shape.pp)]
         last = [instance.workload.layers[layers[-1]] for layers in self.runs[:-1]]
         tensor = message_bytes(instance, plan.shape)
         stages, replicas = range(self.shape.pp), plan.replicas
@@ -63,8 +59,7 @@ class Recount:
         tp, b, ways = self.shape.tp, self.shape.micro_batch, self.shape.recompute
         self.by_way = {way: layer_times(instance, tp, b, way) for way in ways}
         self.times = self.by_way[ways[0]]
-        self.memory = layer_memory(instance, self.shape)
-        self.kept = dict(zip(ways, self.memory.kept, strict=True))
+        self.memory = MemoryRecount(instance, plan, self.runs)
 
     def costs(self) -> PlanCosts:
         """All costs of the plan."""
@@ -84,7 +79,7 @@ class Recount:
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
             gather_ns=self._collectives(gathers, self.weights),
             embedding_ns=self.layout.embedding_ns(tied),
-            memory_bytes=self._per_group(self._memory_bytes),
+            memory_bytes=self._per_group(lambda k, r, _: sum(self.memory.parts(k, r).values())),
             limit_bytes=self._per_group(lambda k, r, j: int(self.capacities[j])),
         )
 
@@ -92,11 +87,6 @@ class Recount:
     def origins(self) -> tuple[str, ...]:
         """Where the layer times come from."""
         return tuple(sorted(self.times.origins))
-
-    @cached_property
-    def parameters(self) -> list[int]:
-        """Parameters of every layer on one GPU."""
-        return [int(count) for count in self.memory.parameters]
 
     @cached_property
     def capacities(self) -> Array:
@@ -115,12 +105,12 @@ class Recount:
     @cached_property
     def gradients(self) -> list[int]:
         """Bytes of gradients of every layer on one GPU, whole."""
-        return [self.instance.workload.gradient_bytes * count for count in self.parameters]
+        return [self.instance.workload.gradient_bytes * count for count in self.memory.parameters]
 
     @cached_property
     def weights(self) -> list[int]:
         """Bytes of parameters of every layer on one GPU, whole."""
-        return [self.instance.workload.parameter_bytes * count for count in self.parameters]
+        return [self.instance.workload.parameter_bytes * count for count in self.memory.parameters]
 
     def _passes(self) -> tuple[Array, Array, Array]:
         """[S, R] forward, backward, of that weight gradients, with what ZeRO 2 and 3 exchange."""
@@ -131,7 +121,7 @@ class Recount:
         rows = self.layout.nodes[0]
         used = sorted({self.layout.group_index[node] for node in rows})
         totals = [0, 0, 0]
-        for layer in self.stages[0]:
+        for layer in self.memory.stages[0]:
             inputs = times.backward_ns[layer, used] - times.weight_ns[layer, used]
             gather = self._exchange_ns(self.weights[layer]) if self.shape.zero == 3 else 0
             late = int(times.weight_ns[layer, used].max())
@@ -157,23 +147,13 @@ class Recount:
         ]
         return np.array(rows, dtype=np.int64)
 
-    def _ways_of(self, s: int, r: int) -> list[tuple[int, Recompute]]:
-        """The layers of virtual stage s of replica r, and what is recomputed of each."""
-        stated = self.plan.replicas[r].stages[s].recomputed
-        layers, left, found = self.instance.workload.layers, stated.blocks, []
-        for layer in self.runs[s]:
-            first = layers[layer].is_block and left > 0
-            found.append((layer, stated.way if first else self.shape.recompute[0]))
-            left -= first
-        return found
-
     def _backward_ns(self) -> Array:
         """[S, R] with what is recomputed, layer by layer."""
         where, pp = self.layout.group_index, self.shape.pp
         found = np.zeros((len(self.runs), self.shape.dp), dtype=np.int64)
         for s in range(len(self.runs)):
             for r, node in enumerate(self.layout.nodes[s % pp]):
-                times = ((x, self.by_way[way].backward_ns) for x, way in self._ways_of(s, r))
+                times = ((x, self.by_way[way].backward_ns) for x, way in self.memory.ways_of(s, r))
                 found[s, r] = sum(int(table[x, where[node]]) for x, table in times)
         return found
 
@@ -187,7 +167,7 @@ class Recount:
         times = [
             self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])
             * (factor > 0)
-            for k, layers in enumerate(self.stages)
+            for k, layers in enumerate(self.memory.stages)
         ]
         return np.array(times, dtype=np.int64)
 
@@ -195,75 +175,8 @@ class Recount:
         touched = touched_bytes(self.instance.workload)
         shards = num_holders(self.shape, 1)
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
-        sizes = (touched * ceil_div(self.parameters[layer], shards) for layer in self.stages[k])
+        sizes = (
+            touched * ceil_div(self.memory.parameters[layer], shards)
+            for layer in self.memory.stages[k]
+        )
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)
-
-    def _memory_bytes(self, k: int, r: int, _: int) -> int:
-        return sum(self.memory_parts(k, r).values())
-
-    def memory_parts(self, k: int, r: int) -> dict[str, int]:
-        """What the memory of a GPU of stage k of replica r holds, in bytes."""
-        workload, shape = self.instance.workload, self.shape
-        counts = [self.parameters[layer] for layer in self.stages[k]]
-        weights, gradients, states = (
-            sum(ceil_div(count, num_holders(shape, zero)) for count in counts) for zero in (3, 2, 1)
-        )
-        stages = range(k, len(self.runs), shape.pp)
-        held = [(x, self.kept[way]) for s in stages for x, way in self._ways_of(s, r)]
-        recomputed = max(int(own.workspace_bytes[x]) for x, own in held)
-        tensors = max(layer.output_tensors for layer in workload.layers)
-        message = shape.micro_batch * tensors * workload.boundary_bytes
-        lanes = shape.tp if self.instance.search.sequence_parallel else 1
-        messages = 2 * (shape.pp > 1) * ceil_div(message, lanes)
-        scales = workload.optimizer_block_bytes * sum(
-            ceil_div(ceil_div(count, num_holders(shape, 1)), QUANTIZED_BLOCK) for count in counts
-        )
-        return {
-            "weights_bytes": workload.parameter_bytes * weights + self._copies_bytes(k),
-            "gradients_bytes": workload.gradient_bytes * gradients,
-            "optimizer_bytes": workload.optimizer_bytes * states + scales,
-            "activations_bytes": self._most_kept(k, r) + recomputed,
-            "buffers_bytes": messages,
-            "reserve_bytes": self.instance.limits.framework_reserve_bytes,
-        }
-
-    def _copies_bytes(self, k: int) -> int:
-        """8-bit copies of the parameters that products of blocks read."""
-        workload, layers = self.instance.workload, self.stages[k]
-        blocks = [layer for layer in layers if workload.layers[layer].is_block]
-        return workload.copy_bytes * sum(self.parameters[layer] for layer in blocks)
-
-    def _most_kept(self, k: int, r: int) -> int:
-        """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.
-
-        Operation by operation: a forward pass keeps the activations of its layers until the
-        backward pass, and that what the weight gradients need, where they are put off.
-        """
-        order = list(
-            device_order(
-                self.shape.schedule,
-                self.shape.pp,
-                k,
-                self.plan.replicas[r].micro_batches,
-                self.shape.vpp,
-            )
-        )
-        put_off = any(one.kind == Kind.WEIGHT for one in order)
-        whole = [
-            sum(int(self.kept[way].activation_bytes[x]) for x, way in self._ways_of(s, r))
-            for s in range(len(self.runs))
-        ]
-        late = [self._late_bytes(own) if put_off else 0 for own in self.runs]
-        change = {
-            Kind.FORWARD: whole,
-            Kind.BACKWARD: [b - a for a, b in zip(whole, late, strict=True)],
-            Kind.WEIGHT: [-b for b in late],
-        }
-        return max(accumulate(change[one.kind][one.stage] for one in order))
-
-    def _late_bytes(self, run: Iterable[int]) -> int:
-        """What the weight gradients of these layers need of one micro-batch."""
-        layers, shape = self.instance.workload.layers, self.shape
-        split = self.instance.search.sequence_parallel
-        sizes = (layers[x].weight_gradient_bytes(shape.tp, split) for x in run)
-        return shape.micro_batch * sum(sizes)

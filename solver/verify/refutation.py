@@ -22,9 +22,8 @@ more. Some of them are kept, and what is on no way within D of such a length has
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -37,7 +36,8 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.families import Member, families, members_of
 from solver.verify.lengths import NEVER, Costs, StageLengths
-from solver.verify.orders import OrderGraph, Step
+from solver.verify.orders import OrderGraph
+from solver.verify.ways import Choices, Cut, Left, Ways
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -47,37 +47,6 @@ Mask = NDArray[np.bool_]
 MOST_CUTS = 8
 
 
-@dataclass(frozen=True)
-class Choices:
-    """M ways to run one stage: by a step of the graph [M], layers [first, last) [M]."""
-
-    step: Array
-    first: Array
-    last: Array
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    def take(self, keep: Mask) -> "Choices":
-        """Some of them."""
-        return Choices(self.step[keep], self.first[keep], self.last[keep])
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A path to the end of a stage, with m micro-batches.
-
-    visits: [3, p] forwards, backwards, weight gradients. messages: [p] of both ways between a stage
-    and the one before.
-    """
-
-    micro_batches: int
-    visits: Array
-    messages: Array
-    stage: int
-
-
-Left = list[Choices]
 #: Per stage [J, n, n] layers that may run on nodes of a group.
 Allowed = list[Mask]
 
@@ -95,20 +64,13 @@ class Refutation:
         self.prover, self.shape, self.instance = prover, shape, prover.instance
         self.clock = clock or Clock()
         self.graph = graph or OrderGraph(prover.instance, shape)
-        self.forward, self.backward, self.weight = prover.stage_times(shape)
+        self.forward, _, self.weight = prover.stage_times(shape)
         self.blocks = prover.enough_blocks
         self.total = prover.instance.workload.global_batch // shape.micro_batch
         self.even = shape.dp == 1 or prover.instance.search.micro_batches == "even"
         self.least = self.total // shape.dp if self.even else 1
         self.needed = ceil_div(self.total, self.graph.width)
         self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
-
-    def backward_ns(self, k: int, micro_batches: int) -> Array:
-        """[J, n, n] of stage k of a replica with so many, or with more no less."""
-        if len(self.shape.recompute) == 1:
-            return self.backward
-        extra = self.prover.extra(self.shape, k, micro_batches)
-        return self.backward + np.where(extra < NEVER, extra, 0)
 
     @property
     def applies(self) -> bool:
@@ -123,14 +85,8 @@ class Refutation:
 
     def keep(self, micro_batches: int, path: PathCounts, stage: int) -> None:
         """Keeps a path of the schedule's graph for so many that ends with a stage."""
-        p = self.shape.pp
-        visits = np.zeros((3, p), dtype=np.int64)
-        visits[: len(path.weights) // p] = path.weights.reshape(-1, p)
-        messages = np.zeros(p, dtype=np.int64)
-        messages[1:] = path.transfers[:-1].reshape(2, p - 1).sum(axis=0)
-        if self.instance.search.blocking_sends:
-            messages[1:] = visits[0, :-1] + visits[1, 1:]
-        self.cuts.append(Cut(micro_batches, visits, messages, stage))
+        blocking = self.instance.search.blocking_sends
+        self.cuts.append(Cut.of(self.shape.pp, blocking, micro_batches, path, stage))
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
@@ -147,26 +103,10 @@ class Refutation:
             left = self._kept(left, below_ns - 1)
         return left
 
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The graph's, which exist."""
-        assert self.graph.steps is not None
-        return self.graph.steps
-
-    @cached_property
-    def alike(self) -> list[int]:
-        """Of every lane of the graph: the first lane that has the same groups and transfers."""
-        first: dict[bytes, int] = {}
-        found = []
-        for r in range(len(self.graph.lanes)):
-            parts = (part[:, r].tobytes() for s in self.steps for part in (s.group, s.send))
-            found.append(first.setdefault(b"".join(parts), r))
-        return found
-
     @cached_property
     def lanes(self) -> dict[int, int]:
         """Lanes that differ, each with the number of those that are like it."""
-        return Counter(self.alike)
+        return Counter(self.graph.alike)
 
     def everything(self, below_ns: int, allowed: Allowed | None = None) -> Left:
         """All choices of every stage whose devices and memory alone leave the claim open."""
@@ -176,11 +116,11 @@ class Refutation:
         ]
 
     def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
-        step, last = self.steps[k], self.shape.pp - 1
+        step, last = self.graph.built[k], self.shape.pp - 1
         if not len(step.source):
             none = np.zeros(0, dtype=np.int64)
             return Choices(none, none, none)
-        work = self.forward + self.backward_ns(k, self.least) + self.weight
+        work = self.forward + self.prover.backward_ns(self.shape, k, self.least) + self.weight
         busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
         most = np.minimum(busy, self._by_memory[k])
         found: dict[bytes, Array] = {}
@@ -202,7 +142,7 @@ class Refutation:
     def allowed(self, left: Left) -> Allowed:
         """What is left, of a graph of one lane."""
         found: Allowed = []
-        for step, choices in zip(self.steps, left, strict=True):
+        for step, choices in zip(self.graph.built, left, strict=True):
             mask = np.zeros(self.forward.shape, dtype=np.bool_)
             mask[step.group[choices.step, 0], choices.first, choices.last] = True
             found.append(mask)
@@ -229,13 +169,13 @@ class Refutation:
     @cached_property
     def tails(self) -> Array:
         """[T, n, n] of the graph."""
-        return np.stack(self.graph.tails)
+        return np.stack(self.graph.tails.whole)
 
     def _costs(self, left: Left, k: int, r: int) -> Costs:
-        steps, choices = self.steps, left[k]
+        steps, choices = self.graph.built, left[k]
         step, layers = steps[k], (choices.first, choices.last)
         groups = step.group[choices.step, r]
-        kinds, blocking = self.graph.kind, self.instance.search.blocking_sends
+        kinds, blocking = self.graph.messages.kind, self.instance.search.blocking_sends
         send = step.send[choices.step, r, kinds[choices.first]]
         onward = np.zeros((step.num_targets, step.send.shape[-1]), dtype=np.int64)
         if blocking and k + 1 < len(steps):
@@ -243,43 +183,13 @@ class Refutation:
             np.minimum.at(onward, steps[k + 1].source, steps[k + 1].send[:, r])
         return Costs(
             forward=self.forward[groups, *layers],
-            backward=self.backward_ns(k, self.least)[groups, *layers],
+            backward=self.prover.backward_ns(self.shape, k, self.least)[groups, *layers],
             weight=self.weight[groups, *layers],
             send=send,
             onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
             behind=send * blocking,
             tail=self.tails[step.tail[choices.step], *layers],
         )
-
-    def _nodes(self, left: Left) -> list[tuple[Array, Array]]:
-        """Per stage the (state, layer) [M] before and after every choice, as numbers."""
-        size = len(self.blocks)
-        return [
-            (step.source[c.step] * size + c.first, step.target[c.step] * size + c.last)
-            for step, c in zip(self.steps, left, strict=True)
-        ]
-
-    def _before(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
-        """Shortest ways from the start to every (state, layer) before each stage."""
-        size = len(self.blocks)
-        found = [np.full(size, NEVER)]
-        found[0][0] = 0
-        for step, (source, target), cost in zip(self.steps, nodes, costs, strict=True):
-            best = np.full(step.num_targets * size, NEVER)
-            np.minimum.at(best, target, found[-1][source] + cost)
-            found.append(best)
-        return found
-
-    def _after(self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Array]) -> list[Array]:
-        """Shortest ways from every (state, layer) after each stage to the end."""
-        size = len(self.blocks)
-        found = [np.zeros(self.steps[-1].num_targets * size, dtype=np.int64)]
-        for k in range(len(nodes) - 1, 0, -1):
-            source, target = nodes[k]
-            best = np.full(self.steps[k - 1].num_targets * size, NEVER)
-            np.minimum.at(best, source, found[-1][target] + costs[k])
-            found.append(best)
-        return found[::-1]
 
     def most(self, left: Left, r: int, limit: int, asked: bool = False) -> Iterator[Array]:
         """Per stage [M] most micro-batches of a replica of lane r within `limit`.
@@ -291,42 +201,24 @@ class Refutation:
         most = self.needed if asked else self.total
         least = ceil_div(most, len(self.graph.lanes)) if asked and len(self.lanes) == 1 else 1
         costs = [self._costs(left, k, r) for k in range(len(left))]
-        nodes = self._nodes(left)
+        ways = Ways(self.graph.built, left, len(self.blocks))
         through = [one.through for one in costs]
-        after = self._after(nodes, through)
+        after = ways.after(through)
         first = through[0] + costs[0].tail + self._rest * costs[0].weight
-        there = self._before(nodes, [one.forward + one.send for one in costs])
-        back = self._before(nodes, [first, *through[1:]])
-        cut = self._by_cuts(nodes, costs, limit, most)
-        for k, ((source, target), one) in enumerate(zip(nodes, costs, strict=True)):
+        there = ways.before([one.forward + one.send for one in costs])
+        back = ways.before([first, *through[1:]])
+        cut = ways.most_by(self.cuts, costs, limit, most)
+        for k, ((source, target), one) in enumerate(zip(ways.nodes, costs, strict=True)):
             stage = StageLengths(
                 one, back[k][source], there[k][source], after[k][target], k == 0, limit
             )
-            groups = self.steps[k].group[left[k].step, r]
+            groups = self.graph.built[k].group[left[k].step, r]
             held = self._by_memory[k][groups, left[k].first, left[k].last]
             if self.even:
                 fits = (cut[k] >= self.least) & stage.within(self._members[k])
                 yield np.where(fits, np.minimum(held, self.least), 0)
             else:
                 yield self._largest(k, stage, np.minimum(held, cut[k]), least)
-
-    def _by_cuts(
-        self, nodes: Sequence[tuple[Array, Array]], costs: Sequence[Costs], limit: int, upper: int
-    ) -> list[Array]:
-        """Per stage [M] most micro-batches, `upper` at most, that no cut rules out."""
-        most = [np.full(len(source), upper) for source, _ in nodes]
-        for cut in self.cuts:
-            lengths = []
-            for k, one in enumerate(costs):
-                forward, backward, weight = cut.visits[:, k].tolist()
-                length = forward * one.forward + backward * one.backward + weight * one.weight
-                length = length + int(cut.messages[k]) * one.send
-                lengths.append(length + one.tail if k == cut.stage else length)
-            before, after = self._before(nodes, lengths), self._after(nodes, lengths)
-            for k, (source, target) in enumerate(nodes):
-                long = before[k][source] + lengths[k] + after[k][target] > limit
-                most[k][long] = np.minimum(most[k][long], cut.micro_batches - 1)
-        return most
 
     def _largest(self, k: int, stage: "StageLengths", most: Array, least: int) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""

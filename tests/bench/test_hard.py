@@ -12,7 +12,8 @@ from formulations.plan import Shape
 from solver.heuristics.choose import TimeTables
 from solver.heuristics.moves import start_orders
 from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import LONGEST_NS, ShapeSearch
+from solver.heuristics.shape_search import ShapeSearch
+from solver.heuristics.shape_starts import LONGEST_NS
 from solver.layered.problem import Intervals
 from solver.layered.zones import StageZones
 from solver.search.closing import enumerate_shape
@@ -71,7 +72,7 @@ def test_bug_starts_evened_out_work_alone() -> None:
     times, shape = shape_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
     search = ShapeSearch(times.costs(shape), PathPool())
     orders = start_orders(shape.nodes_used, search.nodes_per_stage)
-    states = [search.start(order, LONGEST_NS) for order in orders]
+    states = [search.starts.start(order, LONGEST_NS) for order in orders]
     best = min((one for one in states if one), key=lambda one: one.step_time_ns)
     assert best.step_time_ns < 1.5e9
     assert search.descend(best, lambda: False).step_time_ns <= 1_360_772_117

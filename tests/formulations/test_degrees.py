@@ -11,8 +11,9 @@ from formulations.plan import Shape
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns, objective_weight
 from solver.search import critical_path
-from solver.search.critical_path import CutLoop, OpenShape, whole_weights
+from solver.search.critical_path import CutLoop
 from solver.search.engines import Family, model_engine
+from solver.search.held_shapes import OpenShape, whole_weights
 from solver.search.shapes import shapes
 from tests.brute_force import optimum_ns
 from tests.loop_checks import judge
@@ -134,7 +135,7 @@ def test_shape_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPat
         model_engine("cpsat"), [far, OpenShape(tables)], lambda _, known: int(known or 1 << 56)
     )
     loop.run(SolveOptions(), lambda: False, lambda: None)
-    assert (loop.closed, loop.best, loop.held) == (True, float(best), [1])
+    assert (loop.closed, loop.best, loop.model.held) == (True, float(best), [1])
 
 
 def test_weights_keep_the_order_of_prices() -> None:

@@ -23,11 +23,12 @@ from formulations.plan import Shape
 from solver.heuristics.baselines import (
     Found,
     equal_blocks,
+    equal_chunks_plan,
     equal_split_plan,
     megatron_rule,
     minmax_plan,
 )
-from solver.heuristics.choose import group_of_slot
+from solver.heuristics.choose import TimeTables, group_of_slot
 from solver.heuristics.minmax import minmax_of
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.stages import OrderStages
@@ -268,3 +269,24 @@ def test_megatron_rule_gives_the_published_degrees(
     found = megatron_rule(instance, shapes(instance))
     assert found is not None
     assert (found[0].shape.tp, found[0].shape.pp) == (tp, pp)
+
+
+def test_equal_chunks_fit_and_their_time_is_the_simulated_one() -> None:
+    """Of several chunks per device, equally many blocks on each."""
+    found = 0
+    for seed in range(30):
+        plain = random_instance(seed)
+        changed = {"schedule": ("interleaved",), "pipeline_parallel": (2,)}
+        search = plain.search.model_copy(update=changed)
+        instance = plain.model_copy(update={"search": search})
+        plan_and_time = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
+        if plan_and_time is None:
+            continue
+        plan, time_ns = plan_and_time
+        costs = plan_costs(instance, plan)
+        assert (costs.memory_bytes <= costs.limit_bytes).all()
+        assert step_time_ns(costs) == time_ns
+        blocks = [layer.is_block for layer in instance.workload.layers]
+        assert len({sum(blocks[slice(*stage.layers)]) for stage in plan.replicas[0].stages}) == 1
+        found += 1
+    assert found

@@ -18,7 +18,8 @@ from solver.heuristics.block_trial import BlockCosts, BlockTrial, Patterns
 from solver.heuristics.blocks import BlockSearch, block_sizes, with_blocks
 from solver.heuristics.node_orders import Order
 from solver.heuristics.pool import PathPool
-from solver.heuristics.shape_search import ShapeSearch, State
+from solver.heuristics.shape_search import ShapeSearch
+from solver.heuristics.shape_starts import State
 from solver.simulate import step_time_ns
 from tests.small_instances import gpu, layer, layers_of, plain_shape, workload
 
@@ -100,8 +101,8 @@ def timed_tables() -> CostTables:
 
 def start(search: ShapeSearch, split: tuple[int, ...] = (0, 9, 10, 11, 12)) -> State:
     """The plan of `ALIKE` with this split."""
-    shares = (search.tables.num_micro_batches // 4,) * 4
-    state = search.judged(ALIKE, shares, split)
+    shares = (search.starts.tables.num_micro_batches // 4,) * 4
+    state = search.starts.judged(ALIKE, shares, split)
     assert state is not None
     return state
 
@@ -109,7 +110,7 @@ def start(search: ShapeSearch, split: tuple[int, ...] = (0, 9, 10, 11, 12)) -> S
 def blocks_of(tables: CostTables) -> BlockSearch:
     """Blocks of two nodes each."""
     search = ShapeSearch(tables, PathPool())
-    return BlockSearch(search, BlockCosts(search.space, search.placer), SIZES)
+    return BlockSearch(search, BlockCosts(search.starts.space, search.starts.placer), SIZES)
 
 
 def walk(blocks: BlockSearch, steps: int, seed: int) -> Iterator[Patterns]:
@@ -242,7 +243,9 @@ def test_blocks_find_what_no_exchange_of_two_nodes_does() -> None:
     search = ShapeSearch(timed_tables(), PathPool())
     state = start(search)
     assert state.step_time_ns == 19_000
-    near = [search.judged(order, state.shares, state.split) for order in exchanged(state.order)]
+    near = [
+        search.starts.judged(order, state.shares, state.split) for order in exchanged(state.order)
+    ]
     assert all(one is not None and one.step_time_ns >= 19_000 for one in near)
     found = with_blocks(search, state, Random(0), lambda: False)
     assert found.step_time_ns == 18_000

@@ -9,8 +9,8 @@ from formulations.decisions import Decisions
 from formulations.instance import Limits
 from formulations.instance.instance import ScheduleName
 from solver.result import max_step_time_ns
-from solver.search.critical_path import largest_share
 from solver.search.engines import model_engine
+from solver.search.held_shapes import largest_share
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.loop_checks import (

@@ -9,10 +9,13 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.units import GIB
 from solver.backends.outcome import Outcome
+from solver.heuristics.baselines import equal_chunks_plan
+from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Result, Status, Termination, objective_weight
+from solver.search import driver
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.shapes import shapes
@@ -233,3 +236,16 @@ def test_bug_gap_with_a_budget_never_makes_an_instance_infeasible(seed: int) -> 
     limits = instance.limits.model_copy(update={"max_step_time_s": best / 1e9})
     limited = instance.model_copy(update={"limits": limits})
     assert solve(limited, SolveOptions(gap=0.2)).step_time_ns == best
+
+
+def test_bug_first_plan_of_chunks_was_worse_than_equal_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GPT-3 175B on 1,024 GPUs: the first incumbent is as good as the best equal chunks."""
+    instance = load_instance(INSTANCES.parent / "bench/calculon/its_figures.yaml")
+    monkeypatch.setattr(driver._Search, "run", lambda search: None)
+    found = solve(instance)
+    equal = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
+    assert equal is not None
+    assert found.step_time_ns is not None
+    assert found.step_time_ns <= equal[1]

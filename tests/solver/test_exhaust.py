@@ -1,20 +1,30 @@
 """The verifier's own exhaustive search, against brute force."""
 
+import random
 from collections.abc import Sequence
 
 import pytest
 
-from formulations.costs.tables import CostTables
+from formulations.costs.tables import CostTables, build_tables
 from solver.simulate import step_time_ns
 from solver.verify import exhaust as module
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
-from solver.verify.exhaust import Outcome, exhaust
+from solver.verify.exhaust import exhaust
 from solver.verify.recount import Recount
+from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
+from tests import brute_force
 from tests.chain_instances import FAST, SLOW, measured_chain
-from tests.random_shapes import random_optimum_ns, random_tables
+from tests.cramped import with_cores, with_less_memory
+from tests.random_shapes import (
+    crowded_instance,
+    random_optimum_ns,
+    random_shape,
+    random_tables,
+    zoned,
+)
 from tests.seeds import few_and_many, one_each
 
 ANY_TIME_NS = 1 << 56
@@ -64,6 +74,40 @@ def test_what_refutes_a_claim_is_a_plan_below_it(seed: int) -> None:
     assert found.step_time_ns == step_time_ns(costs) < 3 * best
     total = sum(replica.micro_batches for replica in found.plan.replicas)
     assert total == tables.num_micro_batches
+
+
+@pytest.mark.parametrize("zones", [False, True])
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+def test_bug_uneven_shares_of_zb_h1_are_tried(seeds: Sequence[int], zones: bool) -> None:
+    """With fewer micro-batches it has another order, and there was no opinion."""
+    for seed in seeds:
+        tables = random_tables(seed, zones, "zb-h1")
+        best = random_optimum_ns(seed, zones, "zb-h1")
+        assert opinion(tables, best or ANY_TIME_NS).plan is None
+        if best is not None:
+            assert opinion(tables, best + 1).step_time_ns == best
+
+
+def test_bug_fewer_micro_batches_recompute_less() -> None:
+    """Zones slow a replica down, so it gets fewer micro-batches, and has room for more of them.
+
+    The plan that refutes a claim above the optimum was priced as if it still recomputed as much,
+    and the claim passed for proved.
+    """
+    instance = zoned(crowded_instance(99), 99)
+    search = {"recompute": ("none", "selective", "full"), "schedule": ("1f1b",)}
+    fields = {
+        "search": instance.search.model_copy(update=search),
+        "workload": with_cores(instance.workload),
+    }
+    instance = instance.model_copy(update=fields)
+    shape = random_shape(instance, 99)
+    assert shape is not None
+    tables = build_tables(with_less_memory(instance, shape, random.Random(99)), shape)
+    best = brute_force.optimum_ns(tables)
+    assert best is not None
+    assert opinion(tables, best).plan is None
+    assert opinion(tables, best + 1).step_time_ns == best
 
 
 def test_a_search_that_is_stopped_proves_nothing() -> None:

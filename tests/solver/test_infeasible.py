@@ -6,6 +6,8 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, SearchSpace
+from solver.interrupt import TimeUp
+from solver.search import infeasible
 from solver.search.driver import solve
 from solver.search.infeasible import explain
 from solver.search.remedies import MEMORY_STEP_GIB, changed, relaxations, with_memory
@@ -146,3 +148,15 @@ def test_bug_prices_with_float_noise_are_within_their_sum() -> None:
     three = one.model_copy(update={"cluster": cluster})
     limited = changed(three, "limits", max_price_usd_per_hour=0.3)
     assert list(node_vectors(limited)) == [(1,), (2,), (3,)]
+
+
+def test_bug_remedies_outlasted_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not ask whether to stop is ended: 40 s for a limit of 2 were taken."""
+
+    def late(one: Instance, stop: object) -> bool:
+        raise TimeUp
+
+    monkeypatch.setattr(infeasible, "_limits_bind", late)
+    found = explain(instance(), 0.0)
+    assert found.constraint.startswith("memory or limits: ")
+    assert found.remedy.startswith("no single change")

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from formulations.costs.tables import build_tables
+from formulations.instance import SearchSpace
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
 from solver.document import PlanDocument, sealed
@@ -13,9 +14,11 @@ from solver.report.document import build_document
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import Effort, verify_document
-from tests import brute_force
+from tests import brute_force, certified_cases
 from tests.cramped import cramped_instance
+from tests.resealed import forged
 from tests.seeds import one_each
+from tests.small_instances import layer, workload
 
 SCHEDULES = ("1f1b", "gpipe", "zb-h1")
 
@@ -84,3 +87,24 @@ def test_changed_recomputation_is_refused(way: Recompute, more: int) -> None:
     other = sealed(document.model_copy(update={"replicas": replicas}))
     assert verify_document(document, Effort()).problems == ()
     assert verify_document(other, Effort()).problems != ()
+
+
+def test_bug_stage_without_blocks_recomputes_nothing() -> None:
+    """`selective`, of none of its no blocks, was as good as `none`."""
+    layers = ("embedding", "block", "head")
+    chain = [layer(kind, 10, 10**6, 10**6) for kind in layers]
+    search = SearchSpace(
+        pipeline_parallel=(2,),
+        data_parallel=(2,),
+        idle_nodes=False,
+        recompute=("none", "selective", "full"),
+        embedding_only_stages=True,
+    )
+    whole = certified_cases.instance(search=search)
+    one = whole.model_copy(update={"workload": workload(chain, 4, 10**6, tied=False)})
+    document = build_document(solve(one), SolveOptions())
+    stages = [one.layers for one in document.replicas[0].stages]
+    k = next(k for k, own in enumerate(stages) if own in [(0, 1), (2, 3)])
+    changes = {f"replicas.0.stages.{k}.recomputed.way": "selective"}
+    assert verify_document(document).complete
+    assert verify_document(forged(document, changes), Effort(prove="nothing")).problems != ()

@@ -6,8 +6,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from formulations.costs.intervals import interval_sums
 from formulations.instance.instance import ScheduleName
-from solver.layered.problem import Array, interval_sums
+from solver.layered.problem import Array
 from solver.templates.judge import Stages, simulated
 from solver.templates.places import Places
 from solver.templates.stage_terms import StageTerms

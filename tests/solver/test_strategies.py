@@ -88,7 +88,7 @@ def test_costs_are_counted_again(seed: int) -> None:
         assert counted.memory_bytes.tolist() == costs.memory_bytes.tolist()
         for r, replica in enumerate(plan_memory(instance, best.plan)):
             for k, parts in enumerate(replica):
-                assert recount.memory_parts(k, r) == parts._asdict()
+                assert recount.memory.parts(k, r) == parts._asdict()
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 10))

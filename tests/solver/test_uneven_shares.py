@@ -12,6 +12,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
+from formulations.instance import LayerRun
 from formulations.instance.instance import ScheduleName
 from formulations.instance.load import load_instance
 from solver.bounds import uneven_shares
@@ -27,6 +28,7 @@ from solver.verify.recount import Recount
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.seeds import few_and_many, one_each
+from tests.small_instances import two_tensors
 
 NO_CUTOFF = 1 << 50
 
@@ -83,6 +85,22 @@ def test_engine_equals_brute_force_below_any_cutoff(
         answer = enumerate_shape(Intervals(unlike_tables(seed)), cutoff, 0.0, lambda: False)
         assert answer.complete, seed
         assert answer.step_time_ns == (None if cutoff == best else best), seed
+
+
+def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
+    """A chain like T5's: lanes know the shorter message only, and the search ended in IndexError.
+
+    Now the orders are looked at one by one, and the best plan is that of brute force.
+    """
+    instance = unlike_replicas(5)
+    chain = two_tensors([run.layer for run in instance.workload.layer_runs], 2)
+    runs = tuple(LayerRun(layer=one, count=1) for one in chain)
+    workload = instance.workload.model_copy(update={"layer_runs": runs})
+    instance = instance.model_copy(update={"workload": workload})
+    tables = build_tables(instance, next(one for one in shapes(instance) if one.zero == 1))
+    answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+    assert answer.complete
+    assert answer.step_time_ns == brute_force.optimum_ns(tables)
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 3))

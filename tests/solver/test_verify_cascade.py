@@ -14,7 +14,8 @@ from formulations.instance import Instance
 from formulations.plan import Plan
 from solver.bounds import uneven_shares
 from solver.bounds.packing import Packing
-from solver.bounds.work_and_filling import Bounds
+from solver.bounds.work import WorkBounds
+from solver.bounds.work_and_filling import Filling
 from solver.document import PlanDocument
 from solver.enumeration import engine
 from solver.heuristics.local import local_plans
@@ -22,7 +23,7 @@ from solver.layered import edges
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Proof, Reason, Result, SearchLog, ShapeRecord, Status
-from solver.search import closer, closing, driver
+from solver.search import closer, closing, incumbents
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import Effort, cascade, orders, verify_document
@@ -47,7 +48,7 @@ CLOSINGS: tuple[tuple[Reason, Proof], ...] = (
 @cache
 def several() -> PlanDocument:
     """A certified file with shapes whose best plans an exhaustive search found."""
-    return certified_document(crowded_instance(10), at_once=False)
+    return certified_document(crowded_instance(10))
 
 
 def searched(document: PlanDocument) -> list[int]:
@@ -168,7 +169,7 @@ def test_bug_any_gap_could_be_asked_for(gap: float) -> None:
 
 def test_quick_leaves_what_a_search_closed() -> None:
     """What memory and work do not show of it is listed as not proved; nothing is refused."""
-    document = certified_document(random_instance(25), at_once=False)
+    document = certified_document(random_instance(25))
     found = verify_document(document, Effort(prove="quick"))
     assert found.ok
     assert set(found.unproved) <= set(searched(document))
@@ -241,8 +242,8 @@ PLANTED: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "bottleneck": (edges, "bottlenecks", bottleneck),
     "shape": (closing, "shape_bound_ns", stretched),
     "lanes": (uneven_shares, "shared_out", lane_bound),
-    "work": (Bounds, "work_ns", stretched),
-    "filling": (Bounds, "filling_ns", stretched),
+    "work": (WorkBounds, "work_ns", stretched),
+    "filling": (Filling, "filling_ns", stretched),
     "packing": (Packing, "refutes", eager),
     "memory": (closer, "lacks_memory", one_stage),
 }
@@ -274,9 +275,11 @@ def hidden(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlanDocument]
     where, what, wrong = PLANTED[name]
     known = int(name == "packing")
     for rule in ("megatron_rule", "minmax_plan", "equal_split_plan"):
-        monkeypatch.setattr(driver, rule, lambda *_, **__: None)
-    monkeypatch.setattr(driver, "local_plans", lambda *words: islice(local_plans(*words), known))
-    monkeypatch.setattr(driver, "surveyed_plan", lambda *_: None)
+        monkeypatch.setattr(incumbents, rule, lambda *_, **__: None)
+    monkeypatch.setattr(
+        incumbents, "local_plans", lambda *words: islice(local_plans(*words), known)
+    )
+    monkeypatch.setattr(incumbents, "surveyed_plan", lambda *_: None)
     for seed in dict.fromkeys((*LIKELY.get(name, ()), *range(30))):
         for instance, best in best_known(name if name in FAMILIES else "", seed):
             with monkeypatch.context() as planted:

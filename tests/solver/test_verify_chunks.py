@@ -9,7 +9,7 @@ from solver.verify.bounds import Prover
 from solver.verify.chunk_exhaust import exhaust_chunks
 from solver.verify.chunks import Chunks
 from solver.verify.clock import Clock
-from solver.verify.exhaust import Outcome
+from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from tests.random_shapes import random_optimum_ns, random_tables
 from tests.seeds import few_and_many

@@ -12,14 +12,15 @@ from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
-from solver.verify import lane_exhaust, lanes
+from solver.verify import dealing, lane_exhaust
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock, TimeUpError
-from solver.verify.exhaust import Outcome
+from solver.verify.dealing import Nodes, deal
 from solver.verify.lane_exhaust import exhaust_lanes
-from solver.verify.lanes import Lanes, Nodes, deal
+from solver.verify.lanes import Lanes
 from solver.verify.recount import Recount
 from solver.verify.refutation import Refutation
+from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables, unlike_replicas
@@ -128,7 +129,7 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as limited:
         limited.setattr(lane_exhaust, "MOST_PATHS", 0)
         assert opinion(tables, best + 1) is None
-    monkeypatch.setattr(lanes, "MOST_DEALT", 0)
+    monkeypatch.setattr(dealing, "MOST_DEALT", 0)
     assert opinion(tables, best + 1) is None
 
 

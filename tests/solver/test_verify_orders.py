@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
+from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.layered.problem import Intervals
 from solver.search.shapes import shapes
 from solver.verify import orders
-from solver.verify.bounds import Prover, interval_sums
+from solver.verify.bounds import Prover
 from solver.verify.orders import OrderGraph
 from solver.verify.refutation import Refutation
 from solver.verify.space import PlanSpace
@@ -51,7 +52,7 @@ def by_graph(tables: CostTables) -> list[set[Content]]:
             (
                 in_order(tables, step.group[i].tolist()),
                 tuple(tuple(times) for times in step.send[i].tolist()),
-                graph.tails[step.tail[i]].tobytes(),
+                graph.tails.whole[step.tail[i]].tobytes(),
             )
             for i in range(len(step.source))
         }
@@ -118,12 +119,12 @@ def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
     instance = one.model_copy(update={"workload": tied})
     shape = chain_tables(instance).shape
     with_tied, without = OrderGraph(instance, shape), OrderGraph(instance, shape)
-    without.tied = 0
+    without.tails.tied = 0
     added = []
     assert with_tied.steps is not None
     assert without.steps is not None
     for step, other in zip(with_tied.steps, without.steps, strict=True):
-        added.append(with_tied.tails[step.tail[0]] - without.tails[other.tail[0]])
+        added.append(with_tied.tails.whole[step.tail[0]] - without.tails.whole[other.tail[0]])
     assert [set(np.unique(one).tolist()) for one in added] == [{4_096_000}, {0}, {4_096_000}]
 
 

@@ -11,8 +11,10 @@ from formulations.instance import SearchSpace
 from formulations.instance.instance import ScheduleName
 from solver.bounds.order_free_costs import ShapeColumns
 from solver.bounds.packing import Packing, packed_ns, refuted
-from solver.bounds.work_and_filling import Bounds, closed_forms
+from solver.bounds.work import WorkBounds
+from solver.bounds.work_and_filling import Filling, closed_forms
 from solver.search.shapes import shapes
+from solver.verify import filling
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.space import PlanSpace
@@ -28,17 +30,17 @@ OPTIMIZER_NS = 300_001
 AFTER_NS = 2 * OPTIMIZER_NS + 2_000
 
 
-def bounds_of(tables: CostTables) -> Bounds:
+def bounds_of(tables: CostTables) -> Filling:
     """The bounds of one shape."""
     shape = tables.shape
     times = layer_times(tables.instance, shape.tp, shape.micro_batch, shape.recompute[0])
-    return Bounds(ShapeColumns(tables.instance, [shape]), [times])
+    return Filling(WorkBounds(ShapeColumns(tables.instance, [shape]), [times]))
 
 
 def closed_ns(tables: CostTables) -> tuple[int, int]:
     """Work and filling bound of one shape."""
     bounds = bounds_of(tables)
-    return int(bounds.work_ns()[0]), int(bounds.filling_ns()[0])
+    return int(bounds.bounds.work_ns()[0]), int(bounds.filling_ns()[0])
 
 
 def refutes(tables: CostTables, below_ns: int) -> bool:
@@ -52,7 +54,10 @@ def test_bounds_never_exceed_the_optimum_and_are_those_of_the_verifier(seed: int
     for number in range(seed, seed + 10):
         tables = random_tables(number, zones=number % 5 == 0)
         forms = ClosedForms(Prover(PlanSpace(tables.instance)), [tables.shape])
-        claimed, own = closed_ns(tables), (forms.work_ns()[0], forms.filling_ns()[0])
+        claimed, own = (
+            closed_ns(tables),
+            (forms.work_ns()[0], filling.Filling(forms).filling_ns()[0]),
+        )
         assert all(abs(one - other) <= 1 for one, other in zip(own, claimed, strict=True))
         best = brute_force.optimum_ns(tables)
         if best is None:
@@ -181,4 +186,4 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         times = [layer_times(instance, shape.tp, shape.micro_batch, shape.recompute[0])]
         assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
         assert not refuted(instance, [shape], times, [optimum + 1])[0]
-        assert ClosedForms(Prover(PlanSpace(instance)), [shape]).bounds_ns()[0] <= optimum
+        assert filling.bounds_ns(Prover(PlanSpace(instance)), [shape])[0] <= optimum

@@ -1,0 +1,177 @@
+"""A second analytic model as witness: GPT-3 175B on 1,024 A100 as Calculon prices it, and as we do.
+
+    python -m bench calculon [--out RECORDS] [--pictures FOLDER]
+
+Every configuration that a plan of ours expresses (`calculon_rows`) stands beside Calculon's step
+time and memory, which `calculon_terms` takes apart; with Calculon's figures of the machine and with
+those of our catalogue. `calculon_study` searches the same plans, and more, for the best.
+"""
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from bench.accuracy_rows import Row
+from bench.calculon_rows import memory_bytes, planned, times_s, why_not
+from bench.calculon_terms import Calculon
+from bench.records import RESULTS, append, record, reference
+from bench.scatter import Point, scatter_picture
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from formulations.units import GIB
+
+Figures = dict[str, Any]
+FloatArray = NDArray[np.float64]
+
+FILE = "calculon/gpt3_175b_1024.json"
+FOLDER = Path(__file__).parent / "calculon"
+UNITS = {"s": 1.0, "bytes": GIB}
+MACHINES = {"its figures": "its_figures.yaml", "our catalogue": "catalogue.yaml"}
+
+
+def instances() -> dict[str, Instance]:
+    """The plan space by whose figures of the machine it has."""
+    return {name: load_instance(FOLDER / file) for name, file in MACHINES.items()}
+
+
+def configurations(folder: Path) -> list[Row]:
+    """Calculon's rows, shortest step first."""
+    rows: list[Row] = json.loads((folder / FILE).read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def compared(base: Instance, row: Row) -> Figures:
+    """Step and memory of a row that can be expressed, by kind: Calculon's, and ours."""
+    instance, plan = planned(base, row)
+    model = Calculon(row)
+    return {
+        "row": dict(row),
+        "their_s": model.times_s(),
+        "our_s": times_s(instance, plan),
+        "their_bytes": model.memory_bytes(),
+        "our_bytes": memory_bytes(instance, plan),
+    }
+
+
+def error(figures: Figures, unit: str) -> float:
+    """Ours over Calculon's, less 1; unit: s or bytes."""
+    return float(sum(figures[f"our_{unit}"].values()) / sum(figures[f"their_{unit}"].values()) - 1)
+
+
+def _ranges(values: Sequence[float]) -> list[str]:
+    found = 100 * np.array(values)
+    return [f"{value:+.1f}" for value in (found.mean(), found.min(), found.max())]
+
+
+def kinds_table(rows: Sequence[Figures], unit: str) -> Table:
+    """By kind: ours less Calculon's, in percent of Calculon's whole; and the whole."""
+    result = Table(f"of its {'step' if unit == 's' else 'memory'}", "its share", "mean %")
+    result.add_column("least %", justify="right")
+    result.add_column("most %", justify="right")
+    whole = [sum(row[f"their_{unit}"].values()) for row in rows]
+    for kind in rows[0][f"their_{unit}"]:
+        theirs, ours = ([row[f"{who}_{unit}"][kind] for row in rows] for who in ("their", "our"))
+        share = np.mean(np.array(theirs) / whole)
+        differences = (np.array(ours) - theirs) / whole
+        result.add_row(kind, f"{100 * share:.1f}", *_ranges(differences.tolist()))
+    result.add_row("whole", "100", *_ranges([error(row, unit) for row in rows]))
+    return result
+
+
+def groups_table(rows: Sequence[Figures]) -> Table:
+    """Errors by recomputation, traffic and overlap."""
+    result = Table("recompute", "traffic", "overlap", "rows")
+    for name in ("time: mean %", "least %", "most %", "memory: mean %", "least %", "most %"):
+        result.add_column(name, justify="right")
+    names = ("recompute", "tp_comm", "tp_overlap")
+    for key in sorted({tuple(row["row"][name] for name in names) for row in rows}):
+        own = [row for row in rows if tuple(row["row"][name] for name in names) == key]
+        ranges = [_ranges([error(row, unit) for row in own]) for unit in ("s", "bytes")]
+        result.add_row(*key, str(len(own)), *ranges[0], *ranges[1])
+    return result
+
+
+def picture(rows: dict[str, list[Figures]], unit: str) -> str:
+    """Ours over Calculon's, by recomputation; of time also with our figures of the machine."""
+    scale = UNITS[unit]
+    points = [
+        Point(
+            f"recompute {row['row']['recompute']}" if name == "its figures" else "our A100",
+            sum(row[f"their_{unit}"].values()) / scale,
+            sum(row[f"our_{unit}"].values()) / scale,
+        )
+        for name, own in rows.items()
+        if unit == "s" or name == "its figures"
+        for row in own
+    ]
+    title, symbol = ("step", "s") if unit == "s" else ("memory of the fullest GPU", "GiB")
+    return scatter_picture(
+        f"{title}: GPT-3 175B, 1,024 A100", f"Calculon, {symbol}", f"ours, {symbol}", points
+    )
+
+
+def summary(rows: Sequence[Figures], every: Sequence[Row]) -> Figures:
+    """What is stored: per row its number, theirs and ours in s and GiB; by kind the mean shares."""
+    whole = {unit: np.array([sum(row[f"their_{unit}"].values()) for row in rows]) for unit in UNITS}
+    kinds = {
+        f"{who}_{unit}": {
+            kind: round(
+                float(np.mean([row[f"{who}_{unit}"][kind] for row in rows] / whole[unit])), 4
+            )
+            for kind in rows[0][f"{who}_{unit}"]
+        }
+        for who, unit in product(("their", "our"), UNITS)
+    }
+    return {"kinds": kinds, "rows": [_totals(row, every.index(row["row"])) for row in rows]}
+
+
+def _mean_share(parts: Sequence[float], whole: FloatArray) -> float:
+    return float(np.mean(np.array(parts) / whole))
+
+
+def _totals(figures: Figures, number: int) -> list[float]:
+    found = [
+        round(sum(figures[f"{who}_{unit}"].values()) / scale, 4)
+        for unit, scale in UNITS.items()
+        for who in ("their", "our")
+    ]
+    return [number, *found]
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m bench calculon")
+    parser.add_argument("--out", type=Path, default=RESULTS / "calculon.jsonl")
+    parser.add_argument("--pictures", type=Path, default=RESULTS)
+    chosen = parser.parse_args()
+    every = configurations(reference(FILE))
+    left = Counter(why for row in every if (why := why_not(row)))
+    rows = {
+        name: [compared(base, row) for row in every if not why_not(row)]
+        for name, base in instances().items()
+    }
+    figures = {name: summary(own, every) for name, own in rows.items()}
+    append(chosen.out, [record("calculon", {"machines": figures, "left_out": dict(left)})])
+    for unit, file in (("s", "calculon.svg"), ("bytes", "calculon_memory.svg")):
+        (chosen.pictures / file).write_text(picture(rows, unit), encoding="utf-8")
+    console = Console()
+    console.width = max(console.width, 120)
+    for name, own in rows.items():
+        console.print(f"{len(own)} of {len(every)} rows, {name}: ours less Calculon's")
+        for table in (groups_table(own), kinds_table(own, "s"), kinds_table(own, "bytes")):
+            console.print(table)
+    for why, count in left.items():
+        console.print(f"{count} rows left out: {why}")
+
+
+if __name__ == "__main__":
+    main()

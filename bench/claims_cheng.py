@@ -1,0 +1,209 @@
+"""Findings of Cheng et al. (Proc. ACM Meas. Anal. Comput. Syst. 8(1):8, 2024) on slow networks.
+
+We have the findings, not the settings: what is assumed stands in bench/findings/polaris_2_7b.yaml.
+"""
+
+from collections.abc import Sequence
+
+from bench.claims import Outcome, Point, Study, Values, falls, steps
+from bench.published_times import gpt
+
+PAPER = "Cheng et al. 2024, doi 10.1145/3639034"
+BATCH = "workload.global_batch"
+NODES = "cluster.groups.0.nodes"
+GPUS_PER_NODE, MOST_NODES = 4, 128
+MICRO_BATCH = 4  #: with which both published figures come out, of
+SIZES = (1, 4, 8)
+FROM_NODES = 2  #: scaling is counted from here, where the network is used at all
+#: Published scaling at 512 GPUs by ZeRO stage, and how far ours may be off.
+PUBLISHED, NEAR = {1: 0.89, 3: 0.80}, 0.03
+
+
+def scaling() -> Study:
+    """Weak scaling: a micro-batch per GPU and step, whatever the number of nodes."""
+    points = [
+        Point(
+            f"{zero}, b {size}",
+            str(nodes * GPUS_PER_NODE),
+            "polaris_2_7b",
+            {"micro_batch": size, "zero": zero},
+            {NODES: nodes, BATCH: nodes * GPUS_PER_NODE * size},
+        )
+        for size in SIZES
+        for zero in PUBLISHED
+        for nodes in (FROM_NODES, 8, 32, MOST_NODES)
+    ]
+
+    def figures(outcomes: Sequence[Outcome]) -> Values:
+        return {
+            name: {gpus: own[str(FROM_NODES * GPUS_PER_NODE)] / step for gpus, step in own.items()}
+            for name, own in steps(outcomes).items()
+        }
+
+    def judge(values: Values) -> dict[str, bool]:
+        last = str(MOST_NODES * GPUS_PER_NODE)
+        found = {size: [values[f"{zero}, b {size}"][last] for zero in PUBLISHED] for size in SIZES}
+        near = zip(found[MICRO_BATCH], PUBLISHED.values(), strict=True)
+        return {
+            "ZeRO 1 scales better": all(one > three for one, three in found.values()),
+            "0.89 and 0.80": all(abs(ours - theirs) <= NEAR for ours, theirs in near),
+        }
+
+    return Study(
+        "ZeRO scaling",
+        "ZeRO 1 keeps about 0.89 of its speed per GPU up to 512 GPUs, ZeRO 3 about 0.80",
+        PAPER,
+        tuple(points),
+        "speed per GPU over that on 8 GPUs, by GPUs; ZeRO stage, micro-batch b",
+        judge,
+        figures,
+        "the paper's settings are not known to us: of micro-batches of 1, 4 and 8, 4 was taken"
+        " because it gives both figures. With all three the step of ZeRO 3 grows by 2.0 to 2.3"
+        " times what that of ZeRO 1 does; published: 2.0",
+        fitted=True,
+    )
+
+
+EFFICIENCIES = (1.0, 0.8, 0.6, 0.4)
+ENDLESS = {"bandwidth_bytes_per_s": 1e14, "latency_s": 0.0}
+
+
+def speed_up() -> Study:
+    """512 GPUs with a network that reaches a share of its bandwidth, and the formula."""
+    shape = {"micro_batch": MICRO_BATCH}
+    points = [
+        Point(
+            f"ZeRO {zero}",
+            str(efficiency),
+            "polaris_2_7b",
+            shape | {"zero": zero},
+            {"cluster.network_efficiency": ((1, efficiency),)},
+        )
+        for zero in PUBLISHED
+        for efficiency in EFFICIENCIES
+    ]
+    points += [
+        Point(
+            f"ZeRO {zero}",
+            "compute",
+            "polaris_2_7b",
+            shape | {"zero": zero},
+            {"cluster.groups.0.inter_node": ENDLESS},
+        )
+        for zero in PUBLISHED
+    ]
+
+    def figures(outcomes: Sequence[Outcome]) -> Values:
+        values: Values = {}
+        for name, own in steps(outcomes).items():
+            compute, whole = own["compute"], own["1.0"]
+            shares = [str(efficiency) for efficiency in EFFICIENCIES]
+            values[f"{name}, simulated"] = {share: whole / own[share] for share in shares}
+            values[f"{name}, formula"] = {
+                share: whole / (compute + (whole - compute) / float(share)) for share in shares
+            }
+        return values
+
+    def judge(values: Values) -> dict[str, bool]:
+        return {
+            f"ZeRO {zero} within 1 %": all(
+                abs(values[f"ZeRO {zero}, simulated"][share] / value - 1) <= 0.01
+                for share, value in values[f"ZeRO {zero}, formula"].items()
+            )
+            for zero in PUBLISHED
+        }
+
+    return Study(
+        "speed-up",
+        "speed-up = (r_compute + r_comm) / (r_compute + r_comm / eff)",
+        PAPER,
+        tuple(points),
+        "speed over that at full bandwidth, by eff",
+        judge,
+        figures,
+        "r_comm: what a network without end saves. Ours scales bandwidth by eff, not the start-up"
+        " of rings: 1 % of ZeRO 1's r_comm, 22 % of ZeRO 3's, whose formula is up to 7.5 % off",
+    )
+
+
+def tensor_across() -> Study:
+    """Tensor groups of 1 to 4 inside nodes of 4, of 8 across two."""
+    points = [
+        Point(
+            "64 GPUs",
+            f"tp {tp}",
+            "polaris_2_7b" if tp <= GPUS_PER_NODE else "polaris_tensor_across",
+            {"tp": tp, "micro_batch": MICRO_BATCH, "zero": 1},
+            {BATCH: 256} | ({NODES: 16} if tp <= GPUS_PER_NODE else {}),
+        )
+        for tp in (1, 2, 4, 8)
+    ]
+
+    def judge(values: Values) -> dict[str, bool]:
+        own = values["64 GPUs"]
+        return {
+            "slower": own["tp 8"] < own["tp 4"],
+            "by more than inside": own["tp 4"] / own["tp 8"] > own["tp 2"] / own["tp 4"],
+        }
+
+    return Study(
+        "tensor across nodes",
+        "tensor groups across nodes lose more than doubling them inside a node does",
+        PAPER,
+        tuple(points),
+        "TFLOP/s per GPU",
+        judge,
+        note="two nodes are written as one with the network's link: plans keep groups inside nodes",
+    )
+
+
+def dispatch() -> Study:
+    """The share of a step that is gone if the host takes no time to launch kernels."""
+    points = [
+        Point(
+            series,
+            str(hidden),
+            "polaris_2_7b",
+            {},
+            {
+                "workload": gpt(hidden, max(1, hidden // 128), 2, 512, 1024),
+                NODES: 1,
+                "cluster.groups.0.gpus_per_node": 1,
+            }
+            | changes,
+        )
+        for series, changes in (
+            ("with", {}),
+            ("without", {"cluster.groups.0.gpu.launch_overhead_s": 0.0}),
+        )
+        for hidden in (128, 256, 512, 1024, 2048, 4096, 8192)
+    ]
+
+    def shares(outcomes: Sequence[Outcome]) -> Values:
+        found = steps(outcomes)
+        pairs = zip(found["with"].items(), found["without"].values(), strict=True)
+        return {"launches": {label: 100 * (1 - bare / whole) for (label, whole), bare in pairs}}
+
+    def judge(values: Values) -> dict[str, bool]:
+        own = values["launches"]
+        return {
+            "most of small layers' time": own["128"] > 50,
+            "falls with size": falls(own),
+            "a tenth at most of large ones'": own["8192"] < 10,
+        }
+
+    return Study(
+        "dispatch",
+        "dispatch dominates small layers, and is hidden behind large ones",
+        PAPER,
+        tuple(points),
+        "% of the step, 512 tokens, by hidden size",
+        judge,
+        shares,
+        "published: up to 95 % of compute; ours less, for kernels ramp up on the device as well",
+    )
+
+
+def studies() -> list[Study]:
+    """All of them."""
+    return [scaling(), speed_up(), tensor_across(), dispatch()]

@@ -1,0 +1,278 @@
+"""Findings of Narayanan et al. (SC 2021, arXiv 2104.04473) on Megatron-LM and A100-80."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.claims import Outcome, Point, Study, Values, falls, speed, throughput
+from bench.published_times import gpt
+from bench.read_published import MEGATRON_RUNS, MEGATRON_VOCABULARY
+from formulations.instance.load import gpu_catalogue
+
+PAPER = "Narayanan et al. 2021"
+BATCH = "workload.global_batch"
+#: Of throughput at equal batch, as published.
+MOST_LOST = 1 / 3
+
+
+def tensor_inside() -> Study:
+    """Figure 13."""
+    degrees = ((2, 32), (4, 16), (8, 8), (16, 4), (32, 2))
+    points = [
+        Point(
+            f"batch {batch}",
+            f"{tp} x {pp}",
+            "megatron_162b" if tp <= 8 else "megatron_162b_tensor_across",
+            {"tp": tp, "pp": pp},
+            {BATCH: batch},
+        )
+        for batch in (32, 128)
+        for tp, pp in degrees
+    ]
+    return Study(
+        "tensor inside, pipeline across",
+        "162 B on 64 A100: tensor parallel up to the node and pipeline across is fastest",
+        f"{PAPER}, figure 13",
+        tuple(points),
+        "TFLOP/s per GPU, tp x pp",
+        lambda values: {name: best(own) == "8 x 8" for name, own in values.items()},
+    )
+
+
+def data_first() -> Study:
+    """Figures 14 and 15; tensor groups across nodes are left out."""
+    options = [("pp", pp) for pp in (2, 4, 8, 16, 32)] + [("tp", tp) for tp in (2, 4, 8)]
+    points = [
+        Point(
+            f"{name}, batch {batch}", str(degree), "megatron_5_9b", {name: degree}, {BATCH: batch}
+        )
+        for batch in (32, 512)
+        for name, degree in options
+    ]
+    return Study(
+        "data parallel first",
+        "5.9 B on 64 A100: with as little model parallelism as fits, the rest data parallel",
+        f"{PAPER}, figures 14 and 15",
+        tuple(points),
+        "TFLOP/s per GPU by degree of model parallelism",
+        lambda values: {name: falls(own) for name, own in values.items()},
+    )
+
+
+BATCHES = (12, 24, 36, 48, 60)
+GPT3 = {"tp": 8, "pp": 12}
+CHUNKED = GPT3 | {"schedule": "interleaved", "vpp": 4}
+
+
+def interleaving() -> Study:
+    """Figure 12."""
+    points = [
+        Point(name, str(batch), "megatron_175b", shape, {BATCH: batch})
+        for name, shape in (("1F1B", GPT3), ("interleaved", CHUNKED))
+        for batch in BATCHES
+    ]
+
+    def judge(values: Values) -> dict[str, bool]:
+        plain, chunked = values["1F1B"], values["interleaved"]
+        gains = {batch: chunked[batch] / plain[batch] for batch in plain}
+        return {"over 10 % faster": min(gains.values()) > 1.1, "falls with batch": falls(gains)}
+
+    return Study(
+        "interleaving",
+        "175 B on 96 A100: interleaving is more than 10 % faster, and less so with larger batches",
+        f"{PAPER}, figure 12 and abstract",
+        tuple(points),
+        "TFLOP/s per GPU by batch",
+        judge,
+    )
+
+
+def scatter_gather() -> Study:
+    """Figure 18, with sends that run beside computation, our default, and with others."""
+    points = [
+        Point(
+            f"{'sends block' if blocks else 'sends overlap'}, {'on' if on else 'off'}",
+            str(batch),
+            "megatron_175b",
+            CHUNKED,
+            {BATCH: batch, "search.scatter_gather": on, "search.blocking_sends": blocks},
+        )
+        for blocks in (False, True)
+        for on in (False, True)
+        for batch in BATCHES
+    ]
+
+    def gains(outcomes: Sequence[Outcome]) -> Values:
+        found = throughput(outcomes)
+        return {
+            name: {
+                batch: 100 * (value / found[f"{name}, off"][batch] - 1)
+                for batch, value in found[f"{name}, on"].items()
+            }
+            for name in ("sends overlap", "sends block")
+        }
+
+    def judge(values: Values) -> dict[str, bool]:
+        least = min(gain for own in values.values() for gain in own.values())
+        grows = not falls(values["sends overlap"])
+        return {"faster": least > 0, "most with large batches": grows}
+
+    return Study(
+        "scatter and gather",
+        "175 B on 96 A100, interleaved: scatter and gather is faster, by 11 % with large batches",
+        f"{PAPER}, figure 18",
+        tuple(points),
+        "% faster, by batch",
+        judge,
+        gains,
+        "ours: 5 % with small batches, 1 % with large ones, for sends overlap with computation once"
+        " the pipeline is full; 6 % with all batches if sends block (search.blocking_sends)",
+    )
+
+
+def _recompute_points(gpu: str | None) -> Iterator[Point]:
+    changes = {"cluster.groups.0.gpu": gpu_catalogue()[gpu].model_dump()} if gpu else {}
+    for way in ("none", "full"):
+        for batch in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+            shape = {"tp": 8, "pp": 16, "recompute": (way,)}
+            yield Point(way, str(batch), "megatron_145b", shape, {BATCH: batch} | changes)
+
+
+def pays(values: Values) -> dict[str, bool]:
+    """At equal batch up to a third slower; larger ones, which need it, twice as fast."""
+    none, full = values["none"], values["full"]
+    lost = [1 - full[batch] / value for batch, value in none.items()]
+    return {
+        "costs up to a third": min(lost) > 0 and max(lost) < MOST_LOST,
+        "needed for large batches": len(none) < len(full),
+        "twice as fast there": full[best(full)] > 2 * none[best(none)],
+    }
+
+
+def best(values: Mapping[str, float]) -> str:
+    """Where the largest value is."""
+    return max(values, key=values.__getitem__)
+
+
+def recompute() -> Study:
+    """Figure 17."""
+    return Study(
+        "recompute",
+        "145 B on 128 A100: recompute costs up to a third, but fits batches that are twice as fast",
+        f"{PAPER}, figure 17",
+        tuple(_recompute_points(None)),
+        "sequences/s by batch",
+        pays,
+        speed,
+        "the cost comes out (25 %), the memory does not: 1F1B keeps 16 micro-batches at most,"
+        " 65 GiB by Korthikanti et al. 2023, so that every batch fits 80 GB without recomputation",
+    )
+
+
+def recompute_small() -> Study:
+    """Figure 17 with half the memory."""
+    return Study(
+        "recompute on 40 GB",
+        "the same on A100 of 40 GB, where memory binds",
+        f"{PAPER}, figure 17; other GPUs",
+        tuple(_recompute_points("A100-40")),
+        "sequences/s by batch",
+        pays,
+        speed,
+        "half the memory of the published runs",
+    )
+
+
+def larger_micro_batch() -> Study:
+    """Figure 16, beside plans without recomputation."""
+    points = [
+        Point(
+            f"{way}, batch {batch}",
+            str(size),
+            "megatron_91b",
+            {"tp": 8, "pp": 8, "micro_batch": size, "recompute": (way,)},
+            {BATCH: batch},
+        )
+        for batch in (128, 512)
+        for way in ("none", "full")
+        for size in (1, 2, 4, 8)
+    ]
+
+    def judge(values: Values) -> dict[str, bool]:
+        none, full = values["none, batch 512"], values["full, batch 512"]
+        return {
+            "2 is best, batch 128": best(values["full, batch 128"]) == "2",
+            "2 is best, batch 512": best(full) == "2",
+            "recompute allows larger ones": len(full) > len(none),
+            "and pays by them": full[best(full)] > none[best(none)],
+        }
+
+    return Study(
+        "micro-batch size",
+        "91 B on 64 A100: micro-batches of 2 are best; recompute pays where it allows larger ones",
+        f"{PAPER}, figure 16",
+        tuple(points),
+        "sequences/s by micro-batch size",
+        judge,
+        speed,
+        "products are so large here that micro-batches of 1 cost 2 % only, less than the bubble of"
+        " larger ones at batch 128, and recomputation costs 25 %",
+    )
+
+
+def rows(reference: Path) -> Study:
+    """Table 1, as far as the reference folder has it."""
+    found = json.loads((reference / "megatron" / "throughput_2021.json").read_text())["rows"]
+    published = {f"{row[0]} B": float(row[-1]) for row in found}
+
+    def figures(outcomes: Sequence[Outcome]) -> Values:
+        return {"published": published} | throughput(outcomes)
+
+    return Study(
+        "table 1",
+        "1.7 to 530 B on 32 to 2,520 A100: throughput within 8 % on average",
+        f"{PAPER}, table 1",
+        tuple(map(_row, found)),
+        "TFLOP/s per GPU",
+        lambda values: {"within 8 %": mean_error(values) <= 0.08},
+        figures,
+    )
+
+
+def mean_error(values: Values) -> float:
+    """Mean |ours / published - 1|."""
+    published = values["published"]
+    errors = [abs(values["ours"][label] / value - 1) for label, value in published.items()]
+    return sum(errors) / len(errors)
+
+
+def _row(row: Sequence[Any]) -> Point:
+    """A row on as many nodes of the same cluster."""
+    billions, heads, hidden, blocks, tp, pp, gpus, batch, _ = row
+    micro_batch, chunks = MEGATRON_RUNS[billions]
+    workload = gpt(hidden, heads, blocks, 2048, MEGATRON_VOCABULARY)
+    return Point(
+        "ours",
+        f"{billions} B",
+        "megatron_5_9b",
+        {"tp": tp, "pp": pp, "micro_batch": micro_batch, "vpp": chunks}
+        | ({"schedule": "interleaved"} if chunks > 1 else {}),
+        {
+            "workload": workload.model_copy(update={"global_batch": batch}),
+            "cluster.groups.0.nodes": gpus // 8,
+        },
+    )
+
+
+def studies() -> list[Study]:
+    """All that need no reference folder."""
+    return [
+        tensor_inside(),
+        data_first(),
+        interleaving(),
+        scatter_gather(),
+        recompute(),
+        recompute_small(),
+        larger_micro_batch(),
+    ]

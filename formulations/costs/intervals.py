@@ -1,0 +1,22 @@
+"""Sums and maxima over all runs of layers [a, b)."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.int64]
+
+
+def interval_sums(values: Array) -> Array:
+    """[.., n, n] sum of `values` [.., L] over [a, b); negative where b < a."""
+    before = np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)
+    sums: Array = before[..., None, :] - before[..., :, None]
+    return sums
+
+
+def interval_maxima(values: Array) -> Array:
+    """[n, n] largest of `values` [L] over [start, end), 0 if there are none; n = L + 1."""
+    size = len(values) + 1
+    maxima = np.zeros((size, size), dtype=np.int64)
+    for start in range(len(values)):
+        maxima[start, start + 1 :] = np.maximum.accumulate(values[start:])
+    return maxima

@@ -1,0 +1,105 @@
+"""Times of all operations of stages: constraints (1) and, with one chunk, (2) of `step_time`."""
+
+from collections.abc import Hashable, Iterable, Sequence
+
+from ortools.sat.python import cp_model
+
+from formulations.costs.stage_costs import StageCosts
+from formulations.costs.tables import Array, CostTables
+from formulations.cpsat.parts import Order, Shares, Split
+from formulations.cpsat.terms import (
+    Linear,
+    Literal,
+    enforced_maximum,
+    negated,
+    require_any,
+    total_of,
+)
+from formulations.fixed import device_sum
+from formulations.recompute_rows import stage_runs
+
+
+class StageTimes:
+    """`times`: [o][S][R] ns of one micro-batch, with what one stage per device recomputes."""
+
+    def __init__(
+        self,
+        model: cp_model.CpModel,
+        tables: CostTables,
+        split: Split,
+        order: Order,
+        shares: Shares,
+    ) -> None:
+        self.model, self.tables, self.split = model, tables, split
+        self.order, self.shares = order, shares
+        self._costs = StageCosts(tables)
+        self._sums: dict[tuple[str, range, int], Linear] = {}
+        self.times = [
+            self._stage_times(f"time[{o}]", table) for o, table in enumerate(tables.passes)
+        ]
+        if tables.shape.vpp == 1:
+            self._recompute()
+
+    def _sum(self, name: str, table: Array, stages: range, group: int) -> Linear:
+        """Sum over stages of one column of a table, built once."""
+        key = (name, stages, group)
+        if key not in self._sums:
+            self._sums[key] = device_sum(self.split, stages, table[:, group])
+        return self._sums[key]
+
+    def slowest(
+        self, name: str, table: Array, stages: range, groups: Iterable[tuple[int, Literal]]
+    ) -> Linear:
+        """(1) Time of stages on whichever of the groups hold them."""
+        options = list(groups)
+        terms: list[tuple[tuple[Literal, ...], Linear]] = [
+            ((literal,), self._sum(name, table, stages, j)) for j, literal in options
+        ]
+        if len(options) > 1:
+            used = sorted({j for j, _ in options})
+            least = device_sum(self.split, stages, table[:, used].min(axis=1))
+            terms.append(((1,), least))
+        upper = int(table.max(axis=1).sum())
+        return enforced_maximum(self.model, terms, upper, f"{name}[{stages[0]}]")
+
+    def _stage_times(self, name: str, table: Array) -> list[list[Linear]]:
+        """(1) [S][R] times of one kind of operation; equal columns share their expressions."""
+        shape = self.tables.shape
+        rows = []
+        for k in range(shape.num_stages):
+            kept: dict[Hashable, Linear] = {}
+            for r in range(self.tables.shape.dp):
+                column, slot = self.order.column(r), k % shape.pp * shape.dp + r
+                if column not in kept:
+                    groups = self.order.types(slot)
+                    kept[column] = self.slowest(name, table, range(k, k + 1), groups)
+            rows.append([kept[self.order.column(r)] for r in range(self.tables.shape.dp)])
+        return rows
+
+    def _recompute(self) -> None:
+        """(1), (2) What one stage per device recomputes and has no room for."""
+        for k in range(self.tables.shape.pp):
+            kept: dict[Hashable, Linear] = {}
+            for r in range(self.tables.shape.dp):
+                choices = tuple(self.shares.choices(r))
+                column = self.order.column(r), choices if len(choices) == 1 else r
+                if column not in kept:
+                    kept[column] = self._again(k, r, choices)
+                self.times[1][k][r] = total_of(self.times[1][k][r], kept[column])
+
+    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
+        """(1), (2) Time of a stage of a replica for what it recomputes."""
+        slot, again = stage * self.tables.shape.dp + replica, []
+        for j, owner in self.order.types(slot):
+            for m, runs in stage_runs(self._costs, stage, j, shares):
+                reached = self.shares.at_least(replica, m)
+                for run in runs:
+                    begun = self.split.begun(stage, run.start)
+                    follows = self.split.begun(stage + 1, run.end - 1)
+                    holds = owner, reached, begun, negated(follows)
+                    if run.extra_ns is None:
+                        require_any(self.model, (), *holds)
+                    else:
+                        again.append((holds, run.extra_ns))
+        most = max((time for _, time in again), default=0)
+        return enforced_maximum(self.model, again, most, f"again[{stage}][{replica}]")

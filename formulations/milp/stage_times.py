@@ -1,0 +1,99 @@
+"""Times of all operations of stages: constraints (1) and, with one chunk, (2) of `step_time`."""
+
+from collections.abc import Hashable, Sequence
+
+import pulp
+
+from formulations.costs.stage_costs import StageCosts
+from formulations.costs.tables import Array, CostTables
+from formulations.milp.choices import chosen, of_layers
+from formulations.milp.parts import Order, Shares, Split
+from formulations.milp.terms import Linear, duration, maximum, require_at_most, total_of, weighted
+from formulations.recompute_rows import stage_runs
+
+
+class StageTimes:
+    """`times`: [o][S][R] ns of one micro-batch, with what one stage per device recomputes."""
+
+    def __init__(
+        self,
+        model: pulp.LpProblem,
+        tables: CostTables,
+        split: Split,
+        order: Order,
+        shares: Shares,
+    ) -> None:
+        self.model, self.tables, self.split = model, tables, split
+        self.order, self.shares = order, shares
+        self._costs = StageCosts(tables)
+        self.times = [
+            self._stage_times(f"time_{o}", table) for o, table in enumerate(tables.passes)
+        ]
+        if tables.shape.vpp == 1:
+            self._recompute()
+
+    def _recompute(self) -> None:
+        """(1), (2) What one stage per device recomputes and has no room for."""
+        for k in range(self.tables.shape.pp):
+            kept: dict[Hashable, Linear] = {}
+            for r in range(self.tables.shape.dp):
+                choices = tuple(self.shares.choices(r))
+                column = self.order.column(r), choices if len(choices) == 1 else r
+                if column not in kept:
+                    kept[column] = self._again(k, r, choices)
+                self.times[1][k][r] = total_of(self.times[1][k][r], kept[column])
+
+    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
+        """(1), (2) Time of a stage of a replica for what it recomputes."""
+        terms: list[tuple[Linear, int]] = []
+        for j, owner in self.order.types(stage * self.tables.shape.dp + replica):
+            for m, runs in stage_runs(self._costs, stage, j, shares):
+                reached = self.shares.at_least(replica, m)
+                for start, end, extra_ns in runs:
+                    ends = self.split.begun(stage, start), self.split.begun(stage + 1, end - 1)
+                    holds = weighted([1, -1, 1, 1, -2], [*ends, owner, reached, 1])
+                    if extra_ns is None:
+                        require_at_most(self.model, 2, holds, 0)
+                    elif not isinstance(holds, int) or holds > 0:
+                        terms.append((holds, extra_ns))
+        most = max((time for _, time in terms), default=0)
+        again = duration(self.model, f"again_{stage}_{replica}", most) if most else 0
+        for holds, time in terms:
+            require_at_most(self.model, 1, weighted([time], [holds]), again)
+        return again
+
+    def _chosen(self, table: Array, stages: range, replica: int) -> tuple[list[Linear], int]:
+        """(1) Terms of which the largest is the time of a device's stages on the owner of its slot.
+
+        And a number that none of them exceeds.
+        """
+        shape = self.tables.shape
+        owners = dict(self.order.types(stages[0] % shape.pp * shape.dp + replica))
+        costs = of_layers(self.split, stages, {j: table[:, j] for j in owners})
+        return chosen(costs, owners), costs.largest
+
+    def _stage_times(self, name: str, table: Array) -> list[list[Linear]]:
+        """(1) [S][R] times of one kind of operation; equal columns share their variables."""
+        rows = []
+        for k in range(self.tables.shape.num_stages):
+            kept: dict[Hashable, Linear] = {}
+            for r in range(self.tables.shape.dp):
+                column = self.order.column(r)
+                if column not in kept:
+                    terms, upper = self._chosen(table, range(k, k + 1), r)
+                    kept[column] = maximum(self.model, 1, terms, f"{name}_{k}_{r}", upper)
+            rows.append([kept[self.order.column(r)] for r in range(self.tables.shape.dp)])
+        return rows
+
+    def optimizer(self, device: int) -> Linear:
+        """(1) Optimizer of a device on the slowest owner of its slots."""
+        table, dp = self.tables.optimizer_ns, self.tables.shape.dp
+        kept: dict[Hashable, tuple[list[Linear], int]] = {}
+        for r in range(self.tables.shape.dp):
+            owners = self.order.types(device * dp + r)
+            certain = len(owners) == 1
+            stages = self.tables.shape.stages_of(device)
+            kept[owners[0][0] if certain else -1 - r] = self._chosen(table, stages, r)
+        terms = [term for own, _ in kept.values() for term in own]
+        upper = max(upper for _, upper in kept.values())
+        return maximum(self.model, 1, terms, f"optimizer_{device}", upper)

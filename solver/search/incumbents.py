@@ -1,0 +1,140 @@
+"""The best plan so far, and the local searches that it comes from."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape
+from solver.heuristics.baselines import (
+    equal_chunks_plan,
+    equal_split_plan,
+    megatron_rule,
+    minmax_plan,
+)
+from solver.heuristics.choose import TimeTables
+from solver.heuristics.local import local_plans, surveyed_plan
+from solver.heuristics.node_orders import count_orders
+from solver.interrupt import GRACE_S
+from solver.options import SolveOptions
+from solver.result import objective_weight
+from solver.search.closing import ORDER_LIMIT
+
+#: Patience of the first local search: where all node orders are looked at in one graph, where they
+#: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
+#: and more.
+PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
+#: Part of the time limit that a survey may take.
+SURVEY = 0.3
+
+
+@dataclass(frozen=True)
+class Incumbent:
+    """The best plan so far: set at once, as Ctrl-C may come at any moment."""
+
+    plan: Plan | None = None
+    step_time_ns: int | None = None
+    objective: float = float("inf")
+
+
+@dataclass
+class Clock:
+    """Time since the begin of a search, and its limit."""
+
+    limit_s: float | None
+    begin: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the begin."""
+        return time.monotonic() - self.begin
+
+    @property
+    def left_s(self) -> float | None:
+        """Until what does not ask whether to stop is ended; None: never."""
+        limit = self.limit_s
+        return None if limit is None else max(0.0, limit - self.elapsed_s) + GRACE_S
+
+    def out_of_time(self) -> bool:
+        """Whether the limit has come."""
+        limit = self.limit_s
+        return limit is not None and self.elapsed_s >= limit
+
+
+@dataclass
+class Incumbents:
+    """known: the best plan so far."""
+
+    instance: Instance
+    options: SolveOptions
+    clock: Clock
+    times: TimeTables
+    known: Incumbent = field(default_factory=Incumbent)
+
+    def _patience(self, space: Sequence[Shape]) -> int:
+        """Of the first local search."""
+        nodes = max((shape.nodes_used for shape in space), key=sum, default=())
+        if count_orders(nodes) > ORDER_LIMIT:
+            return PATIENCE_MANY
+        uneven = self.instance.search.micro_batches == "uneven"
+        return PATIENCE_ONE_BY_ONE if uneven else PATIENCE
+
+    @property
+    def objective(self) -> float:
+        """Of the incumbent; infinite without one."""
+        return self.known.objective
+
+    @property
+    def best(self) -> float | None:
+        """Objective of the incumbent."""
+        return None if self.known.plan is None else self.objective
+
+    def offer(self, found: tuple[Plan, int] | None) -> None:
+        """Keeps a plan, with its step time in ns, that is better than the incumbent."""
+        if found is None:
+            return
+        objective = found[1] * objective_weight(self.instance, found[0].shape)
+        if self.best is None or objective < self.objective:
+            self.known = Incumbent(*found, objective)
+
+    def seed(self, space: Sequence[Shape], patience: int | None = None) -> None:
+        """Of a local search for each schedule."""
+        patience = self._patience(space) if patience is None else patience
+        for schedule in dict.fromkeys(self.instance.search.schedule):
+            own = [shape for shape in space if shape.schedule == schedule]
+            self._seed(own, patience)
+
+    def _seed(self, space: Sequence[Shape], patience: int) -> None:
+        """It may ask whether to stop ten times `patience` times for its first plan.
+
+        And `patience` times for each better one.
+        """
+        times = self.times
+        left = iter(range(10 * patience))
+
+        def stop() -> bool:
+            return next(left, None) is None or self.clock.out_of_time()
+
+        for found in local_plans(self.instance, space, self.options.seed, stop, times):
+            self.offer(found)
+            left = iter(range(patience))
+
+    def seed_chunks(self, space: Sequence[Shape]) -> None:
+        """With equal chunks, which a local search with little patience may miss."""
+        self.offer(equal_chunks_plan(space, self.times, self.clock.out_of_time))
+
+    def survey(self, space: Sequence[Shape]) -> None:
+        """Incumbents from all shapes, if bounds leave room for much better plans."""
+        limit = self.options.time_limit_s
+        until_s = None if limit is None else self.clock.elapsed_s + SURVEY * limit
+
+        def stop() -> bool:
+            return until_s is not None and self.clock.elapsed_s >= until_s
+
+        self.offer(surveyed_plan(self.instance, space, self.objective, stop, self.times))
+
+    def baselines(self, space: Sequence[Shape]) -> None:
+        """Incumbents of the rules that others use, on all shapes."""
+        for rule in (minmax_plan, equal_split_plan):
+            self.offer(rule(self.instance, space, stop=self.clock.out_of_time))
+        self.offer(megatron_rule(self.instance, space))

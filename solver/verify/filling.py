@@ -1,0 +1,250 @@
+"""Lower bounds from the time in which a pipeline fills and empties: see `closed_forms` for terms.
+
+Devices with one chunk first. All replicas have m micro-batches; or, where these may be
+unlike, look at the replica with the most, which has m = M / dp, rounded up, or more: what follows
+only grows with them. By the latency paths that a schedule states of stage i (`Missed`), the last
+backward of the first stage ends no earlier than the latency, the sum of all t of the replica, but
+for weight gradients split off, and its transfers, plus (m - 1) t_i less what the path misses of
+stage i; then come tied embeddings and the tail of that stage. A kind of operation has at most some
+share of t in any layer on any group used, so with c_i m - 1 less the sum over kinds of that share
+times the number missed, for the better path,
+
+    T >= once + latency + c_i t_i + tail_0.
+
+With several chunks, micro-batch 0 goes down through all of them and back to the last chunk of
+device i. What is left on the device follows: all backwards, and all forwards but those before, of
+which no chunk has more than u. The last of them goes up to device 0. So the same holds with all
+forwards and their transfers as the latency, c_i = m - u times the share of forwards, and once more
+the backward of a block on every other device, that of the last chunk below and the first above.
+
+Give node group j a weight v_j >= 0, and on the first stage v_j - d >= 0, and replica r the load
+sum over its stages of v / c_i, v of the group under stage i, less d / c_0. If its load is at most
+1, its weights over c_i are at most 1 in all, so T >= once + latency + sum of v t - d t_0 + tail_0,
+and layer by layer that is at least the least (1 + v_j) t_j, or (1 + v_j - d) t_j + tail_j on the
+first stage, less weight gradients split off. It remains to find a replica of load 1 or less. There
+are dp slots for each stage, and slots load more at smaller c_i: the mean load is at most that of
+the groups one after the other over the stages, smallest c_i and largest weight first, less d / c_0.
+Some replica has no more. Of two groups used, some replica has no more stages on the faster one than
+its slots over dp, rounded down, and its load is at most that of so many stages of the one, then the
+other; if none, only the other counts. Where micro-batches are unlike the replica is given. A node
+of c slots in a row has c / dp of its stages, rounded up or down: so it has no more on the k fastest
+groups than their nodes have rounded up, nor than the others leave it of pp, rounded down. Weights
+fall with the speed, so its load is at most that of so many on each, one after the other. Any v and
+d are valid. These v would give all layers the same (1 + v_j) t_j on every group, were they alike;
+groups so slow that they would need v < 0 have v = 0. d is 0; or as large as leaves no weight
+negative, and no block of the longest run of equal ones better off on the first stage.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import takewhile
+
+import numpy as np
+
+from formulations.plan import Shape
+from formulations.schedules import SCHEDULES, Kind, device_order
+from solver.verify.bounds import Prover
+from solver.verify.closed_forms import Array, ClosedForms, Mask, Numbers, whole_ns
+
+#: Stages with c_i below this share of m are not used.
+LEAST_SHARE = 1e-3
+
+
+def _along(values: Numbers, order: Array) -> Numbers:
+    return np.take_along_axis(values, order, axis=1)
+
+
+def _before_return(shape: Shape, device: int, micro_batches: int) -> int:
+    """Most forwards of one chunk of a device before the first backward of its last chunk."""
+    last = (shape.vpp - 1) * shape.pp + device
+    order = device_order(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
+    ahead = takewhile(lambda one: one != (Kind.BACKWARD, last, 0), order)
+    return max(Counter(one.stage for one in ahead if one.kind == Kind.FORWARD).values())
+
+
+def bounds_ns(prover: Prover, shapes: Sequence[Shape]) -> Array:
+    """[N] no plan of a shape has a shorter step: by work or filling."""
+    if not shapes:
+        return np.zeros(0, dtype=np.int64)
+    forms = ClosedForms(prover, shapes)
+    return np.maximum(forms.work_ns(), Filling(forms).filling_ns())
+
+
+class Filling:
+    """The filling bounds of some shapes."""
+
+    def __init__(self, forms: ClosedForms) -> None:
+        self.forms = forms
+
+    @cached_property
+    def micro_batches(self) -> Array:
+        """[N] m, those of every replica where all have equally many, of one at least elsewhere."""
+        micro_batches: Array = -(-self.forms.total // self.forms.column("dp"))
+        return micro_batches
+
+    @cached_property
+    def _chunked(self) -> Mask:
+        """[N] whether devices have several chunks."""
+        chunked: Mask = self.forms.column("vpp") > 1
+        return chunked
+
+    @cached_property
+    def _passed(self) -> Numbers:
+        """[N, U, J] of one layer what the latency counts."""
+        forward, backward, _ = self.forms.layers
+        passed: Numbers = np.where(self._chunked[:, None, None], forward, forward + backward)
+        return passed
+
+    @cached_property
+    def _c(self) -> Numbers:
+        """[N, P] c_i; inf beyond the last stage."""
+        counted = (self.forms.nodes > 0)[:, None, :] & (self.forms.work > 0)
+        shares = np.where(counted, self.forms.layers / np.maximum(self.forms.work, 1), 0.0).max(
+            axis=(2, 3)
+        )
+        stage = np.arange(int(self.forms.column("pp").max()))
+        left = np.full((len(self.forms.shapes), len(stage)), -np.inf)
+        for schedule in {shape.schedule for shape in self.forms.shapes}:
+            rows = np.flatnonzero([shape.schedule == schedule for shape in self.forms.shapes])
+            pp, m = self.forms.column("pp")[rows, None], self.micro_batches[rows, None]
+            own = np.minimum(stage, pp - 1)
+            for path in SCHEDULES[schedule].missed(pp, own, m, np.ones_like(m)):
+                kinds = zip(shares[:, rows, None], path, strict=True)
+                missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
+                left[rows] = np.maximum(left[rows], m - 1 - missed)
+        for n in np.flatnonzero(self._chunked).tolist():
+            shape, count = self.forms.shapes[n], int(self.micro_batches[n])
+            before = [_before_return(shape, i, count) for i in range(shape.pp)]
+            left[n, : shape.pp] = count - shares[0, n] * np.array(before)
+        return np.where(stage < self.forms.column("pp")[:, None], left, np.inf)
+
+    @cached_property
+    def _whole_work(self) -> Numbers:
+        """[N, J] of all layers; 1 at least."""
+        whole: Numbers = np.maximum((self.forms.work * self.forms.counts[:, None]).sum(axis=1), 1)
+        return whole
+
+    @cached_property
+    def _order(self) -> Array:
+        """[N, J] groups used, fastest first, then the others."""
+        return np.argsort(
+            np.where(self.forms.nodes > 0, self._whole_work, np.inf), axis=1, kind="stable"
+        )
+
+    @cached_property
+    def _ends(self) -> Numbers:
+        """[N, J] stages of a replica up to a group, along `_order`."""
+        if not self.forms.even:
+            return self._most_ends
+        ends = (
+            np.cumsum(_along(self.forms.slots, self._order), axis=1)
+            / self.forms.column("dp")[:, None]
+        )
+        two = ((self.forms.nodes > 0).sum(axis=1) == 2)[:, None]
+        last = np.arange(ends.shape[1]) >= 1
+        return np.where(two & ~last, np.floor(ends), ends)
+
+    @property
+    def _most_ends(self) -> Numbers:
+        """[N, J] the same at most, of any replica."""
+        dp = self.forms.column("dp")[:, None]
+        each = self.forms.slots // np.maximum(self.forms.nodes, 1)
+        up, down = (
+            _along(self.forms.nodes * part, self._order) for part in (-(-each // dp), each // dp)
+        )
+        others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
+        ends: Numbers = np.minimum(np.cumsum(up, axis=1), self.forms.column("pp")[:, None] - others)
+        return ends
+
+    @cached_property
+    def _loads(self) -> Numbers:
+        """[N, J] load of weight 1 on each group, along `_order`."""
+        ranked = np.sort(self._c, axis=1)
+        usable = ranked[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
+        rate = np.where(usable, 1 / np.where(usable, ranked, 1.0), 0.0)
+        none = np.zeros((len(rate), 1))
+        before = np.concatenate([none, np.cumsum(rate, axis=1)], axis=1)
+        rate = np.concatenate([rate, none], axis=1)
+        ends = np.minimum(self._ends, self.forms.column("pp")[:, None])
+        stage = ends.astype(np.int64)
+        until = _along(before, stage) + (ends - stage) * _along(rate, stage)
+        loads: Numbers = np.diff(until, axis=1, prepend=0.0)
+        return loads
+
+    def _weights(self, capacity: Numbers) -> Numbers:
+        """[N, J] weights that load the stages to `capacity` [N]."""
+        whole = _along(self._whole_work, self._order)
+        spread = np.cumsum(self._loads / whole, axis=1)
+        some = spread > 0
+        level = (capacity[:, None] + np.cumsum(self._loads, axis=1)) / np.where(some, spread, 1.0)
+        fast = some & (level >= whole)
+        last = fast.shape[1] - 1 - np.argmax(fast[:, ::-1], axis=1)
+        chosen = np.where(fast.any(axis=1), level[np.arange(len(last)), last], 0.0)
+        weights: Numbers = np.maximum(chosen[:, None] / self._whole_work - 1, 0.0)
+        return weights
+
+    @cached_property
+    def _counted(self) -> Mask:
+        """[N, J] groups on which the replica may have stages."""
+        if not self.forms.even:
+            return self.forms.nodes > 0
+        counted = np.zeros(self.forms.nodes.shape, dtype=bool)
+        np.put_along_axis(counted, self._order, np.diff(self._ends, axis=1, prepend=0.0) > 0, 1)
+        return counted & (self.forms.nodes > 0)
+
+    def _less(self, weights: Numbers) -> Numbers:
+        """[N] d for these weights."""
+        runs = self.forms.prover.instance.workload.layer_runs
+        u = max(range(len(runs)), key=lambda u: (runs[u].count * runs[u].layer.is_block, -u))
+        ratio = np.minimum(self.forms.tail[:, u] / np.maximum(self.forms.work[:, u], 1), weights)
+        less = np.where(self._counted, ratio, np.inf).min(axis=1)
+        return np.where(self.forms.column("pp") == 1, 0.0, less)
+
+    @cached_property
+    def _places(self) -> tuple[Array, Array]:
+        """[U] layers of a run that are surely on the first stage, and surely on the last."""
+        is_block = [layer.is_block for layer in self.forms.prover.layers]
+        blocks = [x for x, one in enumerate(is_block) if one]
+        if self.forms.prover.instance.search.embedding_only_stages or not blocks:
+            blocks = [0, len(is_block) - 1]
+        run = np.repeat(np.arange(len(self.forms.counts)), self.forms.counts)
+        last = max(blocks[-1], blocks[0] + 1)
+        first = np.bincount(run[: blocks[0] + 1], minlength=len(self.forms.counts))
+        return first, np.bincount(run[last:], minlength=len(self.forms.counts))
+
+    def _sum(self, weights: Numbers, less: Numbers) -> Numbers:
+        """[N] least cost of all layers, one by one."""
+        other = self.forms.least(weights[:, None] * self.forms.work + self._passed, self._counted)
+        lighter = (weights - less[:, None])[:, None]
+        zeroth = self.forms.least(
+            lighter * self.forms.work + self._passed + self.forms.tail, self._counted
+        )
+        first, later = self._places
+        free = self.forms.counts - first - later
+        several = first * zeroth + later * other + free * np.minimum(zeroth, other)
+        single = (self.forms.column("pp") == 1)[:, None]
+        whole: Numbers = np.where(single, self.forms.counts * zeroth, several).sum(axis=1)
+        return whole
+
+    def filling_ns(self) -> Array:
+        """[N] the filling bound."""
+        plain = self._weights(np.ones(len(self.forms.shapes)))
+        less = self._less(plain)
+        c_0 = np.maximum(self._c[:, 0], LEAST_SHARE)
+        more = self._weights(1 + less / c_0)
+        bound = np.maximum(self._sum(plain, 0 * less), self._sum(more, less))
+        return whole_ns(bound + self.forms.start + self._once)
+
+    @property
+    def _once(self) -> Numbers:
+        """[N] tied embeddings, transfers of one micro-batch, backwards that are there once more."""
+        ways = np.where(self._chunked, 1, 2)
+        once: Numbers = np.array([one.embedding_ns() for one in self.forms.costs], dtype=np.float64)
+        once = once + ways * [one.send_ns() for one in self.forms.costs]
+        blocks = [run.layer.is_block for run in self.forms.prover.instance.workload.layer_runs]
+        if not self._chunked.any() or self.forms.prover.instance.search.embedding_only_stages:
+            return once
+        least = self.forms.least(self.forms.layers[1], self.forms.nodes > 0)[:, blocks].min(axis=1)
+        once = once + self._chunked * (self.forms.column("pp") - 1) * least
+        return once

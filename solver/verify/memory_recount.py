@@ -1,0 +1,102 @@
+"""Memory of a plan, counted from the layers that every stage holds: part of `recount`."""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+
+from formulations.costs.memory import layer_memory
+from formulations.instance import Instance
+from formulations.instance.workload import QUANTIZED_BLOCK, Recompute
+from formulations.plan import Plan
+from formulations.schedules import Kind, device_order
+from formulations.units import ceil_div
+from solver.verify.volumes import num_holders
+
+
+class MemoryRecount:
+    """What the GPUs of one plan hold. runs: layers of every virtual stage."""
+
+    def __init__(self, instance: Instance, plan: Plan, runs: Sequence[range]) -> None:
+        self.instance, self.plan, self.shape, self.runs = instance, plan, plan.shape, runs
+        #: layers on the GPUs of every stage
+        self.stages = [list(chain(*runs[k :: self.shape.pp])) for k in range(self.shape.pp)]
+        memory = layer_memory(instance, self.shape)
+        #: parameters of every layer on one GPU
+        self.parameters = [int(count) for count in memory.parameters]
+        self.kept = dict(zip(self.shape.recompute, memory.kept, strict=True))
+
+    def ways_of(self, s: int, r: int) -> list[tuple[int, Recompute]]:
+        """The layers of virtual stage s of replica r, and what is recomputed of each."""
+        stated = self.plan.replicas[r].stages[s].recomputed
+        layers, left, found = self.instance.workload.layers, stated.blocks, []
+        for layer in self.runs[s]:
+            first = layers[layer].is_block and left > 0
+            found.append((layer, stated.way if first else self.shape.recompute[0]))
+            left -= first
+        return found
+
+    def parts(self, k: int, r: int) -> dict[str, int]:
+        """What the memory of a GPU of stage k of replica r holds, in bytes."""
+        workload, shape = self.instance.workload, self.shape
+        counts = [self.parameters[layer] for layer in self.stages[k]]
+        weights, gradients, states = (
+            sum(ceil_div(count, num_holders(shape, zero)) for count in counts) for zero in (3, 2, 1)
+        )
+        stages = range(k, len(self.runs), shape.pp)
+        held = [(x, self.kept[way]) for s in stages for x, way in self.ways_of(s, r)]
+        recomputed = max(int(own.workspace_bytes[x]) for x, own in held)
+        tensors = max(layer.output_tensors for layer in workload.layers)
+        message = shape.micro_batch * tensors * workload.boundary_bytes
+        lanes = shape.tp if self.instance.search.sequence_parallel else 1
+        messages = 2 * (shape.pp > 1) * ceil_div(message, lanes)
+        scales = workload.optimizer_block_bytes * sum(
+            ceil_div(ceil_div(count, num_holders(shape, 1)), QUANTIZED_BLOCK) for count in counts
+        )
+        return {
+            "weights_bytes": workload.parameter_bytes * weights + self._copies_bytes(k),
+            "gradients_bytes": workload.gradient_bytes * gradients,
+            "optimizer_bytes": workload.optimizer_bytes * states + scales,
+            "activations_bytes": self._most_kept(k, r) + recomputed,
+            "buffers_bytes": messages,
+            "reserve_bytes": self.instance.limits.framework_reserve_bytes,
+        }
+
+    def _copies_bytes(self, k: int) -> int:
+        """8-bit copies of the parameters that products of blocks read."""
+        workload, layers = self.instance.workload, self.stages[k]
+        blocks = [layer for layer in layers if workload.layers[layer].is_block]
+        return workload.copy_bytes * sum(self.parameters[layer] for layer in blocks)
+
+    def _most_kept(self, k: int, r: int) -> int:
+        """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.
+
+        Operation by operation: a forward pass keeps the activations of its layers until the
+        backward pass, and that what the weight gradients need, where they are put off.
+        """
+        order = list(
+            device_order(
+                self.shape.schedule,
+                self.shape.pp,
+                k,
+                self.plan.replicas[r].micro_batches,
+                self.shape.vpp,
+            )
+        )
+        put_off = any(one.kind == Kind.WEIGHT for one in order)
+        whole = [
+            sum(int(self.kept[way].activation_bytes[x]) for x, way in self.ways_of(s, r))
+            for s in range(len(self.runs))
+        ]
+        late = [self._late_bytes(own) if put_off else 0 for own in self.runs]
+        change = {
+            Kind.FORWARD: whole,
+            Kind.BACKWARD: [b - a for a, b in zip(whole, late, strict=True)],
+            Kind.WEIGHT: [-b for b in late],
+        }
+        return max(accumulate(change[one.kind][one.stage] for one in order))
+
+    def _late_bytes(self, run: Iterable[int]) -> int:
+        """What the weight gradients of these layers need of one micro-batch."""
+        layers, shape = self.instance.workload.layers, self.shape
+        split = self.instance.search.sequence_parallel
+        sizes = (layers[x].weight_gradient_bytes(shape.tp, split) for x in run)
+        return shape.micro_batch * sum(sizes)

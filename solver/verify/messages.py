@@ -1,0 +1,86 @@
+"""Messages between nodes that cover slots in a row, whatever the other nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from formulations.instance import Instance, Link, NodeGroup
+from formulations.plan import Shape
+from formulations.units import ceil_ns
+from solver.verify.link_times import inside_s, outside_s
+from solver.verify.volumes import message_bytes
+from solver.verify.zone_links import zone_link
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A node by its group and the slots that it covers."""
+
+    group: int
+    slots: range
+
+
+def stage_slots(shape: Shape, k: int) -> range:
+    """Slots of a stage."""
+    return range(k * shape.dp, (k + 1) * shape.dp)
+
+
+class Messages:
+    """The messages of one shape: of every number of tensors K that layers send."""
+
+    def __init__(self, instance: Instance, shape: Shape) -> None:
+        self.instance, self.shape = instance, shape
+        counts = [layer.output_tensors for layer in instance.workload.layers]
+        tensors = sorted(set(counts))
+        self.sizes_bytes = [n * message_bytes(instance, shape) for n in tensors]
+        #: [n] of which number of tensors the message before a layer is
+        self.kind = np.array([0, *map(tensors.index, counts)])
+        self._departures = lru_cache(maxsize=None)(self._flows_out)
+        self._arrivals = lru_cache(maxsize=None)(self._flows_in)
+
+    def _flows_out(self, spot: Spot, k: int) -> int:
+        """Flows from stage k to the next that leave the node."""
+        dp, stage = self.shape.dp, stage_slots(self.shape, k)
+        return self.shape.tp * sum(s in spot.slots and s + dp not in spot.slots for s in stage)
+
+    def _flows_in(self, spot: Spot, k: int) -> int:
+        """Flows from stage k to the next, or the first, that enter the node."""
+        dp, stage = self.shape.dp, stage_slots(self.shape, k)
+        pairs = ((s, (s + dp) % self.shape.slots) for s in stage)
+        return self.shape.tp * sum(s not in spot.slots and t in spot.slots for s, t in pairs)
+
+    def _group(self, spot: Spot) -> NodeGroup:
+        return self.instance.cluster.groups[spot.group]
+
+    def inside_ns(self, spot: Spot) -> list[int]:
+        """[K] inside a node."""
+        return [ceil_ns(inside_s(self._group(spot), size)) for size in self.sizes_bytes]
+
+    def between_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
+        """[K] between stages k - 1 and k on these nodes, so many between their zones."""
+        if source == target:
+            return self.inside_ns(source)
+        ends = [
+            (self._group(source), self._group(source).inter_node, self._departures(source, k - 1)),
+            (self._group(target), self._group(target).inter_node, self._arrivals(target, k - 1)),
+        ]
+        if zone := zone_link(self.instance, (source.group, target.group)):
+            flows = crossing * self.shape.tp
+            ends += [(self._group(source), zone, flows), (self._group(target), zone, flows)]
+        return self._slowest_ns(ends)
+
+    def back_ns(self, spot: Spot, r: int) -> list[int]:
+        """[K] to replica r of the first stage on this node from that of the last."""
+        last, group = self.shape.pp - 1, self._group(spot)
+        if last * self.shape.dp + r in spot.slots:
+            return self.inside_ns(spot)
+        return self._slowest_ns([(group, group.inter_node, self._arrivals(spot, last))])
+
+    def _slowest_ns(self, ends: Sequence[tuple[NodeGroup, Link, int]]) -> list[int]:
+        instance, tp = self.instance, self.shape.tp
+        return [
+            max(ceil_ns(outside_s(instance, tp, *end, size)) for end in ends)
+            for size in self.sizes_bytes
+        ]

@@ -1,0 +1,194 @@
+"""Complete plans of a shape, simulated lane by lane, and the hunt for one that is faster.
+
+What cannot be struck out is halved, and each half thinned again, until few enough complete plans
+remain to simulate them all. Halves have all plans of the whole between them, thinning loses none
+that is faster than the claim, so if none is found there is none.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.plan import Plan, Shape
+from formulations.schedules import SCHEDULES, PathCounts, ScheduleGraph, schedule_graph
+from solver.simulate import Times, simulate, trace
+from solver.verify.bounds import Prover
+from solver.verify.lengths import NEVER
+from solver.verify.orders import OrderGraph
+
+Array = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+#: Keeps the critical path of a plan: micro-batches, the path, the device that ends it.
+Learn = Callable[[int, PathCounts, int], None]
+
+Left = TypeVar("Left")
+
+#: End times held at once.
+MOST_TIMES = 1 << 25
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The claim holds, whether or not plans had to be tried; or a plan, in whole ns, refutes it."""
+
+    tried: bool
+    plan: Plan | None = None
+    step_time_ns: int | None = None
+
+
+def hunted(
+    everything: Left,
+    remaining: Callable[[Left], Left | None],
+    halves: Callable[[Left], list[Left]],
+    faster: Callable[[Left], tuple[Plan, int] | None],
+) -> Outcome:
+    """Whether a plan among `everything` is below the claim. Raises TimeUpError.
+
+    remaining: what such plans may use of this; halves: none where all complete plans are simulated.
+    """
+    stack, tried = [everything], False
+    while stack:
+        left = remaining(stack.pop())
+        if left is None:
+            continue
+        tried = True
+        if parts := halves(left):
+            stack.extend(parts)
+        elif (found := faster(left)) is not None:
+            return Outcome(tried, *found)
+    return Outcome(tried)
+
+
+def lower_half(columns: Iterable[Array]) -> Mask | None:
+    """Where the first column that has two values has its lower ones; None if none has."""
+    for values in columns:
+        known = np.unique(values)
+        if len(known) > 1:
+            low: Mask = values < known[len(known) // 2]
+            return low
+    return None
+
+
+@dataclass(frozen=True)
+class Plans:
+    """N orders with splits: steps of the graph [p, N], boundaries of virtual stages [S + 1, N]."""
+
+    steps: Array
+    ends: Array
+
+    def __len__(self) -> int:
+        return len(self.ends[0])
+
+    def take(self, chosen: Array | slice) -> "Plans":
+        """Some of them."""
+        return Plans(self.steps[:, chosen], self.ends[:, chosen])
+
+
+class PlanTimes:
+    """Simulated step times of plans of one shape, against one claim."""
+
+    def __init__(
+        self, prover: Prover, shape: Shape, graph: OrderGraph, below_ns: int, learn: Learn
+    ) -> None:
+        self.prover, self.shape, self.order = prover, shape, graph
+        self.below_ns, self._learn = below_ns, learn
+
+    @cached_property
+    def _tails(self) -> tuple[Array, Array]:
+        """[T, n, n] tails of the graph, and of these the sync."""
+        return np.stack(self.order.tails.whole), np.stack(self.order.tails.syncs)
+
+    def of(self, plans: Plans, r: int, micro_batches: int) -> Array:
+        """[N] step time if lane r, with so many micro-batches, were alone; a lower bound."""
+        shape = self.shape
+        graph = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp)
+        size = max(1, MOST_TIMES // graph.num_operations)
+        parts = [
+            self._simulated(graph, plans.take(slice(i, i + size)), r)
+            for i in range(0, len(plans), size)
+        ]
+        return np.concatenate(parts)
+
+    def _simulated(self, graph: ScheduleGraph, plans: Plans, r: int) -> Array:
+        times = self._times(graph.micro_batches, plans, r)
+        end = simulate(graph, times)
+        steps = zip(self.order.built, plans.steps, strict=True)
+        rows = np.stack([step.tail[own] for step, own in steps])
+        tail, sync = (self._after(table, rows, plans.ends) for table in self._tails)
+        latest = ended(self.order, end[graph.last], rows, tail, sync)
+        slow = np.where(latest >= self.below_ns, latest, NEVER)
+        if slow[best := int(slow.argmin())] < NEVER:
+            device = int((end[graph.last, best] + tail[:, best]).argmax())
+            path = trace(graph, times, end, np.array([best]), graph.last[[device]])
+            self._learn(graph.micro_batches, path, device)
+        return np.where(self._have_room(graph.micro_batches, plans, r), latest, NEVER)
+
+    def _have_room(self, micro_batches: int, plans: Plans, r: int) -> Mask:
+        """[N] whether all stages fit the memory; each chunk of a device on its own."""
+        layers = plans.ends[:-1], plans.ends[1:]
+        steps = zip(self.order.built, plans.steps, strict=True)
+        groups = np.tile([step.group[own, r] for step, own in steps], (self.shape.vpp, 1))
+        extra = [
+            self.prover.extra(self.shape, s, micro_batches)[own]
+            for s, own in enumerate(zip(groups, *layers, strict=True))
+        ]
+        fits: Mask = np.all(np.array(extra) < NEVER, axis=0)
+        return fits
+
+    def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
+        shape, prover = self.shape, self.prover
+        layers = plans.ends[:-1], plans.ends[1:]
+        steps = zip(self.order.built, plans.steps, strict=True)
+        groups = np.tile([step.group[own, r] for step, own in steps], (shape.vpp, 1))
+        forward, _, weight = prover.stage_times(shape)
+        splits = SCHEDULES[shape.schedule].splits_backward
+        backward = [
+            prover.backward_ns(shape, s, micro_batches)[own]
+            for s, own in enumerate(zip(groups, *layers, strict=True))
+        ]
+        return Times(
+            forward=forward[groups, *layers],
+            backward=np.stack(backward),
+            weight=weight[groups, *layers] if splits else None,
+            send=self._sends(plans, r),
+            blocking=prover.instance.search.blocking_sends,
+        )
+
+    def _sends(self, plans: Plans, r: int) -> Array:
+        """[S - 1, N] messages from a virtual stage to the next."""
+        steps = list(zip(self.order.built, plans.steps, strict=True))
+        sends = [step.send[own, r] for step, own in steps]
+        around = [steps[0][0].back[plans.steps[0], r], *sends[1:]]
+        into = np.stack(list(chain(sends, around * (self.shape.vpp - 1))))[1:]
+        kinds = self.order.messages.kind[plans.ends[1:-1]]
+        own: Array = np.take_along_axis(into, kinds[..., None], axis=2)[..., 0]
+        return own
+
+    def _after(self, table: Array, rows: Array, ends: Array) -> Array:
+        """[p, N] of the chunks of every device, what comes once counted once."""
+        own = np.tile(rows, (self.shape.vpp, 1))
+        once = table[own, 0, 0]
+        each = table[own, ends[:-1], ends[1:]] - once
+        whole: Array = once[: len(rows)] + each.reshape(-1, *rows.shape).sum(axis=0)
+        return whole
+
+
+def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array) -> Array:
+    """[N] end of the step after last backwards, tails and of these the sync [p, N].
+
+    rows: [p, N] of the graph's tails. The outer stages wait for each other to reduce tied
+    embeddings, each as fast as its nodes.
+    """
+    whole: Array = (ready + tail).max(axis=0)
+    if not graph.tails.tied:
+        return whole
+    embedding = np.array(graph.tails.embeddings)[rows]
+    synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)
+    after = (tail - sync - embedding)[[0, -1]].max(axis=0)
+    latest: Array = np.maximum(whole, synced + after)
+    return latest

@@ -1,0 +1,112 @@
+"""What follows the last backward of a stage, by the nodes that it stands on."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.intervals import interval_sums
+from formulations.costs.memory import layer_memory
+from formulations.instance import Instance, Link
+from formulations.plan import Shape
+from formulations.units import ceil_ns
+from solver.verify.link_times import ceil_all_ns, pair_s, rings_ns
+from solver.verify.messages import Spot, stage_slots
+from solver.verify.volumes import collective_factors, num_holders, tied_bytes, touched_bytes
+from solver.verify.zone_links import zone_link
+
+Array = NDArray[np.int64]
+Member = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
+
+
+class Tails:
+    """Rows of [n, n] ns from the last backward of a stage to its end.
+
+    Gradient sync, tied embeddings as far as its nodes decide it, slowest optimizer, gather.
+    `syncs` and `embeddings` have the first two of each row of `whole`.
+    """
+
+    def __init__(self, instance: Instance, shape: Shape) -> None:
+        self.instance, self.shape = instance, shape
+        self.tied = tied_bytes(instance, shape)
+        self.parameters = layer_memory(instance, shape).parameters
+        self.whole: list[Array] = []
+        self.syncs: list[Array] = []
+        self.embeddings: list[int] = []
+        self._rows: dict[tuple[object, ...], int] = {}
+        self._crossing: dict[Spot, int] = {}
+
+    def row(self, k: int, spots: Sequence[Spot]) -> int:
+        """The row of stage k on these nodes."""
+        stage = stage_slots(self.shape, k)
+        members = sorted((s.group, _common(s.slots, stage), self._rings(s)) for s in spots)
+        tied = self.tied and k in (0, self.shape.pp - 1)
+        embedding = max(map(self._embedding_ns, spots)) if tied else 0
+        key = (*members, embedding)
+        if key not in self._rows:
+            self._rows[key] = len(self.whole)
+            sync = self._sync_ns(members)
+            self.whole.append(sync + embedding + self._after_ns(members))
+            self.syncs.append(sync)
+            self.embeddings.append(embedding)
+        return self._rows[key]
+
+    def row_of(self, key: tuple[object, ...], whole: Array) -> int:
+        """A row of these times, of which the parts are not known."""
+        if key not in self._rows:
+            self._rows[key] = len(self.whole)
+            self.whole.append(whole)
+        return self._rows[key]
+
+    def _sync_ns(self, members: Sequence[Member]) -> Array:
+        """[n, n] gradient sync."""
+        sizes = self.instance.workload.gradient_bytes * self.parameters
+        return self._collective_ns(members, collective_factors(self.instance, self.shape)[0], sizes)
+
+    def _after_ns(self, members: Sequence[Member]) -> Array:
+        """[n, n] slowest optimizer, gather."""
+        slowest: Array = np.max([self._optimizer_ns(j) for j, _, _ in members], axis=0)
+        sizes = self.instance.workload.parameter_bytes * self.parameters
+        factor = collective_factors(self.instance, self.shape)[1]
+        return slowest + self._collective_ns(members, factor, sizes)
+
+    def _optimizer_ns(self, j: int) -> Array:
+        """[n, n] on GPUs of group j."""
+        shards = num_holders(self.shape, 1)
+        sizes = touched_bytes(self.instance.workload) * -(-self.parameters // shards)
+        speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
+        return interval_sums(ceil_all_ns(sizes / speed))
+
+    def _collective_ns(self, members: Sequence[Member], factor: float, sizes_bytes: Array) -> Array:
+        """[n, n] ring collective over the replicas of a stage on all its nodes."""
+        nodes = [(self.instance.cluster.groups[j], n, rings) for j, n, rings in members]
+        between = zone_link(self.instance, (j for j, _, _ in members))
+        more = [(between, self.shape.tp)] if between else []
+        layers, start_ns = rings_ns(self.instance, factor, nodes, more, sizes_bytes)
+        return interval_sums(layers) + start_ns
+
+    def _rings(self, spot: Spot) -> int:
+        """Rings of GPUs that cross the node's border: tp for every stage that is not all on it."""
+        if spot not in self._crossing:
+            stages = (stage_slots(self.shape, k) for k in range(self.shape.pp))
+            parts = [_common(spot.slots, stage) for stage in stages]
+            crossing = sum(0 < part < self.shape.dp for part in parts)
+            self._crossing[spot] = self.shape.tp * crossing
+        return self._crossing[spot]
+
+    def _embedding_ns(self, spot: Spot) -> int:
+        """All-reduce of tied embeddings over the links of this node."""
+        ends = [stage_slots(self.shape, k) for k in (0, self.shape.pp - 1)]
+        pairs = [(a in spot.slots, b in spot.slots) for a, b in zip(*ends, strict=True)]
+        group, crossing = self.instance.cluster.groups[spot.group], sum(a != b for a, b in pairs)
+        links: list[tuple[Link, int]] = []
+        if crossing:
+            links.append((group.inter_node, crossing * self.shape.tp))
+        if any(a and b for a, b in pairs):
+            links.append((group.intra_node, 1))
+        return max(ceil_ns(pair_s(*link, self.tied)) for link in links)
+
+
+def _common(one: range, other: range) -> int:
+    """Slots that both have."""
+    return max(0, min(one.stop, other.stop) - max(one.start, other.start))

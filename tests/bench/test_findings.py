@@ -1,0 +1,111 @@
+"""Which published findings come out, part by part, and the picture and records of them."""
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import claims_cheng, claims_megatron, findings
+from bench.bars import Bars, bar_picture, ticks
+from bench.claims import FOLDER, Point, Study, Values, outcome, throughput
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+from solver.search.driver import solve
+
+#: Parts of each study that do not come out; `note` of the study says why.
+OPEN = {
+    "scatter and gather": {"most with large batches"},
+    "recompute": {"needed for large batches", "twice as fast there"},
+    "micro-batch size": {"2 is best, batch 128", "and pays by them"},
+    "speed-up": {"ZeRO 3 within 1 %"},
+}
+STUDIES = {one.name: one for one in (*claims_megatron.studies(), *claims_cheng.studies())}
+
+
+def values_of(study: Study) -> Values:
+    """The figures of a study."""
+    return study.figures([outcome(point) for point in study.points])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_ordering_comes_out_but_for_what_is_known(name: str) -> None:
+    """Narayanan et al. 2021, figures 12 to 18, and Cheng et al. 2024: every part of a finding."""
+    study = STUDIES[name]
+    parts = study.judge(values_of(study))
+    assert {part for part, holds in parts.items() if not holds} == OPEN.get(name, set())
+    assert study.note or name not in OPEN
+
+
+def test_fitted_findings_are_called_so() -> None:
+    """A setting that was chosen so that a finding comes out is no plain yes; failures stay."""
+    assert [name for name, one in STUDIES.items() if one.fitted] == ["ZeRO scaling"]
+    assert findings.verdict({"a": True}, fitted=True) == "yes, fitted"
+    assert findings.verdict({"a": True, "b": False}, fitted=True) == "partly"
+    assert findings.verdict({"a": False}, fitted=False) == "no"
+
+
+def test_table_1_is_within_eight_per_cent(reference: Path) -> None:
+    """Simulated steps of 1.7 to 530 B on 32 to 2,520 A100."""
+    study = claims_megatron.rows(reference)
+    assert claims_megatron.mean_error(values_of(study)) <= 0.08
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"), [("megatron_162b", (8, 1, 8)), ("megatron_5_9b", (1, 32, 2))]
+)
+def test_search_chooses_the_published_degrees(name: str, chosen: tuple[int, int, int]) -> None:
+    """Of all tp x dp x pp: tensor inside and pipeline across; the most replicas that fit."""
+    plan = solve(load_instance(FOLDER / f"{name}.yaml"), SolveOptions(gap=0.01)).plan
+    assert plan is not None
+    assert (plan.shape.tp, plan.shape.dp, plan.shape.pp) == chosen
+
+
+def test_published_flops_are_counted() -> None:
+    """96 B s l h^2 (1 + s / 6h + V / 16lh) for 162 B at batch 128: Narayanan et al. 2021, 5.1."""
+    point = Point("", "", "megatron_162b", {"tp": 8, "pp": 8})
+    s, l, h, v = 2048, 32, 20480, 51200  # noqa: E741
+    flops = 96 * 128 * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h))
+    assert outcome(point).flops == pytest.approx(flops, rel=1e-12)
+
+
+def test_plan_without_room_has_no_step() -> None:
+    """5.9 B on one GPU: 18 bytes per parameter are 98 GiB."""
+    found = outcome(Point("all", "1", "megatron_5_9b", {}))
+    assert found.memory_bytes > 98 * 2**30
+    assert found.step_s is None
+    assert throughput([found]) == {}
+
+
+def test_ticks_are_round_and_reach_the_largest() -> None:
+    """Steps of 1, 2, 2.5 or 5 times a power of ten."""
+    assert ticks(175) == [0, 50, 100, 150, 200]
+    assert ticks(1.0) == [0, 0.25, 0.5, 0.75, 1.0]
+    assert ticks(5.7) == [0, 2, 4, 6]
+
+
+def test_picture_has_a_bar_per_value() -> None:
+    """Three values, two colours in the key, and the paper; the largest bar is 150 of 2 / 2 high."""
+    panel = Bars("a & b", "axis", {"one": {"x": 1.0, "y": 2.0}, "two": {"y": 1.0}})
+    root = ElementTree.fromstring(bar_picture("title", [panel]))
+    rects = root.findall("{http://www.w3.org/2000/svg}rect")
+    assert len(rects) == 3 + 2 + 1
+    assert max(float(rect.attrib["height"]) for rect in rects[1:]) == 150.0
+
+
+def test_run_stores_records_and_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One study, of which a part comes out."""
+    study = STUDIES["speed-up"]
+    monkeypatch.setattr(findings, "studies", lambda _: [study])
+    out, drawn = tmp_path / "findings.jsonl", tmp_path / "findings.svg"
+    monkeypatch.setattr(sys, "argv", ["findings", "--out", str(out), "--picture", str(drawn)])
+    findings.main()
+    (one,) = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert one["comes_out"] == "partly"
+    assert len(one["plans"]) == len(study.points)
+    assert {"hardware", "versions", "note"} <= one.keys()
+    ElementTree.fromstring(drawn.read_text(encoding="utf-8"))
+    assert "no: ZeRO 3 within 1 %" in capsys.readouterr().out
