@@ -131,6 +131,7 @@ class Recomputation:
             best[:, left] = np.minimum(best[:, left], time)
         return best
 
+    @cached_property
     def most_held(self) -> Array:
         """[J, n, n] most micro-batches in flight, none of them put off, that any option holds."""
         size = len(self.is_block) + 1

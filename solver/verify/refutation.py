@@ -247,7 +247,7 @@ class Refutation:
     def _by_memory(self) -> list[Array]:
         """Per stage [J, n, n] largest number of micro-batches that memory holds."""
         shape, prover = self.shape, self.prover
-        held = None if self.even else prover.recomputation(shape).most_held()
+        held = None if self.even else prover.recomputation(shape).most_held
         found = []
         for k in range(shape.pp):
             if held is None:
