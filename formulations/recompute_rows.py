@@ -6,8 +6,8 @@ are added on either side. So it is at least e exactly if the stage holds one of 
 A stage holds [a, b) iff it starts at a or before, and the next one at b or later.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,6 +21,26 @@ class Run(NamedTuple):
     start: int
     end: int
     extra_ns: int | None
+
+
+class _Order(Protocol):
+    def column(self, replica: int) -> Hashable: ...
+
+
+class _Shares(Protocol):
+    def choices(self, replica: int) -> Sequence[int]: ...
+
+
+def alike(order: _Order, shares: _Shares, dp: int) -> list[tuple[list[int], Sequence[int]]]:
+    """Replicas that recompute alike on every stage, with the shares that they may have.
+
+    Those with equal groups and transfers and the same given share; a free share is each one's own.
+    """
+    found: dict[Hashable, list[int]] = {}
+    for r in range(dp):
+        choices = tuple(shares.choices(r))
+        found.setdefault((order.column(r), choices if len(choices) == 1 else r), []).append(r)
+    return [(replicas, shares.choices(replicas[0])) for replicas in found.values()]
 
 
 def least_runs(extra_ns: Array) -> list[Run]:

@@ -9,7 +9,7 @@ from formulations.costs.tables import Array, CostTables
 from formulations.milp.choices import chosen, of_layers
 from formulations.milp.parts import Order, Shares, Split
 from formulations.milp.terms import Linear, duration, maximum, require_at_most, total_of, weighted
-from formulations.recompute_rows import stage_runs
+from formulations.recompute_rows import alike, stage_runs
 
 
 class StageTimes:
@@ -34,14 +34,12 @@ class StageTimes:
 
     def _recompute(self) -> None:
         """(1), (2) What one stage per device recomputes and has no room for."""
-        for k in range(self.tables.shape.pp):
-            kept: dict[Hashable, Linear] = {}
-            for r in range(self.tables.shape.dp):
-                choices = tuple(self.shares.choices(r))
-                column = self.order.column(r), choices if len(choices) == 1 else r
-                if column not in kept:
-                    kept[column] = self._again(k, r, choices)
-                self.times[1][k][r] = total_of(self.times[1][k][r], kept[column])
+        kinds = alike(self.order, self.shares, self.tables.shape.dp)
+        for k, backward in enumerate(self.times[1]):
+            for replicas, choices in kinds:
+                again = self._again(k, replicas[0], choices)
+                for r in replicas:
+                    backward[r] = total_of(backward[r], again)
 
     def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
         """(1), (2) Time of a stage of a replica for what it recomputes."""
