@@ -12,11 +12,23 @@ from solver.cli.terminal import print_report, say
 
 if TYPE_CHECKING:
     from solver.fleet_document import FleetDocument
+    from solver.fleets.recovery import Horizon
 
 
 def _names(text: str | None) -> list[str]:
     names = [] if text is None else [name.strip() for name in text.split(",")]
     return list(dict.fromkeys(name for name in names if name))
+
+
+def _horizon(horizon: str, restart: str) -> "Horizon":
+    from solver.fleets.recovery import Horizon
+
+    times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
+    if times.restart_ns >= times.time_ns:
+        raise PlannerError(
+            f"--restart {restart} leaves nothing of --horizon {horizon}; allowed: a shorter restart"
+        )
+    return times
 
 
 def recover_command(
@@ -59,16 +71,11 @@ def recover_command(
     from solver.document import to_json
     from solver.fleet_document import read_fleet
     from solver.fleets.fleet import next_fleet
-    from solver.fleets.recovery import Horizon
 
     gone, back = _names(lost), _names(joined)
     if not gone and not back:
         raise PlannerError("name nodes with --lost or --joined, or both")
-    times = Horizon(time_ns("--horizon", horizon, least_ns=1), time_ns("--restart", restart))
-    if times.restart_ns >= times.time_ns:
-        raise PlannerError(
-            f"--restart {restart} leaves nothing of --horizon {horizon}; allowed: a shorter restart"
-        )
+    times = _horizon(horizon, restart)
     if out is not None:
         check_writable(out)
     document = read_fleet(plan)

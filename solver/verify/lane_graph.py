@@ -11,8 +11,8 @@ from formulations.costs.intervals import interval_sums
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.least_costs import LeastCosts
-from solver.verify.messages import Spot
 from solver.verify.orders import OrderGraph, Tally, Used
+from solver.verify.stage_messages import Spot
 from solver.verify.zone_links import zone_slots
 
 Array = NDArray[np.int64]

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.verify.messages import Messages, Spot, stage_slots
+from solver.verify.stage_messages import Messages, Spot, stage_slots
 from solver.verify.tails import Tails
 from solver.verify.zone_links import passing, zone_link
 

@@ -11,7 +11,7 @@ from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.link_times import ceil_all_ns, pair_s, rings_ns
-from solver.verify.messages import Spot, stage_slots
+from solver.verify.stage_messages import Spot, stage_slots
 from solver.verify.volumes import collective_factors, num_holders, tied_bytes, touched_bytes
 from solver.verify.zone_links import zone_link
 
