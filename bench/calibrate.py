@@ -5,8 +5,9 @@
 Once per GPU type, from times of kernels and of layers; times of steps are held out, for they are
 what the model predicts. Kernels give the maxima and half-sizes of products and of fused attention,
 layers so small that launches bound their time the launch overhead, which is the host's. Types
-without kernels of their own take A100's half-sizes in proportion to the 16-bit peak and its ratio
-of attention to products; types without small layers the least launch overhead measured, A10's.
+without kernels of their own take A100's half-sizes in proportion to the 16-bit peak and its ratios
+of attention and of experts to products; types without small layers the least launch overhead
+measured, A10's.
 H100 and H200 lie between A100 and B200 on the logarithm of the peak, in every figure: assumed.
 All others without any source take the median maximum of the measured types: assumed.
 """
@@ -28,9 +29,18 @@ from formulations.instance.load import gpu_catalogue
 
 MAXIMUM, HALF, LAUNCH = "efficiency_maximum", "efficiency_half_flops", "launch_overhead_s"
 ATTENTION, ATTENTION_HALF = "attention_maximum", "attention_half_flops"
-FIGURES = (MAXIMUM, HALF, ATTENTION, ATTENTION_HALF, LAUNCH)
+GROUPED, GROUPED_BANDWIDTH = "grouped_maximum", "grouped_bandwidth"
+FIGURES = (MAXIMUM, HALF, ATTENTION, ATTENTION_HALF, GROUPED, GROUPED_BANDWIDTH, LAUNCH)
 #: From where searches begin; launch overhead rather too high, see `bench.fitting.fit`.
-START = {MAXIMUM: 0.6, HALF: 4e9, ATTENTION: 0.5, ATTENTION_HALF: 1e10, LAUNCH: 2e-4}
+START = {
+    MAXIMUM: 0.6,
+    HALF: 4e9,
+    ATTENTION: 0.5,
+    ATTENTION_HALF: 1e10,
+    GROUPED: 0.5,
+    GROUPED_BANDWIDTH: 1.0,
+    LAUNCH: 2e-4,
+}
 
 
 @dataclass(frozen=True)
@@ -43,13 +53,16 @@ class Fit:
 
 
 PRODUCTS, KERNELS = ("simumax products",), ("simumax attention",)
+EXPERTS = ("simumax experts",)
 BASE = "A100-80"
 #: In order: figures that a type has from an earlier line are its start in a later one.
 FITS = (
     Fit(BASE, PRODUCTS, (MAXIMUM, HALF)),
     Fit(BASE, KERNELS, (ATTENTION, ATTENTION_HALF)),
+    Fit(BASE, EXPERTS, (GROUPED,)),  # with the bandwidth free, above all of it
     Fit("B200", PRODUCTS, (MAXIMUM, HALF)),
     Fit("B200", KERNELS, (ATTENTION, ATTENTION_HALF)),
+    Fit("B200", EXPERTS, (GROUPED, GROUPED_BANDWIDTH)),
     Fit("A10", ("fasop",), (MAXIMUM, LAUNCH)),
     Fit("A100-40", ("fasop",), (LAUNCH,)),
     Fit("V100-16", ("sailor block", "sailor block tp>2"), (MAXIMUM,)),
@@ -98,7 +111,8 @@ def _with_attention(gpu: GpuType, base: GpuType) -> GpuType:
     if any(one.gpu == gpu.name and ATTENTION in one.free for one in FITS):
         return gpu
     scaled = _scaled(gpu, base, gpu.efficiency_maximum)
-    return gpu.model_copy(update={ATTENTION: scaled.attention_maximum})
+    names = (ATTENTION, GROUPED, GROUPED_BANDWIDTH)
+    return gpu.model_copy(update={name: getattr(scaled, name) for name in names})
 
 
 def _as(gpu: GpuType, other: GpuType) -> GpuType:
@@ -108,7 +122,8 @@ def _as(gpu: GpuType, other: GpuType) -> GpuType:
 def _scaled(gpu: GpuType, base: GpuType, maximum: float) -> GpuType:
     """`gpu` with this maximum, the base's half-sizes in proportion to the peak."""
     ratio, attention = gpu.half_peak / base.half_peak, base.attention_maximum
-    assert attention is not None  # fitted
+    assert attention is not None  # fitted, as the next
+    assert base.grouped_maximum is not None
     share = None if gpu.name in WITHOUT_FUSED else attention / base.efficiency_maximum * maximum
     return gpu.model_copy(
         update={
@@ -116,6 +131,8 @@ def _scaled(gpu: GpuType, base: GpuType, maximum: float) -> GpuType:
             HALF: base.efficiency_half_flops * ratio,
             ATTENTION: share,
             ATTENTION_HALF: base.attention_half_flops * ratio if share else 0.0,
+            GROUPED: min(1.0, base.grouped_maximum / base.efficiency_maximum * maximum),
+            GROUPED_BANDWIDTH: base.grouped_bandwidth,
             LAUNCH: base.launch_overhead_s,
         }
     )

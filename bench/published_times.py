@@ -92,6 +92,32 @@ class KernelTime:
 
 
 @dataclass(frozen=True)
+class GroupedTime:
+    """One product of all experts of a GPU with their tokens, or both that its gradients take."""
+
+    parameters: int  #: of all experts
+    flops: int  #: forward
+    backward: bool  #: twice the FLOPs
+
+    def predicted_s(self, passes_s: PassTimes) -> float:
+        """Time of a layer that has nothing else."""
+        layer = Layer(
+            kind="experts",
+            is_block=True,
+            sharded_parameters=self.parameters,
+            replicated_parameters=0,
+            forward_flops=self.flops,
+            expert_flops=self.flops,
+            expert_parameters=self.parameters,
+            kernels=0,
+            replicated_activation_bytes=0,
+            sharded_activation_bytes=0,
+            input_bytes=0,
+        )
+        return passes_s(layer, 1, 1)[self.backward]
+
+
+@dataclass(frozen=True)
 class StepTime:
     """One 1F1B step with full recomputation of blocks, split evenly, in closed form.
 

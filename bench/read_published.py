@@ -7,20 +7,21 @@ line to the nanosecond. Vocabulary 50257 (its src/config.py), not padded.
 Rows with tp across nodes are left out: no plan has them.
 SimuMax v1.2, system configurations: share of the 16-bit peak per kernel, of B200 and of A100's PCIe
 board. Attention there counts all scores, of which its causal kernels work out half: shares of 1.19
-of 312 TFLOP/s, above all that the chip can do, say so. Experts' grouped products are left out.
+of 312 TFLOP/s, above all that the chip can do, say so. Experts' grouped products: those with
+gradients in 32 bit.
 Megatron-LM (Narayanan et al., SC 2021, table 1): micro-batch sizes and chunks per stage from
 Megatron-LM's examples/sc21/run_table_1.sh, step time from the FLOPs formula in the file.
 """
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import log2
 from pathlib import Path
 from typing import Any
 
-from bench.published_times import KernelTime, LayerTime, Observation, StepTime, gpt
+from bench.published_times import GroupedTime, KernelTime, LayerTime, Observation, StepTime, gpt
 from formulations.instance import GpuType, Layer, Link
 from formulations.instance.precision import Precision
 
@@ -163,7 +164,7 @@ def _recompute(reference: Path, gpus: Gpus) -> Iterator[Observation]:
 
 
 def _simumax(reference: Path, gpus: Gpus) -> Iterator[Observation]:
-    """Products, and fused attention forward and backward."""
+    """Products, fused attention forward and backward, and grouped products of experts."""
     for file, name in SIMUMAX_GPUS.items():
         kernels = _json(reference / "simumax" / f"{file}_kernels.json")["kernels"]
         for row in kernels["matmul"]["rows"]:
@@ -179,6 +180,7 @@ def _simumax(reference: Path, gpus: Gpus) -> Iterator[Observation]:
                 label = f"{way} s {row['seq_len']} heads {row['head_num']}"
                 kernel = KernelTime(flops, True, bool(backward))
                 yield _kernel(gpus[name], "attention", label, row["efficiency"], kernel)
+        yield from _grouped(gpus[name], kernels["group_matmul"]["rows"])
 
 
 def _kernel(gpu: GpuType, kind: str, label: str, share: float, kernel: KernelTime) -> Observation:
@@ -192,6 +194,29 @@ def _kernel(gpu: GpuType, kind: str, label: str, share: float, kernel: KernelTim
         prediction=kernel,
         on_device=True,
     )
+
+
+def _grouped(gpu: GpuType, rows: Iterable[Mapping[str, Any]]) -> Iterator[Observation]:
+    """Both passes of each shape, with gradients in 32 bit; backward has two products."""
+    times: dict[GroupedTime, float] = {}
+    for row in rows:
+        if row["main_grad_dtype"] != "fp32":
+            continue
+        experts, tokens, size = row["ng"], row["M"], row["N"] * row["K"]
+        kernel = GroupedTime(experts * size, 2 * tokens * experts * size, row["stage"] != "fwd")
+        one_s = kernel.flops / (row["efficiency"] * gpu.peak_flops["bf16"])
+        times[kernel] = times.get(kernel, 0.0) + one_s
+    for kernel, published_s in times.items():
+        way = "backward" if kernel.backward else "forward"
+        yield Observation(
+            source="simumax experts",
+            label=f"{kernel.flops // 2 // kernel.parameters} tokens per expert, {way}",
+            gpu=gpu.name,
+            precision="bf16",
+            published_s=published_s,
+            prediction=kernel,
+            on_device=True,
+        )
 
 
 def _fasop(reference: Path, gpus: Gpus) -> Iterator[Observation]:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s
+from formulations.costs.experts import copied_bytes, grouped_s
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
 from formulations.instance import GpuType, Instance, Layer, NodeGroup
@@ -84,23 +85,29 @@ def analytic_s(
     group: NodeGroup,
     precision: Precision,
     tp: int,
-    b: int,
+    b: float,
     sequence_parallel: bool = False,
+    ep: int = 1,
+    gradient_bytes: int = 4,
 ) -> Passes:
-    """Both passes of b sequences on one GPU of a group of tp."""
+    """Both passes of b sequences on one GPU of a group of tp, which has 1/ep of the experts."""
     gpu = group.gpu
     attention_s = _attention_s(layer, gpu, precision, b / tp)
-    flops = layer.forward_flops - (layer.unweighted_flops if attention_s is not None else 0)
+    experts = grouped_s(layer, gpu, precision, tp, b, ep, gradient_bytes)
+    flops = layer.forward_flops - layer.expert_flops
+    flops -= layer.unweighted_flops if attention_s is not None else 0
     peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
     ramps = layer.kernels if layer.forward_flops else 0
     half_s = gpu.efficiency_half_flops / gpu.half_peak
     products_s = (flops * b / (tp * peak) + ramps * half_s) / gpu.efficiency_maximum
-    memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp, sequence_parallel)
+    kept = layer.activation_bytes(tp, sequence_parallel) - copied_bytes(layer)
+    memory_bytes = MEMORY_PASSES * b * kept
     device_s = products_s + memory_bytes / gpu.memory_bandwidth_bytes_per_s
     host_s = layer.kernels * gpu.launch_overhead_s
     attention_s = attention_s or 0.0
-    backward_s = 2 * device_s + 2 * attention_s / ATTENTION_BACKWARD_RATE
-    return Passes(max(device_s + attention_s, host_s), max(backward_s, 2 * host_s))
+    forward_s = device_s + attention_s + experts[0]
+    backward_s = 2 * device_s + 2 * attention_s / ATTENTION_BACKWARD_RATE + experts[1]
+    return Passes(max(forward_s, host_s), max(backward_s, 2 * host_s))
 
 
 def analytic_core_s(layer: Layer, group: NodeGroup, precision: Precision, tp: int, b: int) -> float:
@@ -108,6 +115,8 @@ def analytic_core_s(layer: Layer, group: NodeGroup, precision: Precision, tp: in
     core = layer.model_copy(
         update={
             "forward_flops": layer.unweighted_flops,
+            "expert_flops": 0,
+            "routed_bytes": 0,
             "kernels": layer.core_kernels,
             "replicated_activation_bytes": 0,
             "sharded_activation_bytes": layer.core_bytes,

@@ -64,6 +64,10 @@ class GpuType(Record):
     #: The same of fused attention, of the FLOPs that it works out; None: as other products.
     attention_maximum: Efficiency | None = None
     attention_half_flops: HalfFlops = 0
+    #: Grouped products of experts, and what reads their weights: formulations.costs.experts.
+    grouped_maximum: Efficiency | None = None
+    grouped_bandwidth: Efficiency = 1.0
+    permute_bandwidth: Efficiency = 1.0  #: what puts tokens into the order of the experts
     launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
     efficiency_source: Text
     compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version

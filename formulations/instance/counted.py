@@ -29,12 +29,15 @@ class CountedPart:
     whole_kept_bytes: int = 0
     score_columns: int = 0  #: heads * (width of a query + width of a value); 0: no attention
     heads: int = 0
+    expert_parameters: int = 0  #: of the split ones, those of routed experts
+    expert_products: int = 0  #: of the products, those with them
+    routed_width: int = 0  #: elements per token on their way to them
 
     def __add__(self, other: "CountedPart") -> "CountedPart":
         """Counts of both."""
         return CountedPart(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
-    def of_tokens(self, s: int, flash: bool, dropout: bool) -> Part:
+    def of_tokens(self, s: int, flash: bool, dropout: bool, num_kv_heads: int = 0) -> Part:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""
         kept = FLASH_BYTES * s if flash else (5 if dropout else 2) * s * s
         fixed = FLASH_BYTES * s if flash else dropout * s * s
@@ -54,6 +57,11 @@ class CountedPart:
             core_bytes=0 if flash else self.heads * kept,
             flash_bytes=0 if flash else FLASH_BYTES * self.heads * s,
             core_kernels=0 if flash else core_kernels,
+            expert_parameters=self.expert_parameters,
+            expert_flops=2 * s * self.expert_products,
+            routed_bytes=2 * s * self.routed_width,
+            query_bytes=2 * s * self.score_columns,
+            key_value_bytes=2 * s * self.score_columns * num_kv_heads // max(self.heads, 1),
         )
 
 
@@ -72,6 +80,7 @@ class CountedModel:
     num_kv_heads: int
     dropout: bool
     learned_positions: int | None
+    num_experts: int = 0  #: per block that has any
 
     num_streams = 1
 
@@ -120,7 +129,7 @@ class CountedModel:
         )
         for block, equal in groupby(self.blocks):
             kind = "block" if kinds[block] == 1 else f"block_{kinds[block]}"
-            part = common + block.of_tokens(s, flash, self.dropout)
+            part = common + block.of_tokens(s, flash, self.dropout, self.num_kv_heads)
             width = 2 * factor * s * self.hidden_size
             yield self._layer(kind, part.widened(factor), width), len(list(equal))
 

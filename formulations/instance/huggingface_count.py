@@ -48,6 +48,7 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
         num_kv_heads=reading.number("num_key_value_heads") or heads,
         dropout=reading.dropout,
         learned_positions=longest if longest and max(tables, default=0) >= longest else None,
+        num_experts=reading.number(*_EXPERTS) or 0,
     )
 
 
@@ -223,17 +224,21 @@ class _Reading:
             products=size,
             kernels=3 + 2,
             whole_kept_bytes=4 * shape[0] + copies,
+            routed_width=self._visited() * self.hidden_size,
         )
 
     def _expert_matrix(self, size: int, of_one: int) -> CountedPart:
         experts, visited = self.number(*_EXPERTS) or 1, self._visited()
         share = visited * (size // of_one)
         kept = 2 * (of_one // self.hidden_size) * share
+        products = -(-of_one * share // experts)
         return CountedPart(
             split_parameters=size,
-            products=-(-of_one * share // experts),
+            products=products,
             kernels=1,
             split_kept_bytes=-(-kept // experts),
+            expert_parameters=size,
+            expert_products=products,
         )
 
     def _visited(self) -> int:

@@ -30,6 +30,8 @@ class SearchSpace(Record):
     data_parallel: Counts | None = None
     pipeline_parallel: Counts | None = None
     micro_batch: Counts | None = None
+    context_parallel: Counts = (1,)  #: GPUs of a node that share every sequence
+    expert_parallel: Counts = (1,)  #: GPUs that share the experts of a block
     recompute: tuple[Recompute, ...] = ("none", "full")
     recompute_per: Literal["stage", "plan"] = "stage"  #: who chooses among them
     sequence_parallel: bool = False  #: do the GPUs of a tensor group split the sequence elsewhere?

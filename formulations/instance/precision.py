@@ -35,3 +35,6 @@ FORMATS: dict[Precision, Formats] = {
     "bf16": _MIXED,
     "fp8": _MIXED._replace(copy_bytes=2),
 }
+
+#: Bytes of a parameter as the products of blocks read it.
+WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}

@@ -20,6 +20,7 @@ from formulations.instance.positions import Place
 from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
+from formulations.instance.resolve_parallel import check_context, resolve_experts
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_strategies import (
     check_zero,
@@ -68,6 +69,9 @@ def resolve(
         check_coverage(times, profile.place, kinds, cluster, degrees)
     _check_micro_batch(written, search_place.at("micro_batch"), workload)
     _check_schedules(written.search, search_place)
+    context_place, profiled = search_place.at("context_parallel"), times is not None
+    check_context(written.search, context_place, workload, cluster, profiled)
+    experts_place = search_place.at("expert_parallel")
     check_zero(written.search, search_place)
     split = resolve_sequence_parallel(
         written.search.sequence_parallel,
@@ -78,6 +82,9 @@ def resolve(
     )
     strategies = {
         "tensor_parallel": degrees,
+        "expert_parallel": resolve_experts(
+            written.search, experts_place, workload, cluster, profiled
+        ),
         "overlap": _overlap(written, search_place.at("overlap"), catalogue),
         "sequence_parallel": split,
         "recompute": resolve_recompute(written.search, search_place, flash),

@@ -156,6 +156,16 @@ class SearchFile(Record):
     )
     data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
     pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")
+    context_parallel: Counts = Field(
+        default=[1],
+        description="GPUs of a node that share every sequence, beside tensor_parallel. Twice as"
+        " many divide the tokens of a sequence; needs flash attention.",
+    )
+    expert_parallel: Counts | None = Field(
+        default=None,
+        description="GPUs that share the experts of a block, of all replicas of a stage. Default:"
+        " every power of two that divides the experts; 1 without experts, and with a profile.",
+    )
     micro_batch: Counts | None = Field(
         default=None,
         description="Sequences per micro-batch. Default: every power of two up to 64 that divides"

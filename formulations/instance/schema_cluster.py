@@ -56,6 +56,17 @@ class EfficiencyFile(Record):
     attention_half_flops: HalfFlops = Field(
         default=0, description="FLOPs of an attention kernel that reaches half of its share."
     )
+    grouped_maximum: Efficiency | None = Field(
+        default=None,
+        description="The same share for grouped products of experts; default: as other products.",
+    )
+    grouped_bandwidth: Efficiency = Field(
+        default=1.0, description="Share of the memory bandwidth that reads and updates experts."
+    )
+    permute_bandwidth: Efficiency = Field(
+        default=1.0,
+        description="Share of the memory bandwidth that puts tokens into the order of experts.",
+    )
     launch_overhead_s: float = Field(
         default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
     )

@@ -216,6 +216,11 @@ class TransformerSizes(Record):
         return self.kv_heads or self.heads
 
     @property
+    def num_experts(self) -> int:
+        """Routed experts per block that has any; 0: none."""
+        return self.moe.experts if self.moe else 0
+
+    @property
     def width_per_head(self) -> int:
         """Width of one query, key or value head of plain attention."""
         return self.head_dim or self.hidden_size // self.heads

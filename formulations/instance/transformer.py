@@ -103,6 +103,7 @@ def build_workload(
         global_batch=global_batch,
         hidden_size=architecture.hidden_size,
         kv_heads=architecture.num_kv_heads,
+        experts=architecture.num_experts,
         boundary_bytes=formats.element_bytes * sequence_length * architecture.hidden_size,
         tied_embeddings=architecture.tied_embeddings,
         precision=precision,

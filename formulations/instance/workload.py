@@ -73,6 +73,11 @@ class Layer(Record):
     #: Of the bytes kept for backward, those that no weight gradient needs.
     released_replicated_bytes: Figure = 0
     released_sharded_bytes: Figure = 0
+    expert_parameters: Figure = 0  #: of the sharded ones, those of routed experts, all together
+    expert_flops: Figure = 0  #: of the forward ones, those of the experts that tokens visit
+    routed_bytes: Figure = 0  #: copies of tokens on their way to these experts, or back
+    key_value_bytes: Figure = 0  #: of keys and values as attention's scores take them
+    query_bytes: Figure = 0  #: of queries and of the weighted sums of the values
     input_bytes: Figure  #: all that full recomputation keeps
     #: Tensors of `Workload.boundary_bytes` that cross a boundary right after the layer.
     output_tensors: int = Field(default=1, ge=1, le=2)
@@ -83,12 +88,21 @@ class Layer(Record):
         matrix = 0 if self.tied_copy else self.vocabulary_rows * self.vocabulary_columns
         return self.sharded_parameters + self.replicated_parameters + matrix
 
-    def parameters_per_gpu(self, tp: int, pp: int) -> int:
+    def parameters_per_gpu(self, tp: int, pp: int, ep: int = 1) -> int:
         """Parameters that one GPU of a group of `tp` holds for this layer."""
+        return self.dense_per_gpu(tp, pp) + self.experts_per_gpu(tp, ep)
+
+    def dense_per_gpu(self, tp: int, pp: int) -> int:
+        """Of these, those that no expert has."""
         vocabulary = padded_vocabulary(self.vocabulary_rows, tp) // tp * self.vocabulary_columns
         if self.tied_copy and pp == 1:
             vocabulary = 0
-        return -(-self.sharded_parameters // tp) + self.replicated_parameters + vocabulary
+        sharded = -(-self.sharded_parameters // tp) - self.experts_per_gpu(tp, 1)
+        return sharded + self.replicated_parameters + vocabulary
+
+    def experts_per_gpu(self, tp: int, ep: int) -> int:
+        """Those of routed experts, of which ep GPUs hold as many each."""
+        return -(-self.expert_parameters // (tp * ep))
 
     def activation_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
@@ -172,6 +186,7 @@ class Workload(Record):
     #: One tensor sent from stage to stage, per sequence.
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
+    experts: Figure = 0  #: routed experts of each block that has any; 0: the model has none
     precision: Precision = "bf16"
     parameter_bytes: Width = 2  #: per parameter, also on the wire
     #: Per parameter of blocks, of copies that products read, and that are never sent or updated.

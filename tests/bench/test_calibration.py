@@ -27,6 +27,8 @@ from formulations.instance.load import gpu_catalogue
 BOUNDS = {
     ("A100-80", "simumax products"): (183, 0.04, 0.13),
     ("A100-80", "simumax attention"): (24, 0.10, 0.18),
+    ("A100-80", "simumax experts"): (8, 0.06, 0.12),
+    ("B200", "simumax experts"): (40, 0.08, 0.25),
     ("B200", "simumax products"): (514, 0.07, 0.39),
     ("B200", "simumax attention"): (64, 0.13, 0.49),
     ("A100-80", "vtrain single-node"): (726, 0.23, 0.40),  # held out

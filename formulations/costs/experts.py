@@ -1,0 +1,118 @@
+"""What the routed experts of a mixture-of-experts block cost: products, traffic, gradients.
+
+The dp cp GPUs with the same share of the tensors of a stage are its ranks. `ep` of them in a row
+are an expert-parallel group: each holds 1/ep of the experts, and 1/tp of each of these (Megatron-LM
+with as many tensor-parallel ranks for experts as for all else).
+
+Products. Grouped by expert, they reach `grouped_maximum` of the peak. Beside them all resident
+weights are read in the forward pass and again for the gradients of the tokens, and gradients of
+all of them are read and written once more, at `grouped_bandwidth` of the memory bandwidth, whoever
+was routed to. So with F FLOPs and P parameters on a GPU, w bytes per weight, g per gradient:
+    forward = F / (peak maximum) + w P / bandwidth
+    backward = 2 F / (peak maximum) + (w + 2 g) P / bandwidth
+which is an efficiency that rises with the tokens per expert, F / P.
+
+Permutations. Tokens are copied into the order of the experts and summed up again; with ep > 1 they
+are sorted once more after each all-to-all. That reads and writes 2 top_k + 2 or 6 top_k + 2 times
+s h elements in each pass, at `permute_bandwidth` of the memory bandwidth.
+
+Traffic. Tokens visit the experts and come back: two all-to-alls forward, two backward, each of
+b s h top_k elements per tensor-parallel rank (a share of them with sequence parallelism), of
+which (ep - 1) / ep leave the GPU. What stays in a node and what leaves it move at the same time,
+so the slower one counts. A node's link is shared by all its GPUs, which send at the same time.
+With ep > 1 and tp > 1 the tp ranks gather the copies of the tokens, and reduce what comes out of
+the experts: top_k times the traffic of other blocks (Megatron-LM, core/transformer/moe/
+token_dispatcher.py, MoEAlltoAllTokenDispatcher).
+
+Places. Ranks of a group may lie on several nodes. With q_j ranks on a node of node group j, nodes
+and groups begin at multiples of `together` = gcd(ep, all q_j used): so many ranks of a group share
+a node at least. Groups that always lie in one node (together = ep) cost what that node costs.
+Others wait for one another: all GPUs go at the pace of the slowest node group that the plan uses.
+
+Gradients of experts are summed over the dp cp / ep ranks with the same experts. Their rings cross
+the nodes that a stage lies on; they cost the same wherever a stage lies: what the slowest node
+group of the plan takes, with as many nodes and rings as there may be.
+
+Assumed: load is balanced, so every expert gets as many tokens; nothing of this traffic is hidden.
+"""
+
+from dataclasses import dataclass
+from math import gcd
+
+from formulations.costs.collectives import ring_latency_s
+from formulations.instance import GpuType, Layer
+from formulations.instance.cluster import Link
+from formulations.instance.precision import WEIGHT_BYTES, Precision
+
+ALL_TO_ALLS = 2  #: in each pass: to the experts and back
+#: Bandwidth of an all-to-all over that of an all-gather: 0.597 and 0.673 of the nominal one on HGX
+#: B200 (SimuMax v1.2, system configurations).
+ALL_TO_ALL_RATE = 0.597 / 0.673
+
+
+@dataclass(frozen=True)
+class Members:
+    """An expert-parallel group of `ep` ranks, of which `together` surely share a node."""
+
+    ep: int = 1
+    together: int = 1
+
+    @classmethod
+    def of(cls, ep: int, ranks_per_node: list[int]) -> "Members":
+        """On nodes of so many ranks each."""
+        return cls(ep, gcd(ep, *ranks_per_node))
+
+    @property
+    def spans(self) -> bool:
+        """Whether groups may lie on several nodes."""
+        return self.together < self.ep
+
+
+def grouped_s(
+    layer: Layer,
+    gpu: GpuType,
+    precision: Precision,
+    tp: int,
+    b: float,
+    ep: int = 1,
+    gradient_bytes: int = 4,
+) -> tuple[float, float]:
+    """Both passes of b sequences through the routed experts on one GPU."""
+    if not layer.expert_flops:
+        return 0.0, 0.0
+    peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
+    maximum = gpu.grouped_maximum or gpu.efficiency_maximum
+    products_s = layer.expert_flops * b / (tp * peak * maximum)
+    bandwidth = gpu.memory_bandwidth_bytes_per_s * gpu.grouped_bandwidth
+    weights_s = layer.experts_per_gpu(tp, ep) / bandwidth
+    width = WEIGHT_BYTES[precision]
+    order_s = _permuted_bytes(layer, ep) * b / gpu.memory_bandwidth_bytes_per_s
+    order_s /= gpu.permute_bandwidth
+    forward_s = products_s + width * weights_s + order_s
+    return forward_s, 2 * products_s + (width + 2 * gradient_bytes) * weights_s + order_s
+
+
+def _permuted_bytes(layer: Layer, ep: int) -> int:
+    """What permutations read and write in each pass of a sequence."""
+    copies = 6 if ep > 1 else 2
+    return copies * layer.routed_bytes + 2 * (layer.input_bytes if layer.routed_bytes else 0)
+
+
+def copied_bytes(layer: Layer) -> int:
+    """Of what is kept for backward, the copies before and after the experts."""
+    return 2 * layer.routed_bytes
+
+
+def all_to_all_s(
+    members: Members, size_bytes: float, inside: Link, outside: Link, senders: float
+) -> float:
+    """One all-to-all of groups, of so many bytes per rank.
+
+    senders: GPUs of a node over the share of its link's bandwidth that they get together.
+    """
+    ep, together = members.ep, members.together
+    size_bytes /= ALL_TO_ALL_RATE
+    near_s = (together - 1) / ep * size_bytes / inside.bandwidth_bytes_per_s
+    far_s = (ep - together) / ep * size_bytes * senders / outside.bandwidth_bytes_per_s
+    start_s = ring_latency_s(1, together, inside.latency_s)
+    return max(near_s, far_s) + start_s + ring_latency_s(1, ep // together, outside.latency_s)

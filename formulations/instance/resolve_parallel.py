@@ -1,0 +1,56 @@
+"""Context and expert parallelism: which degrees an instance allows."""
+
+from formulations.instance.cluster import Cluster
+from formulations.instance.positions import Place
+from formulations.instance.schema import SearchFile
+from formulations.instance.workload import Workload
+
+#: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).
+PIECES = 2
+
+
+def resolve_experts(
+    written: SearchFile, at: Place, workload: Workload, cluster: Cluster, profiled: bool
+) -> list[int]:
+    """Sizes of expert-parallel groups: as written, else all powers of two that can be used."""
+    experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
+    if written.expert_parallel is None:
+        alone = not experts or profiled
+        most = 1 if alone else min(experts, gpus)
+        return [1 << i for i in range(most.bit_length()) if experts % (1 << i) == 0]
+    for i, ep in enumerate(written.expert_parallel):
+        place = at.listed(i)
+        if ep > 1 and not experts:
+            raise place.error(f"{ep} GPUs for the experts of a model without any", "1")
+        if ep > 1 and profiled:
+            raise place.error(f"{ep}, of which a profile says nothing", "1, or no profile")
+        if ep > gpus:
+            raise place.error(f"{ep} GPUs, of {gpus} in the cluster", f"1 to {gpus}")
+        if experts and experts % ep:
+            found = f"{ep} does not divide the {experts} experts of a block"
+            raise place.error(found, f"divisors of {experts}")
+    return written.expert_parallel
+
+
+def check_context(
+    written: SearchFile, at: Place, workload: Workload, cluster: Cluster, profiled: bool
+) -> None:
+    """Raises InstanceError for the first degree that cannot be used."""
+    most, tokens = max(group.gpus_per_node for group in cluster.groups), workload.sequence_length
+    for i, cp in enumerate(written.context_parallel):
+        place = at.listed(i)
+        if cp == 1:
+            continue
+        if cp > most:
+            found = f"{cp} GPUs per sequence, more than any node has"
+            raise place.error(found, f"1 to {most}, the GPUs of the largest node")
+        if profiled:
+            raise place.error(f"{cp}, of which a profile says nothing", "1, or no profile")
+        if not workload.flash_attention:
+            allowed = "1, or workload.flash_attention: true"
+            raise place.error(f"{cp} GPUs per sequence without flash attention", allowed)
+        if any(run.layer.output_tensors > 1 for run in workload.layer_runs):
+            raise place.error(f"{cp} GPUs per sequence of an encoder-decoder", "1")
+        if tokens % (PIECES * cp):
+            found = f"{cp} GPUs take {PIECES} pieces each of a sequence of {tokens} tokens"
+            raise place.error(found, f"degrees whose double divides {tokens}")

@@ -1,0 +1,129 @@
+"""What routed experts cost, worked out by hand; measured kernels: tests/bench/test_calibration."""
+
+import pytest
+
+from formulations.costs.compute import analytic_s
+from formulations.costs.experts import ALL_TO_ALL_RATE, Members, all_to_all_s, grouped_s
+from formulations.instance import Layer, Link, NodeGroup
+from formulations.instance.load import gpu_catalogue
+from formulations.instance.sizes import MoeSizes, TransformerSizes
+from formulations.instance.transformer import build_workload
+
+MIXTRAL = TransformerSizes(
+    hidden_size=4096,
+    layers=32,
+    heads=32,
+    kv_heads=8,
+    ffn_size=14336,
+    gated_ffn=True,
+    moe=MoeSizes(experts=8, experts_per_token=2, ffn_size=14336),
+    vocabulary_size=32000,
+    tied_embeddings=False,
+    rotary_positions=True,
+    norm="rmsnorm",
+    qkv_biases=False,
+    output_bias=False,
+    ffn_biases=False,
+    dropout=False,
+)
+EXPERT = 3 * 4096 * 14336  # parameters
+
+
+def block(sequence_length: int = 4096) -> Layer:
+    """A block of Mixtral 8x7B."""
+    workload = build_workload(
+        MIXTRAL, name="m", source="test", sequence_length=sequence_length, global_batch=1
+    )
+    return workload.layers[1]
+
+
+def test_experts_of_a_block() -> None:
+    """Eight experts of 176.2 million parameters; two work on each token, which moves both ways."""
+    one = block(4096)
+    assert one.expert_parameters == 8 * EXPERT
+    assert one.expert_flops == 2 * 4096 * 2 * EXPERT
+    assert one.routed_bytes == 2 * 2 * 4096 * 4096
+    # keys and values of 8 heads of 128, in 16 bit; queries and sums of 32
+    assert one.key_value_bytes == 2 * 4096 * 2 * 1024
+    assert one.query_bytes == 2 * 4096 * 2 * 4096
+
+
+def test_experts_are_divided_by_ep_and_tp() -> None:
+    """Each GPU has 1/(ep tp) of the experts' parameters; all others are as without experts."""
+    one = block()
+    assert one.experts_per_gpu(tp=2, ep=4) == EXPERT
+    assert one.parameters_per_gpu(2, 1, 4) == one.dense_per_gpu(2, 1) + EXPERT
+    assert one.parameters_per_gpu(2, 1, 1) - one.parameters_per_gpu(2, 1, 4) == 3 * EXPERT
+
+
+def test_products_of_experts() -> None:
+    """FLOPs at the grouped rate, and all weights and gradients through memory, by hand."""
+    one = block(4096)
+    gpu = gpu_catalogue()["H100"].model_copy(
+        update={
+            "peak_flops": {"bf16": 1e15},
+            "grouped_maximum": 0.5,
+            "grouped_bandwidth": 0.5,
+            "permute_bandwidth": 0.25,
+            "memory_bandwidth_bytes_per_s": 2e12,
+        }
+    )
+    forward, backward = grouped_s(one, gpu, "bf16", tp=1, b=1, ep=8)
+    products = 2 * 4096 * 2 * EXPERT / 0.5e15
+    weights = EXPERT / 1e12
+    # 6 copies of two tokens' widths, and twice the block's input, at 0.5 TB/s
+    order = (6 * 2 + 2) * 2 * 4096 * 4096 / 0.5e12
+    assert forward == pytest.approx(products + 2 * weights + order)
+    assert backward == pytest.approx(2 * products + (2 + 2 * 4) * weights + order)
+
+
+def test_efficiency_falls_with_tokens_per_expert() -> None:
+    """The same tokens take longer where they are spread over more experts, of equal FLOPs."""
+    group = gpu_catalogue()["H100"]
+    node = NodeGroup(
+        name="n",
+        gpu=group,
+        gpus_per_node=8,
+        nodes=1,
+        price_usd_per_hour=0,
+        intra_node=group.link,
+        inter_node=group.link,
+    )
+    many = MIXTRAL.model_copy(
+        update={"moe": MoeSizes(experts=64, experts_per_token=2, ffn_size=14336)}
+    )
+    blocks = [
+        build_workload(one, name="m", source="t", sequence_length=512, global_batch=1).layers[1]
+        for one in (MIXTRAL, many)
+    ]
+    few, spread = (analytic_s(one, node, "bf16", 1, 1) for one in blocks)
+    assert spread.forward > 2 * few.forward
+    assert spread.backward > 2 * few.backward
+    # with ep 8 a GPU has as many experts, though not their router
+    shared = analytic_s(blocks[1], node, "bf16", 1, 1, ep=8)
+    assert shared.backward < 1.1 * few.backward
+
+
+@pytest.mark.parametrize(
+    ("ranks", "together"), [([8], 8), ([4], 4), ([8, 4], 4), ([6], 2), ([32], 16)]
+)
+def test_members_that_share_a_node(ranks: list[int], together: int) -> None:
+    """As many of 16 ranks in a row as every border of nodes leaves together."""
+    assert Members.of(16, ranks) == Members(16, together)
+    assert Members.of(16, ranks).spans == (together < 16)
+
+
+def test_all_to_all_inside_a_node() -> None:
+    """Seven eighths of the bytes, and a start per peer."""
+    inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
+    outside = Link(bandwidth_bytes_per_s=1.0, latency_s=1.0)
+    found = all_to_all_s(Members(8, 8), 8e6, inside, outside, senders=8)
+    assert found == pytest.approx(7e6 / (1e9 * ALL_TO_ALL_RATE) + 7e-6)
+
+
+def test_all_to_all_between_nodes_shares_their_links() -> None:
+    """Half of the bytes leave; the 8 GPUs of a node send them over one link, the slower part."""
+    inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
+    outside = Link(bandwidth_bytes_per_s=1e8, latency_s=1e-5)
+    found = all_to_all_s(Members(16, 8), 16e6, inside, outside, senders=8)
+    assert found == pytest.approx(8 * 8e6 / (1e8 * ALL_TO_ALL_RATE) + 7e-6 + 1e-5)
