@@ -15,8 +15,8 @@ from formulations.instance.schema_cluster import (
 )
 from formulations.instance.validation import validated
 
-#: Of one step of a ring inside a node, over PCIe, and between nodes, by NCCL's own model (NVIDIA/nccl
-#: 2.19, src/graph/tuning.cc, hwLat), for links that are written without.
+#: Of one step of a ring inside a node, over PCIe, and between nodes, by NCCL's own model
+#: (NVIDIA/nccl 2.19, src/graph/tuning.cc, hwLat), for links that are written without.
 NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
 
 
