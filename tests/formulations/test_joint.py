@@ -147,7 +147,7 @@ def test_milp_values_that_disagree_are_no_decisions(seed: int) -> None:
     made = random_decisions(tables, seed)
     built = MILP.joint.build(tables)
     values = values_of(MILP, built, made)
-    literals = {variable.name for variable, _ in built.assignment(made)}
+    literals = {variable.name for variable, _ in built.parts.assignment(made)}
     for n, variable in enumerate(built.model.variables()):
         if variable.name in literals:
             turned = [*values[:n], 1 - values[n], *values[n + 1 :]]
