@@ -17,18 +17,25 @@ STATES_SPLIT, GRADIENTS_SPLIT, PARAMETERS_SPLIT = 1, 2, 3  # from which ZeRO sta
 
 
 class Degrees(Record):
-    """How the GPUs of one slot share a stage: `parts` tensor groups of `tp`.
+    """How the GPUs of one slot share a stage: `parts` times `cp` tensor groups of `tp`.
 
-    Every part runs b / parts sequences of each micro-batch. They lie on one node.
+    Every part runs b / parts sequences of each micro-batch, of which each of its cp tensor groups
+    has 1 / cp. They lie on one node.
     """
 
     tp: Count
     parts: Count = 1
+    cp: Count = 1  #: alike on all node groups
+
+    @property
+    def copies(self) -> int:
+        """Tensor groups of a slot: each has the parameters of a stage."""
+        return self.parts * self.cp
 
     @property
     def width(self) -> int:
         """GPUs of a slot."""
-        return self.tp * self.parts
+        return self.tp * self.copies
 
 
 class Shape(Record):
@@ -44,6 +51,7 @@ class Shape(Record):
     zero: ZeroStage  #: what replicas split: 1 optimizer states, 2 gradients too, 3 parameters too
     nodes_used: tuple[Index, ...]  #: per node group of the cluster
     vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
+    ep: Count = 1  #: ranks of a stage that share the experts, see `formulations.costs.experts`
 
     @property
     def slots(self) -> int:
@@ -55,13 +63,27 @@ class Shape(Record):
         """Virtual stages; stage s lies on the slots of s mod pp."""
         return self.pp * self.vpp
 
+    @property
+    def cp(self) -> int:
+        """GPUs that share every sequence."""
+        return self.degrees[0].cp
+
     def ranks(self, group: int) -> int:
         """GPUs among which what a layer's GPU on a node group holds may be split: see `zero`."""
-        return self.dp * self.degrees[group].parts
+        return self.dp * self.degrees[group].copies
 
-    def own_states(self, parameters: int, group: int) -> int:
-        """Of the parameters of a layer on one GPU, those whose optimizer states it holds."""
-        return ceil_div(parameters, self.ranks(group) if self.zero >= STATES_SPLIT else 1)
+    def expert_ranks(self, group: int) -> int:
+        """Those of them with the same experts."""
+        return max(1, self.ranks(group) // self.ep)
+
+    def own_states(self, parameters: int, group: int, experts: int = 0) -> int:
+        """Of the parameters of a layer on one GPU, those whose optimizer states it holds.
+
+        experts: parameters besides, of experts that ep GPUs share.
+        """
+        if self.zero < STATES_SPLIT:
+            return parameters + experts
+        return ceil_div(parameters, self.ranks(group)) + ceil_div(experts, self.expert_ranks(group))
 
     def own_gradients(self, parameters: int, group: int) -> int:
         """Those whose gradients it holds from micro-batch to micro-batch."""

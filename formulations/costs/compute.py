@@ -24,14 +24,22 @@ tests/bench/test_calibration.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s
-from formulations.costs.experts import copied_bytes, grouped_s
+from formulations.costs.context import context_s
+from formulations.costs.experts import (
+    ALL_TO_ALLS,
+    ALONE,
+    Members,
+    all_to_all_s,
+    copied_bytes,
+    grouped_s,
+)
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
 from formulations.instance import GpuType, Instance, Layer, NodeGroup
@@ -112,7 +120,9 @@ def analytic_s(
     return Passes(max(forward_s, host_s), max(backward_s, 2 * host_s))
 
 
-def analytic_core_s(layer: Layer, group: NodeGroup, precision: Precision, tp: int, b: int) -> float:
+def analytic_core_s(
+    layer: Layer, group: NodeGroup, precision: Precision, tp: int, b: float
+) -> float:
     """Seconds of that forward pass from the scores to the weighted sum of the values."""
     core = layer.model_copy(
         update={
@@ -127,44 +137,91 @@ def analytic_core_s(layer: Layer, group: NodeGroup, precision: Precision, tp: in
     return analytic_s(core, group, precision, tp, b).forward
 
 
-def _analytic_s(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> Passes:
-    precision, split = instance.workload.precision, instance.search.sequence_parallel
-    return analytic_s(layer, group, precision, tp, b, split)
+@dataclass(frozen=True)
+class _Slot:
+    """Where a layer is worked on: the GPUs of a slot, with b sequences on each part of it."""
 
+    instance: Instance
+    group: NodeGroup
+    degrees: Degrees
+    sequences: int
+    members: Members
 
-def _core_share(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int) -> float:
-    """Of a forward pass without traffic, the share that selective recomputation repeats."""
-    if not layer.core_kernels:
-        return 0.0
-    core_s = analytic_core_s(layer, group, instance.workload.precision, tp, b)
-    return core_s / _analytic_s(instance, layer, group, tp, b).forward
+    @property
+    def share(self) -> float:
+        """As many sequences' tokens as each tensor group has."""
+        return self.sequences if self.degrees.cp == 1 else self.sequences / self.degrees.cp
 
+    def passes_s(self, layer: Layer) -> Passes:
+        """By the analytic model."""
+        workload, split = self.instance.workload, self.instance.search.sequence_parallel
+        return analytic_s(
+            layer,
+            self.group,
+            workload.precision,
+            self.degrees.tp,
+            self.share,
+            split,
+            self.members.ep,
+            workload.gradient_bytes,
+        )
 
-def _compute_s(
-    instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int
-) -> tuple[LayerSeconds, Origin | str]:
-    if instance.profile is not None:
-        return instance.profile.time_s(layer.kind, group.gpu.name, tp, b)
-    return LayerSeconds(*_analytic_s(instance, layer, group, tp, b), None), "analytic"
+    def core_share(self, layer: Layer) -> float:
+        """Of a forward pass without traffic, the share that selective recomputation repeats."""
+        if not layer.core_kernels:
+            return 0.0
+        precision, tp = self.instance.workload.precision, self.degrees.tp
+        core_s = analytic_core_s(layer, self.group, precision, tp, self.share)
+        return core_s / self.passes_s(layer).forward
 
+    def compute_s(self, layer: Layer) -> tuple[LayerSeconds, Origin | str]:
+        """As measured, or by the analytic model."""
+        if self.instance.profile is not None:
+            name, tp = self.group.gpu.name, self.degrees.tp
+            return self.instance.profile.time_s(layer.kind, name, tp, self.sequences)
+        return LayerSeconds(*self.passes_s(layer), None), "analytic"
 
-def _layer_ns(
-    instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int, recompute: Recompute
-) -> tuple[int, int, int, Origin | str]:
-    """Forward, backward, of that weight gradients, and their origin."""
-    workload, profile = instance.workload, instance.profile
-    (forward_s, backward_s, weight_s), origin = _compute_s(instance, layer, group, tp, b)
-    core_s = forward_s * _core_share(instance, layer, group, tp, b)
-    if weight_s is None:
-        weight_s = layer.weight_gradient_share * backward_s
-    if tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
-        seen = 1 - instance.search.overlap.tensor_parallel
-        one_s = seen * ring_s(ALL_REDUCE, tp, b * workload.boundary_bytes, group.intra_node)
-        forward_s += layer.forward_all_reduces * one_s
-        backward_s += layer.backward_all_reduces * one_s
-    if layer.is_block:
-        backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
-    return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
+    def traffic_s(self, layer: Layer) -> tuple[float, float]:
+        """What the tensor group, the GPUs of a sequence and those of the experts exchange."""
+        own, workload, link = self.degrees, self.instance.workload, self.group.intra_node
+        profile, forward_s, backward_s = self.instance.profile, 0.0, 0.0
+        if own.tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
+            seen = 1 - self.instance.search.overlap.tensor_parallel
+            size_bytes = self.share * workload.boundary_bytes
+            one_s = seen * ring_s(ALL_REDUCE, own.tp, size_bytes, link)
+            forward_s += layer.forward_all_reduces * one_s
+            backward_s += layer.backward_all_reduces * one_s
+        context = context_s(self.instance, layer, self.group, own, self.sequences)
+        experts_s = self._experts_s(layer)
+        return forward_s + context[0] + experts_s, backward_s + context[1] + experts_s
+
+    def _experts_s(self, layer: Layer) -> float:
+        """Tokens to their experts and back, in one pass; see `formulations.costs.experts`."""
+        if self.members.ep == 1 or not layer.routed_bytes:
+            return 0.0
+        tp, workload, cluster = self.degrees.tp, self.instance.workload, self.instance.cluster
+        link, size_bytes = self.group.intra_node, self.share * layer.routed_bytes
+        own = size_bytes / tp if self.instance.search.sequence_parallel else size_bytes
+        efficiency = cluster.efficiency(self.members.num_nodes)
+        senders = self.group.gpus_per_node / efficiency
+        one_s = all_to_all_s(self.members, own, link, self.group.inter_node, senders)
+        if tp > 1:  # the copies, beside the tokens themselves
+            more = size_bytes - self.share * workload.boundary_bytes
+            one_s += ring_s(ALL_REDUCE, tp, more, link) / ALL_TO_ALLS
+        return ALL_TO_ALLS * one_s
+
+    def layer_ns(self, layer: Layer, recompute: Recompute) -> tuple[int, int, int, Origin | str]:
+        """Forward, backward, of that weight gradients, and their origin."""
+        (forward_s, backward_s, weight_s), origin = self.compute_s(layer)
+        core_s = forward_s * self.core_share(layer)
+        if weight_s is None:
+            weight_s = layer.weight_gradient_share * backward_s
+        traffic = self.traffic_s(layer)
+        forward_s += traffic[0]
+        backward_s += traffic[1]
+        if layer.is_block:
+            backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
+        return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
 
 
 def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:
@@ -188,10 +245,14 @@ class TimeColumns:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self._known: dict[tuple[int, Degrees, int, Recompute], _Column] = {}
+        self._known: dict[tuple[int, Degrees, int, Recompute, Members], _Column] = {}
 
     def times(
-        self, degrees: Sequence[Degrees], micro_batch: int, recompute: Recompute
+        self,
+        degrees: Sequence[Degrees],
+        micro_batch: int,
+        recompute: Recompute,
+        members: Members = ALONE,
     ) -> LayerTimes:
         """Times of all layers on all node groups, each at its own degrees.
 
@@ -208,25 +269,28 @@ class TimeColumns:
                 allowed = "times of every layer kind, or another degree"
                 raise InstanceError("profile", found, allowed)
         usual = timed.index(True)
-        members = [j if has else usual for j, has in enumerate(timed)]
-        columns = [self._column(j, degrees[j], micro_batch, recompute) for j in members]
+        own = [j if has else usual for j, has in enumerate(timed)]
+        columns = [self._column(j, degrees[j], micro_batch, recompute, members) for j in own]
         forward, backward, weight = np.stack([column.times for column in columns], axis=2)
         origins = frozenset(origin for column in columns for origin in column.origins)
-        return LayerTimes(forward, backward, weight, origins)
+        return _paced(LayerTimes(forward, backward, weight, origins), members)
 
-    def _column(self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute) -> _Column:
-        key = (j, degrees, micro_batch, recompute)
+    def _column(
+        self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute, members: Members
+    ) -> _Column:
+        key = (j, degrees, micro_batch, recompute, members)
         if key not in self._known:
             self._known[key] = self._worked_out(*key)
         return self._known[key]
 
     def _worked_out(
-        self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute
+        self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute, members: Members
     ) -> _Column:
         workload, group = self.instance.workload, self.instance.cluster.groups[j]
-        b, rows = micro_batch // degrees.parts, []
+        slot = _Slot(self.instance, group, degrees, micro_batch // degrees.parts, members)
+        rows = []
         for run in workload.layer_runs:
-            row = _layer_ns(self.instance, run.layer, group, degrees.tp, b, recompute)
+            row = slot.layer_ns(run.layer, recompute)
             rows.extend([row] * run.count)
         num_micro_batches = workload.global_batch / micro_batch
         work_ns = num_micro_batches * sum(forward + backward for forward, backward, *_ in rows)
@@ -235,8 +299,24 @@ class TimeColumns:
         return _Column(times, frozenset(row[3] for row in rows))
 
 
+def _paced(times: LayerTimes, members: Members) -> LayerTimes:
+    """Where groups of GPUs that share experts span nodes, all go at the slowest one's pace."""
+    used = list(members.node_groups)
+    if len(used) < 2:
+        return times
+    weight = times.weight_ns.copy()
+    inputs, forward = times.backward_ns - weight, times.forward_ns.copy()
+    for passes in (forward, inputs, weight):
+        passes[:, used] = passes[:, used].max(axis=1)[:, None]
+    return replace(times, forward_ns=forward, backward_ns=inputs + weight, weight_ns=weight)
+
+
 def layer_times(
-    instance: Instance, degrees: Sequence[Degrees], micro_batch: int, recompute: Recompute
+    instance: Instance,
+    degrees: Sequence[Degrees],
+    micro_batch: int,
+    recompute: Recompute,
+    members: Members = ALONE,
 ) -> LayerTimes:
     """The same, of an instance whose other times are not asked for."""
-    return TimeColumns(instance).times(degrees, micro_batch, recompute)
+    return TimeColumns(instance).times(degrees, micro_batch, recompute, members)

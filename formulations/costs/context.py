@@ -5,45 +5,60 @@ piece from both ends (Megatron-LM, `--context-parallel-size`). So FLOPs and acti
 micro-batch are those of b / cp sequences; fused attention leaves out the masked half of the scores,
 whatever cp. A group lies inside a node, and holds the parameters cp times.
 
-Two ways to attend to all tokens, of which a layer uses the one that sends less:
+Two ways to attend to all tokens, of which a layer uses the one that sends less unless the instance
+says which:
 ring        keys and values go round the group, once in the forward pass; in the backward pass
-            again, and with them their gradients (Liu et al. 2023, arXiv 2310.01889)
+            again, and with them their gradients (Liu et al. 2023, arXiv 2310.01889). Every turn is
+            a kernel of its own, whose result, or gradient of the queries, is added to a sum in 32
+            bit: 10 bytes per element through memory (Transformer Engine, context_parallel.py)
 all-to-all  queries, keys and values go from pieces of sequences to whole sequences of some of the
             heads, and the weighted sums back; backward their gradients (Jacobs et al. 2023, arXiv
             2309.14509). tp cp divides the key and value heads.
 None of it is hidden.
 """
 
-from typing import Literal
-
 from formulations.costs.collectives import ring_latency_s, ring_share
-from formulations.instance import Layer
-from formulations.instance.cluster import Link
+from formulations.instance import Instance, Layer, NodeGroup
+from formulations.instance.instance import ContextMethod
+from formulations.plan import Degrees
 
-Method = Literal["ring", "all-to-all"]
+SUM_BYTES = 2 + 2 * 4  # per element and turn: read the result, read and write the sum
 
 
-def method_of(layer: Layer, tp: int, cp: int, kv_heads: int) -> Method:
+def method_of(layer: Layer, tp: int, cp: int, kv_heads: int) -> ContextMethod:
     """The way that sends fewer bytes in both passes together."""
     ring = 3 * layer.key_value_bytes
     exchanged = 2 * (layer.key_value_bytes + layer.query_bytes)
     whole_heads = kv_heads % (tp * cp) == 0
-    return "all-to-all" if whole_heads and exchanged < cp * ring else "ring"
+    return "all_to_all" if whole_heads and exchanged < cp * ring else "ring"
 
 
-def traffic_s(
-    layer: Layer, tp: int, cp: int, b: int, kv_heads: int, link: Link
+def context_s(
+    instance: Instance, layer: Layer, group: NodeGroup, own: Degrees, b: int
 ) -> tuple[float, float]:
-    """Seconds in the forward and in the backward pass of b sequences, over the group's links."""
-    if cp == 1 or not layer.key_value_bytes:
+    """Seconds of traffic and sums in the forward and in the backward pass of b sequences."""
+    if own.cp == 1 or not layer.key_value_bytes:
         return 0.0, 0.0
-    if method_of(layer, tp, cp, kv_heads) == "ring":
-        one_s = _s(b * layer.key_value_bytes / tp, cp, link)
-        return one_s, 2 * one_s
-    one_s = _s(b * (layer.key_value_bytes + layer.query_bytes) / (tp * cp), cp, link)
-    return one_s, one_s
+    link, tp, cp, kv_heads = group.intra_node, own.tp, own.cp, instance.workload.kv_heads
+    method = instance.search.context_method or method_of(layer, tp, cp, kv_heads)
+
+    def turns_s(size_bytes: float) -> float:
+        seconds = ring_share(1, cp) * size_bytes / link.bandwidth_bytes_per_s
+        return seconds + ring_latency_s(1, cp, link.latency_s)
+
+    if method == "all_to_all":
+        one_s = turns_s(b * (layer.key_value_bytes + layer.query_bytes) / (tp * cp))
+        return one_s, one_s
+    one_s = turns_s(b * layer.key_value_bytes / tp)
+    sums_s = _sums_s(layer, group, own, b)
+    return one_s + sums_s, 2 * one_s + sums_s
 
 
-def _s(size_bytes: float, cp: int, link: Link) -> float:
-    seconds = ring_share(1, cp) * size_bytes / link.bandwidth_bytes_per_s
-    return seconds + ring_latency_s(1, cp, link.latency_s)
+def _sums_s(layer: Layer, group: NodeGroup, own: Degrees, b: int) -> float:
+    """What a ring's turns take beside one kernel: their sums, and to get up to speed again."""
+    gpu = group.gpu
+    results_bytes = b * layer.query_bytes / 2 / (own.tp * own.cp)
+    sums_s = own.cp * SUM_BYTES / 2 * results_bytes / gpu.memory_bandwidth_bytes_per_s
+    maximum = gpu.attention_maximum or gpu.efficiency_maximum
+    ramp_s = gpu.attention_half_flops / (gpu.half_peak * maximum)
+    return sums_s + (own.cp - 1) * ramp_s

@@ -40,9 +40,10 @@ from dataclasses import dataclass
 from math import gcd
 
 from formulations.costs.collectives import ring_latency_s
-from formulations.instance import GpuType, Layer
+from formulations.instance import GpuType, Instance, Layer
 from formulations.instance.cluster import Link
 from formulations.instance.precision import WEIGHT_BYTES, Precision
+from formulations.plan import Shape
 
 ALL_TO_ALLS = 2  #: in each pass: to the experts and back
 #: Bandwidth of an all-to-all over that of an all-gather: 0.597 and 0.673 of the nominal one on HGX
@@ -52,20 +53,38 @@ ALL_TO_ALL_RATE = 0.597 / 0.673
 
 @dataclass(frozen=True)
 class Members:
-    """An expert-parallel group of `ep` ranks, of which `together` surely share a node."""
+    """An expert-parallel group of `ep` ranks, of which `together` surely share a node.
+
+    node_groups: those used, where groups may lie on several nodes.
+    """
 
     ep: int = 1
     together: int = 1
-
-    @classmethod
-    def of(cls, ep: int, ranks_per_node: list[int]) -> "Members":
-        """On nodes of so many ranks each."""
-        return cls(ep, gcd(ep, *ranks_per_node))
+    node_groups: tuple[int, ...] = ()
 
     @property
-    def spans(self) -> bool:
-        """Whether groups may lie on several nodes."""
-        return self.together < self.ep
+    def num_nodes(self) -> int:
+        """Nodes of a group at most."""
+        return self.ep // self.together
+
+
+#: Without expert parallelism.
+ALONE = Members()
+
+
+def members_of(instance: Instance, shape: Shape) -> Members:
+    """The expert-parallel groups of a shape."""
+    if shape.ep == 1:
+        return ALONE
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    together = gcd(shape.ep, *(ranks_per_node(instance, shape, j) for j in used))
+    return Members(shape.ep, together, tuple(used) if together < shape.ep else ())
+
+
+def ranks_per_node(instance: Instance, shape: Shape, j: int) -> int:
+    """GPUs of a node of group j with the same share of the tensors."""
+    own = shape.degrees[j]
+    return instance.cluster.groups[j].gpus_per_node // own.width * own.copies
 
 
 def grouped_s(

@@ -52,7 +52,8 @@ class Kept(NamedTuple):
 class LayerMemory:
     """Bytes per GPU of a group, arrays of shape [layer]."""
 
-    parameters: Bytes  #: a count, not bytes
+    parameters: Bytes  #: a count, not bytes: of those that all replicas of a stage hold
+    experts: Bytes  #: the same of experts that ep GPUs share
     weights_bytes: Bytes
     gradients_bytes: Bytes
     optimizer_bytes: Bytes
@@ -139,13 +140,13 @@ def _kept(
 ) -> tuple[list[int], list[int]]:
     """Per run of layers the bytes kept of a micro-batch, and the workspace."""
     layers, degrees = [run.layer for run in workload.layer_runs], shape.degrees[j]
-    b = shape.micro_batch // degrees.parts
+    b, cp = shape.micro_batch // degrees.parts, degrees.cp
     kept, again = zip(
         *(layer.recomputed_bytes(way, degrees.tp, split) for layer in layers), strict=True
     )
     whole = _whole_bytes(workload, shape, j, parameters)
-    workspace = [b * one + own for one, own in zip(again, whole, strict=True)]
-    return [b * one for one in kept], workspace
+    workspace = [ceil_div(b * one, cp) + own for one, own in zip(again, whole, strict=True)]
+    return [ceil_div(b * one, cp) for one in kept], workspace
 
 
 def layer_memory(instance: Instance, shape: Shape) -> tuple[LayerMemory, ...]:
@@ -166,22 +167,26 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
     b, tp = shape.micro_batch // degrees.parts, degrees.tp
     split = instance.search.sequence_parallel
     layers = [run.layer for run in workload.layer_runs]
-    parameters = [layer.parameters_per_gpu(tp, shape.pp) for layer in layers]
+    parameters, experts = layer_parameters(workload, shape, j)
+    counts = list(zip(parameters, experts, strict=True))
     weights = [
-        workload.parameter_bytes * shape.own_parameters(count, j)
-        + workload.copy_bytes * count * layer.is_block
-        for layer, count in zip(layers, parameters, strict=True)
+        workload.parameter_bytes * (shape.own_parameters(count, j) + own)
+        + workload.copy_bytes * (count + own) * layer.is_block
+        for layer, (count, own) in zip(layers, counts, strict=True)
     ]
-    gradients = [workload.gradient_bytes * shape.own_gradients(count, j) for count in parameters]
-    optimizer = [workload.state_bytes(shape.own_states(count, j)) for count in parameters]
-    put_off = [b * layer.weight_gradient_bytes(tp, split) for layer in layers]
+    gradients = [
+        workload.gradient_bytes * (shape.own_gradients(count, j) + own) for count, own in counts
+    ]
+    optimizer = [workload.state_bytes(shape.own_states(count, j, own)) for count, own in counts]
+    put_off = [ceil_div(b * layer.weight_gradient_bytes(tp, split), degrees.cp) for layer in layers]
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
     kept = [_kept(workload, shape, j, split, parameters, way) for way in shape.recompute]
     for way in kept:
         _check_sizes(workload, static, *way)
-    message_bytes = b * workload.largest_message_bytes
+    message_bytes = ceil_div(b * workload.largest_message_bytes, degrees.cp)
     return LayerMemory(
         parameters=_per_layer(workload, parameters),
+        experts=_per_layer(workload, experts),
         weights_bytes=_per_layer(workload, weights),
         gradients_bytes=_per_layer(workload, gradients),
         optimizer_bytes=_per_layer(workload, optimizer),
@@ -193,6 +198,17 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
         buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if shape.pp > 1 else 0,
         reserve_bytes=instance.limits.framework_reserve_bytes,
     )
+
+
+def layer_parameters(workload: Workload, shape: Shape, j: int) -> tuple[list[int], list[int]]:
+    """Parameters per run of layers on a GPU of node group j: of all replicas alike, of experts.
+
+    Without expert parallelism all replicas have the experts alike.
+    """
+    tp, layers = shape.degrees[j].tp, [run.layer for run in workload.layer_runs]
+    experts = [layer.experts_per_gpu(tp, shape.ep) if shape.ep > 1 else 0 for layer in layers]
+    counts = [layer.parameters_per_gpu(tp, shape.pp, shape.ep) for layer in layers]
+    return [count - own for count, own in zip(counts, experts, strict=True)], experts
 
 
 def _whole_bytes(workload: Workload, shape: Shape, j: int, parameters: list[int]) -> list[int]:

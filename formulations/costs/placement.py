@@ -108,10 +108,12 @@ class SyncPhase:
 
     factor: float  #: ALL_REDUCE, HALF or 0, times the share that is seen
     size_bytes: Array  #: [L, J]
+    experts_ns: Array  #: [L] the same of experts that ep GPUs share, wherever a stage lies
 
     def inside_ns(self, rate: RingRate) -> Array:
-        """[L] ring inside the nodes."""
-        return wire_ns(self.size_bytes[:, rate.group], self.factor * rate.s_per_byte)
+        """[L] ring inside the nodes, and those of experts."""
+        wire = wire_ns(self.size_bytes[:, rate.group], self.factor * rate.s_per_byte)
+        return wire + self.experts_ns
 
     def outside_ns(self, rate: RingRate, num_nodes: int, efficiency: float) -> Array:
         """[L] ring between `num_nodes` nodes."""
@@ -146,9 +148,11 @@ class Placer:
         self._rings: dict[_RingKey, tuple[Array, int]] = {}
         shape, overlap = tables.shape, tables.instance.search.overlap
         zero, seen = shape.zero, 1 - overlap.hidden_sync(shape.pp, shape.vpp)
-        self.sync = SyncPhase(seen * SYNC_FACTORS[zero], tables.gradient_bytes)
+        factor = seen * SYNC_FACTORS[zero]
+        sync, gather = tables.expert_rings_ns(factor)
+        self.sync = SyncPhase(factor, tables.gradient_bytes, sync)
         gathers = GATHER_FACTORS[zero] > 0
-        self.gather = SyncPhase(HALF, tables.gather_bytes) if gathers else None
+        self.gather = SyncPhase(HALF, tables.gather_bytes, gather) if gathers else None
 
     def terms(self, j: int, start: int) -> NodeTerms:
         """Terms of a node of group j whose first slot is `start`."""
@@ -167,7 +171,7 @@ class Placer:
         }
         degrees, like = shape.degrees[j], tables.lanes_like[j]
         rings = degrees.tp * sum(count < shape.dp for count in overlap.values())
-        ranks = {k: count * degrees.parts for k, count in overlap.items()}
+        ranks = {k: count * degrees.copies for k, count in overlap.items()}
         inside, outside = group.intra_node, group.inter_node
         across = RingRate(rings / outside.bandwidth_bytes_per_s, like)
         return NodeTerms(

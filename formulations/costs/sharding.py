@@ -26,6 +26,7 @@ from formulations.costs.collectives import (
     wire_ns,
 )
 from formulations.costs.compute import LayerTimes, TimeColumns, Times
+from formulations.costs.experts import members_of
 from formulations.instance import Instance
 from formulations.instance.cluster import Link
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
@@ -69,7 +70,7 @@ def _ring_ns(instance: Instance, shape: Shape, size_bytes: Times) -> Times:
 def _ranks(instance: Instance, shape: Shape, j: int) -> int:
     """Ranks of one ring inside a node of group j: tensor groups on it."""
     own = shape.degrees[j]
-    return instance.cluster.groups[j].gpus_per_node // own.width * own.parts
+    return instance.cluster.groups[j].gpus_per_node // own.width * own.copies
 
 
 def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:
@@ -110,5 +111,8 @@ def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> Layer
 def shape_times(instance: Instance, shape: Shape) -> list[LayerTimes]:
     """Times of all layers on all node groups under one shape, per way to recompute."""
     columns = TimeColumns(instance)
-    ways = (columns.times(shape.degrees, shape.micro_batch, way) for way in shape.recompute)
+    members = members_of(instance, shape)
+    ways = (
+        columns.times(shape.degrees, shape.micro_batch, way, members) for way in shape.recompute
+    )
     return [with_exchanges(instance, shape, times) for times in ways]

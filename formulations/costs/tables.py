@@ -8,7 +8,9 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import LayerTimes
+from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, MemoryParts, capacity_bytes, layer_memory
 from formulations.costs.sharding import GATHER_FACTORS, shape_times
@@ -135,7 +137,9 @@ class CostTables:
         most = self.forward_ns + self.backward_ns + np.max(self.recompute_ns, axis=0)
         layers = most[:, used].max(axis=1).sum()
         optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
-        return self.num_micro_batches * int(layers) + int(optimizer) + ceil(_traffic_ns(self))
+        rings = sum(int(ring.sum()) for ring in self.expert_rings_ns(ALL_REDUCE))
+        rest = int(optimizer) + rings + ceil(_traffic_ns(self))
+        return self.num_micro_batches * int(layers) + rest
 
     def recomputed_ns(self, group: int, layers: tuple[int, int], recomputed: Recomputed) -> int:
         """What a stage's backward pass takes longer for what it recomputes."""
@@ -170,6 +174,18 @@ class CostTables:
             recomputed = [self.least_recomputed(chunk) for chunk in layers]
         return sum(self.memory_parts(layers, device, group, micro_batches, recomputed))
 
+    def expert_rings_ns(self, factor: float) -> tuple[Array, Array]:
+        """[L] after the last backward pass, of such a factor, and after the optimizer."""
+        workload = self.instance.workload
+        experts = np.stack([own.experts for own in self.memory], axis=1)
+        sizes = workload.gradient_bytes * experts, workload.parameter_bytes * experts
+        factors = factor, float(GATHER_FACTORS[self.shape.zero])
+        sync, gather = (
+            expert_rings_ns(self.instance, self.shape, *one)
+            for one in zip(factors, sizes, strict=True)
+        )
+        return sync, gather
+
     def least_recomputed(self, layers: tuple[int, int]) -> Recomputed:
         """What a stage recomputes if memory is no object."""
         way = self.shape.recompute[0]
@@ -189,8 +205,10 @@ def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory
     speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
     columns = [
         [
-            ceil_count(shape.own_states(count, j) * touched / speed * 1e9)
-            for count in memory[j].parameters.tolist()
+            ceil_count(shape.own_states(count, j, own) * touched / speed * 1e9)
+            for count, own in zip(
+                memory[j].parameters.tolist(), memory[j].experts.tolist(), strict=True
+            )
         ]
         for j, speed in enumerate(speeds)
     ]
@@ -200,7 +218,8 @@ def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory
 def send_bytes(instance: Instance, degrees: Degrees, micro_batch: int) -> int:
     """One tensor of one micro-batch that a lane of a slot sends to the next stage."""
     whole = micro_batch // degrees.parts * instance.workload.boundary_bytes
-    return ceil_div(whole, degrees.tp) if instance.search.splits_messages else whole
+    lanes = degrees.tp if instance.search.splits_messages else 1
+    return ceil_div(whole, degrees.cp * lanes)
 
 
 def embedding_bytes(instance: Instance, tp: int, pp: int) -> int:

@@ -20,6 +20,8 @@ ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
 PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
+#: How attention sees all tokens of a sequence that GPUs share, see `formulations.costs.context`.
+ContextMethod = Literal["ring", "all_to_all"]
 Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICES)]
 
 
@@ -31,6 +33,7 @@ class SearchSpace(Record):
     pipeline_parallel: Counts | None = None
     micro_batch: Counts | None = None
     context_parallel: Counts = (1,)  #: GPUs of a node that share every sequence
+    context_method: ContextMethod | None = None  #: None: the one that sends less
     expert_parallel: Counts = (1,)  #: GPUs that share the experts of a block
     recompute: tuple[Recompute, ...] = ("none", "full")
     recompute_per: Literal["stage", "plan"] = "stage"  #: who chooses among them

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
-from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.instance import ContextMethod, ScheduleName, ZeroStage
 from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
@@ -165,6 +165,11 @@ class SearchFile(Record):
         default=[1],
         description="GPUs of a node that share every sequence, beside tensor_parallel. Twice as"
         " many divide the tokens of a sequence; needs flash attention.",
+    )
+    context_method: ContextMethod | None = Field(
+        default=None,
+        description="Do keys and values go round a ring of these GPUs, or are heads exchanged?"
+        " Default: what sends less; all_to_all where tp cp divides the key and value heads.",
     )
     expert_parallel: Counts | None = Field(
         default=None,
