@@ -68,6 +68,17 @@ class Shape(Record):
         """GPUs that share every sequence."""
         return self.degrees[0].cp
 
+    @property
+    def degrees_used(self) -> list[Degrees]:
+        """Those of the node groups used."""
+        pairs = zip(self.degrees, self.nodes_used, strict=True)
+        return [degrees for degrees, count in pairs if count]
+
+    @property
+    def widest_tp(self) -> int:
+        """GPUs of its largest tensor groups."""
+        return max(degrees.tp for degrees in self.degrees_used)
+
     def ranks(self, group: int) -> int:
         """GPUs among which what a layer's GPU on a node group holds may be split: see `zero`."""
         return self.dp * self.degrees[group].copies
@@ -125,6 +136,7 @@ class Stage(Record):
 
     layers: tuple[Index, Index]
     group: Group
+    degrees: Degrees  #: of the group
     recomputed: Recomputed
 
 
@@ -145,6 +157,17 @@ class Plan(Record):
 
 #: Of a virtual stage, node group, micro-batches of the replica, and layers.
 Choose = Callable[[int, int, int, tuple[int, int]], Recomputed]
+
+
+def uniform_degrees(instance: Instance, tp: int) -> tuple[Degrees, ...]:
+    """Tensor groups of one size everywhere."""
+    return (Degrees(tp=tp),) * len(instance.cluster.groups)
+
+
+def num_gpus(instance: Instance, shape: Shape) -> int:
+    """GPUs that run a stage: all slots of the nodes used."""
+    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    return sum(n * (g.gpus_per_node // own.width) * own.width for g, own, n in groups)
 
 
 def slots_of_order(
@@ -186,7 +209,8 @@ def uniform_plan(
         for k, layers in enumerate(pairwise(boundaries)):
             group = slots[k % shape.pp * shape.dp + r]
             found = choose(k, groups[group.node], count, layers)
-            stages.append(Stage(layers=layers, group=group, recomputed=found))
+            own = shape.degrees[groups[group.node]]
+            stages.append(Stage(layers=layers, group=group, degrees=own, recomputed=found))
         replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
     nodes = dict.fromkeys(slot.node for slot in slots)
     return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))

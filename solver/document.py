@@ -32,11 +32,11 @@ from formulations.instance.quantities import shown
 from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.plan import Recomputed, Shape
+from formulations.plan import Degrees, Recomputed, Shape
 from solver.result import Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 #: Fields that describe the run and cannot be derived from the plan.
 RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
@@ -73,6 +73,7 @@ class StageDocument(Record):
     node: Name
     gpus: tuple[Index, ...]
     gpu_type: Name
+    degrees: Degrees
     forward_s: Seconds
     backward_s: Seconds  #: with what is recomputed in it
     recomputed: Recomputed
@@ -123,7 +124,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[4]
+    schema_version: Literal[5]
     hetplan_version: Name
     status: Status
     termination: Termination

@@ -20,7 +20,7 @@ from formulations.errors import PlanError
 from formulations.fleet import Strategy
 from formulations.instance import Cluster, Instance
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Degrees, Shape
+from formulations.plan import Shape, uniform_degrees
 from formulations.schedules import in_flight
 from formulations.template import Template, TemplateStage
 
@@ -112,7 +112,7 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
 def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
     """Costs of stages on `gpus` GPUs each, in pipelines of so many stages."""
     shape = Shape(
-        degrees=(Degrees(tp=gpus),) * len(instance.cluster.groups),
+        degrees=uniform_degrees(instance, gpus),
         dp=1,
         pp=num_stages,
         micro_batch=strategy.micro_batch,

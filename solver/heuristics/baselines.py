@@ -117,15 +117,15 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
 
 
 def _growth(shape: Shape) -> tuple[int, int, int, bool]:
-    return (shape.zero, shape.pp, shape.tp, "none" not in shape.recompute)
+    return (shape.zero, shape.pp, shape.widest_tp, "none" not in shape.recompute)
 
 
 def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
     """Megatron's rule among shapes that use the same nodes."""
     nodes_used = shapes[0].nodes_used
     order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
-    widest = max(shape.tp for shape in shapes)
-    grown = sorted((s for s in shapes if s.pp == 1 or s.tp == widest), key=_growth)
+    widest = max(shape.widest_tp for shape in shapes)
+    grown = sorted((s for s in shapes if s.pp == 1 or s.widest_tp == widest), key=_growth)
     known = TimeTables(instance)
     for _, sizes in groupby(grown, key=_growth):
         tables = [known.costs(shape) for shape in sizes]

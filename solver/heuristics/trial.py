@@ -186,7 +186,7 @@ class OrderTrial(Trial):
     def tail_ns(self, splits: Array) -> Array:
         """[p, N] of this order."""
         finish = self.finish_ns(splits)
-        if self.tables.embedding_bytes:
+        if self.tables.tied:
             finish[[0, -1]] = finish[[0, -1]].max(axis=0) + self.placement.embedding_ns
         return self.sync_ns(splits) + finish
 

@@ -25,7 +25,7 @@ def assumptions(instance: Instance, shape: Shape) -> Lines:
 
 def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
     workload = instance.workload
-    if instance.search.sequence_parallel and shape.tp > 1:
+    if instance.search.sequence_parallel and shape.widest_tp > 1:
         yield (
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"

@@ -9,7 +9,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
-from formulations.plan import Plan, simulable
+from formulations.plan import Degrees, Plan, simulable
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven_shares import Left, Uneven
@@ -72,22 +72,24 @@ class ShapeEngine(Protocol):
 
 
 def lacks_memory(intervals: Intervals) -> bool:
-    """Whether no split fits even if every stage had the largest GPU used.
+    """Whether no split fits even if every stage had the roomiest GPU used.
 
     Proof. Stage k holds no fewer micro-batches than with the least share of any replica, on a
-    GPU of at most that memory; `ends` are the layers where a chain of k + 1 such stages can end.
+    GPU of some group used, of those with equal degrees at most on the largest; `ends` are the
+    layers where a chain of k + 1 such stages can end.
     """
     tables = intervals.tables
     shape, instance = tables.shape, tables.instance
     even = instance.search.micro_batches == "even"
     least = tables.num_micro_batches // shape.dp if even else 1
-    largest = max(
-        (j for j, n in enumerate(shape.nodes_used) if n), key=lambda j: tables.capacity_bytes[j]
-    )
+    largest = dict[Degrees, int]()
+    for j in sorted(tables.used, key=lambda j: int(tables.capacity_bytes[j])):
+        largest[shape.degrees[j]] = j
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
     for k in range(shape.num_stages):
-        ends = np.any(intervals.fits(largest, k, least)[ends], axis=0)
+        fits = np.any([intervals.fits(j, k, least) for j in largest.values()], axis=0)
+        ends = np.any(fits[ends], axis=0)
     return not ends[-1]
 
 

@@ -6,7 +6,7 @@ from itertools import product
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Shape
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
@@ -122,7 +122,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
             )
             for (schedule, vpp), zero, recompute in strategies:
                 yield Shape(
-                    tp=tp,
+                    degrees=(Degrees(tp=tp),) * len(vector),
                     dp=dp,
                     pp=pp,
                     micro_batch=b,

@@ -30,6 +30,7 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.stage_messages import Messages, Spot, stage_slots
 from solver.verify.tails import Tails
+from solver.verify.volumes import num_slots
 from solver.verify.zone_links import passing, zone_link
 
 Array = NDArray[np.int64]
@@ -91,8 +92,7 @@ class OrderGraph:
     ) -> None:
         self.instance, self.shape, self.apart = instance, shape, apart
         self.tally = tally or exact_tally(shape.nodes_used)
-        groups = instance.cluster.groups
-        self.sizes = [group.gpus_per_node // shape.tp for group in groups]
+        self.sizes = [num_slots(instance, shape, j) for j in range(len(shape.degrees))]
         used = [c for c, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
         self.width = gcd(shape.dp, *used)
         self.lanes = range(0, shape.dp, self.width)

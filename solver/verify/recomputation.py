@@ -46,31 +46,36 @@ def sums(values: Array, layers: Layers) -> Array:
 
 
 class Recomputation:
-    """The stages of shapes with one tp, micro-batch and memory."""
+    """The stages of shapes with the same degrees, micro-batch and memory."""
 
     def __init__(
         self,
         instance: Instance,
         ways: Sequence[Recompute],
         times: Sequence[LayerTimes],
-        memory: LayerMemory,
+        memory: Sequence[LayerMemory],
     ) -> None:
         self.ways, self.times, self.memory = tuple(ways), times, memory
+        #: node groups whose GPUs hold as much, by the first of them
+        self.alike: dict[int, list[int]] = {}
+        for j, own in enumerate(memory):
+            first = next(i for i, one in enumerate(memory) if one is own)
+            self.alike.setdefault(first, []).append(j)
         self.is_block = np.array([layer.is_block for layer in instance.workload.layers])
         self.capacity = capacity_bytes(instance)
         self._known: dict[tuple[tuple[int, int], ...], Array] = {}
 
-    def _options(self, layers: Layers) -> Iterator[Option]:
+    def _options(self, layers: Layers, memory: LayerMemory) -> Iterator[Option]:
         """All of them, for each stage."""
         blocks = sums(self.is_block.astype(np.int64), layers)
         least = self.times[0].backward_ns
-        for name, times, kept in zip(self.ways, self.times, self.memory.kept, strict=True):
+        for name, times, kept in zip(self.ways, self.times, memory.kept, strict=True):
             partly = name == "full" and self.ways[0] == "none"
             most = int(blocks.max(initial=0))
             for count in range(1, most + 1) if partly else [most]:
                 inside = layers[0], np.minimum(self._after(layers[0], count), layers[1])
                 rest = inside[1], layers[1]
-                activation, others = kept.activation_bytes, self.memory.kept[0].activation_bytes
+                activation, others = kept.activation_bytes, memory.kept[0].activation_bytes
                 yield Option(
                     way=name,
                     blocks=np.minimum(blocks, count) * (name != "none"),
@@ -78,7 +83,7 @@ class Recomputation:
                     kept=sums(activation, inside) + sums(others, rest),
                     once=np.maximum(
                         self._largest(kept.workspace_bytes, inside),
-                        self._largest(self.memory.kept[0].workspace_bytes, rest),
+                        self._largest(memory.kept[0].workspace_bytes, rest),
                     ),
                     possible=blocks >= count if partly else np.ones(len(blocks), dtype=np.bool_),
                 )
@@ -96,11 +101,11 @@ class Recomputation:
             largest[sums((values == size).astype(np.int64), layers) > 0] = size
         return largest
 
-    def _need(self, option: Option, layers: Layers, moments: Moments) -> Array:
+    def _need(self, option: Option, layers: Layers, moments: Moments, memory: LayerMemory) -> Array:
         """[N] bytes per GPU."""
-        put_off = sums(self.memory.put_off_bytes, layers)
+        put_off = sums(memory.put_off_bytes, layers)
         most = np.max([whole * option.kept + late * put_off for whole, late in moments], axis=0)
-        static = sums(self.memory.static_bytes, layers) + self.memory.fixed_bytes
+        static = sums(memory.static_bytes, layers) + memory.fixed_bytes
         need: Array = static + most + option.once
         return need
 
@@ -113,21 +118,27 @@ class Recomputation:
         if moments not in self._known:
             size = len(self.is_block) + 1
             found = np.zeros((len(self.capacity), size, size), dtype=np.int64)
-            found[:, *self._all] = self._least(self._all, moments)
+            for groups in self.alike.values():
+                for j, least in zip(groups, self._least(self._all, moments, groups), strict=True):
+                    found[j, *self._all] = least
             self._known[moments] = found
         return self._known[moments]
 
-    def _least(self, layers: Layers, moments: Moments) -> Array:
-        """[J, N] least time of an option with room: 0 where the first option has room."""
-        best = np.full((len(self.capacity), len(layers[0])), NEVER)
-        options = self._options(layers)
-        room = self._need(next(options), layers, moments) <= self.capacity[:, None]
+    def _least(self, layers: Layers, moments: Moments, groups: list[int]) -> Array:
+        """[g, N] least time of an option with room: 0 where the first option has room.
+
+        On g groups whose GPUs hold as much.
+        """
+        memory, capacity = self.memory[groups[0]], self.capacity[groups][:, None]
+        best = np.full((len(groups), len(layers[0])), NEVER)
+        options = self._options(layers, memory)
+        room = self._need(next(options), layers, moments, memory) <= capacity
         best[room] = 0
         left = np.flatnonzero(~room.all(axis=0))
         rest = layers[0][left], layers[1][left]
-        for option in self._options(rest) if len(left) else ():
-            room = self._need(option, rest, moments) <= self.capacity[:, None]
-            time = np.where(room & option.possible, option.time.T, NEVER)
+        for option in self._options(rest, memory) if len(left) else ():
+            room = self._need(option, rest, moments, memory) <= capacity
+            time = np.where(room & option.possible, option.time.T[groups], NEVER)
             best[:, left] = np.minimum(best[:, left], time)
         return best
 
@@ -136,21 +147,24 @@ class Recomputation:
         """[J, n, n] most micro-batches in flight, none of them put off, that any option holds."""
         size = len(self.is_block) + 1
         found = np.full((len(self.capacity), size, size), NEVER)
-        best = np.zeros((len(self.capacity), len(self._all[0])), dtype=np.int64)
-        for option in self._options(self._all):
-            room = self.capacity[:, None] - self._need(option, self._all, [(0, 0)])
-            kept = np.maximum(option.kept, 1)
-            held = np.where(option.kept > 0, room // kept, NEVER)
-            best = np.maximum(best, np.where((room >= 0) & option.possible, held, 0))
-        found[:, *self._all] = best
+        for groups in self.alike.values():
+            memory, capacity = self.memory[groups[0]], self.capacity[groups][:, None]
+            best = np.zeros((len(groups), len(self._all[0])), dtype=np.int64)
+            for option in self._options(self._all, memory):
+                room = capacity - self._need(option, self._all, [(0, 0)], memory)
+                kept = np.maximum(option.kept, 1)
+                held = np.where(option.kept > 0, room // kept, NEVER)
+                best = np.maximum(best, np.where((room >= 0) & option.possible, held, 0))
+            for j, most in zip(groups, best, strict=True):
+                found[j, *self._all] = most
         return found
 
     def chosen(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
         """What a stage recomputes on a group; the first option where none has room."""
         own = np.array([layers[0]]), np.array([layers[1]])
-        best, least = None, NEVER
-        for option in self._options(own):
-            room = int(self._need(option, own, moments)[0]) <= int(self.capacity[group])
+        best, least, memory = None, NEVER, self.memory[group]
+        for option in self._options(own, memory):
+            room = int(self._need(option, own, moments, memory)[0]) <= int(self.capacity[group])
             time = int(option.time[0, group])
             if best is None or (room and option.possible[0] and time < least):
                 best, least = option, time if room else NEVER

@@ -20,7 +20,7 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from formulations.instance.workload import Recompute
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
 
@@ -33,7 +33,7 @@ class Key(NamedTuple):
     """A shape as a plain tuple: quick to hash and to compare."""
 
     nodes_used: Nodes
-    tp: int
+    degrees: tuple[Degrees, ...]
     dp: int
     pp: int
     micro_batch: int
@@ -47,7 +47,7 @@ def key_of(shape: Shape) -> Key:
     """The shape's fields."""
     return Key(
         shape.nodes_used,
-        shape.tp,
+        shape.degrees,
         shape.dp,
         shape.pp,
         shape.micro_batch,
@@ -124,6 +124,11 @@ class PlanSpace:
         fitting = (tp for tp in sorted(set(sizes)) if not any(gpus % tp for gpus in nodes))
         return [tp for tp in fitting if heads % tp == 0]
 
+    def degrees(self, nodes_used: Nodes) -> list[tuple[Degrees, ...]]:
+        """Per node group how the GPUs of a slot share its stage."""
+        sizes = self.tensor_degrees(nodes_used)
+        return [(Degrees(tp=tp),) * len(nodes_used) for tp in sizes]
+
     @cached_property
     def micro_batches(self) -> list[int]:
         """Micro-batch sizes that divide the global batch."""
@@ -158,23 +163,26 @@ class PlanSpace:
         total = self.instance.workload.global_batch // micro_batch
         return total >= dp and (self.instance.search.micro_batches == "uneven" or total % dp == 0)
 
-    def partial_keys(self, nodes_used: Nodes) -> Iterator[tuple[int, int, int, int]]:
-        """All (tp, dp, pp, b) on these nodes."""
+    def partial_keys(
+        self, nodes_used: Nodes
+    ) -> Iterator[tuple[tuple[Degrees, ...], int, int, int]]:
+        """All (degrees, dp, pp, b) on these nodes."""
         groups = self.instance.cluster.groups
-        gpus = sum(n * g.gpus_per_node for g, n in zip(groups, nodes_used, strict=True))
-        for tp in self.tensor_degrees(nodes_used):
-            for dp, pp in self.pipelines(gpus // tp):
+        for degrees in self.degrees(nodes_used):
+            known = zip(nodes_used, groups, degrees, strict=True)
+            slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
+            for dp, pp in self.pipelines(slots):
                 for b in self.micro_batches:
                     if self.shares_exist(dp, b):
-                        yield tp, dp, pp, b
+                        yield degrees, dp, pp, b
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
-        for tp, dp, pp, b in self.partial_keys(nodes_used):
+        for degrees, dp, pp, b in self.partial_keys(nodes_used):
             strategies = product(self.schedules(dp, pp, b), self.zero_stages(dp, pp))
             for (schedule, vpp), zero in strategies:
                 for recompute in self.recomputations(vpp, zero):
-                    yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
+                    yield Key(nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:

@@ -42,12 +42,13 @@ TOP = {
     "instance",
     "digest",
 }
-SHAPE = {"tp", "dp", "pp", "micro_batch", "schedule", "recompute", "zero", "nodes_used"}
+SHAPE = {"degrees", "dp", "pp", "micro_batch", "schedule", "recompute", "zero", "nodes_used"}
 STAGE = {
     "layers",
     "node",
     "gpus",
     "gpu_type",
+    "degrees",
     "forward_s",
     "backward_s",
     "send_forward_s",
@@ -79,7 +80,7 @@ def fields() -> dict[str, object]:
 
 def test_names_of_the_object() -> None:
     """All names of schema version 3 are there."""
-    assert fields()["schema_version"] == 4
+    assert fields()["schema_version"] == 5
     assert set(fields()) >= TOP
 
 
