@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_share
+from formulations.costs.expert_sync import expert_rings_ns
+from formulations.costs.memory import layer_parameters
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
@@ -45,13 +47,13 @@ class ShapeColumns:
 
     @cached_property
     def _figures(self) -> Array:
-        rows = [(one.dp, one.pp, one.zero, one.micro_batch) for one in self.shapes]
+        rows = [(one.dp, one.pp, one.zero, one.micro_batch, one.ep) for one in self.shapes]
         return np.array(rows, dtype=np.int64).T
 
     @cached_property
     def _degrees(self) -> Array:
         """[2, N, J] of groups not used those of some that are."""
-        rows = [[(own.tp, own.parts) for own in one.degrees] for one in self.shapes]
+        rows = [[(own.tp, own.copies) for own in one.degrees] for one in self.shapes]
         degrees = np.array(rows, dtype=np.int64).transpose(2, 0, 1)
         own = np.argmax(self.used, axis=1)[None, :, None]
         usual = np.take_along_axis(degrees, np.broadcast_to(own, (2, len(own[0]), 1)), axis=2)
@@ -64,15 +66,15 @@ class ShapeColumns:
         return tp
 
     @property
-    def parts(self) -> Array:
+    def copies(self) -> Array:
         """[N, J] tensor groups of a slot."""
-        parts: Array = self._degrees[1]
-        return parts
+        copies: Array = self._degrees[1]
+        return copies
 
     @property
     def width(self) -> Array:
         """[N, J] GPUs of a slot."""
-        width: Array = self.tp * self.parts
+        width: Array = self.tp * self.copies
         return width
 
     @property
@@ -92,6 +94,12 @@ class ShapeColumns:
         """[N] ZeRO stages."""
         zero: Array = self._figures[2]
         return zero
+
+    @property
+    def ep(self) -> Array:
+        """[N] GPUs that share the experts."""
+        ep: Array = self._figures[4]
+        return ep
 
     @cached_property
     def seen_sync(self) -> Numbers:
@@ -247,8 +255,8 @@ def rings(columns: ShapeColumns) -> Rings:
     low, high = (np.where(columns.pp == 1, all_nodes, x) for x in (low, high))
     n = low[:, None] + np.arange(int((high - low).max()) + 1)
     whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
-    members = -(-dp[:, None] // n) * columns.parts.min(axis=1)[:, None]
-    ranks = columns.per_node * columns.parts
+    members = -(-dp[:, None] // n) * columns.copies.min(axis=1)[:, None]
+    ranks = columns.per_node * columns.copies
     per_byte, latency = columns.links(inside=True)
     ring = per_byte * (ranks - 1) / np.maximum(ranks, 1)
     fastest = columns.least(per_byte)[:, None] * (members - 1) / members
@@ -301,7 +309,7 @@ def tails(columns: ShapeColumns) -> Tails:
     Proof: see `Rings`; sync and gather are taken at their least number of nodes each.
     """
     workload, known = columns.instance.workload, rings(columns)
-    parameters = _parameters(columns)
+    parameters, experts = _parameters(columns)
     factor = np.array(SYNC_FACTORS)[columns.zero] * columns.seen_sync
     layers, start = _collective(columns, known, factor, workload.gradient_bytes * parameters)
     if columns.zero.any():
@@ -310,24 +318,38 @@ def tails(columns: ShapeColumns) -> Tails:
         gather, gather_start = _collective(columns, known, factor, size)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    ranks = columns.dp[:, None] * columns.parts
+    ranks = columns.dp[:, None] * columns.copies
     shards = np.where((columns.zero >= STATES_SPLIT)[:, None], ranks, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
-    sizes = touched * -(-parameters // shards)
+    sharers = np.maximum(1, shards // columns.ep[:, None, None])
+    sizes = touched * (-(-parameters // shards) - (-experts // sharers))
     optimizer = at_least_ns(sizes / np.array(speed))
-    return Tails(layers + optimizer, start)
+    return Tails(layers + _expert_rings(columns)[:, :, None] + optimizer, start)
 
 
-def _parameters(columns: ShapeColumns) -> Array:
-    """[N, U, J] parameters of one layer per GPU."""
-    runs = columns.instance.workload.layer_runs
-    shapes, which = columns.alike(columns.pp > 1)
-    rows = [
-        [[run.layer.parameters_per_gpu(own.tp, one.pp) for own in one.degrees] for run in runs]
-        for one in shapes
-    ]
-    per_gpu: Array = np.array(rows, dtype=np.int64)[which]
-    return per_gpu
+def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
+    """[N, U, J] parameters of one layer per GPU: of all replicas alike, of experts."""
+    workload, groups = columns.instance.workload, range(len(columns.instance.cluster.groups))
+    shapes, which = columns.alike(columns.pp > 1, columns.ep)
+    rows = [[layer_parameters(workload, one, j) for j in groups] for one in shapes]
+    per_gpu = np.array(rows, dtype=np.int64)[which].transpose(2, 0, 3, 1)
+    return per_gpu[0], per_gpu[1]
+
+
+def _expert_rings(columns: ShapeColumns) -> Array:
+    """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
+    workload = columns.instance.workload
+    rings = np.zeros((len(columns.shapes), len(workload.layer_runs)), dtype=np.int64)
+    experts = _parameters(columns)[1]
+    for i in np.flatnonzero(columns.ep > 1).tolist():
+        shape = columns.shapes[i]
+        factors = SYNC_FACTORS[shape.zero] * columns.seen_sync[i], GATHER_FACTORS[shape.zero]
+        sizes = workload.gradient_bytes, workload.parameter_bytes
+        rings[i] = sum(
+            expert_rings_ns(columns.instance, shape, factor, size * experts[i])
+            for factor, size in zip(factors, sizes, strict=True)
+        )
+    return rings
 
 
 def _collective(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.compute import LayerTimes, TimeColumns
+from formulations.costs.experts import Members, members_of
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.sharding import with_exchanges
@@ -41,12 +42,13 @@ class TimeTables:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self._columns = TimeColumns(instance)
-        self._known: dict[tuple[tuple[Degrees, ...], int, Recompute], LayerTimes] = {}
+        self._known: dict[tuple[tuple[Degrees, ...], int, Recompute, Members], LayerTimes] = {}
         self._forms: dict[Shape, ClosedForm] = {}
 
     def _ways(self, shape: Shape) -> list[LayerTimes]:
         """Layer times of a shape, per way to recompute."""
-        keys = [(shape.degrees, shape.micro_batch, way) for way in shape.recompute]
+        members = members_of(self.instance, shape)
+        keys = [(shape.degrees, shape.micro_batch, way, members) for way in shape.recompute]
         for key in keys:
             if key not in self._known:
                 self._known[key] = self._columns.times(*key)

@@ -64,7 +64,7 @@ def _hidden(overlap: Overlap, shape: Shape) -> Lines:
     exchanges = shape.zero >= GRADIENTS_SPLIT
     return hidden(
         overlap,
-        tensor=overlap.tensor_parallel * (shape.tp > 1),
+        tensor=overlap.tensor_parallel * (shape.widest_tp > 1),
         sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
         sharding=overlap.sharding * (shape.dp > 1 and exchanges),
     )

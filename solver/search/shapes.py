@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from math import gcd
 
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
@@ -43,6 +44,37 @@ def tensor_degrees(instance: Instance, vector: tuple[int, ...]) -> list[int]:
     return [tp for tp in candidates if all(count % tp == 0 for count in (kv_heads, *used))]
 
 
+def degrees_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Degrees]:
+    """How a slot's GPUs may share a stage: tensor groups, `cp` of them for every sequence.
+
+    They fill the nodes used; every GPU has two pieces of a sequence, and each tensor group can
+    split them. Heads are exchanged whole.
+    """
+    search, workload = instance.search, instance.workload
+    used = [g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True) if n]
+    for tp, cp in product(tensor_degrees(instance, vector), search.context_parallel):
+        pieces = workload.sequence_length % (2 * cp * tp) == 0
+        heads = search.context_method != "all_to_all" or workload.kv_heads % (tp * cp) == 0
+        inside = all(count % (tp * cp) == 0 for count in used)
+        if cp == 1 or (pieces and heads and inside):
+            yield Degrees(tp=tp, cp=cp)
+
+
+def expert_degrees(
+    instance: Instance, degrees: Degrees, dp: int, vector: tuple[int, ...]
+) -> list[int]:
+    """GPUs that may share the experts of a stage; they do not lie in several zones."""
+    ranks, groups = dp * degrees.cp, instance.cluster.groups
+    used = [group for group, n in zip(groups, vector, strict=True) if n]
+    zones = {group.zone for group in used}
+    together = gcd(*(group.gpus_per_node // degrees.tp for group in used))
+    return [
+        ep
+        for ep in instance.search.expert_parallel
+        if ranks % ep == 0 and (len(zones) == 1 or together % ep == 0)
+    ]
+
+
 def micro_batches(instance: Instance) -> list[int]:
     """Candidates for the micro-batch size that divide the global batch."""
     candidates = instance.search.micro_batch or powers_of_two(MAX_MICRO_BATCH)
@@ -62,16 +94,16 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     ]
 
 
-def zero_stages(instance: Instance, dp: int, pp: int) -> list[ZeroStage]:
-    """ZeRO stages: with one replica there is nothing to split.
+def zero_stages(instance: Instance, ranks: int, pp: int, ep: int) -> list[ZeroStage]:
+    """ZeRO stages: where one GPU alone has a parameter there is nothing to split.
 
     2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
-    equally many in every replica, and a pipeline of one stage.
+    equally many in every replica, a pipeline of one stage, and all experts on every GPU.
     """
     search = instance.search
-    exchanges = pp == 1 and search.micro_batches == "even"
+    exchanges = pp == 1 and ep == 1 and search.micro_batches == "even"
     stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
-    return stages[:1] if dp == 1 else stages
+    return stages[:1] if ranks == 1 else stages
 
 
 def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:
@@ -109,20 +141,22 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
     gpus = sum(n * g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True))
     search = instance.search
-    for tp in tensor_degrees(instance, vector):
-        for (dp, pp), b in product(pipeline_degrees(instance, gpus // tp), micro_batches(instance)):
+    for own in degrees_of(instance, vector):
+        pipelines = pipeline_degrees(instance, gpus // own.width)
+        for (dp, pp), b in product(pipelines, micro_batches(instance)):
             total = instance.workload.global_batch // b
             if total < dp or (search.micro_batches == "even" and total % dp):
                 continue
-            schedules = schedules_of(instance, pp, total // dp)
             strategies = (
-                (one, zero, recompute)
-                for one, zero in product(schedules, zero_stages(instance, dp, pp))
+                (ep, one, zero, recompute)
+                for ep in expert_degrees(instance, own, dp, vector)
+                for one in schedules_of(instance, pp, total // dp)
+                for zero in zero_stages(instance, dp * own.cp, pp, ep)
                 for recompute in recompute_ways(instance, one[1], zero)
             )
-            for (schedule, vpp), zero, recompute in strategies:
+            for ep, (schedule, vpp), zero, recompute in strategies:
                 yield Shape(
-                    degrees=(Degrees(tp=tp),) * len(vector),
+                    degrees=(own,) * len(vector),
                     dp=dp,
                     pp=pp,
                     micro_batch=b,
@@ -131,6 +165,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                     zero=zero,
                     nodes_used=vector,
                     vpp=vpp,
+                    ep=ep,
                 )
 
 

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, TimeColumns
+from formulations.costs.experts import ALONE, Members, members_of
 from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.sharding import with_exchanges
+from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
@@ -24,12 +26,13 @@ Array = NDArray[np.int64]
 
 
 #: Degrees by node group, micro-batch size, recomputation.
-TimesKey = tuple[tuple[Degrees, ...], int, Recompute]
+TimesKey = tuple[tuple[Degrees, ...], int, Recompute, Members]
 
 
-def shape_key(shape: Shape) -> TimesKey:
+def shape_key(instance: Instance, shape: Shape) -> TimesKey:
     """What layer times depend on where nothing is exchanged with every micro-batch."""
-    return shape.degrees, shape.micro_batch, shape.recompute[0]
+    members = members_of(instance, shape)
+    return shape.degrees, shape.micro_batch, shape.recompute[0], members
 
 
 class Prover:
@@ -44,8 +47,10 @@ class Prover:
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
         self._memories: dict[tuple[object, ...], Recomputation] = {}
 
-    def _times(self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute) -> LayerTimes:
-        return self._columns.times(degrees, b, recompute)
+    def _times(
+        self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute, members: Members = ALONE
+    ) -> LayerTimes:
+        return self._columns.times(degrees, b, recompute, members)
 
     def stage_times(self, shape: Shape) -> tuple[Array, Array, Array]:
         """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off.
@@ -53,11 +58,13 @@ class Prover:
         With as little recomputed as the shape allows.
         """
         splits = SCHEDULES[shape.schedule].splits_backward
-        return self._intervals(shape if shape.zero >= GRADIENTS_SPLIT else shape_key(shape), splits)
+        exchanges = shape.zero >= GRADIENTS_SPLIT
+        known = shape if exchanges else shape_key(self.instance, shape)
+        return self._intervals(known, splits)
 
     def times_of(self, shape: Shape) -> LayerTimes:
         """Layer times of a shape, with what its replicas exchange with every micro-batch."""
-        return with_exchanges(self.instance, shape, self.times(*shape_key(shape)))
+        return with_exchanges(self.instance, shape, self.times(*shape_key(self.instance, shape)))
 
     def _interval_times(self, known: Shape | TimesKey, splits: bool) -> tuple[Array, Array, Array]:
         times = self.times_of(known) if isinstance(known, Shape) else self.times(*known)
@@ -76,10 +83,10 @@ class Prover:
 
     def recomputation(self, shape: Shape) -> Recomputation:
         """What the stages of a shape recompute and have room for."""
-        degrees = (shape.degrees, shape.micro_batch, shape.pp == 1, shape.zero, shape.dp)
-        key = (*degrees, shape.recompute)
+        degrees, b, _, members = shape_key(self.instance, shape)
+        key = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members, shape.recompute)
         if key not in self._memories:
-            times = [self.times(shape.degrees, shape.micro_batch, way) for way in shape.recompute]
+            times = [self.times(degrees, b, way, members) for way in shape.recompute]
             memory = layer_memory(self.instance, shape)
             self._memories[key] = Recomputation(self.instance, shape.recompute, times, memory)
         return self._memories[key]

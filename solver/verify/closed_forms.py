@@ -68,7 +68,11 @@ class ClosedForms:
         for shape in self.shapes:
             splits = SCHEDULES[shape.schedule].splits_backward
             exchanges = (shape.zero, shape.dp, shape.nodes_used)
-            key = (*shape_key(shape), splits, *exchanges[: 3 * (shape.zero >= GRADIENTS_SPLIT)])
+            key = (
+                *shape_key(self.prover.instance, shape),
+                splits,
+                *exchanges[: 3 * (shape.zero >= GRADIENTS_SPLIT)],
+            )
             if key not in found:
                 found[key] = len(rows)
                 times = self.prover.times_of(shape)
@@ -90,7 +94,7 @@ class ClosedForms:
         tail, start = np.zeros(self.work.shape), np.zeros(len(self.shapes))
         for i, one in enumerate(self.costs):
             shape = one.shape
-            key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used)
+            key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used, shape.ep)
             if key not in known:
                 known[key] = one.tail_ns()
             tail[i][:, list(one.used)], start[i] = known[key]

@@ -35,7 +35,7 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     for j, (group, own) in enumerate(zip(groups, shape.degrees, strict=True)):
         inside = group.gpus_per_node % own.width == 0 or not used[j]
         text = f"a divisor of the {group.gpus_per_node} GPUs of a node of {group.name}"
-        fits &= findings.require(inside, f"shape.degrees[{j}]: tp * parts", own.width, text)
+        fits &= findings.require(inside, f"shape.degrees[{j}]: tp * parts * cp", own.width, text)
         slots += used[j] * (group.gpus_per_node // own.width)
     product, text = shape.dp * shape.pp, f"{slots}, the slots of the nodes used"
     fits &= findings.require(product == slots, "shape: dp * pp", product, text)
@@ -61,7 +61,8 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
         ("recompute", shape.recompute, space.recomputations(shape.vpp, shape.zero)),
-        ("zero", shape.zero, space.zero_stages(shape.dp, shape.pp)),
+        ("ep", shape.ep, space.expert_degrees(shape.nodes_used, shape.degrees, shape.dp)),
+        ("zero", shape.zero, space.zero_stages(shape.ranks(0), shape.pp, shape.ep)),
     ]
     for name, found, allowed in choices:
         if allowed is not None:

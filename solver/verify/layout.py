@@ -145,7 +145,7 @@ class Layout:
         nodes = [
             Member(
                 self.group(node),
-                count * self.degrees(node).parts,
+                count * self.degrees(node).parts * self.degrees(node).cp,
                 self.rings[node],
                 sizes_bytes[:, self.group_index[node]],
             )

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from formulations.instance import Instance, NodeGroup
 from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
+from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.findings import NOISE
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.volumes import (
@@ -165,8 +166,8 @@ class LeastCosts:
         """
         dp, tp, groups = self.shape.dp, self._least_tp, self.groups
         degrees = [self.shape.degrees[j] for j in self.used]
-        fewest = min(own.parts for own in degrees)
-        ranks = [c * own.parts for c, own in zip(self.slots, degrees, strict=True)]
+        fewest = min(own.parts * own.cp for own in degrees)
+        ranks = [c * own.parts * own.cp for c, own in zip(self.slots, degrees, strict=True)]
         whole_s = [
             (c - 1) / c / g.intra_node.bandwidth_bytes_per_s
             for g, c in zip(groups, ranks, strict=True)
@@ -207,21 +208,38 @@ class LeastCosts:
         workload = self.instance.workload
         shards = np.array([num_holders(self.shape, 1, j) for j in self.used])
         reduces, gathers = collective_factors(self.instance, self.shape)
+        runs, known = workload.layer_runs, [self.shape.degrees[j].tp for j in self.used]
+        apart = self.shape.ep > 1
         counts = [
-            [
-                run.layer.parameters_per_gpu(self.shape.degrees[j].tp, self.shape.pp)
-                for j in self.used
-            ]
-            for run in workload.layer_runs
+            [run.layer.experts_per_gpu(tp, self.shape.ep) * apart for tp in known] for run in runs
         ]
-        parameters = np.array(counts, dtype=np.int64)
+        experts = np.array(counts, dtype=np.int64)
+        counts = [
+            [run.layer.parameters_per_gpu(tp, self.shape.pp, self.shape.ep) for tp in known]
+            for run in runs
+        ]
+        parameters = np.array(counts, dtype=np.int64) - experts
         layers, start = self._collective_ns(reduces, workload.gradient_bytes * parameters)
         if gathers:
             gather, gather_start = self._collective_ns(
                 gathers, workload.parameter_bytes * parameters
             )
             layers, start = layers + gather, start + gather_start
-        touched = touched_bytes(workload) * -(-parameters // shards)
+        layers = layers + self._expert_rings_ns(experts)[:, None]
+        split = self.shape.zero >= 1
+        sharers = np.array([num_copies(self.shape, j) if split else 1 for j in self.used])
+        touched = touched_bytes(workload) * (-(-parameters // shards) - (-experts // sharers))
         speeds = [group.gpu.memory_bandwidth_bytes_per_s for group in self.groups]
         optimizer = at_least_ns(touched / np.array(speeds))
         return layers + optimizer, start
+
+    def _expert_rings_ns(self, experts: Array) -> Array:
+        """[U] both collectives of experts that GPUs share, which no order changes."""
+        workload, found = self.instance.workload, np.zeros(len(experts), dtype=np.int64)
+        counts = np.zeros((len(experts), len(self.shape.degrees)), dtype=np.int64)
+        counts[:, self.used] = experts
+        factors = collective_factors(self.instance, self.shape)
+        sizes = workload.gradient_bytes, workload.parameter_bytes
+        for factor, size in zip(factors, sizes, strict=True):
+            found = found + rings_of_experts_ns(self.instance, self.shape, factor, size * counts)
+        return found

@@ -9,6 +9,7 @@ from formulations.instance.workload import QUANTIZED_BLOCK, Recompute
 from formulations.plan import Plan
 from formulations.schedules import Kind, device_order
 from formulations.units import ceil_div
+from solver.verify.expert_rings import num_copies
 from solver.verify.volumes import num_holders
 
 
@@ -22,6 +23,8 @@ class MemoryRecount:
         memory = layer_memory(instance, self.shape)
         #: by node group, parameters of every layer on one GPU
         self.parameters: list[list[int]] = [own.parameters.tolist() for own in memory]
+        #: the same of experts that GPUs share
+        self.experts: list[list[int]] = [own.experts.tolist() for own in memory]
         #: by node group and way to recompute
         self.kept = [dict(zip(self.shape.recompute, own.kept, strict=True)) for own in memory]
 
@@ -44,24 +47,31 @@ class MemoryRecount:
         """What the memory of a GPU of stage k of replica r holds, in bytes."""
         workload, shape, j = self.instance.workload, self.shape, self.group_of(k, r)
         own, counts = shape.degrees[j], [self.parameters[j][layer] for layer in self.stages[k]]
-        weights, gradients, states = (
-            sum(ceil_div(count, num_holders(shape, zero, j)) for count in counts)
-            for zero in (3, 2, 1)
+        weights, gradients = (
+            sum(ceil_div(count, num_holders(shape, zero, j)) for count in counts) for zero in (3, 2)
         )
+        routed = [self.experts[j][layer] for layer in self.stages[k]]
+        sharers = num_copies(shape, j) if shape.zero >= 1 else 1
         stages = range(k, len(self.runs), shape.pp)
         held = [(x, self.kept[j][way]) for s in stages for x, way in self.ways_of(s, r)]
         recomputed = max(int(kept.workspace_bytes[x]) for x, kept in held)
         tensors = max(layer.output_tensors for layer in workload.layers)
         message = shape.micro_batch // own.parts * tensors * workload.boundary_bytes
+        message = ceil_div(message, own.cp)
         lanes = own.tp if self.instance.search.sequence_parallel else 1
         messages = 2 * (shape.pp > 1) * ceil_div(message, lanes)
+        each = [
+            ceil_div(count, num_holders(shape, 1, j)) + ceil_div(more, sharers)
+            for count, more in zip(counts, routed, strict=True)
+        ]
         scales = workload.optimizer_block_bytes * sum(
-            ceil_div(ceil_div(count, num_holders(shape, 1, j)), QUANTIZED_BLOCK) for count in counts
+            ceil_div(count, QUANTIZED_BLOCK) for count in each
         )
+        whole = workload.parameter_bytes * (weights + sum(routed))
         return {
-            "weights_bytes": workload.parameter_bytes * weights + self._copies_bytes(k, j),
-            "gradients_bytes": workload.gradient_bytes * gradients,
-            "optimizer_bytes": workload.optimizer_bytes * states + scales,
+            "weights_bytes": whole + self._copies_bytes(k, j),
+            "gradients_bytes": workload.gradient_bytes * (gradients + sum(routed)),
+            "optimizer_bytes": workload.optimizer_bytes * sum(each) + scales,
             "activations_bytes": self._most_kept(k, r) + recomputed,
             "buffers_bytes": messages,
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
@@ -71,7 +81,9 @@ class MemoryRecount:
         """8-bit copies of the parameters that products of blocks read."""
         workload, layers = self.instance.workload, self.stages[k]
         blocks = [layer for layer in layers if workload.layers[layer].is_block]
-        return workload.copy_bytes * sum(self.parameters[j][layer] for layer in blocks)
+        return workload.copy_bytes * sum(
+            self.parameters[j][layer] + self.experts[j][layer] for layer in blocks
+        )
 
     def _most_kept(self, k: int, r: int) -> int:
         """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.
@@ -106,4 +118,5 @@ class MemoryRecount:
         layers, own = self.instance.workload.layers, self.shape.degrees[j]
         split = self.instance.search.sequence_parallel
         sizes = (layers[x].weight_gradient_bytes(own.tp, split) for x in run)
-        return self.shape.micro_batch // own.parts * sum(sizes)
+        sequences = self.shape.micro_batch // own.parts
+        return sum(ceil_div(sequences * size, own.cp) for size in sizes)

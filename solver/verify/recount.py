@@ -25,11 +25,13 @@ from numpy.typing import NDArray
 
 from formulations.costs.collectives import HALF
 from formulations.costs.compute import TimeColumns
+from formulations.costs.experts import members_of
 from formulations.costs.memory import capacity_bytes
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
+from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.layout import Layout
 from solver.verify.memory_recount import MemoryRecount
 from solver.verify.volumes import (
@@ -57,7 +59,8 @@ class Recount:
             tuple(layer.output_tensors for layer in last),
         )
         columns, b, ways = TimeColumns(instance), self.shape.micro_batch, self.shape.recompute
-        self.by_way = {way: columns.times(self.shape.degrees, b, way) for way in ways}
+        members = members_of(instance, self.shape)
+        self.by_way = {way: columns.times(self.shape.degrees, b, way, members) for way in ways}
         self.times = self.by_way[ways[0]]
         self.memory = MemoryRecount(instance, plan, self.runs)
 
@@ -74,9 +77,9 @@ class Recount:
             backward_ns=backward,
             weight_ns=weight,
             send_ns=self._send_ns(),
-            sync_ns=self._collectives(reduces, self.gradients),
+            sync_ns=self._collectives(reduces, self.gradients, self._experts[0]),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
-            gather_ns=self._collectives(gathers, self.weights),
+            gather_ns=self._collectives(gathers, self.weights, self._experts[1]),
             embedding_ns=self.layout.embedding_ns(),
             memory_bytes=self._per_group(lambda k, r, _: sum(self.memory.parts(k, r).values())),
             limit_bytes=self._per_group(lambda k, r, j: int(self.capacities[j])),
@@ -173,10 +176,18 @@ class Recount:
         rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
-    def _collectives(self, factor: float, sizes_bytes: Array) -> Array:
+    @cached_property
+    def _experts(self) -> tuple[Array, Array]:
+        """[L, J] bytes of gradients and of parameters of experts that GPUs share."""
+        counts, workload = np.array(self.memory.experts, dtype=np.int64).T, self.instance.workload
+        return workload.gradient_bytes * counts, workload.parameter_bytes * counts
+
+    def _collectives(self, factor: float, sizes_bytes: Array, experts_bytes: Array) -> Array:
         """[p] over the replicas of every stage."""
+        experts = rings_of_experts_ns(self.instance, self.shape, factor, experts_bytes)
         times = [
             self.layout.collective_ns(k, factor, sizes_bytes[layers]) * (factor > 0)
+            + int(experts[layers].sum())
             for k, layers in enumerate(self.memory.stages)
         ]
         return np.array(times, dtype=np.int64)
@@ -184,9 +195,14 @@ class Recount:
     def _optimizer_ns(self, k: int, _: int, j: int) -> int:
         touched = touched_bytes(self.instance.workload)
         shards = num_holders(self.shape, 1, j)
+        sharers = num_copies(self.shape, j) if self.shape.zero >= 1 else 1
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         sizes = (
-            touched * ceil_div(self.memory.parameters[j][layer], shards)
+            touched
+            * (
+                ceil_div(self.memory.parameters[j][layer], shards)
+                + ceil_div(self.memory.experts[j][layer], sharers)
+            )
             for layer in self.memory.stages[k]
         )
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)

@@ -18,7 +18,7 @@ from itertools import product
 from typing import NamedTuple, get_args
 
 from formulations.instance import Instance
-from formulations.instance.instance import ScheduleName
+from formulations.instance.instance import ScheduleName, SearchSpace
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
@@ -41,6 +41,7 @@ class Key(NamedTuple):
     recompute: tuple[Recompute, ...]
     zero: int
     vpp: int
+    ep: int
 
 
 def key_of(shape: Shape) -> Key:
@@ -55,6 +56,7 @@ def key_of(shape: Shape) -> Key:
         shape.recompute,
         shape.zero,
         shape.vpp,
+        shape.ep,
     )
 
 
@@ -80,6 +82,11 @@ class PlanSpace:
     """Every choice of nodes, and every shape, that the instance allows."""
 
     instance: Instance
+
+    @property
+    def search(self) -> SearchSpace:
+        """What may be chosen."""
+        return self.instance.search
 
     @cached_property
     def num_blocks(self) -> int:
@@ -126,8 +133,34 @@ class PlanSpace:
 
     def degrees(self, nodes_used: Nodes) -> list[tuple[Degrees, ...]]:
         """Per node group how the GPUs of a slot share its stage."""
-        sizes = self.tensor_degrees(nodes_used)
-        return [(Degrees(tp=tp),) * len(nodes_used) for tp in sizes]
+        ways = product(self.tensor_degrees(nodes_used), sorted(set(self.search.context_parallel)))
+        return [
+            (Degrees(tp=tp, cp=cp),) * len(nodes_used)
+            for tp, cp in ways
+            if cp == 1 or self._shares_sequences(nodes_used, tp, cp)
+        ]
+
+    def _shares_sequences(self, nodes_used: Nodes, tp: int, cp: int) -> bool:
+        """Whether cp tensor groups of each node used can share every sequence."""
+        workload, groups = self.instance.workload, self.instance.cluster.groups
+        if self.search.context_method == "all_to_all" and workload.kv_heads % (cp * tp):
+            return False
+        fills = all(
+            not g.gpus_per_node % (cp * tp) for g, n in zip(groups, nodes_used, strict=True) if n
+        )
+        return fills and workload.sequence_length % (2 * cp * tp) == 0
+
+    def expert_degrees(self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int) -> list[int]:
+        """GPUs that share the experts: they divide those of a stage, and lie in one zone."""
+        groups, found = self.instance.cluster.groups, []
+        used = [j for j, n in enumerate(nodes_used) if n]
+        apart = len({groups[j].zone for j in used}) > 1
+        for ep in sorted(set(self.search.expert_parallel)):
+            ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
+            nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
+            if not any(count % ep for count in (ranks + nodes if apart else ranks)):
+                found.append(ep)
+        return found
 
     @cached_property
     def micro_batches(self) -> list[int]:
@@ -136,16 +169,16 @@ class PlanSpace:
         sizes = _doubling(LARGEST_MICRO_BATCH) if given is None else given
         return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
 
-    def zero_stages(self, dp: int, pp: int) -> list[int]:
-        """ZeRO stages; of several that one replica makes equal, the least.
+    def zero_stages(self, ranks: int, pp: int, ep: int) -> list[int]:
+        """ZeRO stages; of several that are equal where a parameter is on one GPU, the least.
 
-        Those that exchange gradients with every micro-batch need one stage, and replicas with
-        equally many.
+        Those that exchange gradients with every micro-batch need one stage, replicas with equally
+        many, and GPUs with all experts.
         """
-        search = self.instance.search
-        most = 3 if pp == 1 and search.micro_batches == "even" else 1
-        found: list[int] = [zero for zero in range(most + 1) if zero in search.zero]
-        return found if dp > 1 else found[:1]
+        exchanges = pp == ep == 1 and self.search.micro_batches == "even"
+        most = 3 if exchanges else 1
+        found: list[int] = [zero for zero in range(most + 1) if zero in self.search.zero]
+        return found if ranks > 1 else found[:1]
 
     def pipelines(self, slots: int) -> list[tuple[int, int]]:
         """Pairs (dp, pp) that fill the slots."""
@@ -179,10 +212,13 @@ class PlanSpace:
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
-            strategies = product(self.schedules(dp, pp, b), self.zero_stages(dp, pp))
-            for (schedule, vpp), zero in strategies:
-                for recompute in self.recomputations(vpp, zero):
-                    yield Key(nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp)
+            experts = self.expert_degrees(nodes_used, degrees, dp)
+            for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
+                for zero in self.zero_stages(dp * degrees[0].copies, pp, ep):
+                    for recompute in self.recomputations(vpp, zero):
+                        yield Key(
+                            nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
+                        )
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:

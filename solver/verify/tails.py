@@ -10,6 +10,7 @@ from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import ceil_ns
+from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.link_times import Member, ceil_all_ns, pair_s, rings_ns
 from solver.verify.stage_messages import Spot, stage_slots
 from solver.verify.volumes import (
@@ -38,6 +39,7 @@ class Tails:
         self.tied = [tied_bytes(instance, shape, j) for j in groups]
         memory = layer_memory(instance, shape)
         self.parameters = np.stack([own.parameters for own in memory], axis=1)  # [L, J]
+        self.experts = np.stack([own.experts for own in memory], axis=1)  # [L, J]
         self.whole: list[Array] = []
         self.syncs: list[Array] = []
         self.embeddings: list[int] = []
@@ -68,34 +70,41 @@ class Tails:
 
     def _sync_ns(self, members: Sequence[Place]) -> Array:
         """[n, n] gradient sync."""
-        sizes = self.instance.workload.gradient_bytes * self.parameters
-        return self._collective_ns(members, collective_factors(self.instance, self.shape)[0], sizes)
+        factor = collective_factors(self.instance, self.shape)[0]
+        return self._collective_ns(members, factor, self.instance.workload.gradient_bytes)
 
     def _after_ns(self, members: Sequence[Place]) -> Array:
         """[n, n] slowest optimizer, gather."""
         slowest: Array = np.max([self._optimizer_ns(j) for j, _, _ in members], axis=0)
-        sizes = self.instance.workload.parameter_bytes * self.parameters
         factor = collective_factors(self.instance, self.shape)[1]
-        return slowest + self._collective_ns(members, factor, sizes)
+        size = self.instance.workload.parameter_bytes
+        return slowest + self._collective_ns(members, factor, size)
 
     def _optimizer_ns(self, j: int) -> Array:
         """[n, n] on GPUs of group j."""
         shards = num_holders(self.shape, 1, j)
-        sizes = touched_bytes(self.instance.workload) * -(-self.parameters[:, j] // shards)
+        sharers = num_copies(self.shape, j) if self.shape.zero >= 1 else 1
+        own = -(-self.parameters[:, j] // shards) - (-self.experts[:, j] // sharers)
+        sizes = touched_bytes(self.instance.workload) * own
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(ceil_all_ns(sizes / speed))
 
-    def _collective_ns(self, members: Sequence[Place], factor: float, sizes_bytes: Array) -> Array:
-        """[n, n] ring collective over the replicas of a stage on all its nodes; sizes: [L, J]."""
+    def _collective_ns(self, members: Sequence[Place], factor: float, size: int) -> Array:
+        """[n, n] ring collective over the replicas of a stage on all its nodes.
+
+        Of so many bytes per parameter.
+        """
         groups, degrees = self.instance.cluster.groups, self.shape.degrees
+        sizes_bytes = size * self.parameters
+        experts = rings_of_experts_ns(self.instance, self.shape, factor, size * self.experts)
         nodes = [
-            Member(groups[j], n * degrees[j].parts, rings, sizes_bytes[:, j])
+            Member(groups[j], n * degrees[j].parts * degrees[j].cp, rings, sizes_bytes[:, j])
             for j, n, rings in members
         ]
         between, most = zone_link(self.instance, (j for j, _, _ in members)), widest(self.shape)
         more = [(between, degrees[most].tp, sizes_bytes[:, most])] if between else []
         layers, start_ns = rings_ns(self.instance, factor, nodes, more)
-        return interval_sums(layers) + start_ns
+        return interval_sums(layers + experts) + start_ns
 
     def _rings(self, spot: Spot) -> int:
         """Rings of GPUs that cross the node's border: tp for every stage that is not all on it."""

@@ -9,13 +9,14 @@ from formulations.units import ceil_div
 
 def num_holders(shape: Shape, split_from: int, group: int) -> int:
     """Parts of replicas over which ZeRO from this stage on splits what others hold whole."""
-    return shape.dp * shape.degrees[group].parts if shape.zero >= split_from else 1
+    own = shape.degrees[group]
+    return shape.dp * own.parts * own.cp if shape.zero >= split_from else 1
 
 
 def num_slots(instance: Instance, shape: Shape, group: int) -> int:
     """Slots of one node of a group."""
     own = shape.degrees[group]
-    return instance.cluster.groups[group].gpus_per_node // (own.tp * own.parts)
+    return instance.cluster.groups[group].gpus_per_node // (own.tp * own.parts * own.cp)
 
 
 def widest(shape: Shape) -> int:
@@ -42,7 +43,7 @@ def message_bytes(instance: Instance, shape: Shape, group: int) -> int:
     """One tensor of one micro-batch that one GPU sends to the next stage; a message has some."""
     own = shape.degrees[group]
     whole = shape.micro_batch // own.parts * instance.workload.boundary_bytes
-    return ceil_div(whole, own.tp) if instance.search.splits_messages else whole
+    return ceil_div(whole, own.cp * (own.tp if instance.search.splits_messages else 1))
 
 
 def touched_bytes(workload: Workload) -> int:
