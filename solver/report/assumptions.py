@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from formulations.costs.context import method_of
+from formulations.costs.experts import members_of
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
 from formulations.instance.overlap import Overlap
@@ -39,6 +41,10 @@ def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
             f"ZeRO {shape.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
             f" all replicas in lockstep{hidden}"
         )
+    yield from _experts(instance, shape)
+    if shape.cp > 1:
+        method = context_text(instance, shape)
+        yield f"context parallel: {method}, not hidden; causal attention is shared evenly"
     master_bytes = FORMATS[workload.precision].master_bytes
     moments_bytes = workload.optimizer_bytes + MASTER_BYTES - master_bytes
     state = _STATES.get((moments_bytes, workload.optimizer_block_bytes))
@@ -47,6 +53,27 @@ def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
         yield f"Adam's moments in {state}{copy}"
     if workload.flash_attention:
         yield "flash attention: no scores are kept"
+
+
+def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
+    if not instance.workload.experts:
+        return
+    where = "every GPU holds its tensor group's share of all" if shape.ep == 1 else "all-to-alls"
+    more = (
+        " at the pace of the slowest node" if len(members_of(instance, shape).node_groups) else ""
+    )
+    seen = "" if shape.ep == 1 else f"{more}, nothing hidden"
+    yield f"experts: as many tokens for each of the {instance.workload.experts}; {where}{seen}"
+
+
+def context_text(instance: Instance, shape: Shape) -> str:
+    """How attention sees all tokens of a sequence."""
+    workload, tp = instance.workload, shape.widest_tp
+    layers = (run.layer for run in workload.layer_runs if run.layer.key_value_bytes)
+    found = instance.search.context_method
+    methods = {found or method_of(one, tp, shape.cp, workload.kv_heads) for one in layers}
+    texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
+    return " or ".join(texts[one] for one in sorted(methods))
 
 
 def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:

@@ -114,9 +114,11 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     sequence_parallel = document.instance.search.sequence_parallel and shape.widest_tp > 1
     split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
+    context = f" x context {shape.cp}" if shape.cp > 1 else ""
+    experts = f", experts over {shape.ep} GPUs" if shape.ep > 1 else ""
     return (
-        f"tensor {tensor_text(shape)} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(num_gpus(document.instance, shape), 'GPU')}, {recompute}{split}{zero}"
+        f"tensor {tensor_text(shape)}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
+        f"{counted(num_gpus(document.instance, shape), 'GPU')}{experts}, {recompute}{split}{zero}"
     )
 
 
