@@ -55,6 +55,17 @@ def test_commands_and_options_stay() -> None:
         for name, command in commands.items()
     }
     assert options == {
+        "init": [
+            "--detect",
+            "--force",
+            "--global-batch",
+            "--model",
+            "--nodes",
+            "--out",
+            "--sequence-length",
+            "--slurm",
+        ],
+        "report": ["--out", "--trace", "plan"],
         "solve": [
             "--gap",
             "--json",

@@ -29,9 +29,15 @@
     const raw = (to - from) / Math.max(3, Math.floor((width - label) / 110));
     const power = 10 ** Math.floor(Math.log10(raw));
     const distance = [1, 2, 5, 10].map(f => f * power).find(d => d >= raw);
-    const found = [];
-    for (let t = Math.ceil(from / distance) * distance; t <= to; t += distance)
-      if (!folded || t <= foldStart || t >= foldStart + foldWidth) found.push(t);
+    const found = [], end = foldStart + foldWidth;
+    const round = (first, last, moved) => {
+      for (let t = Math.ceil((first + moved) / distance) * distance; t <= last + moved; t += distance)
+        found.push(t - moved);
+    };
+    if (folded && to > foldStart) {
+      round(from, foldStart, 0);
+      round(Math.max(from, end), to, skipped);
+    } else round(from, to, 0);
     return found;
   }
 

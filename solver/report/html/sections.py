@@ -1,12 +1,11 @@
 """The parts of the page that need no script: figures, machines, stages, memory, time."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 
 from formulations.costs.plan_costs import PlanCosts
 from solver.document import MemoryDocument, PlanDocument
-from solver.report.critical import Share, describe, improvements, shares
+from solver.report.critical import by_type, improvements
 from solver.report.layout import Lines
 from solver.report.quantities import percent, ranges, size_text, time_text
 from solver.report.stages import alike, layers_text, num_chunks, placed
@@ -127,19 +126,17 @@ def _share(style: str, share: float) -> str:
 def time_spent(document: PlanDocument, costs: PlanCosts, step: Step) -> str:
     """Where the time of the critical path goes, and what would shorten it."""
     total = step.step_time_ns
-    found = shares(step.critical_path)
-    rows = "".join(
-        f"<tr><td>{escape(describe(share, document, costs.blocking_sends))}</td>"
-        f"<td class=number>{time_text(share.time_ns / 1e9, total / 1e9)}</td>"
-        f"<td class=number>{percent(share.time_ns / total)}</td></tr>"
-        for share in found
-    )
-    kinds = list(_by_kind(found).items())
-    bars = "".join(_share(f"m{i % PALETTE}", time / total) for i, (_, time) in enumerate(kinds))
-    names = legend(
-        (f"m{i % PALETTE}", f"{kind} {percent(time / total)}")
-        for i, (kind, time) in enumerate(kinds)
-    )
+    rows, bars = "", ""
+    for i, (text, time_ns) in enumerate(
+        by_type(step.critical_path, document, costs.blocking_sends)
+    ):
+        style = f"m{i % PALETTE}"
+        bars += _share(style, time_ns / total)
+        rows += (
+            f"<tr><td><i class='key {style}'></i>{escape(text)}</td>"
+            f"<td class=number>{time_text(time_ns / 1e9, total / 1e9)}</td>"
+            f"<td class=number>{percent(time_ns / total)}</td></tr>"
+        )
     gains = improvements(document, costs, step)
     faster = "".join(
         f"<tr><td>10 % less time for {escape(name)}</td><td class=number>"
@@ -147,14 +144,6 @@ def time_spent(document: PlanDocument, costs: PlanCosts, step: Step) -> str:
         for name, saved in gains
     )
     return (
-        f"<div class=whole>{bars}</div>{names}<div class=pair><table>{rows}</table>"
+        f"<div class=whole>{bars}</div><div class=pair><table>{rows}</table>"
         f"<table><tr><th>what would shorten it</th><th>saves</th></tr>{faster}</table></div>"
     )
-
-
-def _by_kind(found: Sequence[Share]) -> Counter[str]:
-    """Time by kind, all stages together."""
-    times: dict[str, int] = defaultdict(int)
-    for share in found:
-        times[share.kind] += share.time_ns
-    return Counter(times)
