@@ -39,6 +39,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         requested_gap=result.requested_gap,
         seed=options.seed,
         minimize=result.instance.objective.minimize,
+        target=result.instance.search.target,
         step_time_s=None if result.step_time_ns is None else seconds(result.step_time_ns),
         lower_bound_s=_lower_bound_s(result),
         gap=result.gap,
