@@ -1,8 +1,10 @@
 """What a plan asks of whoever launches it, held against the rules of the launch targets."""
 
 from dataclasses import dataclass
+from typing import get_args
 
-from formulations.instance import Instance
+from formulations.instance import Instance, SearchSpace
+from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import RULES, TARGET_NAMES, Target, allows, launchers, zero_stages
 from formulations.plan import Plan, Stage
 
@@ -67,6 +69,60 @@ def _zero(plan: Plan, target: Target) -> list[Obstacle]:
     stages = " and ".join(map(str, zero_stages(target, shape.pp)))
     count = "one stage" if shape.pp == 1 else "several stages"
     return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
+
+
+#: All values of the fields that rules are about, the widest last where there is one value.
+_VALUES: dict[str, tuple[object, ...]] = {
+    "schedule": get_args(ScheduleName),
+    "micro_batches": ("even", "uneven"),
+    "recompute": RECOMPUTE_WAYS,
+    "recompute_per": ("plan", "stage"),
+    "zero": get_args(ZeroStage),
+}
+
+
+def runs(target: Target, search: SearchSpace) -> bool:
+    """Whether a target can run all values of a plan space, each in some plan."""
+    return not any(
+        not allows(target, field, one)
+        for field in _VALUES
+        if not (target == "flagscale" and field == "recompute" and search.recompute_per == "plan")
+        for one in _listed(getattr(search, field))
+    )
+
+
+def widened(instance: Instance, target: Target) -> dict[str, object]:
+    """What another target would add to a plan space: fields with their wider values.
+
+    Only what the search's own target forbids: what it allows, the user left out. Where that is
+    uneven micro-batches, nothing that these exclude.
+    """
+    search = instance.search
+    found: dict[str, object] = {}
+    for field, values in _VALUES.items():
+        if field == "recompute" and instance.workload.flash_attention:
+            continue  # selective recomputation would change nothing
+        held = _listed(getattr(search, field))
+        more = [
+            one
+            for one in values
+            if allows(target, field, one) and not allows(search.target, field, one)
+        ]
+        if more and isinstance(getattr(search, field), tuple):
+            found[field] = tuple(one for one in values if one in held or one in more)
+        elif more and held != (more[-1],):
+            found[field] = more[-1]
+    if found.get("micro_batches") == "uneven":
+        found = {
+            field: found[field] for field in ("micro_batches", "recompute_per") if field in found
+        }
+        kept = tuple(one for one in search.schedule if one != "interleaved")
+        found |= {"schedule": kept or ("1f1b",)} if kept != search.schedule else {}
+    return found
+
+
+def _listed(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def able(instance: Instance, plan: Plan) -> list[Target]:

@@ -34,13 +34,21 @@ from formulations.instance.target import Target
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 from formulations.plan import Recomputed, Shape
-from solver.result import Proof, ShapeRecord, Status, Termination
+from solver.result import OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
 SCHEMA_VERSION: Final = 5
 
-#: Fields that describe the run and cannot be derived from the plan.
-RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
+#: Fields that describe the run, or what lies beyond it, and cannot be derived from the plan.
+RECORDED = (
+    "hetplan_version",
+    "method",
+    "runtime_s",
+    "termination",
+    "requested_gap",
+    "seed",
+    "other_targets",
+)
 
 
 class MemoryDocument(Record):
@@ -153,6 +161,7 @@ class PlanDocument(Record):
     node_order: tuple[Name, ...]
     idle_nodes: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
+    other_targets: tuple[OtherTarget, ...]  #: that may have better plans
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
     instance: Instance

@@ -58,6 +58,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         node_order=(),
         idle_nodes=(),
         replicas=(),
+        other_targets=result.other_targets,
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
         instance=result.instance,

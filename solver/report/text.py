@@ -36,7 +36,7 @@ from solver.report.stages import (
     traffic_table,
 )
 from solver.report.timeline import text_timeline
-from solver.result import Infeasibility
+from solver.result import Infeasibility, OtherTarget
 from solver.simulate import Step, simulate_step
 
 _RECOMPUTED: dict[Recompute, str] = {
@@ -175,10 +175,18 @@ def outcome(document: PlanDocument) -> Lines:
     return [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
+        *(("elsewhere", _elsewhere(document, one)) for one in document.other_targets),
         *([("shapes", _closed(document))] if document.closed_shapes else []),
         *_closed_by(document),
         ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]
+
+
+def _elsewhere(document: PlanDocument, other: OtherTarget) -> str:
+    """What another launch target may bring."""
+    better = "faster" if document.minimize == "step_time" else "cheaper"
+    name = TARGET_NAMES[other.target]
+    return f"{name}: at most {percent(other.gain)} {better}, with search: {other.search}"
 
 
 def figures(document: PlanDocument) -> Lines:

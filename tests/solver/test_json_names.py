@@ -21,6 +21,7 @@ TOP = {
     "seed",
     "minimize",
     "target",
+    "other_targets",
     "step_time_s",
     "lower_bound_s",
     "gap",
