@@ -137,6 +137,11 @@ class OverlapFile(Record):
         description="Of the gradient sync behind backward passes, where a replica is one stage;"
         " with several, the last chunk of a GPU is never hidden. Default: 0.",
     )
+    sharding: Headroom | None = Field(
+        default=None,
+        description="Of what ZeRO 2 and 3 reduce and gather with every micro-batch, behind the pass"
+        " it belongs to, as far as that lasts. Default: 0.",
+    )
     kind: Kind = Field(default="assumed", description="How the shares were found.")
     source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
 

@@ -13,6 +13,7 @@ with loading():
     from solver.cli.catalogue import catalogue_command
     from solver.cli.cross_check import cross_check_command
     from solver.cli.errors import with_error_line
+    from solver.cli.init import init_command
     from solver.cli.recover import recover_command
     from solver.cli.replay import replay_command
     from solver.cli.schema import schema_command
@@ -66,6 +67,7 @@ CLOSED_BY = (
     "cpsat, milp: every plan was looked at, or refuted with others like it."
 )
 
+app.command("init")(with_error_line(init_command))
 app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("templates")(with_error_line(templates_command))
