@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from formulations.errors import PlanError
-from solver.cli.files import check_writable, refuse_changed, write_text
+from solver.cli.files import check_writable, checked_plan, write_text
 from solver.cli.terminal import say
 
 
@@ -22,19 +21,14 @@ def report_command(
 
     It is checked as `show` does.
     """
-    from solver.document import read_document
     from solver.report.document import costs_of
     from solver.report.html.page import html_page
     from solver.report.trace import chrome_trace
     from solver.simulate import simulate_step
-    from solver.verify import Effort, verify_document
 
     for path in filter(None, (out, trace)):
         check_writable(path)
-    document = read_document(plan)
-    if document.shape is None:
-        raise PlanError(str(plan), f"no plan (status {document.status})", "a file with a plan")
-    refuse_changed(plan, verify_document(document, Effort(prove="nothing")))
+    document = checked_plan(plan)
     step = simulate_step(costs_of(document))
     write_text(out, html_page(document, step))
     if trace is not None:

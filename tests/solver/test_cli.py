@@ -65,6 +65,8 @@ def test_commands_and_options_stay() -> None:
             "--sequence-length",
             "--slurm",
         ],
+        "explain": ["--gap", "--json", "--time-limit", "--workers", "plan"],
+        "diff": ["first", "second"],
         "report": ["--out", "--trace", "plan"],
         "solve": [
             "--gap",
