@@ -6,6 +6,7 @@ from math import gcd
 
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
 from formulations.schedules import SCHEDULES
@@ -63,7 +64,12 @@ def degrees_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Degrees]
 def expert_degrees(
     instance: Instance, degrees: Degrees, dp: int, vector: tuple[int, ...]
 ) -> list[int]:
-    """GPUs that may share the experts of a stage; they do not lie in several zones."""
+    """GPUs that may share the experts of a stage; they do not lie in several zones.
+
+    Beside tensor groups only where these split the sequence (Megatron-LM, arguments.py).
+    """
+    if degrees.tp > 1 and not instance.search.sequence_parallel:
+        return [ep for ep in instance.search.expert_parallel if ep == 1]
     ranks, groups = dp * degrees.cp, instance.cluster.groups
     used = [group for group, n in zip(groups, vector, strict=True) if n]
     zones = {group.zone for group in used}
@@ -95,7 +101,7 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
 
 
 def zero_stages(instance: Instance, ranks: int, pp: int, ep: int) -> list[ZeroStage]:
-    """ZeRO stages: where one GPU alone has a parameter there is nothing to split.
+    """ZeRO stages that the target runs: where one GPU has a parameter there is nothing to split.
 
     2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
     equally many in every replica, a pipeline of one stage, and all experts on every GPU.
@@ -103,7 +109,9 @@ def zero_stages(instance: Instance, ranks: int, pp: int, ep: int) -> list[ZeroSt
     search = instance.search
     exchanges = pp == 1 and ep == 1 and search.micro_batches == "even"
     stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
-    return stages[:1] if ranks == 1 else stages
+    if ranks == 1:
+        return stages[:1]
+    return [zero for zero in stages if zero in launched_stages(search.target, pp)]
 
 
 def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:

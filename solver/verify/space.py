@@ -6,9 +6,9 @@ heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp t
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
 global batch, and every replica has a micro-batch (all the same number, if even). With one replica
 nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
-even micro-batches. Chunks per device are for schedules that interleave: on several devices, with a
-layer (block) for each chunk, and micro-batches per replica, all the same number, that the devices
-divide.
+even micro-batches, where torchtitan runs no others. Chunks per device are for schedules that
+interleave: on several devices, with a layer (block) for each chunk, and micro-batches per replica,
+all the same number, that the devices divide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
+from solver.verify.launch import runs_zero
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
 
@@ -155,6 +156,8 @@ class PlanSpace:
         groups, found = self.instance.cluster.groups, []
         used = [j for j, n in enumerate(nodes_used) if n]
         apart = len({groups[j].zone for j in used}) > 1
+        if any(degrees[j].tp > 1 for j in used) and not self.search.sequence_parallel:
+            return [1] if 1 in self.search.expert_parallel else []
         for ep in sorted(set(self.search.expert_parallel)):
             ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
             nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
@@ -178,7 +181,9 @@ class PlanSpace:
         exchanges = pp == ep == 1 and self.search.micro_batches == "even"
         most = 3 if exchanges else 1
         found: list[int] = [zero for zero in range(most + 1) if zero in self.search.zero]
-        return found if ranks > 1 else found[:1]
+        if ranks == 1:
+            return found[:1]
+        return [zero for zero in found if runs_zero(self.search.target, zero, pp)]
 
     def pipelines(self, slots: int) -> list[tuple[int, int]]:
         """Pairs (dp, pp) that fill the slots."""

@@ -95,7 +95,9 @@ def test_minimal_instance_takes_defaults() -> None:
     assert instance.cluster.network_efficiency == ((1, 1.0),)
     assert instance.search.tensor_parallel == (1, 2, 4)
     assert instance.search.recompute == ("none", "full")
-    assert instance.search.zero == (0, 1, 2, 3)
+    assert instance.search.target == "megatron"
+    assert instance.search.zero == (0, 1)
+    assert instance.search.recompute_per == "plan"
     assert instance.search.micro_batch is None
     assert instance.limits.framework_reserve_bytes == GIB
     assert instance.objective.minimize == "step_time"
@@ -176,7 +178,7 @@ def test_bare_values_stand_for_lists() -> None:
     search = parsed(
         MINIMAL
         + "search: {micro_batch: 4, recompute: full, zero: 1,"
-        + " data_parallel: null, schedule: gpipe}\n"
+        + " data_parallel: null, schedule: gpipe, target: any}\n"
     ).search
     assert (search.micro_batch, search.recompute) == ((4,), ("full",))
     assert (search.zero, search.schedule) == ((1,), ("gpipe",))
