@@ -143,7 +143,7 @@ class OrderGraph:
                 rows.append((index, target, before, spots))
                 if len(rows) * len(self.lanes) > self.most_steps:
                     return None
-        none = [0] * len(self.messages.sizes_bytes)
+        none = [0] * len(self.messages.sizes_bytes[0])
         owners = [[self._owner(spots, k, r) for r in self.lanes] for _, _, _, spots in rows]
         sends = [
             self._sends_ns(k, [self._owner(before, k - 1, r) for r in self.lanes], own)
