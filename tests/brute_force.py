@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations, product
-from math import ceil
+from math import ceil, gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,8 @@ class Floor:
     def degrees_of(self, j: int) -> tuple[int, int, int]:
         """GPUs of a tensor group, tensor groups of a slot, GPUs of a slot."""
         own = self.tables.shape.degrees[j]
-        return own.tp, own.parts, own.tp * own.parts
+        copies = own.parts * own.cp
+        return own.tp, copies, own.tp * copies
 
     def group(self, node: int) -> int:
         """Group of a node of the order."""
@@ -162,6 +163,38 @@ class Floor:
         ]
         return layers, up(factor * inner_start) + up(factor * outer_start)
 
+    def experts(self, factor: Fraction, size_bytes: int) -> list[int]:
+        """Rings of experts that ep GPUs share, ns per layer: the most that any stage may take."""
+        groups, ep = sorted(set(self.order)), self.shape.ep
+        cluster, memory = self.tables.instance.cluster, self.tables.memory
+        ranks = {j: cluster.groups[j].gpus_per_node // self.degrees_of(j)[0] for j in groups}
+        stage = self.shape.dp * self.degrees_of(groups[0])[1]
+        copies, sizes = stage // ep, sorted(ranks.values())
+        if ep == 1 or copies == 1 or not factor:
+            return [0] * self.tables.num_layers
+        fitting = sizes[0] == sizes[-1] and max(sizes[0], stage) % min(sizes[0], stage) == 0
+        most = ceil(Fraction(stage, sizes[0])) if fitting else (stage - 1) // sizes[0] + 2
+        nodes = min(copies, most if fitting else min(most, len(self.order)))
+        across = Fraction(nodes - 1, nodes) / Fraction(cluster.efficiency(nodes))
+        times = []
+        for x in range(self.tables.num_layers):
+            inner, outer, starts, delays = [0], [0], [Fraction(0)], [Fraction(0)]
+            for j in groups:
+                size = size_bytes * int(memory[j].experts[x])
+                own = min(copies, ranks[j] // gcd(ep, *sizes))
+                near, far = cluster.groups[j].intra_node, cluster.groups[j].inter_node
+                rate = Fraction(own - 1, own) / Fraction(near.bandwidth_bytes_per_s)
+                inner.append(up(factor * rate * size))
+                starts.append((own - 1) * Fraction(near.latency_s))
+                lanes = self.degrees_of(j)[0] * min(ep, ranks[j]) * (1 if fitting else 2)
+                rate = across * lanes / Fraction(far.bandwidth_bytes_per_s)
+                outer.append(up(factor * rate * size))
+                delays.append((nodes - 1) * Fraction(far.latency_s))
+            start = up(factor * max(starts)) + up(factor * max(delays))
+            held = any(memory[j].experts[x] for j in groups)
+            times.append((max(inner) + max(outer) + start) * held)
+        return times
+
     def embedding(self) -> int:
         """All-reduce between the slots of the first and of the last stage, two ranks each."""
         sizes, dp = self.tables.embedding_bytes, self.shape.dp
@@ -199,15 +232,18 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     none = ([0] * len(gather), 0)
     gathers = shape.zero in (1, 2)
     gathered = [floor.ring(k, Fraction(1), gather) if gathers else none for k in range(shape.pp)]
+    workload = tables.instance.workload
+    more = floor.experts(factor, workload.gradient_bytes)
+    last = floor.experts(Fraction(gathers), workload.parameter_bytes)
     return Placed(
         groups=[floor.group(node) for node in floor.node],
         send=[
             {n: floor.send(s, n) for n in {layer.output_tensors for layer in layers}}
             for s in range(shape.dp * (shape.pp - (shape.vpp == 1)))
         ],
-        sync=[layers for layers, _ in synced],
+        sync=[[a + b for a, b in zip(own, more, strict=True)] for own, _ in synced],
         sync_start=[start for _, start in synced],
-        gather=[layers for layers, _ in gathered],
+        gather=[[a + b for a, b in zip(own, last, strict=True)] for own, _ in gathered],
         gather_start=[start for _, start in gathered],
         embedding=floor.embedding(),
     )

@@ -50,6 +50,7 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
         ("recompute", lambda search: _alike(search) or _all_or_nothing(search)),
         ("zero", _zero_1),
         ("embedding_only_stages", lambda search: not search.embedding_only_stages),
+        ("context_parallel", lambda search: set(search.context_parallel) == {1}),
     ),
     "torchtitan": (
         ("micro_batches", _even),

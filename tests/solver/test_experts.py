@@ -1,0 +1,56 @@
+"""Experts and sequences that GPUs share, in the plan space: proved, recounted, and worth it."""
+
+import pytest
+
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from solver.options import Method, SolveOptions
+from solver.report.document import build_document
+from solver.result import Status
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import verify_document
+from tests.brute_force import optimum_ns
+from tests.expert_instances import expert_instance
+from tests.random_shapes import zoned
+from tests.seeds import one_each
+
+
+def _brute_force_ns(instance: Instance) -> int | None:
+    times = [optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
+    return min((time for time in times if time is not None), default=None)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 12))
+def test_search_equals_brute_force_and_is_verified(seed: int) -> None:
+    """The least step over every shape, order, split and share, with experts and context."""
+    instance = expert_instance(seed)
+    if seed % 4 == 1:
+        instance = zoned(instance, seed)
+    result = solve(instance)
+    assert result.step_time_ns == _brute_force_ns(instance)
+    assert (result.status is Status.OPTIMAL) == (result.step_time_ns is not None)
+    found = verify_document(build_document(result, SolveOptions()))
+    assert found.ok, found.problems
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize("seed", one_each(range(12), 6))
+def test_models_agree(seed: int, method: Method) -> None:
+    """CP-SAT and MILP over all shapes at once prove the same step."""
+    instance = expert_instance(seed)
+    exact, other = solve(instance), solve(instance, SolveOptions(method=method))
+    assert (other.status, other.step_time_ns) == (exact.status, exact.step_time_ns)
+
+
+@pytest.mark.parametrize("seed", one_each(range(30), 6))
+def test_more_choices_are_never_slower(seed: int) -> None:
+    """A plan space with more degrees of experts and context holds all plans of the smaller one."""
+    instance = expert_instance(seed)
+    steps = []
+    for ep, cp in (((1,), (1,)), ((1, 2), (1,)), ((1, 2, 4), (1, 2))):
+        fields = {"expert_parallel": ep, "context_parallel": cp}
+        search = instance.search.model_copy(update=fields)
+        steps.append(solve(instance.model_copy(update={"search": search})).step_time_ns)
+    known = [step if step is not None else float("inf") for step in steps]
+    assert known == sorted(known, reverse=True)
