@@ -5,7 +5,9 @@ or exhaustively, with the incumbent as cutoff. The log says how; the least bound
 incumbent, is the proved lower bound.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import Literal
@@ -183,19 +185,27 @@ class _Search:
             )
         )
 
-    def result(self, termination: Termination) -> Result:
-        """The outcome, with the rest of the shapes logged."""
-        records = tuple(
+    def logged(self) -> tuple[ShapeRecord, ...]:
+        """A record for every shape: how it was closed, or what bound it is open with."""
+        return tuple(
             self.closer.reviewed(self.records[task.shape], self.incumbents.best)
             if task.shape in self.records
             else self.closer.by_bound(task, self.incumbents.best).record
             for task in self.open
         )
-        bounds = [
+
+    def bounds(self, records: Sequence[ShapeRecord]) -> list[float]:
+        """Lower bounds of the objective of those shapes that may have a plan."""
+        return [
             record.bound_ns * objective_weight(self.instance, record.shape)
             for record in records
             if record.bound_ns is not None
         ]
+
+    def result(self, termination: Termination) -> Result:
+        """The outcome, with the rest of the shapes logged."""
+        records = self.logged()
+        bounds = self.bounds(records)
         is_open = any(record.reason == "open" for record in records) or not self.all_listed
         status = self.status(is_open)
         if not is_open and self.options.method != "minmax":
@@ -265,3 +275,16 @@ def solve(
 
         write_model(options, search.closer.times, result.plan, search.pool)
     return result
+
+
+def lower_bound(instance: Instance, limit_s: float, workers: int = 1) -> float | None:
+    """Proved lower bound of the objective of all plans, as high as such a time allows.
+
+    Infinite where there is no plan. None: the time was too short to look at all shapes.
+    """
+    search = _Search(instance, SolveOptions(time_limit_s=limit_s, workers=workers), None)
+    with suppress(TimeUp), time_up_after(search.clock.left_s):
+        search.run()
+    if not search.all_listed:
+        return None
+    return min(search.bounds(search.logged()), default=math.inf)
