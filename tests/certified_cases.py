@@ -309,8 +309,12 @@ def split_sequence() -> PlanDocument:
 
 
 def sharded() -> PlanDocument:
-    """Two replicas of unlike speed that exchange gradients with every micro-batch: ZeRO 2 and 3."""
+    """Two replicas of unlike speed that exchange gradients with every micro-batch: ZeRO 2 and 3.
+
+    A quarter of that is hidden.
+    """
     search = SearchSpace(
+        overlap=Overlap(sharding=0.25),
         idle_nodes=False,
         tensor_parallel=(2,),
         data_parallel=(2,),

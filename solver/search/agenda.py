@@ -94,3 +94,11 @@ class Agenda:
             else self.closer.by_bound(task, best).record
             for task in self.tasks
         )
+
+    def bounds(self, records: Sequence[ShapeRecord]) -> list[float]:
+        """Lower bounds of the objective of those shapes that may have a plan."""
+        return [
+            one.bound_ns * objective_weight(self.instance, one.shape)
+            for one in records
+            if one.bound_ns is not None
+        ]

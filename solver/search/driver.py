@@ -5,7 +5,9 @@ or exhaustively, with the incumbent as cutoff. The log says how; the least bound
 incumbent, is the proved lower bound.
 """
 
+import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -21,7 +23,6 @@ from solver.result import (
     SearchLog,
     Status,
     Termination,
-    objective_weight,
     relative_gap,
 )
 from solver.search.agenda import Agenda
@@ -141,12 +142,7 @@ class ShapeSearch:
             termination = Termination.CLOSED
         elif termination is Termination.TIME_LIMIT and not self.clock.out_of_time():
             termination = Termination.UNFINISHED
-        bounds = [
-            one.bound_ns * objective_weight(self.instance, one.shape)
-            for one in records
-            if one.bound_ns is not None
-        ]
-        bounds += [] if best is None else [best]
+        bounds = [*self.agenda.bounds(records), *([] if best is None else [best])]
         return Result(
             instance=self.instance,
             status=status,
@@ -206,3 +202,17 @@ def solve(
 
         write_model(options, search.times, result.plan, search.pool)
     return result
+
+
+def lower_bound(instance: Instance, limit_s: float, workers: int = 1) -> float | None:
+    """Proved lower bound of the objective of all plans, as high as such a time allows.
+
+    Infinite where there is no plan. None: the time was too short to look at all shapes.
+    """
+    search = ShapeSearch(instance, SolveOptions(time_limit_s=limit_s, workers=workers), None)
+    with suppress(TimeUp), time_up_after(search.clock.left_s):
+        search.run()
+    if not search.agenda.complete:
+        return None
+    records = search.agenda.reviewed(search.incumbents.best)
+    return min(search.agenda.bounds(records), default=math.inf)

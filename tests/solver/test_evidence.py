@@ -10,8 +10,8 @@ name: evidence
 workload: {{catalogue: bert-large, global_batch: 8, precision: {precision}}}
 cluster:
   groups:
-    - {{name: h, gpu: H100, gpus_per_node: 1, nodes: 1, memory: {memory}}}
-search: {{overlap: megatron}}
+    - {{name: h, gpu: H100, gpus_per_node: 2, nodes: 1, memory: {memory}}}
+search: {{overlap: megatron, data_parallel: 2}}
 limits: {{{limits}}}
 """
 
@@ -32,7 +32,7 @@ def test_plan_repeats_kinds_and_sources(tmp_path: Path) -> None:
     assert "H100: peaks published (NVIDIA H100 datasheet, 2023" in out
     assert "memory assumed (the instance)" in out
     assert "kernel efficiency assumed (between A100-80 and B200" in out
-    assert "hidden 90.0 % of gradient sync behind backward; assumed (one chunk of gradients" in out
+    assert "hidden 90.0 % of gradient sync behind backward (one chunk of gradients" in out
 
 
 def test_plan_file_repeats_them_too(tmp_path: Path) -> None:
