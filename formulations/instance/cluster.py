@@ -64,6 +64,8 @@ class GpuType(Record):
     #: The same of fused attention, of the FLOPs that it works out; None: as other products.
     attention_maximum: Efficiency | None = None
     attention_half_flops: HalfFlops = 0
+    #: Of a kernel that is bound by memory, before the first byte; None: it ramps up as products do.
+    memory_latency_s: Seconds | None = None
     launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
     efficiency_source: Text
     compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version
