@@ -6,7 +6,8 @@ Once per GPU type, from times of kernels and of layers; times of steps are held 
 what the model predicts. Kernels give the maxima and half-sizes of products and of fused attention,
 layers so small that launches bound their time the launch overhead, which is the host's. Types
 without kernels of their own take A100's half-sizes in proportion to the 16-bit peak, its latency of
-memory-bound kernels and its ratio of attention to products; types without small layers the least launch overhead measured, A10's.
+memory-bound kernels and its ratio of attention to products; types without small layers the least
+launch overhead measured, A10's.
 H100 and H200 lie between A100 and B200 on the logarithm of the peak, in every figure: assumed.
 All others without any source take the median maximum of the measured types: assumed.
 """
