@@ -7,6 +7,7 @@ from typing import Literal
 
 from formulations.instance import Instance
 from formulations.instance.record import Record
+from formulations.instance.target import Target
 from formulations.plan import Plan, Shape
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.
@@ -78,6 +79,18 @@ class Infeasibility:
     remedy: str
 
 
+class OtherTarget(Record):
+    """A launch target whose wider plan space may hold a better plan.
+
+    `gain`: by which share of its objective the plan found may be beaten there at most, proved.
+    `search`: what to write into the instance, as one line of YAML.
+    """
+
+    target: Target
+    gain: float
+    search: str
+
+
 @dataclass(frozen=True)
 class Result:
     """Outcome of a search over one instance.
@@ -100,6 +113,7 @@ class Result:
     method: str
     infeasibility: Infeasibility | None = None
     requested_gap: float = 0.0
+    other_targets: tuple[OtherTarget, ...] = ()
 
     def __post_init__(self) -> None:
         parts = (self.plan, self.step_time_ns, self.objective)

@@ -27,6 +27,7 @@ from formulations.instance.resolve_strategies import (
     resolve_recompute,
     resolve_sequence_parallel,
 )
+from formulations.instance.resolve_target import resolve_target
 from formulations.instance.resolve_workload import resolve_workload
 from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
@@ -49,7 +50,9 @@ def resolve(
     folder: Path,
 ) -> Instance:
     """The instance. Raises InstanceError for the first field that does not fit the others."""
-    workload_place = place.at("workload")
+    workload_place, search_place = place.at("workload"), place.at("search")
+    search = resolve_target(written.search, search_place)
+    written = written.model_copy(update={"search": search})
     cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
     measured = profile.profile if profile else None
     flash_place = workload_place.at("flash_attention")
@@ -62,7 +65,6 @@ def resolve(
     if profile:
         _check_profile_precision(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
-    search_place = place.at("search")
     degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
     if profile and times:
         check_coverage(times, profile.place, kinds, cluster, degrees)

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
 from formulations.instance.evidence import NOT_STATED
 from formulations.instance.extent import MOST_GPUS, first_beyond
-from formulations.instance.gpu_catalogue import as_link, find_link, gpu_type
+from formulations.instance.gpu_catalogue import (
+    NETWORK_LATENCY_S,
+    as_link,
+    find_link,
+    gpu_type,
+)
 from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.schema_cluster import ClusterFile, GpuFile, NodeGroupFile
@@ -45,7 +50,7 @@ def _zone_link(written: ClusterFile, place: Place) -> ZoneLink | None:
         raise place.at(*fault.path).error(fault.found, fault.allowed)
     if link is None:
         return None
-    return ZoneLink(**as_link(link).model_dump())
+    return ZoneLink(**as_link(link, NETWORK_LATENCY_S).model_dump())
 
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
@@ -70,11 +75,12 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
     if written.intra_node is not None:
         intra_node = find_link(written.intra_node, place.at("intra_node"), catalogue.links)
     if written.inter_node is not None:
-        inter_node = find_link(written.inter_node, place.at("inter_node"), catalogue.links)
+        where = place.at("inter_node")
+        inter_node = find_link(written.inter_node, where, catalogue.links, NETWORK_LATENCY_S)
     elif alone:
         inter_node = intra_node
     else:
-        allowed = "bandwidth and latency, or one of " + ", ".join(catalogue.links)
+        allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(catalogue.links)
         raise place.at("inter_node").error("missing", allowed)
     return NodeGroup(
         name=written.name,

@@ -5,6 +5,7 @@ from itertools import product
 
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Shape
 from formulations.schedules import SCHEDULES
@@ -63,7 +64,7 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
 
 
 def zero_stages(instance: Instance, dp: int, pp: int) -> list[ZeroStage]:
-    """ZeRO stages: with one replica there is nothing to split.
+    """ZeRO stages that the target runs: with one replica there is nothing to split.
 
     2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
     equally many in every replica, and a pipeline of one stage.
@@ -71,7 +72,9 @@ def zero_stages(instance: Instance, dp: int, pp: int) -> list[ZeroStage]:
     search = instance.search
     exchanges = pp == 1 and search.micro_batches == "even"
     stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
-    return stages[:1] if dp == 1 else stages
+    if dp == 1:
+        return stages[:1]
+    return [zero for zero in stages if zero in launched_stages(search.target, pp)]
 
 
 def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:

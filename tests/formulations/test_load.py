@@ -95,7 +95,9 @@ def test_minimal_instance_takes_defaults() -> None:
     assert instance.cluster.network_efficiency == ((1, 1.0),)
     assert instance.search.tensor_parallel == (1, 2, 4)
     assert instance.search.recompute == ("none", "full")
-    assert instance.search.zero == (0, 1, 2, 3)
+    assert instance.search.target == "megatron"
+    assert instance.search.zero == (0, 1)
+    assert instance.search.recompute_per == "plan"
     assert instance.search.micro_batch is None
     assert instance.limits.framework_reserve_bytes == GIB
     assert instance.objective.minimize == "step_time"
@@ -176,7 +178,7 @@ def test_bare_values_stand_for_lists() -> None:
     search = parsed(
         MINIMAL
         + "search: {micro_batch: 4, recompute: full, zero: 1,"
-        + " data_parallel: null, schedule: gpipe}\n"
+        + " data_parallel: null, schedule: gpipe, target: any}\n"
     ).search
     assert (search.micro_batch, search.recompute) == ((4,), ("full",))
     assert (search.zero, search.schedule) == ((1,), ("gpipe",))
@@ -345,3 +347,20 @@ def test_junk_in_any_field_gives_one_line(path: tuple[Any, ...]) -> None:
         owner[path[-1]] = junk
         line = _error_of(yaml.safe_dump(value))
         assert line is None or (line.isprintable() and line.startswith("x.yaml:"))
+
+
+def test_a_link_may_be_a_bandwidth_alone() -> None:
+    """Its latency is that of NCCL's rings, and its source says so."""
+    instance = parsed(
+        """
+name: links
+workload: {catalogue: bert-large}
+cluster:
+  groups:
+    - {name: a, gpu: A10, gpus_per_node: 4, nodes: 2, intra_node: 128 Gbit/s, inter_node: 2 GB/s}
+"""
+    )
+    group = instance.cluster.groups[0]
+    assert (group.intra_node.bandwidth_bytes_per_s, group.intra_node.latency_s) == (16e9, 5.7e-6)
+    assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 14e-6)
+    assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"
