@@ -236,9 +236,7 @@ def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
         sharded_parameters=first * width * sizes.ffn_biases,
         replicated_parameters=h * sizes.ffn_biases,
     )
-    traffic = Part(
-        replicated_bytes=2 * s * h, forward_all_reduces=1, backward_all_reduces=1
-    )
+    traffic = Part(replicated_bytes=2 * s * h, forward_all_reduces=1, backward_all_reduces=1)
     products = _ffn_products(sizes, width, s) + memory_kernels(1)
     return products + biases + traffic + _dropout_mask(sizes, s)
 
