@@ -17,12 +17,13 @@ def expert_instance(seed: int) -> Instance:
     for run in workload.layer_runs:
         one = run.layer
         if one.is_block and rng.random() < 0.8:
-            experts = one.sharded_parameters // rng.randint(2, 4)
+            experts = rng.randint(1, 60) * 10**6
             one = one.model_copy(
                 update={
+                    "sharded_parameters": one.sharded_parameters + experts,
                     "expert_parameters": experts,
                     "expert_flops": one.forward_flops // 2,
-                    "routed_bytes": rng.randint(1, 20) * 10**6,
+                    "routed_bytes": rng.randint(1, 4) * 10**6,
                     "key_value_bytes": rng.randint(1, 20) * 10**6,
                     "query_bytes": rng.randint(1, 20) * 10**6,
                 }

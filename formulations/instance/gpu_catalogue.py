@@ -77,6 +77,7 @@ def gpu_type(
         grouped_maximum=efficiency.grouped_maximum,
         grouped_bandwidth=efficiency.grouped_bandwidth,
         permute_bandwidth=efficiency.permute_bandwidth,
+        memory_latency_s=efficiency.memory_latency_s,
         launch_overhead_s=efficiency.launch_overhead_s,
         efficiency_source=efficiency.efficiency_source,
         measured_in=tuple(efficiency.measured_in),

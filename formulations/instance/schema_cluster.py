@@ -84,6 +84,12 @@ class EfficiencyFile(Record):
         default=1.0,
         description="Share of the memory bandwidth that puts tokens into the order of experts.",
     )
+    memory_latency_s: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Seconds that a kernel bound by memory takes to start. Default: as products.",
+    )
     launch_overhead_s: float = Field(
         default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
     )

@@ -1,64 +1,89 @@
 """Traffic of context parallelism, worked out by hand."""
 
+from pathlib import Path
+
 import pytest
 
-from formulations.costs.context import method_of, traffic_s
-from formulations.instance import Layer, Link
-from formulations.instance.sizes import LatentAttentionSizes, TransformerSizes
-from formulations.instance.transformer import build_workload
+from formulations.costs.context import context_s, method_of
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
+from formulations.plan import Degrees
 
-LINK = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
+NVLINK = 450e9  # bytes per second, 3.4 us
 
 
-def block(**sizes: object) -> Layer:
-    """A block on 4096 tokens, hidden size 1024."""
-    given = {"hidden_size": 1024, "layers": 1, "heads": 8, "vocabulary_size": 1000, **sizes}
-    workload = build_workload(
-        TransformerSizes.model_validate(given),
-        name="tiny",
-        source="test",
-        sequence_length=4096,
-        global_batch=1,
-        flash_attention=True,
+def instance(sizes: str = "", search: str = "") -> Instance:
+    """4096 tokens, hidden size 1024, 8 heads, on 8 H100."""
+    return parse_instance(
+        f"""
+name: tiny
+workload:
+  sizes: {{hidden_size: 1024, layers: 1, heads: 8, vocabulary_size: 1000{sizes}}}
+  sequence_length: 4096
+  global_batch: 8
+cluster:
+  groups:
+    - name: h100
+      gpu: {{name: fast, peak: {{bf16: 1 PFLOP/s}}, memory: 80 GiB, memory_bandwidth: 3 TB/s,
+             compute_capability: 9, attention_maximum: 0.5, attention_half_flops: 1e10,
+             link: {{bandwidth: 450 GB/s, latency: 3.4 us}}}}
+      gpus_per_node: 8
+      nodes: 1
+      inter_node: InfiniBand 8x NDR
+search: {{context_parallel: [1, 2, 4]{search}}}
+""",
+        "tiny.yaml",
+        Path(),
     )
-    return workload.layers[1]
+
+
+def traffic_s(one: Instance, tp: int, cp: int, b: int) -> tuple[float, float]:
+    """Of a block."""
+    own, layer = Degrees(tp=tp, cp=cp), one.workload.layers[1]
+    return context_s(one, layer, one.cluster.groups[0], own, b)
 
 
 def test_ring_moves_keys_and_values_three_times() -> None:
     """Once forward, twice backward: (cp - 1) / cp of 2 heads of 128, split by tp."""
-    layer = block(kv_heads=2)
-    assert method_of(layer, tp=2, cp=4, kv_heads=2) == "ring"
-    forward, backward = traffic_s(layer, tp=2, cp=4, b=3, kv_heads=2, link=LINK)
-    one = 3 / 4 * 3 * (2 * 2 * 4096 * 2 * 128) / 2 / 1e9 + 3e-6
-    assert forward == pytest.approx(one)
-    assert backward == pytest.approx(2 * one)
+    found = traffic_s(instance(", kv_heads: 2"), tp=2, cp=4, b=3)
+    one = 3 / 4 * 3 * (2 * 2 * 4096 * 2 * 128) / 2 / NVLINK + 3 * 3.4e-6
+    # of 8 heads, 4 results of 10 bytes per element; 3 more kernels of 1e10 FLOPs to half speed
+    results = 3 * 4096 * 1024 / (2 * 4)
+    more = 4 * 10 * results / 3e12 + 3 * 1e10 / (1e15 * 0.5)
+    assert found == pytest.approx((one + more, 2 * one + more))
 
 
 def test_all_to_all_where_it_sends_less() -> None:
     """Queries, keys, values and sums of 8 heads, 1 / cp of each, once in each pass."""
-    layer = block()
-    assert method_of(layer, tp=1, cp=4, kv_heads=8) == "all-to-all"
-    forward, backward = traffic_s(layer, tp=1, cp=4, b=1, kv_heads=8, link=LINK)
-    one = 3 / 4 * 4 * (2 * 4096 * 8 * 128) / 4 / 1e9 + 3e-6
-    assert forward == backward == pytest.approx(one)
+    one = instance()
+    assert method_of(one.workload.layers[1], tp=1, cp=4, kv_heads=8) == "all_to_all"
+    seconds = 3 / 4 * 4 * (2 * 4096 * 8 * 128) / 4 / NVLINK + 3 * 3.4e-6
+    assert traffic_s(one, tp=1, cp=4, b=1) == pytest.approx((seconds, seconds))
+
+
+def test_method_as_written() -> None:
+    """What the instance names is used, although it sends more."""
+    exchanged, ring = instance(), instance(search=", context_method: ring")
+    assert traffic_s(ring, tp=1, cp=4, b=1)[1] > 2 * traffic_s(exchanged, tp=1, cp=4, b=1)[1]
 
 
 @pytest.mark.parametrize(("tp", "cp"), [(4, 4), (1, 16), (3, 2)])
 def test_heads_that_cannot_be_divided_go_round_a_ring(tp: int, cp: int) -> None:
     """All-to-all gives each GPU whole heads."""
-    assert method_of(block(), tp, cp, kv_heads=8) == "ring"
+    assert method_of(instance().workload.layers[1], tp, cp, kv_heads=8) == "ring"
 
 
 def test_latent_attention_sends_whole_heads() -> None:
     """DeepSeek's keys of 128 + 64 and values of 128 per head, not their rank of 512."""
-    latent = LatentAttentionSizes(
-        query_rank=512, kv_rank=512, nope_head_dim=128, rope_head_dim=64, value_head_dim=128
+    latent = (
+        ", latent_attention: {query_rank: 512, kv_rank: 512, nope_head_dim: 128,"
+        " rope_head_dim: 64, value_head_dim: 128}"
     )
-    layer = block(latent_attention=latent)
+    layer = instance(latent).workload.layers[1]
     assert layer.key_value_bytes == 2 * 4096 * 8 * (192 + 128)
     assert layer.query_bytes == 2 * 4096 * 8 * (192 + 128)
 
 
 def test_one_gpu_sends_nothing() -> None:
     """Without context parallelism there is no traffic."""
-    assert traffic_s(block(), tp=1, cp=1, b=1, kv_heads=8, link=LINK) == (0.0, 0.0)
+    assert traffic_s(instance(), tp=1, cp=1, b=1) == (0.0, 0.0)

@@ -104,15 +104,6 @@ def test_efficiency_falls_with_tokens_per_expert() -> None:
     assert shared.backward < 1.1 * few.backward
 
 
-@pytest.mark.parametrize(
-    ("ranks", "together"), [([8], 8), ([4], 4), ([8, 4], 4), ([6], 2), ([32], 16)]
-)
-def test_members_that_share_a_node(ranks: list[int], together: int) -> None:
-    """As many of 16 ranks in a row as every border of nodes leaves together."""
-    assert Members.of(16, ranks) == Members(16, together)
-    assert Members.of(16, ranks).spans == (together < 16)
-
-
 def test_all_to_all_inside_a_node() -> None:
     """Seven eighths of the bytes, and a start per peer."""
     inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
