@@ -1,4 +1,4 @@
-"""How far the analytic model is from published steps of dense models that no figure was fitted to.
+"""How far the analytic model is from published steps that no figure was fitted to.
 
     python -m bench accuracy [--out RECORDS] [--picture FILE]
 
@@ -30,6 +30,7 @@ def predicted(case: Case) -> Figures:
     """The row with our step, or with what is missing."""
     figures: Figures = {
         "source": case.source,
+        "model": case.model,
         "row": case.label,
         "system": case.system,
         "precision": case.precision,
@@ -53,11 +54,11 @@ def predicted(case: Case) -> Figures:
 
 
 def table(rows: Sequence[Figures]) -> Table:
-    """Error by source, system and precision."""
-    result = Table("source", "system", "precision", "efficiency")
+    """Error by source, model, system and precision."""
+    result = Table("source", "model", "system", "precision", "efficiency")
     for name in ("rows", "mean %", "least %", "most %", "published %"):
         result.add_column(name, justify="right")
-    keys = ("source", "system", "precision", "efficiency")
+    keys = ("source", "model", "system", "precision", "efficiency")
     for key in dict.fromkeys(tuple(row[name] for name in keys) for row in rows):
         own = [row for row in rows if tuple(row[name] for name in keys) == key]
         errors = 100 * np.array([row["error"] for row in own])
@@ -75,12 +76,12 @@ def table(rows: Sequence[Figures]) -> Table:
 
 
 def picture(rows: Sequence[Figures]) -> str:
-    """Predicted over measured seconds, a colour per system."""
+    """Predicted over measured seconds, a colour per model and source."""
     points = [
-        Point(f"{row['system']} ({row['source']})", row["measured_s"], row["predicted_s"])
-        for row in rows
+        Point(f"{row['model']} ({row['source']})", row["measured_s"], row["predicted_s"])
+        for row in sorted(rows, key=lambda row: (row["source"], row["model"]))
     ]
-    return scatter_picture("steps of dense models", "measured, s", "predicted, s", points)
+    return scatter_picture("steps of training", "measured, s", "predicted, s", points)
 
 
 def main() -> None:

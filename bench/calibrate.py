@@ -75,7 +75,13 @@ LATENCIES_S = {BASE: 40e-6, "B200": 30e-6}
 #: Types that fused attention has no kernels for: before Ampere (Dao 2023, FlashAttention-2).
 WITHOUT_FUSED = ("V100-16", "V100-32", "T4")
 #: The same chip with other memory, or the same architecture.
-TWINS = {"A100-40": "A100-80", "V100-32": "V100-16", "GB200": "B200", "GB300": "B200"}
+TWINS = {
+    "A100-40": "A100-80",
+    "V100-32": "V100-16",
+    "GB200": "B200",
+    "GB300": "B200",
+    "B300": "B200",
+}
 #: Types between two measured ones.
 BETWEEN = ("H100", "H200")
 

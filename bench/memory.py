@@ -1,11 +1,10 @@
 """Memory of our model beside published figures: measured, of another model, or of an estimator.
 
 Measured on B200 (SimuMax v1.2): allocated bytes of the fullest rank, without what the framework
-holds beside PyTorch's allocator; SimuMax's own prediction stands beside ours. A context-parallel
-group of c splits the sequence and shares parameters, which is as c times the replicas with s / c
-tokens each where attention keeps no scores. Korthikanti et al. 2023, figure 1: 18 bytes for each of
-the 12 h^2 parameters of a block, on the mean GPU; activations of the first stage that are kept for
-the backward pass, without what exists while one block is recomputed. Megatron-LM's estimator: see
+holds beside PyTorch's allocator; SimuMax's own prediction stands beside ours.
+Korthikanti et al. 2023, figure 1: 18 bytes for each of the 12 h^2 parameters of a block, on the
+mean GPU; activations of the first stage that are kept for the backward pass, without what exists
+while one block is recomputed. Megatron-LM's estimator: see
 `bench.megatron_memory`.
 """
 
@@ -21,7 +20,7 @@ from bench.megatron_memory import estimates
 from bench.records import reference
 from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.instance import Cluster, Instance, Limits, NodeGroup, SearchSpace, Workload
-from formulations.instance.load import gpu_catalogue
+from formulations.instance.load import gpu_catalogue, read_yaml_resource
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Recompute
@@ -29,22 +28,8 @@ from formulations.plan import Degrees, Recomputed, Shape
 from formulations.schedules import held
 from formulations.units import GIB
 
-LLAMA_3_70B = TransformerSizes(
-    hidden_size=8192,
-    layers=80,
-    heads=64,
-    kv_heads=8,
-    ffn_size=28672,
-    gated_ffn=True,
-    vocabulary_size=128256,
-    tied_embeddings=False,
-    rotary_positions=True,
-    norm="rmsnorm",
-    qkv_biases=False,
-    output_bias=False,
-    ffn_biases=False,
-    dropout=False,
-)
+#: Names of the file's models in the catalogue.
+B200_MODELS = {"llama3_70b": "llama3-70b", "deepseekv2": "deepseek-v2"}
 
 
 @dataclass(frozen=True)
@@ -99,6 +84,7 @@ def _devices(
     recompute: Recompute = "none",
     chunks: int = 1,
     tp: int,
+    cp: int = 1,
     **degrees: int,
 ) -> list[MemoryParts]:
     """Memory of each device of a replica, without workspace; equally many blocks on every chunk."""
@@ -107,7 +93,7 @@ def _devices(
         recompute=(recompute,),
         vpp=chunks,
         nodes_used=(1,),
-        degrees=(Degrees(tp=tp),),
+        degrees=(Degrees(tp=tp, cp=cp),),
         **degrees,  # type: ignore[arg-type]
     )
     (memory,) = layer_memory(_instance(workload, split=split), shape)
@@ -127,21 +113,21 @@ def _devices(
 
 
 def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
-    """The dense runs: Llama-3-70B cut to some layers."""
+    """Llama-3-70B and DeepSeek-V2, cut to some layers."""
     found = json.loads((folder / "simumax" / "b200_steps.json").read_text())
+    known: Any = read_yaml_resource("workloads.yaml")
     for row in found["rows"]:
-        if row["model"] != "llama3_70b":
-            continue
-        replicas = row["dp"] * row["cp"]
+        sizes = TransformerSizes.model_validate(known[B200_MODELS[row["model"]]]["sizes"])
         workload = build_workload(
-            LLAMA_3_70B.model_copy(update={"layers": row["num_layers"]}),
-            name="llama3-70b",
-            source="Meta",
-            sequence_length=row["sequence_length"] // row["cp"],
-            global_batch=row["micro_batches"] * replicas,
+            sizes.model_copy(update={"layers": row["num_layers"]}),
+            name=row["model"],
+            source="bench",
+            sequence_length=row["sequence_length"],
+            global_batch=row["micro_batches"] * row["dp"],
             flash_attention=True,
         )
-        degrees = {"tp": row["tp"], "dp": replicas, "pp": row["pp"], "micro_batch": 1, "zero": 1}
+        names = ("tp", "dp", "pp", "cp", "ep")
+        degrees = {name: row[name] for name in names} | {"micro_batch": 1, "zero": 1}
         devices = _devices(
             workload, split=row["tp"] > 1, micro_batches=row["micro_batches"], **degrees
         )

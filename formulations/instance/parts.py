@@ -265,8 +265,10 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
 
     Every rank holds 1/tp of every expert. Kept besides the experts' inner tensors: the router's
     input and fp32 scores, and the copies of tokens in expert order, before and after the experts.
-    Kernels: the router's product, softmax, top-k; permute and unpermute; grouped products, as
-    many as one expert's; the residual add; and, with shared experts, theirs and one more add.
+    Kernels: the router's product, softmax, top-k; probabilities and map of the chosen experts, each
+    scattered over zeros, and the tokens per expert (Megatron-LM, moe_utils.py); permute and
+    unpermute; grouped products, as many as one expert's; the residual add; and, with shared
+    experts, theirs and one more add.
     """
     h, k = sizes.hidden_size, moe.experts_per_token
     inner = 3 if sizes.gated_ffn else 2
@@ -279,8 +281,8 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         expert_parameters=(expert + split_biases) * moe.experts,
         expert_flops=2 * s * k * expert,
         routed_bytes=2 * k * s * h,
-        kernels=3 + 2 + 3 + 1,
-        memory_kernels=2 + 2 + 1 + 1,
+        kernels=3 + 5 + 2 + 3 + 1,
+        memory_kernels=2 + 5 + 2 + 1 + 1,
         forward_all_reduces=1,
         backward_all_reduces=1,
         replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
