@@ -139,7 +139,8 @@ def _bridge(row: Row) -> Case:
 def _text(row: Row, gpu: str, size: int, nodes: int, batch: int, precision: str) -> str:
     """The instance of a row; memory is not what is compared, so there is enough."""
     bridge, (name, changed) = "system" in row, MODELS[model_of(row)]
-    sizes = {**read_yaml_resource("workloads.yaml")[name]["sizes"], **changed}
+    known: Any = read_yaml_resource("workloads.yaml")
+    sizes = {**known[name]["sizes"], **changed}
     sizes["layers"] = row.get("num_layers") or sizes["layers"]
     search = {
         "sequence_parallel": row["tp"] > 1,

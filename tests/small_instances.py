@@ -154,6 +154,7 @@ def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0
     nothing = np.zeros_like(static)
     return LayerMemory(
         parameters=nothing,
+        experts=nothing,
         weights_bytes=static,
         gradients_bytes=nothing,
         optimizer_bytes=nothing,

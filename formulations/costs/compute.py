@@ -273,8 +273,8 @@ class TimeColumns:
                 allowed = "times of every layer kind, or another degree"
                 raise InstanceError("profile", found, allowed)
         usual = timed.index(True)
-        own = [j if has else usual for j, has in enumerate(timed)]
-        columns = [self._column(j, degrees[j], micro_batch, recompute, members) for j in own]
+        shown = [j if has else usual for j, has in enumerate(timed)]
+        columns = [self._column(j, degrees[j], micro_batch, recompute, members) for j in shown]
         forward, backward, weight = np.stack([column.times for column in columns], axis=2)
         origins = frozenset(origin for column in columns for origin in column.origins)
         return _paced(LayerTimes(forward, backward, weight, origins), members)
