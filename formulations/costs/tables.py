@@ -112,6 +112,16 @@ class CostTables:
             return (np.ones(self.num_layers, dtype=np.int64),)
         return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))
 
+    def message_lanes(self, group: int) -> int:
+        """How often a message between nodes is sent by, or for, the GPUs of a slot of a group.
+
+        Once by each of them, for its part. Where tensor groups do not split messages every GPU
+        needs its own whole, so in plans with unlike ones as often as the widest asks for.
+        """
+        own = self.shape.degrees[group]
+        whole = not self.instance.search.splits_messages
+        return own.parts * (self.shape.widest_tp if whole else own.tp)
+
     @cached_property
     def widest(self) -> int:
         """Of the node groups used the first with the largest tensor groups."""
