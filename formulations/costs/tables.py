@@ -90,6 +90,17 @@ class CostTables:
         """Node groups of the nodes used."""
         return [j for j, count in enumerate(self.shape.nodes_used) if count]
 
+    @cached_property
+    def roomiest(self) -> list[int]:
+        """Of the node groups used, one of most memory of those with each degrees.
+
+        What has room on some group used has room on one of these.
+        """
+        largest: dict[Degrees, int] = {}
+        for j in sorted(self.used, key=lambda j: int(self.capacity_bytes[j])):
+            largest[self.shape.degrees[j]] = j
+        return list(largest.values())
+
     @property
     def tied(self) -> bool:
         """Whether the gradients of tied embeddings are reduced between first and last stage."""
