@@ -104,7 +104,10 @@ class Floor:
             ways += [(node, self.zone_link(), zoned) for node in (source, target)]
         times = []
         for end, (speed, latency), sharing in ways:
-            (tp, _, lanes), j = self.degrees_of(self.group(end)), self.group(end)
+            (tp, parts, _), j = self.degrees_of(self.group(end)), self.group(end)
+            search = self.tables.instance.search
+            each = tp if search.splits_messages else max(self.degrees_of(i)[0] for i in self.order)
+            lanes = parts * each
             size = tensors * self.tables.send_bytes[j]
             seconds = lanes * size * sharing / speed + latency
             if self.tables.instance.search.gathers_messages and tp > 1:
@@ -203,7 +206,7 @@ class Floor:
         ends = [(self.node[r], self.node[(self.shape.pp - 1) * dp + r]) for r in range(dp)]
         times = [Fraction(0)]
         for node in set(self.node):
-            size, lanes = sizes[self.group(node)], self.degrees_of(self.group(node))[2]
+            size, lanes = sizes[self.group(node)], self.degrees_of(self.group(node))[0]
             crossing = sum((a == node) != (b == node) for a, b in ends)
             if crossing:
                 speed, latency = self.link(node, inside=False)
@@ -215,7 +218,7 @@ class Floor:
         for pair in zones:
             if len(pair) == 2:
                 speed, latency = self.zone_link()
-                most = max(self.degrees_of(j)[2] * sizes[j] for j in set(self.order))
+                most = max(self.degrees_of(j)[0] * sizes[j] for j in set(self.order))
                 times.append(zones.count(pair) * most / speed + 2 * latency)
         return up(max(times))
 

@@ -97,7 +97,7 @@ def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     second = range(max(start - last, 0), stop - last)
     within = len(range(max(first.start, second.start), min(first.stop, second.stop)))
     crossing = len(first) + len(second) - 2 * within
-    lanes = shape.degrees[j].width * crossing
+    lanes = shape.degrees[j].tp * crossing
     across = embedding_ns(tables, j, lanes, group.inter_node) if crossing else 0
     return max(across, embedding_ns(tables, j, 1, group.intra_node) if within else 0)
 

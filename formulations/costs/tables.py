@@ -92,6 +92,17 @@ class CostTables:
         """Node groups of the nodes used."""
         return [j for j, count in enumerate(self.shape.nodes_used) if count]
 
+    @cached_property
+    def roomiest(self) -> list[int]:
+        """Of the node groups used, one of most memory of those with each degrees.
+
+        What has room on some group used has room on one of these.
+        """
+        largest: dict[Degrees, int] = {}
+        for j in sorted(self.used, key=lambda j: int(self.capacity_bytes[j])):
+            largest[self.shape.degrees[j]] = j
+        return list(largest.values())
+
     @property
     def tied(self) -> bool:
         """Whether the gradients of tied embeddings are reduced between first and last stage."""
@@ -113,6 +124,16 @@ class CostTables:
         if all(self.lanes_like[j] == self.lanes_like[self.used[0]] for j in self.used):
             return (np.ones(self.num_layers, dtype=np.int64),)
         return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))
+
+    def message_lanes(self, group: int) -> int:
+        """How often a message between nodes is sent by, or for, the GPUs of a slot of a group.
+
+        Once by each of them, for its part. Where tensor groups do not split messages every GPU
+        needs its own whole, so in plans with unlike ones as often as the widest asks for.
+        """
+        own = self.shape.degrees[group]
+        whole = not self.instance.search.splits_messages
+        return own.parts * (self.shape.widest_tp if whole else own.tp)
 
     @cached_property
     def widest(self) -> int:

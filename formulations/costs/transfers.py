@@ -22,7 +22,7 @@ def outside_ns(tables: CostTables, j: int, flows: int, link: Link, tensors: int)
     With scatter and gather the parts are gathered over the links inside the node.
     """
     degrees, size = tables.shape.degrees[j], tensors * tables.send_bytes[j]
-    outside_s = degrees.width * size * flows / link.bandwidth_bytes_per_s + link.latency_s
+    outside_s = tables.message_lanes(j) * size * flows / link.bandwidth_bytes_per_s + link.latency_s
     gathers = tables.instance.search.gathers_messages and degrees.tp > 1
     return ceil_ns(
         outside_s + (_inside_s(tables, j, tensors) * (degrees.tp - 1) if gathers else 0.0)
@@ -30,7 +30,11 @@ def outside_ns(tables: CostTables, j: int, flows: int, link: Link, tensors: int)
 
 
 def embedding_ns(tables: CostTables, j: int, lanes: int, link: Link) -> int:
-    """All-reduce of the tied matrix by GPUs of group j, `lanes` of which share the link."""
+    """All-reduce of the tied matrix by GPUs of group j, `lanes` of which share the link.
+
+    A slot sends one copy whatever its parts: each that share of it which the first half of the
+    gradient sync leaves it with, as FlagScale's partial reduce does.
+    """
     if not tables.tied:
         return 0
     latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)

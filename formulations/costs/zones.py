@@ -72,7 +72,7 @@ class ZoneTerms:
         """All-reduce of the tied matrix, with so many replicas' lanes on the link."""
         tables = self.tables
         return max(
-            embedding_ns(tables, j, tables.shape.degrees[j].width * replicas, self.link)
+            embedding_ns(tables, j, tables.shape.degrees[j].tp * replicas, self.link)
             for j in tables.used
         )
 

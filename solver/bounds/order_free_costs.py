@@ -186,7 +186,9 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     per_byte, latency = columns.links(inside=True)
     within = size * per_byte + latency
     per_byte, latency = columns.links(inside=False)
-    flows = columns.width * columns.common[:, None]
+    widest = np.where(columns.used, columns.tp, 0).max(axis=1)[:, None]
+    lanes = columns.tp if instance.search.splits_messages else widest
+    flows = lanes * columns.parts * columns.common[:, None]
     gathers = (columns.tp - 1) * instance.search.gathers_messages
     crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
     easiest = np.minimum(crossing, at_least_ns(columns.least(within)))
@@ -206,7 +208,7 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
     size = np.array(sizes)[which]
     share = ring_share(ALL_REDUCE, 2) * size
     per_byte, latency = columns.links(inside=False)
-    lanes = columns.width * columns.common[:, None]
+    lanes = columns.tp * columns.common[:, None]
     outside = lanes * share * per_byte + ALL_REDUCE * latency
     per_byte, latency = columns.links(inside=True)
     near = columns.per_node > ((columns.pp - 1) * columns.dp)[:, None]

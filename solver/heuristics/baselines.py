@@ -13,7 +13,7 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape, simulable
+from formulations.plan import Degrees, Plan, Shape, simulable
 from solver.heuristics.choose import (
     ORDER_LIMIT,
     Candidate,
@@ -157,7 +157,8 @@ def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
     usual = "1f1b" if "1f1b" in instance.search.schedule else instance.search.schedule[0]
     by_nodes: dict[tuple[int, ...], list[Shape]] = {}
     for shape in shapes:
-        if shape.schedule == usual and simulable(instance, shape):
+        plain = set(shape.degrees_used) == {Degrees(tp=shape.widest_tp)}
+        if plain and shape.schedule == usual and simulable(instance, shape):
             by_nodes.setdefault(shape.nodes_used, []).append(shape)
     sizes = [group.gpus_per_node for group in instance.cluster.groups]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.decisions import Decisions
-from formulations.plan import Degrees, Plan, simulable
+from formulations.plan import Plan, simulable
 from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven_shares import Left, Uneven
@@ -82,13 +82,10 @@ def lacks_memory(intervals: Intervals) -> bool:
     shape, instance = tables.shape, tables.instance
     even = instance.search.micro_batches == "even"
     least = tables.num_micro_batches // shape.dp if even else 1
-    largest = dict[Degrees, int]()
-    for j in sorted(tables.used, key=lambda j: int(tables.capacity_bytes[j])):
-        largest[shape.degrees[j]] = j
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
     for k in range(shape.num_stages):
-        fits = np.any([intervals.fits(j, k, least) for j in largest.values()], axis=0)
+        fits = np.any([intervals.fits(j, k, least) for j in tables.roomiest], axis=0)
         ends = np.any(fits[ends], axis=0)
     return not ends[-1]
 

@@ -1,6 +1,6 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import gcd
 
@@ -35,49 +35,85 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
             yield vector
 
 
-def tensor_degrees(instance: Instance, vector: tuple[int, ...]) -> list[int]:
-    """Candidates for tp that divide the heads and the GPU count of every node used."""
-    kv_heads = instance.workload.kv_heads
-    used = [g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True) if n]
+def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
+    """Candidates for tp that divide the heads and these numbers of GPUs of a node."""
+    counts = (instance.workload.kv_heads, *gpus)
     candidates = instance.search.tensor_parallel or powers_of_two(
         max(g.gpus_per_node for g in instance.cluster.groups)
     )
-    return [tp for tp in candidates if all(count % tp == 0 for count in (kv_heads, *used))]
+    return [tp for tp in candidates if all(count % tp == 0 for count in counts)]
 
 
-def degrees_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Degrees]:
-    """How a slot's GPUs may share a stage: tensor groups, `cp` of them for every sequence.
+def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:
+    """Degrees by node group, of groups that are not used those of the first that is.
 
-    They fill the nodes used; every GPU has two pieces of a sequence, and each tensor group can
-    split them. Heads are exchanged whole.
+    Own ones by group: slots that fill its nodes. Parts of all groups have no common divisor: with
+    one, the plans are among those of as many times more replicas, of smaller micro-batches.
     """
-    search, workload = instance.search, instance.workload
-    used = [g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True) if n]
-    for tp, cp in product(tensor_degrees(instance, vector), search.context_parallel):
-        pieces = workload.sequence_length % (2 * cp * tp) == 0
-        heads = search.context_method != "all_to_all" or workload.kv_heads % (tp * cp) == 0
-        inside = all(count % (tp * cp) == 0 for count in used)
-        if cp == 1 or (pieces and heads and inside):
-            yield Degrees(tp=tp, cp=cp)
+    groups = instance.cluster.groups
+    used = [j for j, count in enumerate(vector) if count]
+    for cp in instance.search.context_parallel:
+        if instance.search.degrees == "uniform":
+            for own in uniform_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
+                yield (own,) * len(vector)
+            continue
+        choices = [slot_degrees(instance, groups[j].gpus_per_node, cp) for j in used]
+        for chosen in product(*choices):
+            if gcd(*(own.parts for own in chosen)) == 1:
+                named = dict(zip(used, chosen, strict=True))
+                yield tuple(named.get(j, chosen[0]) for j in range(len(vector)))
+
+
+def uniform_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
+    """Undivided slots that fill nodes of so many GPUs."""
+    known = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
+    return [own for own in known if shares_sequences(instance, own, nodes)]
+
+
+def slot_degrees(instance: Instance, gpus: int, cp: int) -> list[Degrees]:
+    """Ways to share a stage among GPUs of a node, in equal parts."""
+    known = (
+        Degrees(tp=tp, parts=parts, cp=cp)
+        for tp in tensor_degrees(instance, [gpus])
+        for parts in range(1, gpus // tp + 1)
+        if gpus // tp % parts == 0
+    )
+    return [own for own in known if shares_sequences(instance, own, [gpus])]
+
+
+def shares_sequences(instance: Instance, own: Degrees, nodes: list[int]) -> bool:
+    """Whether the tensor groups of slots that fill these nodes can share every sequence.
+
+    Every GPU has two pieces of it, which each tensor group can split; heads are exchanged whole.
+    """
+    if own.cp == 1:
+        return True
+    workload = instance.workload
+    pieces = workload.sequence_length % (2 * own.cp * own.tp) == 0
+    whole = workload.kv_heads % (own.tp * own.cp) == 0
+    heads = whole or instance.search.context_method != "all_to_all"
+    return pieces and heads and all(gpus % own.width == 0 for gpus in nodes)
 
 
 def expert_degrees(
-    instance: Instance, degrees: Degrees, dp: int, vector: tuple[int, ...]
+    instance: Instance, degrees: tuple[Degrees, ...], dp: int, vector: tuple[int, ...]
 ) -> list[int]:
-    """GPUs that may share the experts of a stage; they do not lie in several zones.
+    """GPUs that may share the experts of a stage, on node groups with equal degrees in one zone.
 
-    Beside tensor groups only where these split the sequence (Megatron-LM, arguments.py).
+    In several zones those of a node alone; beside tensor groups only where these split the
+    sequence (Megatron-LM, arguments.py).
     """
-    if degrees.tp > 1 and not instance.search.sequence_parallel:
-        return [ep for ep in instance.search.expert_parallel if ep == 1]
-    ranks, groups = dp * degrees.cp, instance.cluster.groups
-    used = [group for group, n in zip(groups, vector, strict=True) if n]
-    zones = {group.zone for group in used}
-    together = gcd(*(group.gpus_per_node // degrees.tp for group in used))
+    groups, candidates = instance.cluster.groups, instance.search.expert_parallel
+    used = [j for j, count in enumerate(vector) if count]
+    own, zones = degrees[used[0]], {groups[j].zone for j in used}
+    split = own.tp == 1 or instance.search.sequence_parallel
+    if not split or any(degrees[j] != own for j in used):
+        return [ep for ep in candidates if ep == 1]
+    together = gcd(*(groups[j].gpus_per_node // own.tp for j in used))
     return [
         ep
-        for ep in instance.search.expert_parallel
-        if ranks % ep == 0 and (len(zones) == 1 or together % ep == 0)
+        for ep in candidates
+        if dp * own.copies % ep == 0 and (len(zones) == 1 or together % ep == 0)
     ]
 
 
@@ -147,24 +183,27 @@ def recompute_ways(
 
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
-    gpus = sum(n * g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True))
     search = instance.search
-    for own in degrees_of(instance, vector):
-        pipelines = pipeline_degrees(instance, gpus // own.width)
-        for (dp, pp), b in product(pipelines, micro_batches(instance)):
+    for degrees in group_degrees(instance, vector):
+        members = zip(instance.cluster.groups, degrees, vector, strict=True)
+        slots = sum(n * (group.gpus_per_node // own.width) for group, own, n in members)
+        parts = [own.parts for own, n in zip(degrees, vector, strict=True) if n]
+        copies = max(parts) * degrees[0].cp
+        for (dp, pp), b in product(pipeline_degrees(instance, slots), micro_batches(instance)):
             total = instance.workload.global_batch // b
-            if total < dp or (search.micro_batches == "even" and total % dp):
+            uneven = search.micro_batches == "even" and total % dp
+            if total < dp or uneven or any(b % own for own in parts):
                 continue
             strategies = (
                 (ep, one, zero, recompute)
-                for ep in expert_degrees(instance, own, dp, vector)
+                for ep in expert_degrees(instance, degrees, dp, vector)
                 for one in schedules_of(instance, pp, total // dp)
-                for zero in zero_stages(instance, dp * own.cp, pp, ep)
+                for zero in zero_stages(instance, dp * copies, pp, ep)
                 for recompute in recompute_ways(instance, one[1], zero)
             )
             for ep, (schedule, vpp), zero, recompute in strategies:
                 yield Shape(
-                    degrees=(own,) * len(vector),
+                    degrees=degrees,
                     dp=dp,
                     pp=pp,
                     micro_batch=b,

@@ -82,7 +82,7 @@ def _embedding_ns(tables: CostTables, j: int, across: bool) -> tuple[int, int]:
     across: these are of a template in several zones.
     """
     cluster = tables.instance.cluster
-    group, lanes = cluster.groups[j], tables.shape.degrees[j].width
+    group, lanes = cluster.groups[j], tables.shape.degrees[j].tp
     links = [group.inter_node, *([cluster.zone_link] if across and cluster.zone_link else [])]
     between = max(embedding_ns(tables, j, lanes, link) for link in links)
     return embedding_ns(tables, j, 1, group.intra_node), between

@@ -52,7 +52,7 @@ def _nodes_rule(space: PlanSpace) -> str:
 
 def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     """Every value is one that the instance leaves open."""
-    search = space.instance.search
+    search, groups = space.instance.search, space.instance.cluster.groups
     total = space.instance.workload.global_batch // shape.micro_batch
     choices: list[tuple[str, object, Sequence[object] | None]] = [
         ("degrees", shape.degrees, space.degrees(shape.nodes_used)),
@@ -62,7 +62,11 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         ("micro_batch", shape.micro_batch, space.micro_batches),
         ("recompute", shape.recompute, space.recomputations(shape.vpp, shape.zero)),
         ("ep", shape.ep, space.expert_degrees(shape.nodes_used, shape.degrees, shape.dp)),
-        ("zero", shape.zero, space.zero_stages(shape.ranks(0), shape.pp, shape.ep)),
+        (
+            "zero",
+            shape.zero,
+            space.zero_stages(max(map(shape.ranks, range(len(groups)))), shape.pp, shape.ep),
+        ),
     ]
     for name, found, allowed in choices:
         if allowed is not None:

@@ -12,7 +12,7 @@ from formulations.instance import Instance, Link, NodeGroup
 from formulations.plan import Degrees, Shape
 from formulations.units import ceil_ns
 from solver.verify.link_times import Member, inside_s, outside_s, pair_s, rings_ns
-from solver.verify.volumes import message_bytes, tied_bytes, widest
+from solver.verify.volumes import message_bytes, message_lanes, tied_bytes, widest
 
 Array = NDArray[np.int64]
 
@@ -37,6 +37,10 @@ class Layout:
     def degrees(self, node: int) -> Degrees:
         """How the GPUs of a slot on a node share its stage."""
         return self.shape.degrees[self.group_index[node]]
+
+    def lanes(self, node: int) -> int:
+        """Flows of one replica over the border of a node."""
+        return message_lanes(self.instance, self.shape, self.group_index[node])
 
     @cached_property
     def group_index(self) -> tuple[int, ...]:
@@ -87,7 +91,7 @@ class Layout:
         self, pairs: Iterable[tuple[int, int]], end: Callable[[int, int], int]
     ) -> Counter[int]:
         ends = (end(a, b) for a, b in pairs if a != b)
-        return Counter(node for node in ends for _ in range(self.degrees(node).width))
+        return Counter(node for node in ends for _ in range(self.lanes(node)))
 
     @cached_property
     def passages(self) -> list[Counter[tuple[str | None, str | None]]]:
@@ -123,7 +127,7 @@ class Layout:
         way = (self.zone[source], self.zone[target])
         if way[0] != way[1]:
             links += [
-                (node, self.zone_link, self.passages[k][way] * self.degrees(node).width)
+                (node, self.zone_link, self.passages[k][way] * self.lanes(node))
                 for node in (source, target)
             ]
         return max(self._outside_ns(s, *link) for link in links)
@@ -173,7 +177,7 @@ class Layout:
         pairs = list(zip(self.nodes[0], self.nodes[-1], strict=True))
         lanes = Counter(node for a, b in pairs if a != b for node in (a, b))
         links: list[tuple[Link, int, int]] = [
-            (self.group(node).inter_node, n * self.degrees(node).width, self._tied_bytes(node))
+            (self.group(node).inter_node, n * self.degrees(node).tp, self._tied_bytes(node))
             for node, n in lanes.items()
         ]
         links += [(self.group(a).intra_node, 1, self._tied_bytes(a)) for a, b in pairs if a == b]
@@ -181,7 +185,7 @@ class Layout:
         links += [
             (
                 self.zone_link,
-                count * self.shape.degrees[j].width,
+                count * self.shape.degrees[j].tp,
                 tied_bytes(self.instance, self.shape, j),
             )
             for ends, count in zones.items()

@@ -26,6 +26,7 @@ from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.volumes import (
     collective_factors,
     message_bytes,
+    message_lanes,
     num_holders,
     num_slots,
     tied_bytes,
@@ -98,7 +99,7 @@ class LeastCosts:
         within, without = float("inf"), float("inf")
         for j, g in zip(self.used, self.groups, strict=True):
             size, own = message_bytes(self.instance, self.shape, j), self.shape.degrees[j]
-            flows = own.width * self.flows
+            flows = message_lanes(self.instance, self.shape, j) * self.flows
             within = min(within, inside_s(g, size))
             without = min(without, outside_s(self.instance, own.tp, g, g.inter_node, flows, size))
         crossing = int(at_least_ns(without))
@@ -116,7 +117,7 @@ class LeastCosts:
             return 0
         known = list(zip(self.used, self.groups, sizes, strict=True))
         degrees = self.shape.degrees
-        ways = [(g.inter_node, degrees[j].width * self.flows, size) for j, g, size in known]
+        ways = [(g.inter_node, degrees[j].tp * self.flows, size) for j, g, size in known]
         apart = (self.shape.pp - 1) * self.shape.dp
         ways += [
             (g.intra_node, 1, size)

@@ -2,7 +2,7 @@
 
 Nodes used: per group 0 up to all, not none at all; all nodes if none may be idle; within the limit
 on the price. For such a vector: tp divides the GPU count of every node used and the key and value
-heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp tensor groups fill
+heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp slots fill
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
 global batch, and every replica has a micro-batch (all the same number, if even). With one replica
 nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
@@ -122,46 +122,60 @@ class PlanSpace:
         ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
         return frozenset(filter(self.allows_nodes, product(*ranges)))
 
-    def tensor_degrees(self, nodes_used: Nodes) -> list[int]:
-        """Sizes of tensor groups that fill every node used and share the heads evenly."""
+    @cached_property
+    def tensor_degrees(self) -> list[int]:
+        """Sizes of tensor groups that share the heads evenly."""
         groups = self.instance.cluster.groups
         given = self.instance.search.tensor_parallel
         sizes = _doubling(max(group.gpus_per_node for group in groups)) if given is None else given
-        nodes = [g.gpus_per_node for g, n in zip(groups, nodes_used, strict=True) if n]
-        heads = self.instance.workload.kv_heads
-        fitting = (tp for tp in sorted(set(sizes)) if not any(gpus % tp for gpus in nodes))
-        return [tp for tp in fitting if heads % tp == 0]
+        return [tp for tp in sorted(set(sizes)) if self.instance.workload.kv_heads % tp == 0]
 
     def degrees(self, nodes_used: Nodes) -> list[tuple[Degrees, ...]]:
         """Per node group how the GPUs of a slot share its stage."""
-        ways = product(self.tensor_degrees(nodes_used), sorted(set(self.search.context_parallel)))
-        return [
-            (Degrees(tp=tp, cp=cp),) * len(nodes_used)
-            for tp, cp in ways
-            if cp == 1 or self._shares_sequences(nodes_used, tp, cp)
-        ]
+        nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
+        used = [j for j, count in enumerate(nodes_used) if count]
+        found: list[tuple[Degrees, ...]] = []
+        for cp in sorted(set(self.search.context_parallel)):
+            slots = [self._slots(nodes[j], cp) for j in used]
+            if self.search.degrees == "uniform":
+                alike = (own for own in slots[0] if all(own in others for others in slots))
+                found += [(own,) * len(nodes) for own in alike if own.parts == 1]
+                continue
+            for own in product(*slots):
+                if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
+                    named = dict(zip(used, own, strict=True))
+                    found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
+        return found
 
-    def _shares_sequences(self, nodes_used: Nodes, tp: int, cp: int) -> bool:
-        """Whether cp tensor groups of each node used can share every sequence."""
-        workload, groups = self.instance.workload, self.instance.cluster.groups
-        if self.search.context_method == "all_to_all" and workload.kv_heads % (cp * tp):
+    def _slots(self, gpus: int, cp: int) -> list[Degrees]:
+        """Slots of which a whole number make a node of so many GPUs, cp of them per sequence."""
+        pairs = product(self.tensor_degrees, range(1, gpus + 1))
+        known = (Degrees(tp=tp, parts=n, cp=cp) for tp, n in pairs if gpus % (tp * n * cp) == 0)
+        return [own for own in known if cp == 1 or self._shares_sequences(own)]
+
+    def _shares_sequences(self, own: Degrees) -> bool:
+        """Whether tensor groups can share every sequence: two pieces per GPU, or whole heads."""
+        workload, group = self.instance.workload, own.cp * own.tp
+        if self.search.context_method == "all_to_all" and workload.kv_heads % group:
             return False
-        fills = all(
-            not g.gpus_per_node % (cp * tp) for g, n in zip(groups, nodes_used, strict=True) if n
-        )
-        return fills and workload.sequence_length % (2 * cp * tp) == 0
+        return workload.sequence_length % (2 * group) == 0
 
     def expert_degrees(self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int) -> list[int]:
-        """GPUs that share the experts: they divide those of a stage, and lie in one zone."""
+        """GPUs that share the experts: they divide those of a stage, and lie in one zone.
+
+        More than one only where all node groups used have equal degrees, and tensor groups split
+        the sequence.
+        """
         groups, found = self.instance.cluster.groups, []
         used = [j for j, n in enumerate(nodes_used) if n]
         apart = len({groups[j].zone for j in used}) > 1
-        if any(degrees[j].tp > 1 for j in used) and not self.search.sequence_parallel:
-            return [1] if 1 in self.search.expert_parallel else []
+        alike = len({degrees[j] for j in used}) == 1
+        split = self.search.sequence_parallel or all(degrees[j].tp == 1 for j in used)
         for ep in sorted(set(self.search.expert_parallel)):
             ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
             nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
-            if not any(count % ep for count in (ranks + nodes if apart else ranks)):
+            fits = not any(count % ep for count in (ranks + nodes if apart else ranks))
+            if ep == 1 or (fits and alike and split):
                 found.append(ep)
         return found
 
@@ -211,7 +225,7 @@ class PlanSpace:
             slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
             for dp, pp in self.pipelines(slots):
                 for b in self.micro_batches:
-                    if self.shares_exist(dp, b):
+                    if self.shares_exist(dp, b) and not any(b % own.parts for own in degrees):
                         yield degrees, dp, pp, b
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
@@ -219,7 +233,7 @@ class PlanSpace:
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.expert_degrees(nodes_used, degrees, dp)
             for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
-                for zero in self.zero_stages(dp * degrees[0].copies, pp, ep):
+                for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp, ep):
                     for recompute in self.recomputations(vpp, zero):
                         yield Key(
                             nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep

@@ -10,7 +10,7 @@ from formulations.instance import Instance, Link, NodeGroup
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.link_times import inside_s, outside_s
-from solver.verify.volumes import message_bytes
+from solver.verify.volumes import message_bytes, message_lanes
 from solver.verify.zone_links import zone_link
 
 
@@ -39,6 +39,7 @@ class Messages:
             [n * message_bytes(instance, shape, j) for n in tensors]
             for j in range(len(shape.degrees))
         ]
+        self.lanes = [message_lanes(instance, shape, j) for j in range(len(shape.degrees))]
         #: [n] of which number of tensors the message before a layer is
         self.kind = np.array([0, *map(tensors.index, counts)])
         self._departures = lru_cache(maxsize=None)(self._flows_out)
@@ -47,7 +48,7 @@ class Messages:
     def _flows_out(self, spot: Spot, k: int) -> int:
         """Flows from stage k to the next that leave the node."""
         dp, stage = self.shape.dp, stage_slots(self.shape, k)
-        return self.shape.degrees[spot.group].width * sum(
+        return self.lanes[spot.group] * sum(
             s in spot.slots and s + dp not in spot.slots for s in stage
         )
 
@@ -56,7 +57,7 @@ class Messages:
         dp, stage = self.shape.dp, stage_slots(self.shape, k)
         pairs = ((s, (s + dp) % self.shape.slots) for s in stage)
         entering = sum(s not in spot.slots and t in spot.slots for s, t in pairs)
-        return self.shape.degrees[spot.group].width * entering
+        return self.lanes[spot.group] * entering
 
     def _group(self, spot: Spot) -> NodeGroup:
         return self.instance.cluster.groups[spot.group]
@@ -75,10 +76,7 @@ class Messages:
             (target.group, self._group(target).inter_node, self._arrivals(target, k - 1)),
         ]
         if zone := zone_link(self.instance, (source.group, target.group)):
-            ends += [
-                (j, zone, crossing * self.shape.degrees[j].width)
-                for j in (source.group, target.group)
-            ]
+            ends += [(j, zone, crossing * self.lanes[j]) for j in (source.group, target.group)]
         return self._slowest_ns(ends)
 
     def back_ns(self, spot: Spot, r: int) -> list[int]:

@@ -46,6 +46,16 @@ def message_bytes(instance: Instance, shape: Shape, group: int) -> int:
     return ceil_div(whole, own.cp * (own.tp if instance.search.splits_messages else 1))
 
 
+def message_lanes(instance: Instance, shape: Shape, group: int) -> int:
+    """How often it crosses a border of nodes, per slot: see `CostTables.message_lanes`.
+
+    Whole messages as often as the largest tensor group of the plan has GPUs; parts once.
+    """
+    own = shape.degrees[group]
+    split = instance.search.splits_messages
+    return own.parts * (own.tp if split else shape.widest_tp)
+
+
 def touched_bytes(workload: Workload) -> int:
     """Memory traffic of the optimizer per parameter: reads gradient and state, writes back."""
     return workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
