@@ -133,7 +133,7 @@ class CostTables:
         """
         own = self.shape.degrees[group]
         whole = not self.instance.search.splits_messages
-        return own.parts * (self.shape.widest_tp if whole else own.tp)
+        return own.copies * (self.shape.widest_tp if whole else own.tp)
 
     @cached_property
     def widest(self) -> int:

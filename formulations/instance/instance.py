@@ -65,7 +65,14 @@ class SearchSpace(Record):
 
 
 def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
-    """The schedules to choose among. Raises InstanceError for one that is not plain."""
+    """The schedules to choose among. Raises InstanceError for one that is not plain.
+
+    And where GPUs would have to share experts or sequences, which templates do not know.
+    """
+    for field in ("expert_parallel", "context_parallel"):
+        if 1 not in getattr(search, field):
+            found = " or ".join(map(str, getattr(search, field)))
+            raise InstanceError(f"search.{field}", found, "1 too; solve takes the others")
     found: list[PlainSchedule] = []
     for name in search.schedule:
         if name != "1f1b" and name != "gpipe":

@@ -157,10 +157,14 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
 
 
 def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for the first schedule that is not plain."""
+    """Raises InstanceError for what templates do not know: schedules, GPUs with part of a layer."""
     for i, name in enumerate(search.schedule):
         if name not in get_args(PlainSchedule):
-            raise place.listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+            raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+    for field in ("expert_parallel", "context_parallel"):
+        degrees: list[int] | None = getattr(search, field)
+        if degrees is not None and 1 not in degrees:
+            raise place.at(field).listed(0).error(f"{degrees[0]}", "1 too; solve takes the others")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:

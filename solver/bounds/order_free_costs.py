@@ -188,7 +188,7 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     per_byte, latency = columns.links(inside=False)
     widest = np.where(columns.used, columns.tp, 0).max(axis=1)[:, None]
     lanes = columns.tp if instance.search.splits_messages else widest
-    flows = lanes * columns.parts * columns.common[:, None]
+    flows = lanes * columns.copies * columns.common[:, None]
     gathers = (columns.tp - 1) * instance.search.gathers_messages
     crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
     easiest = np.minimum(crossing, at_least_ns(columns.least(within)))

@@ -53,7 +53,7 @@ def message_lanes(instance: Instance, shape: Shape, group: int) -> int:
     """
     own = shape.degrees[group]
     split = instance.search.splits_messages
-    return own.parts * (own.tp if split else shape.widest_tp)
+    return own.parts * own.cp * (own.tp if split else shape.widest_tp)
 
 
 def touched_bytes(workload: Workload) -> int:

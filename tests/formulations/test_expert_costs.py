@@ -1,13 +1,17 @@
 """What routed experts cost, worked out by hand; measured kernels: tests/bench/test_calibration."""
 
+import numpy as np
 import pytest
 
+from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import analytic_s
+from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.experts import ALL_TO_ALL_RATE, Members, all_to_all_s, grouped_s
-from formulations.instance import Layer, Link, NodeGroup
+from formulations.instance import Cluster, Instance, Layer, Link, NodeGroup
 from formulations.instance.load import gpu_catalogue
 from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
+from tests.small_instances import plain_shape
 
 MIXTRAL = TransformerSizes(
     hidden_size=4096,
@@ -118,3 +122,52 @@ def test_all_to_all_between_nodes_shares_their_links() -> None:
     outside = Link(bandwidth_bytes_per_s=1e8, latency_s=1e-5)
     found = all_to_all_s(Members(16, 8), 16e6, inside, outside, senders=8)
     assert found == pytest.approx(8 * 8e6 / (1e8 * ALL_TO_ALL_RATE) + 7e-6 + 1e-5)
+
+
+def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:
+    """All-reduce of 1 MB of experts per GPU among all GPUs, 100 and 10 GB/s, 1 and 10 us."""
+    near = Link(bandwidth_bytes_per_s=100e9, latency_s=1e-6)
+    far = Link(bandwidth_bytes_per_s=10e9, latency_s=1e-5)
+    group = NodeGroup(
+        name="n",
+        gpu=gpu_catalogue()["H100"],
+        gpus_per_node=gpus,
+        nodes=nodes,
+        price_usd_per_hour=0,
+        intra_node=near,
+        inter_node=far,
+    )
+    workload = build_workload(
+        MIXTRAL, name="m", source="test", sequence_length=4096, global_batch=64
+    )
+    cluster = Cluster(groups=(group,), network_efficiency=((1, 1.0), (2, 0.5)))
+    instance = Instance(name="m", source="test", workload=workload, cluster=cluster)
+    shape = plain_shape((nodes,), dp=nodes * gpus).model_copy(update={"ep": ep})
+    sizes = np.array([[1_000_000], [0]], dtype=np.int64)
+    return expert_rings_ns(instance, shape, ALL_REDUCE, sizes).tolist()
+
+
+def test_gradients_of_experts_inside_a_node() -> None:
+    """Two of 8 GPUs have the same experts: 1 MB at 100 GB/s, and two starts of 1 us."""
+    assert rings_ns(nodes=1, gpus=8, ep=4) == [10_000 + 2_000, 0]
+
+
+def test_gradients_of_experts_between_nodes() -> None:
+    """One ring for each of 4 sets of experts shares the link: 4 MB at 5 GB/s, two starts."""
+    assert rings_ns(nodes=2, gpus=4, ep=4) == [800_000 + 20_000, 0]
+
+
+def test_gradients_of_experts_on_both() -> None:
+    """Of 16 GPUs on two nodes 4 have the same experts, two on each: both rings in turn."""
+    assert rings_ns(nodes=2, gpus=8, ep=4) == [10_000 + 2_000 + 800_000 + 20_000, 0]
+
+
+@pytest.mark.parametrize("ep", [8, 16])
+def test_experts_on_one_gpu_alone_are_not_summed(ep: int) -> None:
+    """With as many GPUs in a group as in a stage every expert is there once."""
+    assert rings_ns(nodes=ep // 8, gpus=8, ep=ep) == [0, 0]
+
+
+def test_members_of_a_group_on_nodes() -> None:
+    """16 ranks lie on two nodes of 8, of which each group has all; groups of 8 on one."""
+    assert rings_ns(nodes=4, gpus=8, ep=16) == [1_600_000 + 20_000, 0]
