@@ -215,7 +215,9 @@ class _Search:
             objective=self.incumbents.best,
             bound=bound,
             runtime_s=self.clock.elapsed_s,
-            log=SearchLog(shapes=records),
+            log=SearchLog(
+                tuple(self.closer.stated(one, self.incumbents.best, bound) for one in records)
+            ),
             method=self.options.method,
             infeasibility=self._explained() if status is Status.INFEASIBLE else None,
             requested_gap=self.options.gap,
