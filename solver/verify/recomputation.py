@@ -65,25 +65,39 @@ class Recomputation:
         self._static, self._put_off = _before(memory.static_bytes), _before(memory.put_off_bytes)
         self._known: dict[tuple[tuple[int, int], ...], Array] = {}
 
+    def _counts(self, way: int, layers: Layers) -> range:
+        """Numbers of blocks that this way may be taken for; all only, if the others have none."""
+        most = int(self._number(layers).max(initial=0))
+        return range(1 if self._partly(way) else most, most + 1)
+
+    def _partly(self, way: int) -> bool:
+        return self.ways[way] == "full" and self.ways[0] == "none"
+
+    def _number(self, layers: Layers) -> Array:
+        """[N] blocks."""
+        number: Array = self._blocks[layers[1]] - self._blocks[layers[0]]
+        return number
+
     def _options(self, layers: Layers) -> Iterator[Option]:
         """All of them, for each stage."""
+        for way in range(len(self.ways)):
+            for count in self._counts(way, layers):
+                yield self._option(way, count, layers)
+
+    def _option(self, way: int, count: int, layers: Layers) -> Option:
+        """The first so many blocks in this way, what follows in the first one."""
         first, last = layers
-        blocks = self._blocks[last] - self._blocks[first]
-        for i, name in enumerate(self.ways):
-            partly = name == "full" and self.ways[0] == "none"
-            most = int(blocks.max(initial=0))
-            time, kept, largest = self._time[i], self._kept[i], self._largest[i]
-            for count in range(1, most + 1) if partly else [most]:
-                behind = np.searchsorted(self._blocks, self._blocks[first] + count)
-                end = np.minimum(behind, last)
-                yield Option(
-                    way=name,
-                    blocks=np.minimum(blocks, count) * (name != "none"),
-                    time=time[end] - time[first],
-                    kept=kept[end] - kept[first] + self._kept[0][last] - self._kept[0][end],
-                    once=np.maximum(largest[first, end], self._largest[0][end, last]),
-                    possible=blocks >= count if partly else np.ones(len(blocks), dtype=np.bool_),
-                )
+        behind = np.searchsorted(self._blocks, self._blocks[first] + count)
+        end, blocks = np.minimum(behind, last), self._number(layers)
+        kept, largest = self._kept[way], self._largest[way]
+        return Option(
+            way=self.ways[way],
+            blocks=np.minimum(blocks, count) * (self.ways[way] != "none"),
+            time=self._time[way][end] - self._time[way][first],
+            kept=kept[end] - kept[first] + self._kept[0][last] - self._kept[0][end],
+            once=np.maximum(largest[first, end], self._largest[0][end, last]),
+            possible=(blocks >= count) | (not self._partly(way)),
+        )
 
     def _need(self, kept: Array, once: Array, layers: Layers, moments: Moments) -> Array:
         """[N] bytes per GPU."""
@@ -109,21 +123,29 @@ class Recomputation:
     def _least(self, layers: Layers, moments: Moments) -> Array:
         """[J, N] least time of an option with room: 0 where the first option has room.
 
-        No option keeps less of a layer than the way that keeps least of it.
+        No option keeps less of a layer than the way that keeps least of it; none of more blocks
+        takes less time.
         """
         best = np.full((len(self.capacity), len(layers[0])), NEVER)
-        option = next(self._options(layers))
-        room = self._need(option.kept, option.once, layers, moments) <= self.capacity[:, None]
-        best[room] = 0
+        self._try(next(self._options(layers)), layers, moments, best)
         least = self._least_kept[layers[1]] - self._least_kept[layers[0]]
         some = self._need(least, 0 * least, layers, moments) <= self.capacity[:, None]
-        left = np.flatnonzero((some & ~room).any(axis=0))
-        rest = layers[0][left], layers[1][left]
-        for option in self._options(rest) if len(left) else ():
-            room = self._need(option.kept, option.once, rest, moments) <= self.capacity[:, None]
-            time = np.where(room & option.possible, option.time.T, NEVER)
-            best[:, left] = np.minimum(best[:, left], time)
+        for way in range(len(self.ways)):
+            left = np.flatnonzero((some & (best > 0)).any(axis=0))
+            for count in self._counts(way, (layers[0][left], layers[1][left])):
+                own = layers[0][left], layers[1][left]
+                option, found = self._option(way, count, own), best[:, left]
+                self._try(option, own, moments, found)
+                best[:, left] = found
+                worth = some[:, left] & (found > option.time.T)
+                left = left[worth.any(axis=0) & (self._number(own) > count)]
         return best
+
+    def _try(self, option: Option, layers: Layers, moments: Moments, best: Array) -> None:
+        """Lowers the least times [J, N] where the option has room."""
+        need = self._need(option.kept, option.once, layers, moments)
+        room = (need <= self.capacity[:, None]) & option.possible
+        best[:] = np.where(room, np.minimum(best, option.time.T), best)
 
     @cached_property
     def most_held(self) -> Array:
