@@ -55,37 +55,33 @@ class Recomputation:
         memory: LayerMemory,
     ) -> None:
         is_block = np.array([layer.is_block for layer in instance.workload.layers])
-        kept = [own.activation_bytes for own in memory.kept]
         self.ways, self.fixed_bytes = tuple(ways), memory.fixed_bytes
         self.capacity = capacity_bytes(instance)
         self._blocks = _before(is_block.astype(np.int64))
         self._time = [_before(own.backward_ns - times[0].backward_ns) for own in times]
-        self._kept, self._least_kept = [_before(own) for own in kept], _before(np.min(kept, axis=0))
+        self._kept = [_before(own.activation_bytes) for own in memory.kept]
         self._largest = [interval_maxima(own.workspace_bytes) for own in memory.kept]
         self._static, self._put_off = _before(memory.static_bytes), _before(memory.put_off_bytes)
         self._known: dict[tuple[tuple[int, int], ...], Array] = {}
 
-    def _counts(self, way: int, layers: Layers) -> range:
-        """Numbers of blocks that this way may be taken for; all only, if the others have none."""
-        most = int(self._number(layers).max(initial=0))
-        return range(1 if self._partly(way) else most, most + 1)
-
     def _partly(self, way: int) -> bool:
+        """Whether a way may be taken for some blocks only."""
         return self.ways[way] == "full" and self.ways[0] == "none"
+
+    def _options(self, layers: Layers) -> Iterator[Option]:
+        """All of them, for each stage."""
+        most = int(self._number(layers).max(initial=0))
+        for way in range(len(self.ways)):
+            for count in range(1 if self._partly(way) else most, most + 1):
+                yield self._option(way, np.array(count), layers)
 
     def _number(self, layers: Layers) -> Array:
         """[N] blocks."""
         number: Array = self._blocks[layers[1]] - self._blocks[layers[0]]
         return number
 
-    def _options(self, layers: Layers) -> Iterator[Option]:
-        """All of them, for each stage."""
-        for way in range(len(self.ways)):
-            for count in self._counts(way, layers):
-                yield self._option(way, count, layers)
-
-    def _option(self, way: int, count: int, layers: Layers) -> Option:
-        """The first so many blocks in this way, what follows in the first one."""
+    def _option(self, way: int, count: Array, layers: Layers) -> Option:
+        """The first so many blocks [N] in this way, what follows in the first one."""
         first, last = layers
         behind = np.searchsorted(self._blocks, self._blocks[first] + count)
         end, blocks = np.minimum(behind, last), self._number(layers)
@@ -121,31 +117,48 @@ class Recomputation:
         return self._known[moments]
 
     def _least(self, layers: Layers, moments: Moments) -> Array:
-        """[J, N] least time of an option with room: 0 where the first option has room.
-
-        No option keeps less of a layer than the way that keeps least of it; none of more blocks
-        takes less time.
-        """
+        """[J, N] least time of an option with room: 0 where the first option has room."""
         best = np.full((len(self.capacity), len(layers[0])), NEVER)
-        self._try(next(self._options(layers)), layers, moments, best)
-        least = self._least_kept[layers[1]] - self._least_kept[layers[0]]
-        some = self._need(least, 0 * least, layers, moments) <= self.capacity[:, None]
         for way in range(len(self.ways)):
-            left = np.flatnonzero((some & (best > 0)).any(axis=0))
-            for count in self._counts(way, (layers[0][left], layers[1][left])):
-                own = layers[0][left], layers[1][left]
-                option, found = self._option(way, count, own), best[:, left]
-                self._try(option, own, moments, found)
-                best[:, left] = found
-                worth = some[:, left] & (found > option.time.T)
-                left = left[worth.any(axis=0) & (self._number(own) > count)]
+            if not self._partly(way):
+                option = self._option(way, self._number(layers), layers)
+                best = np.minimum(best, self._time_with_room(option, layers, moments))
+                continue
+            for j, own in enumerate(best):
+                left = np.flatnonzero(own)
+                count = self._fewest(way, j, (layers[0][left], layers[1][left]), moments)
+                while len(left):
+                    some = layers[0][left], layers[1][left]
+                    option = self._option(way, count, some)
+                    time = self._time_with_room(option, some, moments)[j]
+                    own[left] = np.minimum(own[left], time)
+                    # more blocks take no less time
+                    more = (time == NEVER) & (count < self._number(some))
+                    left, count = left[more], count[more] + 1
         return best
 
-    def _try(self, option: Option, layers: Layers, moments: Moments, best: Array) -> None:
-        """Lowers the least times [J, N] where the option has room."""
+    def _time_with_room(self, option: Option, layers: Layers, moments: Moments) -> Array:
+        """[J, N] time of an option; NEVER where it has no room."""
         need = self._need(option.kept, option.once, layers, moments)
         room = (need <= self.capacity[:, None]) & option.possible
-        best[:] = np.where(room, np.minimum(best, option.time.T), best)
+        return np.where(room, option.time.T, NEVER)
+
+    def _fewest(self, way: int, group: int, layers: Layers, moments: Moments) -> Array:
+        """[N] with fewer of the first blocks in this way there is no room on a group; 1 at least.
+
+        The workspace is no less than that of the first block.
+        """
+        first, last = layers
+        behind = np.searchsorted(self._blocks, self._blocks[first] + 1)
+        once = self._largest[way][first, np.minimum(behind, last)]
+        room = self.capacity[group] - self._need(0 * once, once, layers, [(0, 0)])
+        put_off = self._put_off[last] - self._put_off[first]
+        kept = np.min([(room - late * put_off) // n for n, late in moments if n], axis=0)
+        spared = self._kept[0] - self._kept[way]
+        asked = spared[first] + self._kept[0][last] - self._kept[0][first] - kept
+        reached = np.searchsorted(np.maximum.accumulate(spared), asked)
+        blocks = np.append(self._blocks, NEVER)[reached] - self._blocks[first]
+        return np.maximum(blocks, 1)
 
     @cached_property
     def most_held(self) -> Array:
