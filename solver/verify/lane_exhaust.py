@@ -11,7 +11,7 @@ can be to blame, and there is no opinion.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -86,7 +86,7 @@ def _hosted(lanes: Lanes, left: LanesLeft) -> Iterator[LanesLeft]:
     for size in range(1, min(len(used), lanes.number) + 1):
         for groups in combinations(used, size):
             hosts = (*left.hosts[:k], groups, *left.hosts[k + 1 :])
-            yield LanesLeft(left.allowed, hosts)
+            yield replace(left, hosts=hosts)
 
 
 def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:

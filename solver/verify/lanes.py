@@ -19,8 +19,8 @@ node, no lane has. What no lane can have on a node of some group is left out for
 """
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
 
@@ -47,10 +47,14 @@ MOST_KINDS = 24
 
 @dataclass(frozen=True)
 class LanesLeft:
-    """What plans below the claim may use: per stage layers by group, and hosts where decided."""
+    """What plans below the claim may use: per stage layers by group, and hosts where decided.
+
+    most: micro-batches of a lane by its nodes, where known.
+    """
 
     allowed: Allowed
     hosts: Hosts
+    most: Mapping[Nodes, int] = field(default_factory=dict)
 
     @property
     def runs(self) -> list[Mask]:
@@ -60,7 +64,7 @@ class LanesLeft:
     def with_runs(self, k: int, runs: Mask) -> "LanesLeft":
         """With these layers only on stage k."""
         allowed = [*self.allowed[:k], self.allowed[k] & runs, *self.allowed[k + 1 :]]
-        return LanesLeft(allowed, self.hosts)
+        return replace(self, allowed=allowed)
 
 
 class Lanes:
@@ -144,7 +148,7 @@ class Lanes:
         none = Tally(((),) * len(self.shape.nodes_used), ())
         question = self._question(none, (), self.fewest, left.hosts)
         found = self.within(question, left)
-        return None if found is None else LanesLeft(question.allowed(found), left.hosts)
+        return None if found is None else replace(left, allowed=question.allowed(found))
 
     def _by_deal(self, left: LanesLeft) -> LanesLeft | None:
         """Without what lanes that do enough cannot use, if the others do the most that they can.
@@ -153,10 +157,11 @@ class Lanes:
         all nodes, and a lane no less than what the best deal of the others leaves.
         """
         most = self.dealing.most_by_nodes(
-            lambda nodes, at: self._ways_of(left, nodes, at) is not None
+            lambda nodes, at: self._ways_of(left, nodes, at) is not None, left.most
         )
         if most is None:
             return None
+        left = replace(left, most=most)
         some = {nodes: own for nodes, own in most.items() if own}
         others = deal(some, self.number - 1, self.places)[-1]
         runs = [np.zeros_like(self.prover.enough_blocks) for _ in left.allowed]
