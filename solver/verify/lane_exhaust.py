@@ -134,7 +134,7 @@ def _ways(lanes: Lanes, left: LanesLeft) -> dict[Nodes, _Way] | None:
     found: dict[Nodes, _Way] = {}
     rows = zip(trial.plans(ways).steps.T.tolist(), _most_of_ways(lanes, trial, ways), strict=True)
     for own, most in rows:
-        begins = [step.begins[x] for step, x in zip(question.graph.built, own, strict=True)]
+        begins = [step.begins[x] for step, x in zip(question.stages.graph.built, own, strict=True)]
         taken = Counter(group for groups in begins for group in groups)
         nodes = tuple(taken[j] for j in range(len(lanes.shape.nodes_used)))
         if most and (nodes not in found or found[nodes].micro_batches < most):

@@ -36,6 +36,7 @@ from solver.verify.dealing import Dealing, LightLane, Nodes, deal
 from solver.verify.lane_graph import Hosts, LaneGraph
 from solver.verify.orders import Tally, Used, exact_tally
 from solver.verify.refutation import MOST_CUTS, Allowed, Refutation
+from solver.verify.stages import Stages
 from solver.verify.ways import Cut, Left
 from solver.verify.zone_links import keeps_stages_apart
 
@@ -211,9 +212,8 @@ class Lanes:
         key = tally, least, micro_batches, hosts
         if key not in self._questions:
             graph = LaneGraph(self.prover.instance, self.shape, tally, least, hosts, self.apart)
-            one = Refutation(self.prover, self.shape, graph, self.clock)
-            one.cuts = self._cuts
-            self._questions[key] = one.with_needed(micro_batches)
+            stages = Stages(self.prover, self.shape, graph)
+            self._questions[key] = Refutation(stages, micro_batches, self.clock, self._cuts)
         return self._questions[key]
 
     def exact(self, hosts: Hosts) -> Refutation:
