@@ -166,7 +166,10 @@ class ShapeSearch:
             objective=best,
             bound=bound,
             runtime_s=self.clock.elapsed_s,
-            log=SearchLog(shapes=records, history=self._history(best, bound)),
+            log=SearchLog(
+                tuple(self.closer.stated(one, best, bound) for one in records),
+                self._history(best, bound),
+            ),
             method=self.options.method,
             infeasibility=self._explained() if status is Status.INFEASIBLE else None,
             requested_gap=self.options.gap,
