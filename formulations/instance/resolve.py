@@ -1,6 +1,6 @@
 """From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -87,7 +87,8 @@ def resolve(
         )
     except InstanceError as error:
         raise also(error, fits, recompute, alone) from None
-    all_of([fits, recompute, alone])
+    checks: list[Callable[[], object]] = [fits, recompute, alone]
+    all_of(checks)
     strategies = {
         "tensor_parallel": degrees,
         "overlap": _overlap(written, search_place.at("overlap"), catalogue),
