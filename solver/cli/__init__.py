@@ -13,6 +13,7 @@ with loading():
     from solver.cli.catalogue import catalogue_command
     from solver.cli.cross_check import cross_check_command
     from solver.cli.errors import with_error_line
+    from solver.cli.export import export_command
     from solver.cli.init import init_command
     from solver.cli.recover import recover_command
     from solver.cli.replay import replay_command
@@ -73,6 +74,7 @@ app.command("cross-check")(with_error_line(cross_check_command))
 app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))
+app.command("export")(with_error_line(export_command))
 app.command("recover")(with_error_line(recover_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))
