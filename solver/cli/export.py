@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from solver.cli.files import check_folder, refuse_changed, write_folder
+from solver.cli.files import check_folder, checked_plan, write_folder
 from solver.cli.terminal import say
 from solver.options import ExportTarget
 
@@ -20,14 +20,11 @@ def export_command(
     What the framework cannot express is refused, with what to change or who can. The files are read
     back and must sum to the plan: layers, ranks, micro-batches.
     """
-    from solver.document import read_document
     from solver.export.registry import EXPORTERS, exported
     from solver.report.document import plan_of
-    from solver.verify import Effort, verify_document
 
     check_folder(out)
-    document = read_document(plan)
-    refuse_changed(plan, verify_document(document, Effort(prove="nothing")))
+    document = checked_plan(plan)
     texts, check = exported(document.instance, plan_of(document), to, str(plan))
     write_folder(out, texts, check)
     names = ", ".join(sorted(texts))

@@ -9,7 +9,23 @@ from typing import TYPE_CHECKING
 from formulations.errors import PlanError, PlannerError
 
 if TYPE_CHECKING:
+    from solver.document import PlanDocument
     from solver.verify import Verification
+
+
+def checked_plan(path: Path) -> "PlanDocument":
+    """The plan file at `path`, checked but for the proof that no plan is better.
+
+    Raises PlanError for another file, one that was changed, and one without a plan.
+    """
+    from solver.document import read_document
+    from solver.verify import Effort, verify_document
+
+    document = read_document(path)
+    if document.shape is None:
+        raise PlanError(str(path), f"no plan (status {document.status})", "a file with a plan")
+    refuse_changed(path, verify_document(document, Effort(prove="nothing")))
+    return document
 
 
 def refuse_changed(path: Path, verification: "Verification") -> None:

@@ -130,7 +130,7 @@ def batches_text(document: PlanDocument, shape: Shape) -> str:
     return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
 
 
-def heading(document: PlanDocument) -> Table:
+def heading_lines(document: PlanDocument) -> Lines:
     """What was asked, and the shape of the plan if there is one."""
     instance, shape = document.instance, document.shape
     lines = [
@@ -140,7 +140,7 @@ def heading(document: PlanDocument) -> Table:
     ]
     if shape is not None:
         lines += [("plan", shape_text(document, shape)), ("", batches_text(document, shape))]
-    return labelled(lines)
+    return lines
 
 
 def _table_note(document: PlanDocument) -> str:
@@ -242,7 +242,7 @@ def result_text(
     document: PlanDocument, costs: PlanCosts | None, step: Step | None
 ) -> list[RenderableType]:
     """Everything that `solve` prints for people, in order; costs and step: of the plan."""
-    parts: list[RenderableType] = [heading(document), ""]
+    parts: list[RenderableType] = [labelled(heading_lines(document)), ""]
     if costs is not None and step is not None:
         lines = figures(document) + summary(document, costs, step)
         parts += [_table_note(document), stage_table(document), "", labelled(lines)]
@@ -269,7 +269,7 @@ def solution_text(
 def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
     """Everything that `show` prints, in order."""
     return [
-        heading(document),
+        labelled(heading_lines(document)),
         "",
         _table_note(document),
         stage_table(document),

@@ -55,6 +55,19 @@ def test_commands_and_options_stay() -> None:
         for name, command in commands.items()
     }
     assert options == {
+        "init": [
+            "--detect",
+            "--force",
+            "--global-batch",
+            "--model",
+            "--nodes",
+            "--out",
+            "--sequence-length",
+            "--slurm",
+        ],
+        "explain": ["--gap", "--json", "--time-limit", "--workers", "plan"],
+        "diff": ["first", "second"],
+        "report": ["--out", "--trace", "plan"],
         "solve": [
             "--gap",
             "--json",
