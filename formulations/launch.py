@@ -5,7 +5,15 @@ from typing import get_args
 
 from formulations.instance import Instance, SearchSpace
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
-from formulations.instance.target import RULES, TARGET_NAMES, Target, allows, launchers, zero_stages
+from formulations.instance.target import (
+    RULES,
+    TARGET_NAMES,
+    Target,
+    allows,
+    launchers,
+    most_stages,
+    zero_stages,
+)
 from formulations.instance.workload import Recompute
 from formulations.plan import Plan
 
@@ -74,7 +82,7 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         for one in values
         if not allows(target, field, one)
     ]
-    return [*barred, *_zero(plan, target)]
+    return [*barred, *_zero(plan, target), *_stages(instance, plan, target)]
 
 
 def _zero(plan: Plan, target: Target) -> list[Obstacle]:
@@ -85,6 +93,15 @@ def _zero(plan: Plan, target: Target) -> list[Obstacle]:
     stages = " and ".join(map(str, zero_stages(target, shape.pp)))
     count = "one stage" if shape.pp == 1 else "several stages"
     return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
+
+
+def _stages(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
+    most = most_stages(target, instance.workload.tied_embeddings)
+    if most is None or plan.shape.pp <= most:
+        return []
+    others = tuple(one for one in RULES if most_stages(one, True) is None)
+    reason = "which keeps tied embeddings in one stage"
+    return [Obstacle("pipeline_parallel", plan.shape.pp, reason, others)]
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.

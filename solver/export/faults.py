@@ -1,10 +1,10 @@
 """What a launch target cannot express of a plan, and what to change."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from formulations.instance.target import TARGET_NAMES, Target
-from formulations.launch import obstacles
+from formulations.instance.target import TARGET_NAMES, Rule, Target
+from formulations.launch import decisions, obstacles
 from solver.export.job import Job, chain_fault, order_fault
 
 
@@ -28,3 +28,13 @@ def chain_faults(job: Job, name: str) -> Iterator[Fault]:
         yield Fault(f"{chain}: not for {name}", "a model of one stack of blocks")
     if order := order_fault(job):
         yield Fault(order, "a plan that verify accepts")
+
+
+def rule_faults(job: Job, name: str, rules: Mapping[str, Rule]) -> Iterator[Fault]:
+    """What a framework that is no target of searches refuses, by rules of its own."""
+    for field, values in decisions(job.instance, job.plan).items():
+        for value in values:
+            if field in rules and value not in rules[field].allowed:
+                allowed = " or ".join(map(str, rules[field].allowed))
+                found = f"{field}: {value} is not for {name}, {rules[field].reason}"
+                yield Fault(found, f"search.{field}: {allowed}, and solve again")

@@ -5,6 +5,7 @@ replica r (Narayanan et al., SC 2021), laid over the hosts in node order, which 
 numbers of GPUs. torchtitan and DeepSpeed count the same way.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,11 @@ from typing import NamedTuple
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Recomputed, Shape
+
+
+def word(name: str) -> str:
+    """A name as one word that no shell reads anything into."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or "plan"
 
 
 class Rank(NamedTuple):
@@ -57,6 +63,11 @@ class Job:
         return self.plan.shape
 
     @property
+    def title(self) -> str:
+        """What the plan is for."""
+        return f"a plan for {word(self.instance.workload.name)} on {self.world} GPUs"
+
+    @property
     def world(self) -> int:
         """Number of processes."""
         return self.shape.tp * self.shape.slots
@@ -86,8 +97,8 @@ class Job:
         for k in range(self.shape.pp):
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group
-                host = cluster.node_names[group.node]
-                gpu_type = cluster.groups[cluster.node_groups[group.node]].gpu.name
+                host = word(cluster.node_names[group.node])
+                gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
                 for t, gpu in enumerate(group.gpus):
                     yield Rank(rank, host, gpu, gpu_type, t, r, k)
                     rank += 1

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from formulations.errors import PlannerError
-from solver.export.job import Host, Job, Rank
+from solver.export.job import Host, Job, Rank, word
 
 PORT = 29500
 TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
@@ -77,7 +77,7 @@ def launcher_files(
         names=", ".join(names),
     )
     slurm = _SLURM.format(
-        job=shlex.quote(job.instance.name),
+        job=word(job.instance.name),
         nnodes=len(names),
         name=SLURM,
         usage=usage,
@@ -97,7 +97,7 @@ def _case(
 ) -> str:
     more = (exports or {}).get(host.name, {})
     return _CASE.format(
-        name=shlex.quote(host.name),
+        name=host.name,
         place=place,
         gpu_type=host.gpu_type,
         first=host.first_rank,
@@ -122,7 +122,7 @@ def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless what was written starts the plan's processes, all of them."""
     rows = list(csv.reader(io.StringIO(texts[RANKS])))[1:]
     expect("ranks.csv: ranks", [tuple(row) for row in rows], [_texts(one) for one in job.ranks])
-    expect("hosts.txt: hosts", texts[HOSTS].split(), [host.name for host in job.hosts])
+    expect("hosts.txt: hosts", texts[HOSTS].splitlines(), [host.name for host in job.hosts])
     lines = [line.split() for line in texts[TORCHRUN].splitlines() if "--nproc-per-node" in line]
     numbers = [[int(_after(line, flag)) for line in lines] for flag in ("--node-rank", "--nnodes")]
     expect("torchrun.sh: node ranks", numbers[0], list(range(len(job.hosts))))

@@ -53,7 +53,7 @@ def core_faults(job: Job, name: str) -> Iterator[Fault]:
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     head = (
-        f"Megatron-LM arguments of a plan for {job.instance.workload.name} on {job.world} GPUs.",
+        f"Megatron-LM arguments of {job.title}.",
         "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
     )
     arguments = [*degrees(job), *batch_arguments(job), *strategies(job), *precision_arguments(job)]

@@ -2,11 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
-from solver.export import megatron
+from solver.export import (
+    accelerate,
+    deepspeed,
+    flagscale,
+    megatron,
+    megatron_bridge,
+    torchtitan,
+)
 from solver.export.faults import Fault
 from solver.export.job import Job
 from solver.options import ExportTarget
@@ -25,8 +33,18 @@ class Exporter:
     check: Callable[[Job, Mapping[str, str]], None]
 
 
+def _exporter(module: ModuleType) -> Exporter:
+    """The target that a module is for."""
+    return Exporter(module.NAME, module.faults, module.files, module.check)
+
+
 EXPORTERS: dict[ExportTarget, Exporter] = {
-    "megatron": Exporter(megatron.NAME, megatron.faults, megatron.files, megatron.check),
+    "megatron": _exporter(megatron),
+    "megatron-bridge": _exporter(megatron_bridge),
+    "flagscale": _exporter(flagscale),
+    "torchtitan": _exporter(torchtitan),
+    "deepspeed": _exporter(deepspeed),
+    "accelerate": _exporter(accelerate),
 }
 
 
