@@ -56,7 +56,7 @@ def resolve(
     cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
     measured = profile.profile if profile else None
     flash_place = workload_place.at("flash_attention")
-    flash = resolve_flash(written.workload.flash_attention, flash_place, cluster, measured)
+    flash = resolve_flash(written.workload, flash_place, cluster, measured)
     architecture, workload = resolve_workload(
         written.workload, workload_place, catalogue.workloads, folder, flash
     )

@@ -243,7 +243,7 @@ def test_bug_first_plan_of_chunks_was_worse_than_equal_chunks(
 ) -> None:
     """GPT-3 175B on 1,024 GPUs: the first incumbent is as good as the best equal chunks."""
     instance = load_instance(INSTANCES.parent / "bench/calculon/its_figures.yaml")
-    monkeypatch.setattr(driver._Search, "run", lambda search: None)
+    monkeypatch.setattr(driver.ShapeSearch, "run", lambda search: None)
     found = solve(instance)
     equal = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
     assert equal is not None

@@ -11,7 +11,7 @@ workload: {{catalogue: bert-large, global_batch: 8, precision: {precision}}}
 cluster:
   groups:
     - {{name: h, gpu: H100, gpus_per_node: 2, nodes: 1, memory: {memory}}}
-search: {{overlap: megatron, data_parallel: 2}}
+search: {{overlap: megatron, data_parallel: 2, zero: [0, 1]}}
 limits: {{{limits}}}
 """
 
