@@ -24,7 +24,7 @@ from formulations.plan import Degrees, Shape
 from formulations.units import GIB
 
 #: What every fourth random instance hides.
-HIDDEN = Overlap(tensor_parallel=0.25, gradient_sync=0.5)
+HIDDEN = Overlap(tensor_parallel=0.25, gradient_sync=0.5, sharding=0.75)
 
 
 def gpu(name: str, tflops: float, memory_gib: float) -> GpuType:

@@ -5,11 +5,13 @@ pass ZeRO 0 all-reduces gradients, ZeRO 1 reduce-scatters them; ZeRO 2 and 3 red
 micro-batch's in its backward pass. ZeRO 1 and 2 gather parameters once, after the optimizer; ZeRO 3
 gathers those of a layer before its forward and again before its backward pass.
 
-Assumptions. Nothing is hidden behind compute. A collective starts when the last replica is ready,
-so all go through the layers in lockstep, at the pace of the slowest GPU in each. There is one
-stage, on all nodes used: with more, each would exchange with every micro-batch what ZeRO 1
-exchanges once per step; DeepSpeed refuses that (runtime/pipe/engine.py). So all node orders cost
-the same.
+Assumptions. Frameworks gather the parameters of the next layer, and reduce the gradients of the
+former, while a layer is computed (PyTorch documentation, "FSDP Notes"): of each exchange the share
+`search.overlap.sharding` hides behind the pass it belongs to, as far as that lasts. A collective
+starts when the last replica is ready, so all go through the layers in lockstep, at the pace of the
+slowest GPU in each. There is one stage, on all nodes used: with more, each would exchange with
+every micro-batch what ZeRO 1 exchanges once per step; DeepSpeed refuses that
+(runtime/pipe/engine.py). So all node orders cost the same.
 """
 
 from dataclasses import replace
@@ -88,10 +90,12 @@ def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> Layer
     if shape.zero >= PARAMETERS_SPLIT:
         gather = _ring_ns(instance, shape, workload.parameter_bytes * parameters)
     inputs_ns = times.backward_ns - times.weight_ns
+    share = instance.search.overlap.sharding
 
     def lockstep(compute: Times, exchange: Times) -> Times:
-        paced = compute.copy()
-        paced[:, used] = (compute[:, used].max(axis=1) + exchange)[:, None]
+        paced, slowest = compute.copy(), compute[:, used].max(axis=1)
+        hidden = np.minimum(np.floor(share * exchange).astype(np.int64), slowest)
+        paced[:, used] = (slowest + exchange - hidden)[:, None]
         return paced
 
     weight = lockstep(times.weight_ns, reduce)

@@ -4,27 +4,25 @@ from ortools.sat.python import cp_model
 
 from formulations.costs.memory import LayerMemory
 from formulations.costs.tables import CostTables
-from formulations.cpsat.parts import Order, Shares, Split
+from formulations.cpsat.parts import Parts, Split
 from formulations.cpsat.terms import Linear, require_at_most, total_of
 from formulations.moments import Moment, chunk_bytes, first_moments
 
 
-def add_memory(
-    model: cp_model.CpModel, tables: CostTables, split: Split, order: Order, shares: Shares
-) -> None:
+def add_memory(model: cp_model.CpModel, tables: CostTables, parts: Parts) -> None:
     """Every slot, for every group and moment that may occur."""
     shape = tables.shape
     for d in range(shape.pp):
-        needed = _Needed(split, shape.stages_of(d))
+        needed = _Needed(parts.split, shape.stages_of(d))
         for r in range(shape.dp):
-            for m, moment in first_moments(shape, d, shares.choices(r)):
-                for j, literal in order.types(d * shape.dp + r):
+            for m, moment in first_moments(shape, d, parts.shares.choices(r)):
+                for j, literal in parts.order.types(d * shape.dp + r):
                     require_at_most(
                         model,
                         needed.at(moment, tables.memory[j]),
                         int(tables.capacity_bytes[j]),
                         literal,
-                        shares.at_least(r, m),
+                        parts.shares.at_least(r, m),
                     )
 
 

@@ -10,6 +10,7 @@ from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
 from formulations.instance.overlap import Overlap
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
+from formulations.instance.target import Target
 from formulations.instance.workload import Recompute, Workload
 from formulations.units import GIB
 
@@ -28,6 +29,7 @@ Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICE
 class SearchSpace(Record):
     """Which plans may be chosen. None means every value that fits the cluster."""
 
+    target: Target = "any"  #: who is to run the plan
     degrees: DegreesPer = "uniform"
     tensor_parallel: Counts | None = None
     data_parallel: Counts | None = None

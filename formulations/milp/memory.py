@@ -8,7 +8,7 @@ import pulp
 from formulations.costs.memory import LayerMemory
 from formulations.costs.tables import Array, CostTables
 from formulations.milp.big_m import largest_value
-from formulations.milp.parts import Order, Shares, Split
+from formulations.milp.parts import Parts, Split
 from formulations.milp.terms import (
     Linear,
     Literal,
@@ -20,17 +20,15 @@ from formulations.milp.terms import (
 from formulations.moments import Moment, chunk_bytes, first_moments
 
 
-def add_memory(
-    model: pulp.LpProblem, tables: CostTables, split: Split, order: Order, shares: Shares
-) -> None:
+def add_memory(model: pulp.LpProblem, tables: CostTables, parts: Parts) -> None:
     """Every slot, for every group and moment that may occur."""
     shape = tables.shape
     for d in range(shape.pp):
-        rows = _Chunks(model, tables, split, d)
+        rows = _Chunks(model, tables, parts.split, d)
         for r in range(shape.dp):
-            for m, moment in first_moments(shape, d, shares.choices(r)):
-                reached = shares.at_least(r, m)
-                for j, owner in order.types(d * shape.dp + r):
+            for m, moment in first_moments(shape, d, parts.shares.choices(r)):
+                reached = parts.shares.at_least(r, m)
+                for j, owner in parts.order.types(d * shape.dp + r):
                     rows.fit(moment, j, weighted([-1, -1, 2], [owner, reached, 1]))
 
 

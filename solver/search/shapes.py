@@ -6,6 +6,8 @@ from math import gcd
 
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.target import most_stages
+from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
 from formulations.schedules import SCHEDULES
@@ -82,9 +84,10 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
     search, layers = instance.search, instance.workload.layers
     longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
+    most = most_stages(search.target, instance.workload.tied_embeddings) or longest
     return [
         (slots // pp, pp)
-        for pp in range(1, min(slots, longest) + 1)
+        for pp in range(1, min(slots, longest, most) + 1)
         if slots % pp == 0
         and (search.pipeline_parallel is None or pp in search.pipeline_parallel)
         and (search.data_parallel is None or slots // pp in search.data_parallel)
@@ -92,7 +95,7 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
 
 
 def zero_stages(instance: Instance, dp: int, pp: int, parts: int = 1) -> list[ZeroStage]:
-    """ZeRO stages: with one replica in one part there is nothing to split.
+    """ZeRO stages that the target runs: with one replica in one part there is nothing to split.
 
     2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
     equally many in every replica, and a pipeline of one stage.
@@ -100,7 +103,9 @@ def zero_stages(instance: Instance, dp: int, pp: int, parts: int = 1) -> list[Ze
     search = instance.search
     exchanges = pp == 1 and search.micro_batches == "even"
     stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
-    return stages[:1] if dp * parts == 1 else stages
+    if dp * parts == 1:
+        return stages[:1]
+    return [zero for zero in stages if zero in launched_stages(search.target, pp)]
 
 
 def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:

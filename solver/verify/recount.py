@@ -7,7 +7,8 @@ every (stage, replica) are looked up, and what crosses a link is counted flow by
   all flows of that boundary that leave the node, and the receiver's with all that enter it;
 * of several chunks per GPU, each sends to the GPUs of the next stage, the last stage to the first;
 * ZeRO 2 and 3 reduce gradients, and ZeRO 3 gathers parameters, layer by layer with every
-  micro-batch; replicas then go through the layers at the pace of the slowest;
+  micro-batch, a share of it while the pass lasts; replicas then go through the layers at the pace
+  of the slowest;
 * a collective runs in rings inside the nodes, then between them. A node's link is shared by the
   tp rings of every stage that has groups on this node and on another;
 * the tied matrix is reduced between first and last stage, replica by replica;
@@ -17,6 +18,7 @@ every (stage, replica) are looked up, and what crosses a link is counted flow by
 
 from collections.abc import Callable
 from functools import cached_property
+from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,10 +130,10 @@ class Recount:
         for layer in self.memory.stages[0]:
             inputs = times.backward_ns[layer, used] - times.weight_ns[layer, used]
             gather = self._exchange_ns(self.weights[layer]) if self.shape.zero == 3 else 0
-            late = int(times.weight_ns[layer, used].max())
-            late += self._exchange_ns(self.gradients[layer])
-            totals[0] += int(times.forward_ns[layer, used].max()) + gather
-            totals[1] += int(inputs.max()) + gather + late
+            reduce = self._exchange_ns(self.gradients[layer])
+            late = self._beside(int(times.weight_ns[layer, used].max()), reduce)
+            totals[0] += self._beside(int(times.forward_ns[layer, used].max()), gather)
+            totals[1] += self._beside(int(inputs.max()), gather) + late
             totals[2] += late
         forward, backward, weight = (
             np.full((1, len(rows)), total, dtype=np.int64) for total in totals
@@ -141,6 +143,11 @@ class Recount:
     def _exchange_ns(self, sizes_bytes: Array) -> int:
         """One ring pass over all replicas for one layer."""
         return self.layout.collective_ns(0, HALF, sizes_bytes[None]) if sizes_bytes.any() else 0
+
+    def _beside(self, compute_ns: int, exchange_ns: int) -> int:
+        """A pass of a layer with its exchange, of which a share hides while the pass lasts."""
+        hidden_ns = floor(self.instance.search.overlap.sharding * exchange_ns)
+        return compute_ns + exchange_ns - min(hidden_ns, compute_ns)
 
     def _per_run(self, times: Array) -> Array:
         """[S, R] sum of times [layer, group] over every virtual stage."""

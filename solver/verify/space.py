@@ -6,9 +6,9 @@ heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp s
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
 global batch, and every replica has a micro-batch (all the same number, if even). With one replica
 nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
-even micro-batches. Chunks per device are for schedules that interleave: on several devices, with a
-layer (block) for each chunk, and micro-batches per replica, all the same number, that the devices
-divide.
+even micro-batches, where torchtitan runs no others. Chunks per device are for schedules that
+interleave: on several devices, with a layer (block) for each chunk, and micro-batches per replica,
+all the same number, that the devices divide.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,6 +23,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
+from solver.verify.launch import runs_zero
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
 
@@ -88,7 +89,9 @@ class PlanSpace:
 
     @cached_property
     def most_stages(self) -> int:
-        """Largest number of stages that the chain fills."""
+        """Largest number of stages that the chain fills, and that the target runs."""
+        if self.instance.workload.tied_embeddings and self.instance.search.target == "torchtitan":
+            return 1
         if self.instance.search.embedding_only_stages:
             return len(self.instance.workload.layers)
         return self.num_blocks
@@ -157,7 +160,9 @@ class PlanSpace:
         search = self.instance.search
         most = 3 if pp == 1 and search.micro_batches == "even" else 1
         found: list[int] = [zero for zero in range(most + 1) if zero in search.zero]
-        return found if holders > 1 else found[:1]
+        if holders == 1:
+            return found[:1]
+        return [zero for zero in found if runs_zero(search.target, zero, pp)]
 
     def pipelines(self, slots: int) -> list[tuple[int, int]]:
         """Pairs (dp, pp) that fill the slots."""
