@@ -23,7 +23,7 @@ BENCHMARKS = {
     "calculon": "GPT-3 175B on 1,024 A100 by Calculon's model and by ours, kind by kind",
     "calculon_study": "our best plan of that, proved, beside the best of Calculon's",
     "piper": "the public planner Piper's values on its own graph and objective, reached and proved",
-    "sailor": "even splits, as Sailor makes them, beside our optimum on its clusters and layer times",
+    "sailor": "Sailor's even splits beside our optimum on its clusters and layer times",
     "memory": "memory of our model beside measured, estimated and other models' figures",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }

@@ -34,13 +34,14 @@ from formulations.instance.target import Target
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 from formulations.plan import Recomputed, Shape
-from solver.result import OtherTarget, Proof, ShapeRecord, Status, Termination
+from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
 SCHEMA_VERSION: Final = 5
 
 #: Fields that describe the run, or what lies beyond it, and cannot be derived from the plan.
 RECORDED = (
+    "history",
     "hetplan_version",
     "method",
     "runtime_s",
@@ -162,6 +163,7 @@ class PlanDocument(Record):
     idle_nodes: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
     other_targets: tuple[OtherTarget, ...]  #: that may have better plans
+    history: tuple[Moment, ...]  #: what the search knew when; not part of the proof
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
     instance: Instance

@@ -3,10 +3,11 @@
 Analytic model (used where the instance has no profile), per GPU of a group of tp: the host
 launches kernels ahead of the device, so the slower of the two sets the pace.
     forward = max(device, host)        host = K * launch overhead
-    device = F b / (tp peak maximum) + K ramp + 2.5 b A / memory bandwidth + attention
+    device = F b / (tp peak maximum) + P ramp + 2.5 b A / memory bandwidth + M latency + attention
     ramp = half / (16-bit peak * maximum)
-F: the layer's FLOPs per sequence, K: its kernel launches, A: the bytes per sequence that one GPU
-keeps for the backward pass. With x = F b / (tp K) FLOPs per kernel, the first two terms are
+F: the layer's FLOPs per sequence, K: its kernel launches, of which M are bound by memory and start
+with a latency, P ramp up (all, where the GPU type has no latency); A: the bytes per sequence that
+one GPU keeps for the backward pass. With x = F b / (tp P) FLOPs per kernel, the first two terms are
 products at efficiency maximum * x / (x + half) in 16 bit; a kernel ramps up equally long in any
 precision. Fused (flash) attention is one kernel, with a maximum and half of its own for what it
 works out, the masked half of the scores left out; without it the scores count as products. In
@@ -92,11 +93,14 @@ def analytic_s(
     attention_s = _attention_s(layer, gpu, precision, b / tp)
     flops = layer.forward_flops - (layer.unweighted_flops if attention_s is not None else 0)
     peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
-    ramps = layer.kernels if layer.forward_flops else 0
+    latency_s = gpu.memory_latency_s
+    apart = 0 if latency_s is None else layer.memory_kernels
+    ramps = layer.kernels - apart if layer.forward_flops else 0
     half_s = gpu.efficiency_half_flops / gpu.half_peak
     products_s = (flops * b / (tp * peak) + ramps * half_s) / gpu.efficiency_maximum
     memory_bytes = MEMORY_PASSES * b * layer.activation_bytes(tp, sequence_parallel)
-    device_s = products_s + memory_bytes / gpu.memory_bandwidth_bytes_per_s
+    memory_s = memory_bytes / gpu.memory_bandwidth_bytes_per_s
+    device_s = products_s + memory_s + apart * (latency_s or 0.0)
     host_s = layer.kernels * gpu.launch_overhead_s
     attention_s = attention_s or 0.0
     backward_s = 2 * device_s + 2 * attention_s / ATTENTION_BACKWARD_RATE
@@ -109,6 +113,7 @@ def analytic_core_s(layer: Layer, group: NodeGroup, precision: Precision, tp: in
         update={
             "forward_flops": layer.unweighted_flops,
             "kernels": layer.core_kernels,
+            "memory_kernels": layer.core_memory_kernels,
             "replicated_activation_bytes": 0,
             "sharded_activation_bytes": layer.core_bytes,
         }

@@ -74,6 +74,7 @@ def gpu_type(
         efficiency_half_flops=efficiency.efficiency_half_flops,
         attention_maximum=efficiency.attention_maximum,
         attention_half_flops=efficiency.attention_half_flops,
+        memory_latency_s=efficiency.memory_latency_s,
         launch_overhead_s=efficiency.launch_overhead_s,
         efficiency_source=efficiency.efficiency_source,
         measured_in=tuple(efficiency.measured_in),

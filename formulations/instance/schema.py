@@ -78,7 +78,7 @@ class WorkloadFile(Record):
     flash_attention: bool | None = Field(
         default=None,
         description="Are attention scores recomputed instead of stored? Default: what the profile"
-        " says, else where all GPUs are Ampere or later.",
+        " says, else in fp16, bf16 and fp8 where all GPUs are Ampere or later.",
     )
 
 

@@ -73,6 +73,12 @@ class EfficiencyFile(Record):
     attention_half_flops: HalfFlops = Field(
         default=0, description="FLOPs of an attention kernel that reaches half of its share."
     )
+    memory_latency_s: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Seconds that a kernel bound by memory takes to start. Default: as products.",
+    )
     launch_overhead_s: float = Field(
         default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
     )

@@ -18,7 +18,8 @@ from formulations.template import Template
 from solver.fleets.choices import Choice, choice, listed, suffices
 from solver.fleets.distribution import shortest
 from solver.fleets.instantiate import instantiate
-from solver.fleets.seats import Seating, Seats, Situation
+from solver.fleets.seats import Seating, Seats
+from solver.fleets.situation import Situation
 from solver.interrupt import NoTimeError, TimeUp, time_up_after
 
 #: (Seated fleets) x (nodes)^2; beyond, the bound says how much better another one may be.

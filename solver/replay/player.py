@@ -78,6 +78,12 @@ class _Activity:
     end_ns: int | None
     nodes: int
 
+    @property
+    def until_ns(self) -> int:
+        """End of what has one."""
+        assert self.end_ns is not None
+        return self.end_ns
+
 
 class _Training:
     """What goes on at one moment of a trace, and on which nodes; the history is what was before."""
@@ -128,10 +134,9 @@ class _Training:
         if self._activity.kind != "pause":
             self._regroup = found is not None and found.step_ns < self._nodes.step_ns
         elif found is not None:
-            self._nodes.next, end_ns = found, self._activity.end_ns
-            assert end_ns is not None
-            least_ns = self._activity.start_ns + found.pause_ns
-            self._activity = replace(self._activity, end_ns=max(end_ns, least_ns))
+            self._nodes.next, begun = found, self._activity
+            end_ns = max(begun.until_ns, begun.start_ns + found.pause_ns)
+            self._activity = replace(begun, end_ns=end_ns)
 
     def fail(self, nodes: frozenset[str]) -> None:
         """Ready nodes fail now, all at once."""
@@ -142,7 +147,9 @@ class _Training:
         helps = self._recovery.in_flight == "slowed"
         fatal = helps and (self._slowed or len(used) > 1)
         if helps and not fatal and self._activity.kind == "step" and self._nodes.holds:
-            self._slow_down()
+            rest_ns = self._recovery.slowed_ns(self._activity.until_ns - self._now_ns)
+            self._activity = replace(self._activity, end_ns=self._now_ns + rest_ns)
+            self._slowed = True
             return
         self._interrupt()
         if self._recovery.checkpoints is not None:
@@ -158,25 +165,17 @@ class _Training:
         else:
             self._cover(self._now_ns, "lost")
 
-    def _slow_down(self) -> None:
-        end_ns = self._activity.end_ns
-        assert end_ns is not None
-        rest_ns = self._recovery.slowed_ns(end_ns - self._now_ns)
-        self._activity = replace(self._activity, end_ns=self._now_ns + rest_ns)
-        self._slowed = True
-
     def _end_background(self, time_ns: int, inclusive: bool) -> int:
         """Ends overtaken training at `time_ns`; returns the time up to which it is covered."""
-        begun, pause_ns = self._background, self._activity.start_ns
+        begun, since_ns = self._background, self._activity.start_ns
         if begun is None:
-            return pause_ns
+            return since_ns
         if steps := (time_ns + inclusive - 1 - begun.start_ns) // self._nodes.step_ns:
+            since_ns = begun.start_ns + steps * self._nodes.step_ns
+            self.history.add(begun.start_ns, since_ns, "training", begun.nodes, steps)
             self._background = None
-            last_ns = begun.start_ns + steps * self._nodes.step_ns
-            self.history.add(begun.start_ns, last_ns, "training", begun.nodes, steps)
-            return last_ns
-        self._give_up_background(pause_ns)
-        return pause_ns
+        self._give_up_background(since_ns)
+        return since_ns
 
     def _give_up_background(self, time_ns: int) -> None:
         if self._background is not None:
@@ -194,11 +193,10 @@ class _Training:
             self._begin("step", begun.start_ns + steps * step_ns, step_ns)
 
     def _end_step(self) -> None:
-        end_ns = self._activity.end_ns
-        assert end_ns is not None
-        nominal_ns = self._activity.start_ns + self._nodes.step_ns
+        begun, end_ns = self._activity, self._activity.until_ns
+        nominal_ns = begun.start_ns + self._nodes.step_ns
         self._cover(nominal_ns, "training", steps=1)
-        self.history.add(nominal_ns, end_ns, "redundant", self._activity.nodes)
+        self.history.add(nominal_ns, end_ns, "redundant", begun.nodes)
         checkpoints = self._recovery.checkpoints
         if checkpoints and (self._regroup or self.history.unsaved_steps >= checkpoints.every_steps):
             self._begin("checkpoint", end_ns, checkpoints.time_ns)

@@ -73,5 +73,5 @@ def _hidden(overlap: Overlap, shape: Shape) -> Lines:
 def _unused(instance: Instance) -> Iterator[str]:
     """Strategies that would cost nothing; those of a profile are as it was measured."""
     off = instance.profile is None and not instance.workload.flash_attention
-    if off and has_flash(instance.cluster):
+    if off and has_flash(instance.cluster, instance.workload.precision):
         yield "workload.flash_attention is off, although every GPU here has it: less memory"

@@ -19,6 +19,7 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Infeasibility,
+    Moment,
     Result,
     SearchLog,
     Status,
@@ -38,6 +39,8 @@ Report = Callable[[Progress], None]
 
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
+#: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
+NOTED_EVERY = 1.25
 
 
 class ShapeSearch:
@@ -52,6 +55,9 @@ class ShapeSearch:
         self.incumbents = Incumbents(instance, options, self.clock, self.times)
         self.closer = Closer(instance, options, self._engine(), self.times)
         self.agenda = Agenda(instance, self.times, self.closer, self.clock.out_of_time)
+        least = self.agenda.tasks[:1]  # that of the cheapest bound
+        #: of the objective, and when
+        self.bounds = [(self.clock.elapsed_s, task.objective) for task in least]
 
     def _engine(self) -> ShapeEngine:
         if self.options.method not in ("cpsat", "milp"):
@@ -115,21 +121,28 @@ class ShapeSearch:
             tell()
 
     def tell(self) -> None:
-        """Reports the state of the search."""
-        if self.report is None:
+        """Reports the state of the search, and notes its bound from time to time."""
+        elapsed_s = self.clock.elapsed_s
+        noted_s = self.bounds[-1][0] if self.bounds else 0.0
+        if self.report is None and elapsed_s < NOTED_EVERY * noted_s:
             return
         found = self.incumbents
         open_ = self.agenda.open(found.best)
         bound = min((task.objective for task in open_), default=found.objective)
-        self.report(
-            Progress(
-                shapes_closed=self.agenda.num_closed,
-                shapes_total=len(self.agenda.tasks),
-                incumbent_ns=found.known.step_time_ns,
-                bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
-                gap=relative_gap(found.best, bound),
-                elapsed_s=self.clock.elapsed_s,
-            )
+        if elapsed_s >= NOTED_EVERY * noted_s:
+            self.bounds.append((elapsed_s, bound))
+        if self.report is not None:
+            self.report(self._progress(bound))
+
+    def _progress(self, bound: float) -> Progress:
+        found = self.incumbents
+        return Progress(
+            shapes_closed=self.agenda.num_closed,
+            shapes_total=len(self.agenda.tasks),
+            incumbent_ns=found.known.step_time_ns,
+            bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
+            gap=relative_gap(found.best, bound),
+            elapsed_s=self.clock.elapsed_s,
         )
 
     def result(self, termination: Termination) -> Result:
@@ -143,6 +156,7 @@ class ShapeSearch:
         elif termination is Termination.TIME_LIMIT and not self.clock.out_of_time():
             termination = Termination.UNFINISHED
         bounds = [*self.agenda.bounds(records), *([] if best is None else [best])]
+        bound = min(bounds, default=None)
         return Result(
             instance=self.instance,
             status=status,
@@ -150,13 +164,24 @@ class ShapeSearch:
             plan=found.plan,
             step_time_ns=found.step_time_ns,
             objective=best,
-            bound=min(bounds, default=None),
+            bound=bound,
             runtime_s=self.clock.elapsed_s,
-            log=SearchLog(shapes=records),
+            log=SearchLog(
+                tuple(self.closer.stated(one, best, bound) for one in records),
+                self._history(best, bound),
+            ),
             method=self.options.method,
             infeasibility=self._explained() if status is Status.INFEASIBLE else None,
             requested_gap=self.options.gap,
         )
+
+    def _history(self, best: float | None, bound: float | None) -> tuple[Moment, ...]:
+        """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
+        if not best:
+            return ()
+        noted = self.bounds if bound is None else [*self.bounds, (self.clock.elapsed_s, bound)]
+        shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
+        return tuple(sorted([*self.incumbents.history, *shares], key=lambda one: one.elapsed_s))
 
     def _explained(self) -> Infeasibility:
         """Why there is no plan, within the time that is left."""

@@ -245,7 +245,9 @@ def _unmeasured(instance: Instance) -> Iterator[tuple[str, Instance]]:
     if not instance.search.sequence_parallel and _splits_sequence(instance):
         text = "search.sequence_parallel: true"
         yield text, changed(instance, "search", sequence_parallel=True)
-    if not instance.workload.flash_attention and has_flash(instance.cluster):
+    if not instance.workload.flash_attention and has_flash(
+        instance.cluster, instance.workload.precision
+    ):
         flash = {"workload": instance.workload.with_flash()}
         yield "workload.flash_attention: true", instance.model_copy(update=flash)
 

@@ -9,9 +9,9 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, Link
 from formulations.plan import Shape
-from formulations.units import ceil_ns
+from formulations.units import ceil_div, ceil_ns
 from solver.verify.link_times import ceil_all_ns, pair_s, rings_ns
-from solver.verify.stage_messages import Spot, stage_slots
+from solver.verify.stage_messages import Spot, common, stage_slots
 from solver.verify.volumes import collective_factors, num_holders, tied_bytes, touched_bytes
 from solver.verify.zone_links import zone_link
 
@@ -39,7 +39,7 @@ class Tails:
     def row(self, k: int, spots: Sequence[Spot]) -> int:
         """The row of stage k on these nodes."""
         stage = stage_slots(self.shape, k)
-        members = sorted((s.group, _common(s.slots, stage), self._rings(s)) for s in spots)
+        members = sorted((s.group, len(common(s.slots, stage)), self._rings(s)) for s in spots)
         tied = self.tied and k in (0, self.shape.pp - 1)
         embedding = max(map(self._embedding_ns, spots)) if tied else 0
         key = (*members, embedding)
@@ -88,10 +88,10 @@ class Tails:
     def _rings(self, spot: Spot) -> int:
         """Rings of GPUs that cross the node's border: tp for every stage that is not all on it."""
         if spot not in self._crossing:
-            stages = (stage_slots(self.shape, k) for k in range(self.shape.pp))
-            parts = [_common(spot.slots, stage) for stage in stages]
-            crossing = sum(0 < part < self.shape.dp for part in parts)
-            self._crossing[spot] = self.shape.tp * crossing
+            dp, slots = self.shape.dp, spot.slots
+            stages = range(slots.start // dp, ceil_div(slots.stop, dp))
+            parts = [len(common(slots, stage_slots(self.shape, k))) for k in stages]
+            self._crossing[spot] = self.shape.tp * sum(part < dp for part in parts)
         return self._crossing[spot]
 
     def _embedding_ns(self, spot: Spot) -> int:
@@ -105,8 +105,3 @@ class Tails:
         if any(a and b for a, b in pairs):
             links.append((group.intra_node, 1))
         return max(ceil_ns(pair_s(*link, self.tied)) for link in links)
-
-
-def _common(one: range, other: range) -> int:
-    """Slots that both have."""
-    return max(0, min(one.stop, other.stop) - max(one.start, other.start))

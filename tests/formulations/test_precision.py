@@ -126,6 +126,19 @@ def test_products_run_at_their_precisions_peak() -> None:
     assert head.forward == pytest.approx(2e-3)
 
 
+def test_kernels_bound_by_memory_start_with_a_latency() -> None:
+    """Two of five take 1 ms each; where the type has none they ramp up as the products do, 2 ms."""
+    # 10^9 FLOPs at half of 10^12 FLOP/s: 2 ms; ramp = 10^9 / (10^12 * 0.5) = 2 ms
+    kernels = {"kernels": 5, "memory_kernels": 2}
+    block = layer(10**9).model_copy(update=kernels)
+    slow = GPU.model_copy(update={"efficiency_half_flops": 1e9})
+    for latency_s, expected in ((None, 2e-3 + 5 * 2e-3), (1e-3, 2e-3 + 3 * 2e-3 + 2 * 1e-3)):
+        gpu = slow.model_copy(update={"memory_latency_s": latency_s})
+        found = analytic_s(block, GROUP.model_copy(update={"gpu": gpu}), "bf16", 1, 1)
+        assert found.forward == pytest.approx(expected)
+        assert found.backward == pytest.approx(2 * expected)
+
+
 def test_fused_attention_has_figures_of_its_own() -> None:
     """(1 + 1) GFLOP at a quarter of 1 TFLOP/s, in fp8 too; backward twice that over 0.85."""
     for precision in ("bf16", "fp8"):

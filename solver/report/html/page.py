@@ -6,6 +6,7 @@ from importlib import resources
 
 from solver.document import PlanDocument
 from solver.report.html import sections
+from solver.report.html.search import search_chart
 from solver.report.html.timeline import timeline_data
 from solver.report.quantities import percent, significant, time_text
 from solver.report.text import figures, heading_lines, outcome
@@ -39,7 +40,7 @@ def html_page(document: PlanDocument, step: Step) -> str:
         ),
         sections.section("One step", _TIMELINE),
         sections.section("Where the time goes", sections.time_spent(document, costs, step)),
-        sections.section("Proof", sections.lines_table(outcome(document))),
+        sections.section("Proof", sections.lines_table(outcome(document)) + search_chart(document)),
         sections.section("Figures and assumptions", sections.lines_table(figures(document))),
         "</main>",
     ]
