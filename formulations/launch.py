@@ -76,6 +76,8 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     found = decisions(instance, plan)
     if found["recompute_per"] == ["plan"] and target == "flagscale":
         del found["recompute"]  # where all stages are alike it recomputes as Megatron-LM does
+    if target == "flagscale" and _alike_by_stage(plan):
+        del found["degrees"]  # its process meshes
     if target == "megatron" and first_blocks(instance, plan) is not None:
         del found["recompute_per"]  # its method `block`
     barred = [
@@ -85,6 +87,12 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         if not allows(target, field, one)
     ]
     return [*barred, *_zero(plan, target), *_stages(instance, plan, target)]
+
+
+def _alike_by_stage(plan: Plan) -> bool:
+    """Whether all replicas of a stage have the same degrees."""
+    stages = zip(*(replica.stages for replica in plan.replicas), strict=True)
+    return all(len({stage.degrees for stage in own}) == 1 for own in stages)
 
 
 def _zero(plan: Plan, target: Target) -> list[Obstacle]:
