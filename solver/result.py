@@ -53,10 +53,10 @@ Proof = Literal[
 class ShapeRecord(Record):
     """How one shape was closed, or that it is open.
 
-    `bound_ns`: proved lower bound of the step time of every plan of the shape; None if there is
-    no plan. `proof` names the argument: memory, blocks, batch, limit (infeasible); work, filling,
-    packing, pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat, milp
-    (exhaustive).
+    `bound_ns`: proved lower bound of the step time of every plan of the shape, no higher than the
+    result needs; None if there is no plan. `proof` names the argument: memory, blocks, batch, limit
+    (infeasible); work, filling, packing, pipeline (bounds that need no search); enumeration, cpsat,
+    milp (exhaustive).
     """
 
     shape: Shape

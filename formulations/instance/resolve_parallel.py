@@ -10,9 +10,10 @@ PIECES = 2
 
 
 def resolve_experts(
-    written: SearchFile, at: Place, workload: Workload, cluster: Cluster, profiled: bool
+    written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
 ) -> list[int]:
     """Sizes of expert-parallel groups: as written, else all powers of two that can be used."""
+    at = search.at("expert_parallel")
     experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
     if written.expert_parallel is None:
         alone = not experts or profiled
@@ -33,9 +34,10 @@ def resolve_experts(
 
 
 def check_context(
-    written: SearchFile, at: Place, workload: Workload, cluster: Cluster, profiled: bool
+    written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
 ) -> None:
     """Raises InstanceError for the first degree that cannot be used."""
+    at = search.at("context_parallel")
     most, tokens = max(group.gpus_per_node for group in cluster.groups), workload.sequence_length
     for i, cp in enumerate(written.context_parallel):
         place = at.listed(i)

@@ -48,6 +48,7 @@ RULES: Mapping[Target, Mapping[str, Rule]] = {
         "zero": _STATES,
     },
     "flagscale": {
+        "degrees": Rule(("uniform",), "whose stages have equal degrees on all their nodes"),
         "schedule": Rule(("1f1b",), "whose process meshes run 1F1B without chunks"),
         "micro_batches": _EVEN,
         "recompute": Rule(("none", "full"), "whose stages differ in full recomputation alone"),
@@ -74,6 +75,14 @@ def allows(target: Target, field: str, value: object) -> bool:
 def launchers(field: str, value: object) -> list[Target]:
     """The targets that can run a value of a field; `any` is the last."""
     return [target for target in RULES if allows(target, field, value)]
+
+
+def most_stages(target: Target, tied_embeddings: bool) -> int | None:
+    """Pipeline stages that a target can run at most; None: any number.
+
+    torchtitan shares a tied matrix only inside one stage (`models/common/decoder.py`).
+    """
+    return 1 if target == "torchtitan" and tied_embeddings else None
 
 
 def zero_stages(target: Target, pp: int) -> tuple[int, ...]:

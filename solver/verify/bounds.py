@@ -19,7 +19,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
 from solver.verify.lengths import NEVER
-from solver.verify.recomputation import Recomputation
+from solver.verify.recomputation import ByGroup, Recomputation
 from solver.verify.space import PlanSpace
 
 Array = NDArray[np.int64]
@@ -45,7 +45,7 @@ class Prover:
         self._columns = TimeColumns(self.instance)
         self.times = lru_cache(maxsize=None)(self._times)
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
-        self._memories: dict[tuple[object, ...], Recomputation] = {}
+        self._memories: dict[tuple[object, ...], Recomputation | ByGroup] = {}
 
     def _times(
         self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute, members: Members = ALONE
@@ -81,14 +81,18 @@ class Prover:
         least = 0 if self.instance.search.embedding_only_stages else 1
         return (layers >= 1) & (blocks >= least)
 
-    def recomputation(self, shape: Shape) -> Recomputation:
+    def recomputation(self, shape: Shape) -> Recomputation | ByGroup:
         """What the stages of a shape recompute and have room for."""
         degrees, b, _, members = shape_key(self.instance, shape)
         key = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members, shape.recompute)
         if key not in self._memories:
             times = [self.times(degrees, b, way, members) for way in shape.recompute]
             memory = layer_memory(self.instance, shape)
-            self._memories[key] = Recomputation(self.instance, shape.recompute, times, memory)
+            known = {
+                id(own): Recomputation(self.instance, shape.recompute, times, own) for own in memory
+            }
+            parts = [known[id(own)] for own in memory]
+            self._memories[key] = parts[0] if len(known) == 1 else ByGroup(parts)
         return self._memories[key]
 
     def extra(self, shape: Shape, stage: int, micro_batches: int) -> Array:

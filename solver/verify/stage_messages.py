@@ -27,6 +27,11 @@ def stage_slots(shape: Shape, k: int) -> range:
     return range(k * shape.dp, (k + 1) * shape.dp)
 
 
+def common(one: range, other: range) -> range:
+    """Slots that both have."""
+    return range(max(one.start, other.start), min(one.stop, other.stop))
+
+
 class Messages:
     """The messages of one shape: of every number of tensors K that layers send."""
 
@@ -47,17 +52,20 @@ class Messages:
 
     def _flows_out(self, spot: Spot, k: int) -> int:
         """Flows from stage k to the next that leave the node."""
-        dp, stage = self.shape.dp, stage_slots(self.shape, k)
-        return self.lanes[spot.group] * sum(
-            s in spot.slots and s + dp not in spot.slots for s in stage
-        )
+        return self._flows(spot, k, self.shape.dp)
 
     def _flows_in(self, spot: Spot, k: int) -> int:
         """Flows from stage k to the next, or the first, that enter the node."""
-        dp, stage = self.shape.dp, stage_slots(self.shape, k)
-        pairs = ((s, (s + dp) % self.shape.slots) for s in stage)
-        entering = sum(s not in spot.slots and t in spot.slots for s, t in pairs)
-        return self.lanes[spot.group] * entering
+        last = k == self.shape.pp - 1
+        return self._flows(
+            spot, 0 if last else k + 1, k * self.shape.dp if last else -self.shape.dp
+        )
+
+    def _flows(self, spot: Spot, k: int, shift: int) -> int:
+        """Flows of slots of stage k on the node whose other ends, so far on, are not on it."""
+        own = common(spot.slots, stage_slots(self.shape, k))
+        ends = range(own.start + shift, own.stop + shift)
+        return self.lanes[spot.group] * (len(own) - len(common(spot.slots, ends)))
 
     def _group(self, spot: Spot) -> NodeGroup:
         return self.instance.cluster.groups[spot.group]

@@ -9,10 +9,10 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, Link
 from formulations.plan import Shape
-from formulations.units import ceil_ns
+from formulations.units import ceil_div, ceil_ns
 from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.link_times import Member, ceil_all_ns, pair_s, rings_ns
-from solver.verify.stage_messages import Spot, stage_slots
+from solver.verify.stage_messages import Spot, common, stage_slots
 from solver.verify.volumes import (
     collective_factors,
     num_holders,
@@ -49,7 +49,7 @@ class Tails:
     def row(self, k: int, spots: Sequence[Spot]) -> int:
         """The row of stage k on these nodes."""
         stage = stage_slots(self.shape, k)
-        members = sorted((s.group, _common(s.slots, stage), self._rings(s)) for s in spots)
+        members = sorted((s.group, len(common(s.slots, stage)), self._rings(s)) for s in spots)
         tied = any(self.tied) and k in (0, self.shape.pp - 1)
         embedding = max(map(self._embedding_ns, spots)) if tied else 0
         key = (*members, embedding)
@@ -109,10 +109,11 @@ class Tails:
     def _rings(self, spot: Spot) -> int:
         """Rings of GPUs that cross the node's border: tp for every stage that is not all on it."""
         if spot not in self._crossing:
-            stages = (stage_slots(self.shape, k) for k in range(self.shape.pp))
-            parts = [_common(spot.slots, stage) for stage in stages]
-            crossing = sum(0 < part < self.shape.dp for part in parts)
-            self._crossing[spot] = self.shape.degrees[spot.group].tp * crossing
+            dp, slots = self.shape.dp, spot.slots
+            stages = range(slots.start // dp, ceil_div(slots.stop, dp))
+            parts = [len(common(slots, stage_slots(self.shape, k))) for k in stages]
+            tp = self.shape.degrees[spot.group].tp
+            self._crossing[spot] = tp * sum(part < dp for part in parts)
         return self._crossing[spot]
 
     def _embedding_ns(self, spot: Spot) -> int:
@@ -126,8 +127,3 @@ class Tails:
         if any(a and b for a, b in pairs):
             links.append((group.intra_node, 1))
         return max(ceil_ns(pair_s(*link, self.tied[spot.group])) for link in links)
-
-
-def _common(one: range, other: range) -> int:
-    """Slots that both have."""
-    return max(0, min(one.stop, other.stop) - max(one.start, other.start))

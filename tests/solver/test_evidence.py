@@ -29,8 +29,8 @@ def solved(folder: Path, *options: str, memory: str = "40 GiB", limits: str = ""
 def test_plan_repeats_kinds_and_sources(tmp_path: Path) -> None:
     """Peaks, memory, links and efficiency of the GPU type; what is hidden, as an assumption."""
     out = solved(tmp_path)
-    assert "H100: peaks published (NVIDIA H100 datasheet, 2023" in out
-    assert "memory assumed (the instance)" in out
+    assert "H100: peaks, links in nodes, between nodes published; memory" in out
+    assert "memory assumed by the instance" in out
     assert "kernel efficiency assumed (between A100-80 and B200" in out
     assert "hidden 90.0 % of gradient sync behind backward (one chunk of gradients" in out
 

@@ -81,8 +81,8 @@ def fields() -> dict[str, object]:
 
 
 def test_names_of_the_object() -> None:
-    """All names of schema version 5 are there."""
-    assert fields()["schema_version"] == 5
+    """All names of schema version 6 are there."""
+    assert fields()["schema_version"] == 6
     assert set(fields()) >= TOP
 
 

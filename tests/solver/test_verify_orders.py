@@ -14,7 +14,7 @@ from solver.search.shapes import shapes
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.orders import OrderGraph
-from solver.verify.refutation import Refutation
+from solver.verify.refutation import Refutation, question_of
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import (
@@ -35,7 +35,7 @@ Content = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bytes]
 
 def refutation(tables: CostTables) -> Refutation:
     """The question for the shape of these tables."""
-    return Refutation(Prover(PlanSpace(tables.instance)), tables.shape)
+    return question_of(Prover(PlanSpace(tables.instance)), tables.shape)
 
 
 def in_order(tables: CostTables, groups: Iterable[int]) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
     """
     tables = measured_chain(SLOW, message_bytes=20_000_000)
     shape = tables.shape.model_copy(update={"schedule": schedule})
-    question = Refutation(Prover(PlanSpace(tables.instance)), shape)
+    question = question_of(Prover(PlanSpace(tables.instance)), shape)
     bound_ns = bound_ms * 1_000_000 + AFTER_NS - 2000  # without two transfers of 1 us
     assert question.refutes(bound_ns)
     assert not question.refutes(bound_ns + 1)
