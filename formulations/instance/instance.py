@@ -71,8 +71,8 @@ def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
     """
     for field in ("expert_parallel", "context_parallel"):
         if 1 not in getattr(search, field):
-            found = " or ".join(map(str, getattr(search, field)))
-            raise InstanceError(f"search.{field}", found, "1 too; solve takes the others")
+            degrees = " or ".join(map(str, getattr(search, field)))
+            raise InstanceError(f"search.{field}", degrees, "1 too; solve takes the others")
     found: list[PlainSchedule] = []
     for name in search.schedule:
         if name != "1f1b" and name != "gpipe":

@@ -144,7 +144,7 @@ def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:
     instance = Instance(name="m", source="test", workload=workload, cluster=cluster)
     shape = plain_shape((nodes,), dp=nodes * gpus).model_copy(update={"ep": ep})
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
-    return expert_rings_ns(instance, shape, ALL_REDUCE, sizes).tolist()
+    return [int(ring) for ring in expert_rings_ns(instance, shape, ALL_REDUCE, sizes)]
 
 
 def test_gradients_of_experts_inside_a_node() -> None:
