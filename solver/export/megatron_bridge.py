@@ -66,7 +66,7 @@ def settings(job: Job) -> dict[str, object]:
     shape, workload = job.shape, job.instance.workload
     several = len(job.pieces) > 1
     found: dict[str, object] = {
-        "model.tensor_model_parallel_size": shape.tp,
+        "model.tensor_model_parallel_size": job.tp,
         "model.pipeline_model_parallel_size": shape.pp,
         "model.virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
         "model.context_parallel_size": 1,
@@ -103,7 +103,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     check_ranks(job, texts[RANKS])
     found = read_settings(texts[RECIPE])
     tp, pp = found["model.tensor_model_parallel_size"], found["model.pipeline_model_parallel_size"]
-    expect("tensor and pipeline degrees", (tp, pp), (job.shape.tp, job.shape.pp))
+    expect("tensor and pipeline degrees", (tp, pp), (job.tp, job.shape.pp))
     expect("layers", found["LAYERS"], job.num_blocks)
     layout = found["model.pipeline_model_parallel_layout"]
     check_layout(job, str(layout) if layout else written(job.pieces))

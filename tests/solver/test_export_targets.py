@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from formulations.errors import PlannerError
+from formulations.plan import Group
 from solver.export import accelerate, deepspeed, flagscale, megatron_bridge, torchtitan
 from solver.export.arguments import read_arguments
-from solver.export.job import Job
+from solver.export.job import Job, Sizes
 from solver.export.modules import read_settings
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
@@ -128,6 +129,46 @@ def test_job_that_flagscale_would_end_at_start_is_found() -> None:
         changed = texts[flagscale.ARGUMENTS].replace(old, new)
         with pytest.raises(PlannerError, match="read back"):
             flagscale.check(job, {**texts, flagscale.ARGUMENTS: changed})
+
+
+class Shared(Job):
+    """Two stages: tp 2 in two parts on the A100s, tp 1 in two parts on a node of A10s."""
+
+    def sizes(self, stage: int) -> Sizes:
+        """Unlike by stage."""
+        return Sizes(2, 2) if stage == 0 else Sizes(1, 2)
+
+
+def unlike_degrees(search: str = "target: any") -> Shared:
+    """One replica, whose stage 0 has a whole node of four GPUs."""
+    job = job_of(search, UNTIED, pp=2, dp=1, cuts=(0, 9, 14), shares=(8,), order=(0, 1))
+    (replica,) = job.plan.replicas
+    groups = [Group(node=0, gpus=(0, 1, 2, 3)), Group(node=1, gpus=(0, 1))]
+    stages = [
+        stage.model_copy(update={"group": group})
+        for stage, group in zip(replica.stages, groups, strict=True)
+    ]
+    changed = replica.model_copy(update={"stages": tuple(stages)})
+    return Shared(job.instance, job.plan.model_copy(update={"replicas": (changed,)}))
+
+
+def test_unlike_degrees_are_meshes() -> None:
+    """Each with its tp and dp; the micro-batch of the first is half of the plan's two sequences."""
+    job = unlike_degrees()
+    assert list(flagscale.faults(job)) == []
+    flagscale.check(job, flagscale.files(job))
+    found = flagscale_arguments(job)
+    assert found["--hetero-process-meshes"] == ["2", "1", "1", "2", "1", "1", "1", "1", "2", "1"]
+    assert found["--micro-batch-size"] == ["1"]
+    assert "--sequence-parallel" in found
+    places = [(one.tensor, one.data, one.stage) for one in job.ranks]
+    assert places == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1), (0, 1, 1)]
+
+
+def test_unlike_degrees_need_sequence_parallelism() -> None:
+    """FlagScale ends such a job at start."""
+    (fault,) = flagscale.faults(unlike_degrees("target: any, sequence_parallel: false"))
+    assert "unlike tensor-parallel degrees" in fault.found
 
 
 def test_recipe_of_megatron_bridge() -> None:
