@@ -5,8 +5,17 @@ from typing import get_args
 
 from formulations.instance import Instance, SearchSpace
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
-from formulations.instance.target import RULES, TARGET_NAMES, Target, allows, launchers, zero_stages
-from formulations.plan import Plan, Stage
+from formulations.instance.target import (
+    RULES,
+    TARGET_NAMES,
+    Target,
+    allows,
+    launchers,
+    most_stages,
+    zero_stages,
+)
+from formulations.instance.workload import Recompute
+from formulations.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -21,30 +30,43 @@ class Obstacle:
     def sentence(self, target: Target) -> str:
         """What stands in the way, and who can."""
         can = " and ".join(TARGET_NAMES[other] for other in self.others)
-        what = f"{self.field}: {self.value}"
-        return f"{what} is not for {TARGET_NAMES[target]}, {self.reason}; {can} can"
+        return f"{self.found(target)}; {can} can"
+
+    def found(self, target: Target) -> str:
+        """What stands in the way."""
+        value = str(self.value).lower() if isinstance(self.value, bool) else self.value
+        return f"{self.field}: {value} is not for {TARGET_NAMES[target]}, {self.reason}"
 
 
 def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
     """Values of a plan, by the field of `search` that chooses them."""
     shares = {replica.micro_batches for replica in plan.replicas}
-    stages = [stage for replica in plan.replicas for stage in replica.stages]
-    blocks = [layer.is_block for layer in instance.workload.layers]
-    held = [(stage, sum(blocks[slice(*stage.layers)])) for stage in stages]
-    alike = len({_recomputed(*one) for one in held if one[1]}) <= 1
+    held = recomputed_blocks(instance, plan)
+    alike = len({way for way, _, _ in held}) <= 1 and all(num in (0, own) for _, num, own in held)
     return {
         "degrees": ["uniform"],
         "schedule": [plan.shape.schedule],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
-        "recompute": list(dict.fromkeys(stage.recomputed.way for stage, num in held if num)),
-        "embedding_only_stages": [any(not num for _, num in held)],
+        "recompute": list(dict.fromkeys(way for way, _, _ in held)),
+        "embedding_only_stages": [len(held) < sum(len(one.stages) for one in plan.replicas)],
     }
 
 
-def _recomputed(stage: Stage, num_blocks: int) -> tuple[str, bool]:
-    """The way, and whether of all blocks."""
-    return stage.recomputed.way, stage.recomputed.blocks in (0, num_blocks)
+def recomputed_blocks(instance: Instance, plan: Plan) -> list[tuple[Recompute, int, int]]:
+    """Way, recomputed blocks and all blocks of every stage that has any, replica by replica."""
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    held = [(stage.recomputed, sum(blocks[slice(*stage.layers)])) for stage in stages]
+    return [(one.way, one.blocks, own) for one, own in held if own]
+
+
+def first_blocks(instance: Instance, plan: Plan) -> int | None:
+    """The n where every stage recomputes its first n blocks fully, or all; None where not alike."""
+    held = recomputed_blocks(instance, plan)
+    most = max((num for _, num, _ in held), default=0)
+    alike = all(way == "full" and num == min(most, own) for way, num, own in held)
+    return most if alike else None
 
 
 def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
@@ -52,13 +74,15 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     found = decisions(instance, plan)
     if found["recompute_per"] == ["plan"] and target == "flagscale":
         del found["recompute"]  # where all stages are alike it recomputes as Megatron-LM does
+    if target == "megatron" and first_blocks(instance, plan) is not None:
+        del found["recompute_per"]  # its method `block`
     barred = [
         Obstacle(field, one, RULES[target][field].reason, tuple(launchers(field, one)))
         for field, values in found.items()
         for one in values
         if not allows(target, field, one)
     ]
-    return [*barred, *_zero(plan, target)]
+    return [*barred, *_zero(plan, target), *_stages(instance, plan, target)]
 
 
 def _zero(plan: Plan, target: Target) -> list[Obstacle]:
@@ -69,6 +93,15 @@ def _zero(plan: Plan, target: Target) -> list[Obstacle]:
     stages = " and ".join(map(str, zero_stages(target, shape.pp)))
     count = "one stage" if shape.pp == 1 else "several stages"
     return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
+
+
+def _stages(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
+    most = most_stages(target, instance.workload.tied_embeddings)
+    if most is None or plan.shape.pp <= most:
+        return []
+    others = tuple(one for one in RULES if most_stages(one, True) is None)
+    reason = "which keeps tied embeddings in one stage"
+    return [Obstacle("pipeline_parallel", plan.shape.pp, reason, others)]
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.

@@ -76,6 +76,14 @@ def launchers(field: str, value: object) -> list[Target]:
     return [target for target in RULES if allows(target, field, value)]
 
 
+def most_stages(target: Target, tied_embeddings: bool) -> int | None:
+    """Pipeline stages that a target can run at most; None: any number.
+
+    torchtitan shares a tied matrix only inside one stage (`models/common/decoder.py`).
+    """
+    return 1 if target == "torchtitan" and tied_embeddings else None
+
+
 def zero_stages(target: Target, pp: int) -> tuple[int, ...]:
     """ZeRO stages that a target can run in pipelines of so many stages and several replicas.
 

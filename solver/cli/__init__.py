@@ -15,6 +15,7 @@ with loading():
     from solver.cli.diff import diff_command
     from solver.cli.errors import with_error_line
     from solver.cli.explain import explain_command
+    from solver.cli.export import export_command
     from solver.cli.init import init_command
     from solver.cli.recover import recover_command
     from solver.cli.replay import replay_command
@@ -79,6 +80,7 @@ app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))
 app.command("explain")(with_error_line(explain_command))
 app.command("diff")(with_error_line(diff_command))
 app.command("report")(with_error_line(report_command))
+app.command("export")(with_error_line(export_command))
 app.command("recover")(with_error_line(recover_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))

@@ -5,6 +5,7 @@ from itertools import product
 
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.target import most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Shape
@@ -54,9 +55,10 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
     search, layers = instance.search, instance.workload.layers
     longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
+    most = most_stages(search.target, instance.workload.tied_embeddings) or longest
     return [
         (slots // pp, pp)
-        for pp in range(1, min(slots, longest) + 1)
+        for pp in range(1, min(slots, longest, most) + 1)
         if slots % pp == 0
         and (search.pipeline_parallel is None or pp in search.pipeline_parallel)
         and (search.data_parallel is None or slots // pp in search.data_parallel)

@@ -123,19 +123,13 @@ class Lanes:
 
     def remaining(self, left: LanesLeft) -> LanesLeft | None:
         """What of this plans below the claim may use; None if there are none."""
-        known: LanesLeft | None = self._by_all(left)
-        if (
-            not self.even
-            and self.number > 1
-            and self.dealing.few
-            and len(self.dealing.kinds) <= MOST_KINDS
-        ):
-            return None if known is None else self._by_deal(known)
-        for weights in self.light.weightings:
-            if known is None:
-                return None
-            known = self._by_light(known, weights)
-        return known
+        known, weightings = self._by_all(left), self.light.weightings
+        by_deal = not self.even and self.number > 1 and self.dealing.few
+        by_deal = by_deal and len(self.dealing.kinds) <= MOST_KINDS
+        for weights in weightings[:1] if by_deal else weightings:
+            if known is not None:
+                known = self._by_light(known, weights)
+        return self._by_deal(known) if by_deal and known is not None else known
 
     @cached_property
     def work(self) -> list[int]:

@@ -89,7 +89,9 @@ class PlanSpace:
 
     @cached_property
     def most_stages(self) -> int:
-        """Largest number of stages that the chain fills."""
+        """Largest number of stages that the chain fills, and that the target runs."""
+        if self.instance.workload.tied_embeddings and self.instance.search.target == "torchtitan":
+            return 1
         if self.instance.search.embedding_only_stages:
             return len(self.instance.workload.layers)
         return self.num_blocks

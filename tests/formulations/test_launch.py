@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.launch import able, obstacles
 from formulations.plan import Plan, Recomputed
@@ -11,6 +12,12 @@ from tests.hand_made import pipelined_result
 
 RESULT = pipelined_result()  #: two replicas of two stages, ZeRO 1
 ALL = ["megatron", "flagscale", "torchtitan"]
+
+
+def with_ties(tied: bool) -> Instance:
+    """The instance, with or without one matrix for embedding and head."""
+    workload = RESULT.instance.workload.model_copy(update={"tied_embeddings": tied})
+    return RESULT.instance.model_copy(update={"workload": workload})
 
 
 def plan_with(way: Recompute = "none", first_blocks: int | None = None, **shape: Any) -> Plan:
@@ -48,7 +55,14 @@ def plan_with(way: Recompute = "none", first_blocks: int | None = None, **shape:
 )
 def test_who_can_launch_a_plan(plan: Plan, targets: list[str]) -> None:
     """By its schedule, shares, recomputation and ZeRO."""
-    assert able(RESULT.instance, plan) == targets
+    assert able(with_ties(False), plan) == targets
+
+
+def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
+    """It shares a matrix inside one stage alone."""
+    assert able(with_ties(True), plan_with()) == ["megatron", "flagscale"]
+    (only,) = obstacles(with_ties(True), plan_with(), "torchtitan")
+    assert (only.field, only.value) == ("pipeline_parallel", 2)
 
 
 def test_unequal_shares_are_for_any_target_alone() -> None:

@@ -91,3 +91,29 @@ def test_remedies_name_the_target_that_can_run_them() -> None:
     assert "search.micro_batches: uneven with search.target: any" in texts
     assert "search.zero: 3 with search.target: torchtitan" in texts
     assert all(runs(wider.search.target, wider.search) for wider in texts.values())
+
+
+def test_interrupt_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while other targets are looked at loses nothing that was found."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("solver.search.targets.lower_bound", interrupted)
+    result = solve(for_megatron(0))
+    assert result.plan is not None
+    assert result.other_targets == ()
+
+
+def test_time_limit_covers_the_look_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twentieth of it is kept for that."""
+    limits: list[float | None] = []
+
+    def recorded(instance: Instance, options: SolveOptions, progress: object) -> object:
+        limits.append(options.time_limit_s)
+        return solve_alone(instance, options)
+
+    monkeypatch.setattr("solver.search.targets.solve_instance", recorded)
+    solve(for_megatron(0), SolveOptions(time_limit_s=100))
+    solve(random_instance(0), SolveOptions(time_limit_s=100))
+    assert limits == [95, 100]
