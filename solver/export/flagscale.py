@@ -54,6 +54,9 @@ def faults(job: Job) -> Iterator[Fault]:
     """What FlagScale cannot express."""
     yield from launch_faults(job, "flagscale")
     yield from core_faults(job, NAME)
+    if job.num_mtp:
+        found = f"multi-token prediction is not for {NAME}, whose layer split counts blocks alone"
+        yield Fault(found, "a model without num_nextn_predict_layers, and solve again")
     unlike = len({job.sizes(k).tp for k in range(job.shape.pp)}) > 1
     if unlike and not job.instance.search.sequence_parallel:
         found = f"unlike tensor-parallel degrees without sequence parallelism are not for {NAME}"
