@@ -184,7 +184,7 @@ class Workload(Record):
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     mtp_layers: int = Field(
-        default=0, ge=0, le=64
+        default=0, ge=0, le=100
     )  #: modules of multi-token prediction, in the head
     precision: Precision = "bf16"
     parameter_bytes: Width = 2  #: per parameter, also on the wire
