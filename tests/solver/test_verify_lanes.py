@@ -118,7 +118,7 @@ def test_more_orders_than_could_be_tried() -> None:
     deep = wide.model_copy(update={"dp": 5, "pp": 6, "zero": 0})
     assert question_of(prover, deep).stages.graph.steps is None
     assert Lanes(prover, deep, 12_000_000_000).refuted
-    assert not Lanes(prover, wide, 15_713_168_211).refuted
+    assert not Lanes(prover, wide, 15_767_634_935).refuted
     assert Lanes(prover, wide, 12_000_000_000).refuted
 
 
