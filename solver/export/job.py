@@ -81,7 +81,8 @@ class Job:
 
     def sizes(self, stage: int) -> Sizes:
         """How a pipeline stage is shared."""
-        return Sizes(self.shape.tp, 1)
+        own = self.plan.replicas[0].stages[stage].degrees
+        return Sizes(own.tp, own.parts)
 
     @property
     def tp(self) -> int:
