@@ -106,7 +106,7 @@ def solve(
     """
     from solver.options import SolveOptions
     from solver.report.document import build_document
-    from solver.search.driver import solve as search
+    from solver.search.targets import solve as search
 
     problem = load(instance) if isinstance(instance, str | Path) else instance
     options = SolveOptions(method, time_limit_s, gap, seed, workers)

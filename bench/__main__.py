@@ -22,6 +22,8 @@ BENCHMARKS = {
     "findings": "which published findings on large-scale training our simulated steps show",
     "calculon": "GPT-3 175B on 1,024 A100 by Calculon's model and by ours, kind by kind",
     "calculon_study": "our best plan of that, proved, beside the best of Calculon's",
+    "piper": "the public planner Piper's values on its own graph and objective, reached and proved",
+    "sailor": "Sailor's even splits beside our optimum on its clusters and layer times",
     "memory": "memory of our model beside measured, estimated and other models' figures",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }

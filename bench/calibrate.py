@@ -5,8 +5,9 @@
 Once per GPU type, from times of kernels and of layers; times of steps are held out, for they are
 what the model predicts. Kernels give the maxima and half-sizes of products and of fused attention,
 layers so small that launches bound their time the launch overhead, which is the host's. Types
-without kernels of their own take A100's half-sizes in proportion to the 16-bit peak and its ratio
-of attention to products; types without small layers the least launch overhead measured, A10's.
+without kernels of their own take A100's half-sizes in proportion to the 16-bit peak, its latency of
+memory-bound kernels and its ratio of attention to products; types without small layers the least
+launch overhead measured, A10's.
 H100 and H200 lie between A100 and B200 on the logarithm of the peak, in every figure: assumed.
 All others without any source take the median maximum of the measured types: assumed.
 """
@@ -28,7 +29,8 @@ from formulations.instance.load import gpu_catalogue
 
 MAXIMUM, HALF, LAUNCH = "efficiency_maximum", "efficiency_half_flops", "launch_overhead_s"
 ATTENTION, ATTENTION_HALF = "attention_maximum", "attention_half_flops"
-FIGURES = (MAXIMUM, HALF, ATTENTION, ATTENTION_HALF, LAUNCH)
+LATENCY = "memory_latency_s"
+FIGURES = (MAXIMUM, HALF, ATTENTION, ATTENTION_HALF, LATENCY, LAUNCH)
 #: From where searches begin; launch overhead rather too high, see `bench.fitting.fit`.
 START = {MAXIMUM: 0.6, HALF: 4e9, ATTENTION: 0.5, ATTENTION_HALF: 1e10, LAUNCH: 2e-4}
 
@@ -55,6 +57,9 @@ FITS = (
     Fit("V100-16", ("sailor block", "sailor block tp>2"), (MAXIMUM,)),
     Fit("RTX-3090", ("sailor block",), (MAXIMUM,)),
 )
+#: Of kernels bound by memory, as published beside the products (SimuMax v1.2, system
+#: configurations); that memory then reaches its bandwidth is what layers show.
+LATENCIES_S = {BASE: 40e-6, "B200": 30e-6}
 #: Types that fused attention has no kernels for: before Ampere (Dao 2023, FlashAttention-2).
 WITHOUT_FUSED = ("V100-16", "V100-32", "T4")
 #: The same chip with other memory, or the same architecture.
@@ -67,6 +72,7 @@ Gpus = dict[str, GpuType]
 
 def fit_all(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> Gpus:
     """Every type of the catalogue with its fitted, derived or assumed figures."""
+    gpus = {name: gpu.model_copy(update={LATENCY: _latency_s(name)}) for name, gpu in gpus.items()}
     found: Gpus = {}
     for one in FITS:
         rows = [row for row in observations if row.gpu == one.gpu and row.source in one.sources]
@@ -79,6 +85,11 @@ def fit_all(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) ->
     }
     maximum = median(gpu.efficiency_maximum for gpu in found.values())
     return {name: found.get(name) or _derived(gpu, found, maximum) for name, gpu in gpus.items()}
+
+
+def _latency_s(name: str) -> float:
+    """Its own, that of its twin, or A100's."""
+    return LATENCIES_S.get(TWINS.get(name, name), LATENCIES_S[BASE])
 
 
 def _start(gpu: GpuType, found: Gpus) -> GpuType:

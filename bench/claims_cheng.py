@@ -59,13 +59,15 @@ def scaling() -> Study:
         figures,
         "the paper's settings are not known to us: of micro-batches of 1, 4 and 8, 4 was taken"
         " because it gives both figures. With all three the step of ZeRO 3 grows by 2.0 to 2.3"
-        " times what that of ZeRO 1 does; published: 2.0",
+        " times what that of ZeRO 1 does; published: 2.0. With 0.61 of the traffic hidden"
+        " (search.overlap), micro-batches of 2 give 0.88 and 0.83",
         fitted=True,
     )
 
 
 EFFICIENCIES = (1.0, 0.8, 0.6, 0.4)
-ENDLESS = {"bandwidth_bytes_per_s": 1e14, "latency_s": 0.0}
+ENDLESS = 1e14
+LINK = "cluster.groups.0.inter_node"
 
 
 def speed_up() -> Study:
@@ -85,32 +87,35 @@ def speed_up() -> Study:
     points += [
         Point(
             f"ZeRO {zero}",
-            "compute",
+            name,
             "polaris_2_7b",
             shape | {"zero": zero},
-            {"cluster.groups.0.inter_node": ENDLESS},
+            {f"{LINK}.bandwidth_bytes_per_s": ENDLESS} | latency,
         )
         for zero in PUBLISHED
+        for name, latency in (("compute", {f"{LINK}.latency_s": 0.0}), ("start-up", {}))
     ]
 
     def figures(outcomes: Sequence[Outcome]) -> Values:
         values: Values = {}
         for name, own in steps(outcomes).items():
-            compute, whole = own["compute"], own["1.0"]
-            shares = [str(efficiency) for efficiency in EFFICIENCIES]
+            whole, shares = own["1.0"], [str(efficiency) for efficiency in EFFICIENCIES]
             values[f"{name}, simulated"] = {share: whole / own[share] for share in shares}
-            values[f"{name}, formula"] = {
-                share: whole / (compute + (whole - compute) / float(share)) for share in shares
-            }
+            for formula, compute in (("formula", "compute"), ("start-up aside", "start-up")):
+                rest = whole - own[compute]
+                values[f"{name}, {formula}"] = {
+                    share: whole / (own[compute] + rest / float(share)) for share in shares
+                }
         return values
 
     def judge(values: Values) -> dict[str, bool]:
         return {
-            f"ZeRO {zero} within 1 %": all(
+            f"ZeRO {zero} within 1 %{aside}": all(
                 abs(values[f"ZeRO {zero}, simulated"][share] / value - 1) <= 0.01
-                for share, value in values[f"ZeRO {zero}, formula"].items()
+                for share, value in values[f"ZeRO {zero}, {formula}"].items()
             )
             for zero in PUBLISHED
+            for formula, aside in (("formula", ""), ("start-up aside", ", start-up aside"))
         }
 
     return Study(
@@ -122,7 +127,8 @@ def speed_up() -> Study:
         judge,
         figures,
         "r_comm: what a network without end saves. Ours scales bandwidth by eff, not the start-up"
-        " of rings: 1 % of ZeRO 1's r_comm, 22 % of ZeRO 3's, whose formula is up to 7.5 % off",
+        " of rings: 1 % of ZeRO 1's r_comm, 22 % of ZeRO 3's, whose formula is up to 8 % off."
+        " With the start-up under r_compute both hold",
     )
 
 

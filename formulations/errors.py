@@ -1,10 +1,24 @@
 """Errors that a user can act on; each becomes one line on the terminal."""
 
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+#: Lines for one file; what is wrong beyond them is counted.
+MOST_LINES = 20
+
 
 class PlannerError(Exception):
     """Base of every error that hetplan raises on purpose; `exit_code` is the process status."""
 
     exit_code = 2
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What to tell, line by line."""
+        return (str(self),)
 
 
 class InstanceError(PlannerError):
@@ -16,6 +30,71 @@ class InstanceError(PlannerError):
         self.found = found
         self.allowed = allowed
 
+    @property
+    def errors(self) -> "tuple[InstanceError, ...]":
+        """Itself, or all that were found at once."""
+        return (self,)
+
 
 class PlanError(InstanceError):
     """A plan that cannot be used: where, what was found, what is allowed."""
+
+
+class InstanceErrors(InstanceError):
+    """Several at once, in the order of the file; where, found and allowed are the first one's."""
+
+    def __init__(self, errors: Sequence[InstanceError]) -> None:
+        first = errors[0]
+        super().__init__(first.where, first.found, first.allowed)
+        self._errors = tuple(errors)
+
+    @property
+    def errors(self) -> tuple[InstanceError, ...]:
+        """All of them."""
+        return self._errors
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """One each; the last one counts those beyond `MOST_LINES`."""
+        told, beyond = self._errors[:MOST_LINES], len(self._errors) - MOST_LINES
+        more = [f"and {beyond} more"] if beyond > 0 else []
+        return (*map(str, told), *more)
+
+    def __str__(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)
+
+
+def joined(errors: Iterable[InstanceError]) -> InstanceError:
+    """One error that tells them all, by line and column; those without follow."""
+    known = {str(one): one for error in errors for one in error.errors}
+    first, *others = sorted(known.values(), key=_place)
+    return InstanceErrors([first, *others]) if others else first
+
+
+def _place(error: InstanceError) -> tuple[float, ...]:
+    found = re.search(r":(\d+):(\d+)", error.where)
+    return tuple(map(float, found.groups())) if found else (float("inf"),)
+
+
+def also(error: InstanceError, *checks: Callable[[], object]) -> InstanceError:
+    """The error with all that other checks find."""
+    found = [error]
+    for check in checks:
+        try:
+            check()
+        except InstanceError as another:
+            found.append(another)
+    return joined(found)
+
+
+def all_of(checks: Iterable[Callable[[], Found]]) -> list[Found]:
+    """What they return. Raises InstanceError for everything that any of them finds."""
+    values, waiting = [], list(checks)
+    while waiting:
+        check = waiting.pop(0)
+        try:
+            values.append(check())
+        except InstanceError as error:
+            raise also(error, *waiting) from None
+    return values

@@ -105,3 +105,19 @@ def _clashes(findings: Sequence[Finding]) -> list[str]:
 
 def _beats(objective: float, bound: float | None) -> bool:
     return bound is not None and objective < bound * (1 - NOISE)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of a change of an instance.
+
+    step_time_s: of the best plan found with it. least, most: share of the objective, for each
+    sequence trained, that the best plan with it saves against the plan that is explained; negative
+    where it costs. None: there is no plan, or none was found.
+    """
+
+    change: str
+    status: Status
+    step_time_s: float | None = None
+    least: float | None = None
+    most: float | None = None

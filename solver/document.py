@@ -30,16 +30,26 @@ from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.provenance import GpuEvidence
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
+from formulations.instance.target import Target
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.plan import Recomputed, Shape
-from solver.result import Proof, ShapeRecord, Status, Termination
+from formulations.plan import Degrees, Recomputed, Shape
+from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 6
 
-#: Fields that describe the run and cannot be derived from the plan.
-RECORDED = ("hetplan_version", "method", "runtime_s", "termination", "requested_gap", "seed")
+#: Fields that describe the run, or what lies beyond it, and cannot be derived from the plan.
+RECORDED = (
+    "history",
+    "hetplan_version",
+    "method",
+    "runtime_s",
+    "termination",
+    "requested_gap",
+    "seed",
+    "other_targets",
+)
 
 
 class MemoryDocument(Record):
@@ -73,6 +83,7 @@ class StageDocument(Record):
     node: Name
     gpus: tuple[Index, ...]
     gpu_type: Name
+    degrees: Degrees
     forward_s: Seconds
     backward_s: Seconds  #: with what is recomputed in it
     recomputed: Recomputed
@@ -123,7 +134,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[4]
+    schema_version: Literal[6]
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -131,6 +142,7 @@ class PlanDocument(Record):
     requested_gap: float
     seed: int
     minimize: Name
+    target: Target  #: of whose plans the status speaks
     step_time_s: Seconds | None
     lower_bound_s: Seconds | None  #: of the step time, in the integer cost model
     gap: float | None
@@ -151,6 +163,8 @@ class PlanDocument(Record):
     node_order: tuple[Name, ...]
     idle_nodes: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
+    other_targets: tuple[OtherTarget, ...]  #: that may have better plans
+    history: tuple[Moment, ...]  #: what the search knew when; not part of the proof
     shapes: ShapeCounts
     closed_shapes: tuple[ShapeRecord, ...]
     instance: Instance

@@ -9,6 +9,10 @@ from typing import Final, Literal, get_args
 from formulations.errors import PlannerError
 
 Method = Literal["exact", "minmax", "cpsat", "milp"]
+#: Frameworks that `export` writes files for.
+ExportTarget = Literal[
+    "megatron", "megatron-bridge", "flagscale", "torchtitan", "deepspeed", "accelerate"
+]
 
 MAX_WORKERS: Final = 1024
 

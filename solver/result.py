@@ -6,7 +6,9 @@ from enum import StrEnum
 from typing import Literal
 
 from formulations.instance import Instance
+from formulations.instance.extent import Seconds
 from formulations.instance.record import Record
+from formulations.instance.target import Target
 from formulations.plan import Plan, Shape
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.
@@ -51,10 +53,10 @@ Proof = Literal[
 class ShapeRecord(Record):
     """How one shape was closed, or that it is open.
 
-    `bound_ns`: proved lower bound of the step time of every plan of the shape; None if there is
-    no plan. `proof` names the argument: memory, blocks, batch, limit (infeasible); work, filling,
-    packing, pipeline (closed-form bounds that `verify` recomputes); enumeration, cpsat, milp
-    (exhaustive).
+    `bound_ns`: proved lower bound of the step time of every plan of the shape, no higher than the
+    result needs; None if there is no plan. `proof` names the argument: memory, blocks, batch, limit
+    (infeasible); work, filling, packing, pipeline (bounds that need no search); enumeration, cpsat,
+    milp (exhaustive).
     """
 
     shape: Shape
@@ -63,11 +65,24 @@ class ShapeRecord(Record):
     bound_ns: int | None = None
 
 
+class Moment(Record):
+    """What a search knew after so many seconds; one of the two is news.
+
+    step_time_s: of the best plan. bound: share of the objective of the plan in the end below which
+    there is none.
+    """
+
+    elapsed_s: Seconds
+    step_time_s: Seconds | None = None
+    bound: float | None = None
+
+
 @dataclass(frozen=True)
 class SearchLog:
-    """Every shape of the plan space."""
+    """Every shape of the plan space, and how incumbent and bound came together."""
 
     shapes: tuple[ShapeRecord, ...] = ()
+    history: tuple[Moment, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,18 @@ class Infeasibility:
 
     constraint: str
     remedy: str
+
+
+class OtherTarget(Record):
+    """A launch target whose wider plan space may hold a better plan.
+
+    `gain`: by which share of its objective the plan found may be beaten there at most, proved.
+    `search`: what to write into the instance, as one line of YAML.
+    """
+
+    target: Target
+    gain: float
+    search: str
 
 
 @dataclass(frozen=True)
@@ -100,6 +127,7 @@ class Result:
     method: str
     infeasibility: Infeasibility | None = None
     requested_gap: float = 0.0
+    other_targets: tuple[OtherTarget, ...] = ()
 
     def __post_init__(self) -> None:
         parts = (self.plan, self.step_time_ns, self.objective)

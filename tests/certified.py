@@ -24,7 +24,7 @@ from solver.search.shapes import shapes
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms
 from solver.verify.filling import Filling
-from solver.verify.refutation import Refutation
+from solver.verify.refutation import question_of
 from solver.verify.space import PlanSpace
 from tests import brute_force
 
@@ -64,7 +64,7 @@ def _record(prover: Prover, shape: Shape, best: Best | None, incumbent: float) -
             return ShapeRecord(shape=shape, reason="bounded", proof="work", bound_ns=work)
         if filling * weight >= incumbent:
             return ShapeRecord(shape=shape, reason="bounded", proof="filling", bound_ns=filling)
-        if Refutation(prover, shape).refutes(target):
+        if question_of(prover, shape).refutes(target):
             return ShapeRecord(shape=shape, reason="bounded", proof="pipeline", bound_ns=target)
     return ShapeRecord(shape=shape, reason="solved", proof="enumeration", bound_ns=best.time_ns)
 

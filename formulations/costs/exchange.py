@@ -2,7 +2,8 @@
 
 Every layer is held once in each of x pipelines, which all-reduce its gradient. A node sends and
 receives for all its layers over one link. Rings begin when the slowest pipeline is done, which is
-the latest that they can; where the cluster has zones, all gradients are taken to cross between
+the latest that they can, but for the share that `search.overlap` hides behind the backward passes
+of pipelines of one stage; where the cluster has zones, all gradients are taken to cross between
 them.
 """
 
@@ -22,7 +23,9 @@ def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[in
     }
     node_bytes = [0] * template.num_nodes
     for stage in template.stages:
-        lane_bytes = int(tables[stage.gpus].gradient_bytes[slice(*stage.layers)].sum())
+        group = template.node_groups[stage.node]
+        gradients = tables[stage.gpus].gradient_bytes[slice(*stage.layers), group]
+        lane_bytes = int(gradients.sum())
         node_bytes[stage.node] += stage.gpus * lane_bytes
     links = [cluster.groups[j].inter_node for j in template.node_groups]
     loads = [
@@ -32,8 +35,9 @@ def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[in
     if cluster.zone_link is not None:
         loads.append(sum(node_bytes) / cluster.zone_link.bandwidth_bytes_per_s)
         latency_s += cluster.zone_link.latency_s
+    factor = ALL_REDUCE * (1 - instance.search.overlap.hidden_sync(template.num_stages, 1))
     return tuple(
-        ceil_ns(ring_share(ALL_REDUCE, x) * max(loads) / cluster.efficiency(x))
-        + ceil_ns(ring_latency_s(ALL_REDUCE, x, latency_s))
+        ceil_ns(ring_share(factor, x) * max(loads) / cluster.efficiency(x))
+        + ceil_ns(ring_latency_s(factor, x, latency_s))
         for x in range(1, most + 1)
     )

@@ -20,7 +20,7 @@ from formulations.costs.tables import CostTables
 from formulations.cpsat.layer_to_stage import SplitVariables
 from formulations.cpsat.microbatches import ShareVariables
 from formulations.cpsat.node_order import order_part
-from formulations.cpsat.parts import Order, Shares
+from formulations.cpsat.parts import Order, Parts, Shares
 from formulations.cpsat.step_time import Built
 from formulations.decisions import even_shares, share_range
 from formulations.fixed import FixedOrder, FixedShares, FixedSplit
@@ -57,4 +57,4 @@ def build(
         if micro_batches is None
         else FixedShares(micro_batches)
     )
-    return Built(model, tables, split, placed, shares, max_step_time_ns)
+    return Built(model, tables, Parts(split, placed, shares), max_step_time_ns)

@@ -1,4 +1,4 @@
-"""Which layers each stage runs; the node order and the micro-batches are fixed.
+"""Which layers each stage runs: the split of a model, where it is free.
 
 Sets. Stages k < S (virtual ones where devices have several chunks), layers l < L.
 Parameters. Numbers of blocks before each layer; at least `min_blocks` blocks per stage.
@@ -24,10 +24,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import Array, CostTables
-from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, value_of, weighted
 from formulations.decisions import boundary_ranges, least_end
-from formulations.fixed import FixedOrder, FixedShares
 
 
 class SplitVariables:
@@ -110,22 +108,3 @@ class SplitVariables:
             for row in self.after
         ]
         return (0, *ends, self.num_layers)
-
-
-def build(
-    tables: CostTables,
-    order: Sequence[int],
-    micro_batches: Sequence[int],
-    max_step_time_ns: int | None = None,
-) -> Built:
-    """The model of the best split for one node order (group indices) and given shares."""
-    model = cp_model.CpModel()
-    split = SplitVariables(model, tables)
-    return Built(
-        model,
-        tables,
-        split,
-        FixedOrder(tables, order),
-        FixedShares(micro_batches),
-        max_step_time_ns,
-    )

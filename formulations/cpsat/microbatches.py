@@ -1,4 +1,4 @@
-"""How many micro-batches each replica gets; the split and the node order are fixed.
+"""How many micro-batches each replica gets: the shares of a model, where they are free.
 
 Sets. Replicas r < R = dp; counts q.
 Parameters. M micro-batches per step; 1 <= low <= m_r <= high, see `share_range`.
@@ -20,10 +20,7 @@ from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
 from formulations.cpsat.parts import Order
-from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Literal, value_of, weighted
-from formulations.decisions import share_range
-from formulations.fixed import FixedOrder, FixedSplit
 
 
 class ShareVariables:
@@ -83,17 +80,3 @@ class ShareVariables:
             self.range[0] + sum(value_of(literal, values) for literal in row)
             for row in self._literals
         )
-
-
-def build(
-    tables: CostTables,
-    order: Sequence[int],
-    boundaries: Sequence[int],
-    largest_share: int | None = None,
-    max_step_time_ns: int | None = None,
-) -> Built:
-    """The model of the best shares for one node order (group indices) and split."""
-    model = cp_model.CpModel()
-    placed = FixedOrder(tables, order)
-    shares = ShareVariables(model, tables, placed, share_range(tables, largest_share))
-    return Built(model, tables, FixedSplit(boundaries), placed, shares, max_step_time_ns)

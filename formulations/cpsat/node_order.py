@@ -1,4 +1,4 @@
-"""In which order the nodes stand, so which node group runs which slot; the rest is fixed.
+"""In which order the nodes stand, so which node group runs which slot: the free order of a model.
 
 Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k < p, devices where these
 have several chunks: all of them lie on its slots, and the last sends to the first; N, nodes of one.
@@ -42,11 +42,10 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.cpsat.parts import Order, Split
 from formulations.cpsat.rings import RingTimes, largest
-from formulations.cpsat.step_time import Built
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum, value_of, weighted
 from formulations.cpsat.zones import ZoneVariables
 from formulations.decisions import Start, only_order, possible_starts
-from formulations.fixed import FixedOrder, FixedShares, FixedSplit, message_ns
+from formulations.fixed import FixedOrder, message_ns
 
 
 class OrderVariables:
@@ -188,21 +187,3 @@ def order_part(model: cp_model.CpModel, tables: CostTables) -> Order:
     """The free order; fixed where nodes of a single group leave no choice."""
     order = only_order(tables)
     return OrderVariables(model, tables) if order is None else FixedOrder(tables, order)
-
-
-def build(
-    tables: CostTables,
-    boundaries: Sequence[int],
-    micro_batches: Sequence[int],
-    max_step_time_ns: int | None = None,
-) -> Built:
-    """The model of the best node order for one split and given shares."""
-    model = cp_model.CpModel()
-    return Built(
-        model,
-        tables,
-        FixedSplit(boundaries),
-        order_part(model, tables),
-        FixedShares(micro_batches),
-        max_step_time_ns,
-    )

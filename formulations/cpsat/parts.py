@@ -1,10 +1,12 @@
 """The parts of a model, each fixed or free."""
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from formulations.costs.tables import Array
 from formulations.cpsat.terms import Linear, Literal
+from formulations.decisions import Decisions
 
 
 class Split(Protocol):
@@ -74,3 +76,24 @@ class Shares(Protocol):
 
     def extract(self, values: Sequence[float]) -> tuple[int, ...]:
         """Shares in a solution."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The three parts of a model: what it decides."""
+
+    split: Split
+    order: Order
+    shares: Shares
+
+    def hint(self, decisions: Decisions) -> None:
+        """Start the engine from these decisions."""
+        self.split.hint(decisions.boundaries)
+        self.order.hint(decisions.order)
+        self.shares.hint(decisions.micro_batches)
+
+    def extract(self, values: Sequence[float]) -> Decisions:
+        """The decisions in a solution vector, which is indexed by variable."""
+        return Decisions(
+            self.order.extract(values), self.split.extract(values), self.shares.extract(values)
+        )

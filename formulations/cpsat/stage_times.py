@@ -6,7 +6,7 @@ from ortools.sat.python import cp_model
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.cpsat.parts import Order, Shares, Split
+from formulations.cpsat.parts import Parts
 from formulations.cpsat.terms import (
     Linear,
     Literal,
@@ -22,16 +22,9 @@ from formulations.recompute_rows import alike, stage_runs
 class StageTimes:
     """`times`: [o][S][R] ns of one micro-batch, with what one stage per device recomputes."""
 
-    def __init__(
-        self,
-        model: cp_model.CpModel,
-        tables: CostTables,
-        split: Split,
-        order: Order,
-        shares: Shares,
-    ) -> None:
-        self.model, self.tables, self.split = model, tables, split
-        self.order, self.shares = order, shares
+    def __init__(self, model: cp_model.CpModel, tables: CostTables, parts: Parts) -> None:
+        self.model, self.tables = model, tables
+        self.split, self.order, self.shares = parts.split, parts.order, parts.shares
         self._costs = StageCosts(tables)
         self._sums: dict[tuple[str, range, int], Linear] = {}
         self.times = [

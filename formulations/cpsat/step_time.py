@@ -36,13 +36,13 @@ Size. O(S R J) variables and constraints beside the parts', O(C R) cut rows of O
 with the split free.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
 from formulations.cpsat.memory import add_memory
-from formulations.cpsat.parts import Order, Shares, Split
+from formulations.cpsat.parts import Parts
 from formulations.cpsat.stage_times import StageTimes
 from formulations.cpsat.terms import (
     Linear,
@@ -51,8 +51,8 @@ from formulations.cpsat.terms import (
     total_of,
 )
 from formulations.decisions import Decisions
+from formulations.path_rows import path_rows
 from formulations.paths import PathCut
-from formulations.schedules import SCHEDULES
 
 HORIZON_NS = 1 << 52
 
@@ -67,23 +67,20 @@ class Built:
         self,
         model: cp_model.CpModel,
         tables: CostTables,
-        split: Split,
-        order: Order,
-        shares: Shares,
+        parts: Parts,
         max_step_time_ns: int | None = None,
     ) -> None:
         self.model = model
         self.tables = tables
-        self.split = split
-        self.order = order
-        self.shares = shares
+        self.parts = parts
+        self.split, self.order = parts.split, parts.order
         self.horizon_ns = HORIZON_NS if max_step_time_ns is None else max(0, max_step_time_ns)
         self.step_time = model.new_int_var(0, self.horizon_ns, "step_time")
         self.ready = [model.new_int_var(0, self.horizon_ns, f"ready[{d}]") for d in self._devices]
         self.cuts: set[PathCut] = set()
-        self._times = StageTimes(model, tables, split, order, shares)
+        self._times = StageTimes(model, tables, parts)
         if tables.shape.vpp > 1:
-            add_memory(model, tables, split, order, shares)
+            add_memory(model, tables, parts)
         self._add_tail()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
@@ -93,13 +90,10 @@ class Built:
     def _devices(self) -> range:
         return range(self.tables.shape.pp)
 
-    def _replicas(self) -> range:
-        return range(self.tables.shape.dp)
-
     def _add_tail(self) -> None:
         """(3) From the last operation of every device to the end of the step."""
         tables, last = self.tables, self.tables.shape.pp - 1
-        tied = (0, last) if tables.embedding_bytes else ()
+        tied = (0, last) if tables.tied else ()
         joined = self.model.new_int_var(0, self.horizon_ns, "joined") if tied else 0
         for d in self._devices:
             stages, nodes = tables.shape.stages_of(d), self.order.nodes(d)
@@ -121,25 +115,12 @@ class Built:
         self.model.add(self.step_time >= bound_ns)
 
     def add_cut(self, cut: PathCut) -> bool:
-        """(5) Bound `ready` by a path for every replica it holds for; False if known already.
-
-        Where it holds for larger shares too, the first that can reach it of replicas with equal
-        columns stands for all: their free shares are in descending order.
-        """
+        """(5) Bound `ready` by a path for every replica it holds for; False if known already."""
         if cut in self.cuts:
             return False
         self.cuts.add(cut)
-        prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
-        columns: set[Hashable] = set()
-        for r in range(self.tables.shape.dp):
-            holds = [self.shares.at_least(r, cut.micro_batches)]
-            if not prefixes:
-                holds.append(negated(self.shares.at_least(r, cut.micro_batches + 1)))
-            column = self.order.column(r)
-            if column in columns or any(isinstance(one, int) and not one for one in holds):
-                continue
-            if prefixes:
-                columns.add(column)
+        for r, reached, more in path_rows(cut, self.tables.shape, self.order, self.parts.shares):
+            holds = reached, negated(more)
             require_at_most(self.model, self._path(cut, r), self.ready[cut.device], *holds)
         return True
 
@@ -157,12 +138,8 @@ class Built:
 
     def hint(self, decisions: Decisions) -> None:
         """Start the engine from these decisions."""
-        self.split.hint(decisions.boundaries)
-        self.order.hint(decisions.order)
-        self.shares.hint(decisions.micro_batches)
+        self.parts.hint(decisions)
 
     def extract(self, values: Sequence[float]) -> Decisions:
         """The decisions in a solution vector, which is indexed by variable."""
-        return Decisions(
-            self.order.extract(values), self.split.extract(values), self.shares.extract(values)
-        )
+        return self.parts.extract(values)

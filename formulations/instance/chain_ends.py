@@ -30,6 +30,7 @@ def embedding_layer(sizes: TransformerSizes, s: int, factor: int) -> Layer:
     part = Part(
         replicated_parameters=rows * h + biases,
         kernels=streams * (2 * tables - 1 + sizes.dropout),
+        memory_kernels=streams * (2 * tables - 1 + sizes.dropout),
         forward_all_reduces=streams,
         replicated_bytes=streams * s * h * sizes.dropout,
         fixed_replicated_bytes=streams * s * h * sizes.dropout,
@@ -57,6 +58,7 @@ def head_layer(sizes: TransformerSizes, s: int, block: Part, factor: int) -> Lay
             sharded_parameters=v,
             replicated_parameters=transform,
             kernels=TRANSFORM_KERNELS,
+            memory_kernels=TRANSFORM_KERNELS - 1,
             replicated_bytes=3 * 2 * s * h,
         )
     for _ in range(sizes.mtp_layers):
@@ -85,6 +87,7 @@ def _projection(sizes: TransformerSizes, s: int) -> Part:
     part = Part(
         flops=2 * s * sizes.hidden_size * sizes.vocabulary_size,
         kernels=1 + LOSS_KERNELS,
+        memory_kernels=LOSS_KERNELS,
         backward_all_reduces=1,
         replicated_bytes=2 * s * sizes.hidden_size,
         sharded_bytes=4 * s * sizes.vocabulary_size,
@@ -107,6 +110,7 @@ def _prediction_module(sizes: TransformerSizes, s: int, block: Part) -> Part:
         sharded_parameters=2 * h * h,
         flops=2 * s * 2 * h * h,
         kernels=3,
+        memory_kernels=2,
         forward_all_reduces=2,
         backward_all_reduces=1,
         replicated_bytes=2 * 2 * s * h,

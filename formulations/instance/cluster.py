@@ -19,7 +19,7 @@ from formulations.instance.extent import (
     Text,
     first_beyond,
 )
-from formulations.instance.precision import Precision
+from formulations.instance.precision import FLASH_PRECISIONS, Precision
 from formulations.instance.record import Record
 
 #: Peaks that half-sizes hold for, the first that a GPU has.
@@ -64,6 +64,8 @@ class GpuType(Record):
     #: The same of fused attention, of the FLOPs that it works out; None: as other products.
     attention_maximum: Efficiency | None = None
     attention_half_flops: HalfFlops = 0
+    #: Of a kernel that is bound by memory, before the first byte; None: it ramps up as products do.
+    memory_latency_s: Seconds | None = None
     launch_overhead_s: Seconds  #: host time per kernel, hidden by longer kernels
     efficiency_source: Text
     compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version
@@ -177,7 +179,9 @@ class Cluster(Record):
         return tuple(numbers[zone] for zone in zones)
 
 
-def has_flash(cluster: Cluster) -> bool:
-    """Whether every GPU is known to have flash attention."""
+def has_flash(cluster: Cluster, precision: Precision) -> bool:
+    """Whether every GPU is known to have flash attention in this precision."""
+    if precision not in FLASH_PRECISIONS:
+        return False
     capabilities = [group.gpu.compute_capability or 0 for group in cluster.groups]
     return min(capabilities) >= FLASH_CAPABILITY

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from formulations.instance.chain_ends import LOSS_KERNELS, TOKEN_ID_BYTES
 from formulations.instance.parts import FLASH_BYTES, Part
-from formulations.instance.workload import Layer, LayerRun
+from formulations.instance.workload import CORE_PRODUCTS, Layer, LayerRun
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class CountedPart:
     whole_parameters: int = 0
     products: int = 0  #: multiplications per token
     kernels: int = 0
+    memory_kernels: int = 0  #: of these, those that multiply no matrix
     split_kept_bytes: int = 0  #: per token, for the backward pass
     whole_kept_bytes: int = 0
     score_columns: int = 0  #: heads * (width of a query + width of a value); 0: no attention
@@ -46,6 +47,7 @@ class CountedPart:
             flops=2 * s * self.products + scores,
             unweighted_flops=scores,
             kernels=self.kernels + core_kernels,
+            memory_kernels=self.memory_kernels + max(0, core_kernels - CORE_PRODUCTS),
             sharded_bytes=self.split_kept_bytes * s + self.heads * kept,
             released_sharded_bytes=self.heads * kept,
             fixed_sharded_bytes=self.heads * fixed,
@@ -87,6 +89,7 @@ class CountedModel:
         h, v = self.hidden_size, self.vocabulary_rows
         lookup = Part(
             kernels=1 + self.dropout,
+            memory_kernels=1 + self.dropout,
             forward_all_reduces=1,
             replicated_bytes=s * h * self.dropout,
             fixed_replicated_bytes=s * h * self.dropout,
@@ -95,6 +98,7 @@ class CountedModel:
         projection = Part(
             flops=2 * s * v * self.vocabulary_columns,
             kernels=1 + LOSS_KERNELS,
+            memory_kernels=LOSS_KERNELS,
             backward_all_reduces=1,
             replicated_bytes=2 * s * h,
             sharded_bytes=4 * s * v,

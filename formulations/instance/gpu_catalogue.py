@@ -15,6 +15,10 @@ from formulations.instance.schema_cluster import (
 )
 from formulations.instance.validation import validated
 
+#: Of one step of a ring inside a node, over PCIe, and between nodes, by NCCL's own model
+#: (NVIDIA/nccl 2.19, src/graph/tuning.cc, hwLat), for links that are written without.
+NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
+
 
 class LinksFile(Record):
     """The file links.yaml."""
@@ -31,7 +35,8 @@ class GpusFile(Record):
 
 def links_of(document: Document) -> dict[str, Link]:
     """Links of a parsed links.yaml, by name."""
-    return {name: as_link(link) for name, link in validated(LinksFile, document).links.items()}
+    written = validated(LinksFile, document).links
+    return {name: as_link(link, NETWORK_LATENCY_S) for name, link in written.items()}
 
 
 def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]:
@@ -69,6 +74,7 @@ def gpu_type(
         efficiency_half_flops=efficiency.efficiency_half_flops,
         attention_maximum=efficiency.attention_maximum,
         attention_half_flops=efficiency.attention_half_flops,
+        memory_latency_s=efficiency.memory_latency_s,
         launch_overhead_s=efficiency.launch_overhead_s,
         efficiency_source=efficiency.efficiency_source,
         measured_in=tuple(efficiency.measured_in),
@@ -76,20 +82,28 @@ def gpu_type(
     )
 
 
-def find_link(written: LinkFile | str, place: Place, links: Mapping[str, Link]) -> Link:
-    """The link of a written name or of written figures."""
+def find_link(
+    written: LinkFile | str,
+    place: Place,
+    links: Mapping[str, Link],
+    latency_s: float = NODE_LATENCY_S,
+) -> Link:
+    """The link of a written name or of written figures; `latency_s`: where none is written."""
     if isinstance(written, LinkFile):
-        return as_link(written)
+        return as_link(written, latency_s)
     if written not in links:
         raise place.unknown("link", written, links)
     return links[written]
 
 
-def as_link(written: LinkFile) -> Link:
-    """The link of written figures."""
+def as_link(written: LinkFile, latency_s: float) -> Link:
+    """The link of written figures; `latency_s`: where none is written."""
+    source = written.source
+    if written.latency is None:
+        source += f"; latency of {latency_s * 1e6:g} us: NCCL 2.19"
     return Link(
         bandwidth_bytes_per_s=written.bandwidth,
-        latency_s=written.latency,
+        latency_s=latency_s if written.latency is None else written.latency,
         kind=written.kind,
-        source=written.source,
+        source=source,
     )

@@ -163,6 +163,7 @@ class _Reading:
         kernels += sum("Dropout" not in name and name != "Identity" for name in names)
         return self.total(list(_leaves(block))) + CountedPart(
             kernels=kernels,
+            memory_kernels=kernels,
             whole_kept_bytes=2 * 2 * self.hidden_size,
             score_columns=columns,
             heads=heads,
@@ -184,7 +185,7 @@ class _Reading:
     def _of_parameter(self, leaf: _Leaf) -> CountedPart:
         size, shape = int(leaf.parameter.numel()), tuple(leaf.parameter.shape)
         if leaf.is_table:
-            return CountedPart(whole_parameters=size, kernels=2)  # lookup, add
+            return CountedPart(whole_parameters=size, kernels=2, memory_kernels=2)  # lookup, add
         if len(shape) < 2:
             kept = CountedPart(whole_parameters=size)
             return kept if not leaf.is_norm else kept + self._norm(size)
@@ -209,8 +210,8 @@ class _Reading:
         """Input of a norm; of one over single heads, that of all heads."""
         if size == self._head_dim:
             heads = self.number("num_attention_heads") or 1
-            return CountedPart(kernels=1, split_kept_bytes=2 * size * heads)
-        return CountedPart(kernels=1, whole_kept_bytes=2 * size)
+            return CountedPart(kernels=1, memory_kernels=1, split_kept_bytes=2 * size * heads)
+        return CountedPart(kernels=1, memory_kernels=1, whole_kept_bytes=2 * size)
 
     def _router_or_biases(self, leaf: _Leaf, size: int, shape: tuple[int, ...]) -> CountedPart:
         """Biases of all experts; or the router, its fp32 scores and the copies of tokens."""
@@ -222,6 +223,7 @@ class _Reading:
             whole_parameters=size,
             products=size,
             kernels=3 + 2,
+            memory_kernels=2 + 2,
             whole_kept_bytes=4 * shape[0] + copies,
         )
 

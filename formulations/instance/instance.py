@@ -10,6 +10,7 @@ from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
 from formulations.instance.overlap import Overlap
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
+from formulations.instance.target import Target
 from formulations.instance.workload import Recompute, Workload
 from formulations.units import GIB
 
@@ -17,6 +18,8 @@ ZeroStage = Literal[0, 1, 2, 3]
 #: Least time, and most memory, first.
 RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
+#: What has a tensor-parallel degree, and parts of a micro-batch, of its own.
+DegreesPer = Literal["uniform", "per_group"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
 PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
@@ -26,6 +29,8 @@ Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICE
 class SearchSpace(Record):
     """Which plans may be chosen. None means every value that fits the cluster."""
 
+    target: Target = "any"  #: who is to run the plan
+    degrees: DegreesPer = "uniform"
     tensor_parallel: Counts | None = None
     data_parallel: Counts | None = None
     pipeline_parallel: Counts | None = None

@@ -1,7 +1,8 @@
 """Which share of traffic hides behind computation: an assumption, with its source.
 
-Visible time is (1 - share) times the whole, so bounds that are linear in it carry over. What is
-hidden still occupies its link.
+Visible time is (1 - share) times the whole, so bounds that are linear in it carry over; what ZeRO 2
+and 3 exchange with every micro-batch is a constant of each layer, and hides no longer than the pass
+lasts. What is hidden still occupies its link.
 """
 
 from pydantic import Field
@@ -17,6 +18,8 @@ class Overlap(Record):
     tensor_parallel: float = Field(default=0.0, ge=0, lt=1)  #: behind products
     #: Behind backward passes where a replica is one stage; see `hidden_sync`.
     gradient_sync: float = Field(default=0.0, ge=0, lt=1)
+    #: What ZeRO 2 and 3 reduce and gather with every micro-batch, behind the pass it belongs to.
+    sharding: float = Field(default=0.0, ge=0, lt=1)
     kind: Kind = "assumed"
     source: Text = NOT_STATED
 

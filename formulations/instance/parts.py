@@ -28,14 +28,15 @@ Other precisions: masks, the sums that flash attention keeps and logits have for
 
 Kernels: launches of one forward pass on one GPU with the fusions of Megatron-LM: q, k, v in one
 product, biases inside the products, scale + mask + softmax, activation with its gate, and
-dropout + residual add are one launch each. Communication kernels are not counted.
+dropout + residual add are one launch each. Communication kernels are not counted. Memory kernels
+are those that neither multiply matrices nor are fused attention.
 """
 
 from dataclasses import astuple, dataclass, replace
 from typing import Self
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
-from formulations.instance.workload import Layer
+from formulations.instance.workload import CORE_PRODUCTS, Layer
 
 ROTARY_KERNELS = 2  # queries, keys
 FLASH_BYTES = 4  # per row and head, an fp32 number (Dao et al. 2022, algorithm 1)
@@ -63,6 +64,7 @@ class Part:
     core_bytes: int = 0
     flash_bytes: int = 0
     core_kernels: int = 0
+    memory_kernels: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
@@ -115,15 +117,21 @@ class Part:
             core_bytes=self.core_bytes,
             flash_bytes=self.flash_bytes,
             core_kernels=self.core_kernels,
+            memory_kernels=self.memory_kernels,
             input_bytes=input_bytes,
         )
+
+
+def memory_kernels(count: int) -> Part:
+    """Launches of kernels that multiply no matrices."""
+    return Part(kernels=count, memory_kernels=count)
 
 
 def norm(sizes: TransformerSizes, s: int) -> Part:
     """A norm over the residual stream; its input is kept."""
     h = sizes.hidden_size
     parameters = 2 * h if sizes.norm == "layernorm" else h
-    return Part(replicated_parameters=parameters, replicated_bytes=2 * s * h, kernels=1)
+    return Part(replicated_parameters=parameters, replicated_bytes=2 * s * h) + memory_kernels(1)
 
 
 def block_norms(sizes: TransformerSizes, s: int) -> Part:
@@ -139,7 +147,7 @@ def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> P
     d = sizes.width_per_head
     q, kv = sizes.heads * d, sizes.num_kv_heads * d
     one_stream = Part(
-        kernels=1 + ROTARY_KERNELS * sizes.rotary_positions,
+        kernels=1,
         sharded_parameters=sizes.heads * sizes.attention_sinks,
         backward_all_reduces=1,
         replicated_bytes=2 * s * sizes.hidden_size,
@@ -147,6 +155,7 @@ def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> P
     return (
         _projections(sizes, s)
         + one_stream
+        + memory_kernels(ROTARY_KERNELS * sizes.rotary_positions)
         + _rotated(sizes, s, q, kv)
         + _scores(sizes, s, d, d, flash, keys)
         + _output_projection(sizes, s, q)
@@ -207,6 +216,7 @@ def latent_attention(
     shared = Part(
         replicated_bytes=2 * s * sizes.hidden_size,
         kernels=ROTARY_KERNELS + joins,
+        memory_kernels=ROTARY_KERNELS + joins,
         backward_all_reduces=1,
     )
     return (
@@ -226,10 +236,9 @@ def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
         sharded_parameters=first * width * sizes.ffn_biases,
         replicated_parameters=h * sizes.ffn_biases,
     )
-    traffic = Part(
-        replicated_bytes=2 * s * h, kernels=1, forward_all_reduces=1, backward_all_reduces=1
-    )
-    return _ffn_products(sizes, width, s) + biases + traffic + _dropout_mask(sizes, s)
+    traffic = Part(replicated_bytes=2 * s * h, forward_all_reduces=1, backward_all_reduces=1)
+    products = _ffn_products(sizes, width, s) + memory_kernels(1)
+    return products + biases + traffic + _dropout_mask(sizes, s)
 
 
 def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
@@ -249,6 +258,7 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         sharded_parameters=(expert + split_biases) * moe.experts,
         flops=2 * s * (h * moe.experts + k * expert),
         kernels=3 + 2 + 3 + 1,
+        memory_kernels=2 + 2 + 1 + 1,
         forward_all_reduces=1,
         backward_all_reduces=1,
         replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
@@ -256,7 +266,7 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         unsplit_bytes=k * (2 + 2) * s * h,
     )
     if moe.shared_experts:
-        routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + Part(kernels=1)
+        routing += _ffn_products(sizes, moe.shared_experts * moe.ffn_size, s) + memory_kernels(1)
     return routing + _dropout_mask(sizes, s)
 
 
@@ -284,6 +294,7 @@ def _rotated(sizes: TransformerSizes, s: int, q: int, kv: int) -> Part:
     return Part(
         replicated_parameters=weights,
         kernels=2 * (weights > 0),
+        memory_kernels=2 * (weights > 0),
         sharded_bytes=size,
         released_sharded_bytes=0 if weights else size,
     )
@@ -315,6 +326,7 @@ def _scores(
         core_bytes=0 if flash else a * kept,
         flash_bytes=0 if flash else FLASH_BYTES * a * s,
         core_kernels=0 if flash else kernels,
+        memory_kernels=0 if flash else kernels - CORE_PRODUCTS,
     )
 
 
@@ -325,6 +337,7 @@ def _output_projection(sizes: TransformerSizes, s: int, columns: int) -> Part:
         replicated_parameters=h * sizes.output_bias,
         flops=2 * s * columns * h,
         kernels=2,  # product, dropout + residual add
+        memory_kernels=1,
         forward_all_reduces=1,
         sharded_bytes=2 * s * columns,
     )
@@ -357,6 +370,7 @@ def _low_rank(
         replicated_parameters=down + rank,
         flops=2 * s * sizes.hidden_size * (rank + extra),
         kernels=2,
+        memory_kernels=1,
         replicated_bytes=2 * 2 * s * rank,
     )
     return replicated + _column_product(rank, columns, kept_columns, s)
@@ -369,5 +383,6 @@ def _ffn_products(sizes: TransformerSizes, width: int, s: int) -> Part:
         sharded_parameters=tensors * sizes.hidden_size * width,
         flops=2 * s * tensors * sizes.hidden_size * width,
         kernels=3,
+        memory_kernels=1,
         sharded_bytes=2 * s * tensors * width,
     )

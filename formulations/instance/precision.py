@@ -13,6 +13,9 @@ from typing import Literal, NamedTuple
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
+#: In which fused attention has kernels (Dao et al. 2022; Dao 2023; fp8 keeps it in 16 bit).
+FLASH_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp8")
+
 MASTER_BYTES = 4  # per parameter, of the optimizer's fp32 copy
 
 

@@ -1,10 +1,12 @@
 """From a validated instance file to an `Instance`: defaults, catalogues, checks across fields."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from formulations.errors import InstanceError, all_of, also
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import (
     MEMORY_MODEL_ERROR,
@@ -27,6 +29,7 @@ from formulations.instance.resolve_strategies import (
     resolve_recompute,
     resolve_sequence_parallel,
 )
+from formulations.instance.resolve_target import resolve_target
 from formulations.instance.resolve_workload import resolve_workload
 from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
@@ -48,41 +51,50 @@ def resolve(
     catalogue: Catalogue,
     folder: Path,
 ) -> Instance:
-    """The instance. Raises InstanceError for the first field that does not fit the others."""
-    workload_place = place.at("workload")
-    cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
-    measured = profile.profile if profile else None
-    flash_place = workload_place.at("flash_attention")
-    flash = resolve_flash(written.workload.flash_attention, flash_place, cluster, measured)
-    architecture, workload = resolve_workload(
-        written.workload, workload_place, catalogue.workloads, folder, flash
+    """The instance. Raises InstanceError for all fields that do not fit the others."""
+    search_place = place.at("search")
+    alone = partial(_check_alone, written, place, catalogue)
+    read_workload = partial(
+        resolve_workload, written.workload, place.at("workload"), catalogue.workloads, folder
     )
-    _check_precision(workload, cluster, workload_place.at("precision"))
+    measured = profile.profile if profile else None
+    try:
+        search = resolve_target(written.search, search_place)
+        cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
+        flash_place = place.at("workload", "flash_attention")
+        flash = resolve_flash(written.workload, flash_place, cluster, measured)
+        architecture, workload = read_workload(flash)
+        _check_precision(workload, cluster, place.at("workload", "precision"))
+    except InstanceError as error:
+        raise also(error, partial(read_workload, False), alone) from None
+    written = written.model_copy(update={"search": search})
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     if profile:
         _check_profile_precision(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
-    search_place = place.at("search")
-    degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
-    if profile and times:
-        check_coverage(times, profile.place, kinds, cluster, degrees)
-    _check_micro_batch(written, search_place.at("micro_batch"), workload)
-    _check_schedules(written.search, search_place)
-    check_zero(written.search, search_place)
-    split = resolve_sequence_parallel(
-        written.search.sequence_parallel,
-        search_place.at("sequence_parallel"),
-        degrees,
-        workload.sequence_length,
-        measured,
-    )
+    fits = partial(_check_micro_batch, written, search_place.at("micro_batch"), workload)
+    recompute = partial(resolve_recompute, written.search, search_place, flash)
+    try:
+        degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
+        if profile and times:
+            check_coverage(times, profile.place, kinds, cluster, degrees)
+        split = resolve_sequence_parallel(
+            written.search.sequence_parallel,
+            search_place.at("sequence_parallel"),
+            degrees,
+            workload.sequence_length,
+            measured,
+        )
+    except InstanceError as error:
+        raise also(error, fits, recompute, alone) from None
+    checks: list[Callable[[], object]] = [fits, recompute, alone]
+    all_of(checks)
     strategies = {
         "tensor_parallel": degrees,
         "overlap": _overlap(written, search_place.at("overlap"), catalogue),
         "sequence_parallel": split,
-        "recompute": resolve_recompute(written.search, search_place, flash),
+        "recompute": recompute(),
     }
-    _check_objective(written, place)
     return Instance(
         name=written.name,
         source=written.source,
@@ -92,6 +104,19 @@ def resolve(
         search=_search_space(written.search, strategies),
         limits=_limits(written.limits),
         objective=Objective.model_validate(written.objective.model_dump()),
+    )
+
+
+def _check_alone(written: InstanceFile, place: Place, catalogue: Catalogue) -> None:
+    """What needs no other section."""
+    search = place.at("search")
+    all_of(
+        (
+            partial(_overlap, written, search.at("overlap"), catalogue),
+            partial(_check_schedules, written.search, search),
+            partial(check_zero, written.search, search),
+            partial(_check_objective, written, place),
+        )
     )
 
 

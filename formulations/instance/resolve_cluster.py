@@ -2,11 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
+from formulations.errors import InstanceError, all_of, also
 from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
 from formulations.instance.evidence import NOT_STATED
 from formulations.instance.extent import MOST_GPUS, first_beyond
-from formulations.instance.gpu_catalogue import as_link, find_link, gpu_type
+from formulations.instance.gpu_catalogue import (
+    NETWORK_LATENCY_S,
+    as_link,
+    find_link,
+    gpu_type,
+)
 from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.schema_cluster import ClusterFile, GpuFile, NodeGroupFile
@@ -26,13 +33,13 @@ def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) ->
     """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
     _check_groups(written.groups, place)
     num_nodes = sum(group.nodes for group in written.groups)
-    groups = tuple(
-        _group(group, place.at("groups", j), catalogue, alone=num_nodes == 1)
+    groups = all_of(
+        partial(_group, group, place.at("groups", j), catalogue, alone=num_nodes == 1)
         for j, group in enumerate(written.groups)
     )
     table = {1: 1.0} | (written.network_efficiency or {})
     return Cluster(
-        groups=groups,
+        groups=tuple(groups),
         zone_link=_zone_link(written, place),
         network_efficiency=tuple(sorted(table.items())),
     )
@@ -45,7 +52,7 @@ def _zone_link(written: ClusterFile, place: Place) -> ZoneLink | None:
         raise place.at(*fault.path).error(fault.found, fault.allowed)
     if link is None:
         return None
-    return ZoneLink(**as_link(link).model_dump())
+    return ZoneLink(**as_link(link, NETWORK_LATENCY_S).model_dump())
 
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
@@ -62,20 +69,31 @@ def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
 
 def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone: bool) -> NodeGroup:
     """One group; `alone`: the cluster is a single node and needs no network."""
-    gpu = _gpu(written.gpu, place.at("gpu"), catalogue)
+
+    def inside() -> Link | None:
+        if written.intra_node is None:
+            return None
+        return find_link(written.intra_node, place.at("intra_node"), catalogue.links)
+
+    def outside() -> Link | None:
+        where = place.at("inter_node")
+        if written.inter_node is not None:
+            return find_link(written.inter_node, where, catalogue.links, NETWORK_LATENCY_S)
+        if alone:
+            return None
+        allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(catalogue.links)
+        raise where.error("missing", allowed)
+
+    try:
+        gpu = _gpu(written.gpu, place.at("gpu"), catalogue)
+    except InstanceError as error:
+        raise also(error, inside, outside) from None
     if written.memory is not None:
         source = {"memory_source": NOT_STATED, "memory_kind": "assumed"}
         gpu = gpu.model_copy(update={"memory_bytes": int(written.memory)} | source)
-    intra_node = gpu.link
-    if written.intra_node is not None:
-        intra_node = find_link(written.intra_node, place.at("intra_node"), catalogue.links)
-    if written.inter_node is not None:
-        inter_node = find_link(written.inter_node, place.at("inter_node"), catalogue.links)
-    elif alone:
-        inter_node = intra_node
-    else:
-        allowed = "bandwidth and latency, or one of " + ", ".join(catalogue.links)
-        raise place.at("inter_node").error("missing", allowed)
+    own_inside, own_outside = all_of([inside, outside])
+    intra_node = own_inside or gpu.link
+    inter_node = own_outside or intra_node
     return NodeGroup(
         name=written.name,
         gpu=gpu,

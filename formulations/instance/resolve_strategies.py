@@ -4,23 +4,28 @@ from collections.abc import Sequence
 
 from formulations.instance.cluster import FLASH_CAPABILITY, Cluster, has_flash
 from formulations.instance.positions import Place
+from formulations.instance.precision import FLASH_PRECISIONS
 from formulations.instance.quantities import shown
-from formulations.instance.schema import ProfileFile, SearchFile
+from formulations.instance.schema import ProfileFile, SearchFile, WorkloadFile
 from formulations.instance.workload import Recompute
 
 _FIRST_EXCHANGING = 2  # ZeRO stage that exchanges gradients with every micro-batch
 
 
 def resolve_flash(
-    written: bool | None, place: Place, cluster: Cluster, profile: ProfileFile | None
+    written: WorkloadFile, place: Place, cluster: Cluster, profile: ProfileFile | None
 ) -> bool:
     """Whether attention keeps no scores: as written or measured, else where all GPUs can.
 
-    Raises InstanceError for a GPU that cannot, and for a profile measured otherwise.
+    Raises InstanceError for a precision or a GPU that cannot, and for a profile measured otherwise.
     """
-    chosen = _as_measured(written, place, profile, "flash_attention")
+    chosen = _as_measured(written.flash_attention, place, profile, "flash_attention")
     if chosen is None:
-        return has_flash(cluster)
+        return has_flash(cluster, written.precision)
+    if chosen and written.precision not in FLASH_PRECISIONS:
+        kernels = ", ".join(FLASH_PRECISIONS)
+        found = f"true, in {written.precision}, in which it has no kernels"
+        raise place.error(found, f"false, or workload.precision among {kernels}")
     for group in cluster.groups:
         capability = group.gpu.compute_capability
         if chosen and capability is not None and capability < FLASH_CAPABILITY:

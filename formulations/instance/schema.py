@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
-from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.instance import DegreesPer, ScheduleName, ZeroStage
 from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
@@ -26,6 +26,7 @@ from formulations.instance.quantities import (
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile
 from formulations.instance.sizes import TransformerSizes
+from formulations.instance.target import Target
 from formulations.instance.workload import OptimizerState, Recompute
 
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
@@ -77,7 +78,7 @@ class WorkloadFile(Record):
     flash_attention: bool | None = Field(
         default=None,
         description="Are attention scores recomputed instead of stored? Default: what the profile"
-        " says, else where all GPUs are Ampere or later.",
+        " says, else in fp16, bf16 and fp8 where all GPUs are Ampere or later.",
     )
 
 
@@ -136,6 +137,11 @@ class OverlapFile(Record):
         description="Of the gradient sync behind backward passes, where a replica is one stage;"
         " with several, the last chunk of a GPU is never hidden. Default: 0.",
     )
+    sharding: Headroom | None = Field(
+        default=None,
+        description="Of what ZeRO 2 and 3 reduce and gather with every micro-batch, behind the pass"
+        " it belongs to, as far as that lasts. Default: 0.",
+    )
     kind: Kind = Field(default="assumed", description="How the shares were found.")
     source: Text = Field(default=NOT_STATED, description="Where the shares come from.")
 
@@ -149,10 +155,22 @@ Framework = Annotated[
 class SearchFile(Record):
     """The plans to choose among. Each list may also be written as one bare value."""
 
+    target: Target = Field(
+        default="megatron",
+        description="Who is to run the plan: what it cannot run is not chosen. megatron:"
+        " Megatron-LM, all ranks alike but for their layers. flagscale: degrees and recomputation"
+        " per stage. torchtitan: any schedule, ZeRO 2 and 3. any: all of it, uneven micro-batches.",
+    )
     tensor_parallel: Counts | None = Field(
         default=None,
         description="GPUs per tensor-parallel group. Default: every power of two that fits a node,"
         " divides the key and value heads and is in the profile.",
+    )
+    degrees: DegreesPer = Field(
+        default="uniform",
+        description="uniform: one tensor-parallel degree for all GPUs. per_group: every node group"
+        " has its own, and may run the sequences of each micro-batch of a stage in equal parts on"
+        " several tensor groups of a node.",
     )
     data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
     pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")
@@ -164,12 +182,14 @@ class SearchFile(Record):
     recompute: Annotated[list[Recompute], OneOrMany()] = Field(
         default=["none", "selective", "full"],
         description="Recomputation of activations in the backward pass. selective: of scores,"
-        " softmax and dropout of attention; none of it with flash attention, which keeps none.",
+        " softmax and dropout of attention; none of it with flash attention, which keeps none."
+        " Default: all that the target runs.",
     )
     recompute_per: Literal["stage", "plan"] = Field(
         default="stage",
         description="Does every stage recompute as little as fits, of its first blocks, or all"
-        " stages alike? With interleaved, ZeRO 2 and 3 always the latter.",
+        " stages alike? With interleaved, ZeRO 2 and 3 always the latter. Default: the former where"
+        " the target can.",
     )
     sequence_parallel: bool | None = Field(
         default=None,
@@ -181,7 +201,7 @@ class SearchFile(Record):
         description="What replicas split (ZeRO): 1 the optimizer state, 2 gradients too, 3"
         " parameters too. 2 and 3 exchange gradients with every micro-batch: only with one pipeline"
         " stage (DeepSpeed refuses others) and even micro-batches. FSDP's names: NO_SHARD is 0,"
-        " SHARD_GRAD_OP 2, FULL_SHARD 3.",
+        " SHARD_GRAD_OP 2, FULL_SHARD 3. Default: all that the target runs.",
     )
     schedule: Annotated[list[ScheduleName], OneOrMany()] = Field(
         default=["1f1b"],

@@ -5,7 +5,7 @@ Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h)
 
 from typing import Annotated
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from formulations.instance.cluster import Efficiency, HalfFlops
 from formulations.instance.evidence import NOT_STATED, Kind
@@ -29,13 +29,30 @@ class LinkFile(Record):
     """One direction of a full-duplex link."""
 
     bandwidth: Bandwidth = Field(description="Bandwidth of one direction, such as 40 Gbit/s.")
-    latency: Latency = Field(description="Time of an empty message, such as 14 us.")
+    latency: Latency | None = Field(
+        default=None,
+        description="Time of an empty message, such as 14 us. Default: one step of NCCL's rings,"
+        " 5.7 us inside a node and 14 us between nodes.",
+    )
     kind: Kind = Field(default="assumed", description="How the figures were found.")
     source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
 
 
+class ZoneLinkFile(LinkFile):
+    """The same between zones, whose distance nobody can guess."""
+
+    latency: Latency = Field(description="Time of an empty message, such as 1 ms.")
+
+
+def _bandwidth_alone(value: object) -> object:
+    """400 Gbit/s stands for {bandwidth: 400 Gbit/s}; names of links start with a letter."""
+    return {"bandwidth": value} if isinstance(value, str) and value[:1].isdigit() else value
+
+
 Link = Annotated[
-    Annotated[Name, Tag(NAME)] | Annotated[LinkFile, Tag(MAPPING)], Discriminator(name_or_mapping)
+    Annotated[Name, Tag(NAME)] | Annotated[LinkFile, Tag(MAPPING)],
+    Discriminator(name_or_mapping),
+    BeforeValidator(_bandwidth_alone),
 ]
 
 
@@ -55,6 +72,12 @@ class EfficiencyFile(Record):
     )
     attention_half_flops: HalfFlops = Field(
         default=0, description="FLOPs of an attention kernel that reaches half of its share."
+    )
+    memory_latency_s: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Seconds that a kernel bound by memory takes to start. Default: as products.",
     )
     launch_overhead_s: float = Field(
         default=5e-6, ge=0, le=1, description="Seconds per kernel launch."
@@ -90,7 +113,7 @@ class PeakFile(Record):
     memory_bandwidth: Bandwidth = Field(description="Of the GPU's memory, such as 2039 GB/s.")
     link: Link = Field(
         description="One GPU's link to the others in its node, one direction: a name of the link"
-        " catalogue, or bandwidth and latency."
+        " catalogue, a bandwidth, or bandwidth and latency."
     )
 
 
@@ -139,7 +162,7 @@ class ClusterFile(Record):
     groups: list[NodeGroupFile] = Field(
         min_length=1, max_length=MOST_GROUPS, description="Groups of equal nodes."
     )
-    zone_link: LinkFile | None = Field(
+    zone_link: ZoneLinkFile | None = Field(
         default=None,
         description="The link, one direction, that joins each pair of zones and that all flows from"
         " one to the other share. Needed where there are several zones.",

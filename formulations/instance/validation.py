@@ -1,13 +1,13 @@
 """From a parsed file to a validated schema model, or one error line with its position."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from formulations.errors import InstanceError
+from formulations.errors import InstanceError, joined
 from formulations.instance.positions import Document, Part, suggestion
 from formulations.instance.quantities import MAPPING, TAGS, shown
 
@@ -50,21 +50,39 @@ def _entries(number: int) -> str:
 
 
 def validated(model: type[Model], document: Document) -> Model:
-    """The document as a `model`. Raises InstanceError for the first unfit field."""
+    """The document as a `model`. Raises InstanceError for all unfit fields."""
     try:
         return model.model_validate(document.value)
     except ValidationError as error:
-        raise problem(error, model, document) from None
+        raise joined(_problems(error, model, document)) from None
 
 
 def problem(failure: ValidationError, model: type[BaseModel], document: Document) -> InstanceError:
-    """The error to tell: an unknown field (it may explain a missing one), else the first one."""
-    errors = failure.errors()
-    unknown = [error for error in errors if error["type"] == "extra_forbidden"]
-    error = (unknown or errors)[0]
-    path = _path(error, document)
-    where = document.where(path, key=bool(unknown) or error["loc"][-1:] == ("[key]",))
-    return InstanceError(where, *_found_and_allowed(error, path, model))
+    """The error to tell of a file that nobody writes by hand."""
+    return next(_problems(failure, model, document))
+
+
+def _problems(
+    failure: ValidationError, model: type[BaseModel], document: Document
+) -> Iterator[InstanceError]:
+    """Unknown fields first; a field that is missing beside one may just be misspelt.
+
+    A file with several unknown fields at the top, and more of them than known ones, is of another
+    kind: the first one says so.
+    """
+    errors = [(error, _path(error, document)) for error in failure.errors()]
+    unknown = [path for error, path in errors if error["type"] == "extra_forbidden"]
+    misspelt = {path[:-1] for path in unknown}
+    strange = sum(len(path) == 1 for path in unknown)
+    foreign = strange > max(1, len(document.root.children) - strange)
+    for error, path in sorted(errors, key=lambda one: one[0]["type"] != "extra_forbidden"):
+        if error["type"] == "missing" and path[:-1] in misspelt:
+            continue
+        is_key = error["type"] == "extra_forbidden" or error["loc"][-1:] == ("[key]",)
+        where = document.where(path, key=is_key)
+        yield InstanceError(where, *_found_and_allowed(error, path, model))
+        if foreign:
+            return
 
 
 def _path(error: ErrorDetails, document: Document) -> tuple[Part, ...]:

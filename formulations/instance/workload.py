@@ -47,6 +47,10 @@ def padded_vocabulary(vocabulary_size: int, tp: int) -> int:
     return -(-vocabulary_size // multiple) * multiple
 
 
+#: Of attention that is not fused: scores, weighted sum.
+CORE_PRODUCTS = 2
+
+
 class Layer(Record):
     """One item of the chain embedding, block 1..L, head. All figures are for one sequence."""
 
@@ -70,6 +74,7 @@ class Layer(Record):
     core_bytes: Figure = 0  #: of the sharded ones, those of scores, softmax and dropout
     flash_bytes: Figure = 0  #: what flash attention would keep in their place
     core_kernels: Figure = 0  #: of the kernels, those from the scores to the weighted sum
+    memory_kernels: Figure = 0  #: of the kernels, those bound by memory: no products, no attention
     #: Of the bytes kept for backward, those that no weight gradient needs.
     released_replicated_bytes: Figure = 0
     released_sharded_bytes: Figure = 0
@@ -110,6 +115,11 @@ class Layer(Record):
         whole = self.unsplit_bytes if sequence_parallel else replicated
         return whole + -(-(sharded + replicated - whole) // tp)
 
+    @property
+    def core_memory_kernels(self) -> int:
+        """Of the core's kernels, those that are no products."""
+        return min(self.memory_kernels, max(0, self.core_kernels - CORE_PRODUCTS))
+
     def with_flash(self) -> "Layer":
         """The layer where attention is one kernel that keeps no scores; windows spare nothing."""
         if not self.core_kernels:
@@ -118,6 +128,7 @@ class Layer(Record):
         return self.model_copy(
             update={
                 "kernels": self.kernels - self.core_kernels + 1,
+                "memory_kernels": self.memory_kernels - self.core_memory_kernels,
                 "sharded_activation_bytes": self.sharded_activation_bytes - spared,
                 "released_sharded_bytes": self.released_sharded_bytes - spared,
                 "core_bytes": 0,

@@ -28,7 +28,7 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.milp import joint
 from formulations.milp.conditional import ConditionalModel
-from formulations.milp.step_time import FRACTION
+from formulations.milp.parts import FRACTION
 from formulations.milp.step_time import Built as OneShape
 from formulations.milp.terms import binary, weighted
 

@@ -22,7 +22,7 @@ from formulations.fixed import FixedOrder, FixedShares, FixedSplit
 from formulations.milp.layer_to_stage import SplitVariables
 from formulations.milp.microbatches import ShareVariables
 from formulations.milp.node_order import order_part
-from formulations.milp.parts import Order, Shares
+from formulations.milp.parts import Order, Parts, Shares
 from formulations.milp.step_time import Built
 
 
@@ -66,4 +66,4 @@ def build(
         if boundaries is None
         else FixedSplit(boundaries)
     )
-    return Built(model, tables, split, placed, shares, max_step_time_ns)
+    return Built(model, tables, Parts(split, placed, shares), max_step_time_ns)

@@ -1,4 +1,4 @@
-"""Which layers each stage runs; the node order and the micro-batches are fixed.
+"""Which layers each stage runs: the split of a model, where it is free.
 
 Sets. Stages k < S (virtual ones where devices have several chunks), layers l < L.
 Parameters. Runs of layers that every stage may be, `runs.possible_runs`: within memory and the
@@ -25,11 +25,9 @@ import pulp
 
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import least_end
-from formulations.fixed import FixedOrder, FixedShares
 from formulations.milp.big_m import Intervals, interval_sums
 from formulations.milp.parts import Values
 from formulations.milp.runs import possible_runs
-from formulations.milp.step_time import Built
 from formulations.milp.terms import (
     Linear,
     Literal,
@@ -135,21 +133,3 @@ class SplitVariables:
             for row in self._begun
         ]
         return (0, *starts, self.num_layers)
-
-
-def build(
-    tables: CostTables,
-    order: Sequence[int],
-    micro_batches: Sequence[int],
-    max_step_time_ns: int | None = None,
-) -> Built:
-    """The model of the best split for one node order (group indices) and given shares."""
-    model = pulp.LpProblem("layer_to_stage")
-    return Built(
-        model,
-        tables,
-        SplitVariables(model, tables, min(micro_batches), max_step_time_ns),
-        FixedOrder(tables, order),
-        FixedShares(micro_batches),
-        max_step_time_ns,
-    )

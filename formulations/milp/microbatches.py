@@ -1,4 +1,4 @@
-"""How many micro-batches each replica gets; the split and the node order are fixed.
+"""How many micro-batches each replica gets: the shares of a model, where they are free.
 
 Sets. Replicas r < R = dp; counts q.
 Parameters. M micro-batches per step; 1 <= low <= m_r <= high, see `decisions.share_range`.
@@ -19,10 +19,7 @@ from itertools import pairwise
 import pulp
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import share_range
-from formulations.fixed import FixedOrder, FixedSplit
 from formulations.milp.parts import Order, Values
-from formulations.milp.step_time import Built
 from formulations.milp.terms import (
     Literal,
     binary,
@@ -87,17 +84,3 @@ class ShareVariables:
         return tuple(
             self.range[0] + sum(values[variable.name] for variable in row) for row in self._rows
         )
-
-
-def build(
-    tables: CostTables,
-    order: Sequence[int],
-    boundaries: Sequence[int],
-    largest_share: int | None = None,
-    max_step_time_ns: int | None = None,
-) -> Built:
-    """The model of the best shares for one node order (group indices) and split."""
-    model = pulp.LpProblem("microbatches")
-    placed = FixedOrder(tables, order)
-    shares = ShareVariables(model, tables, placed, share_range(tables, largest_share))
-    return Built(model, tables, FixedSplit(boundaries), placed, shares, max_step_time_ns)

@@ -1,4 +1,4 @@
-"""In which order the nodes stand, so which node group runs which slot; the rest is fixed.
+"""In which order the nodes stand, so which node group runs which slot: the free order of a model.
 
 Sets. Node groups j with n_j nodes of c_j slots; slots s < S; stages k < p, devices where these
 have several chunks: all of them lie on its slots, and the last sends to the first; N, nodes of one.
@@ -48,12 +48,11 @@ import pulp
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import Start, only_order, possible_starts
-from formulations.fixed import FixedOrder, FixedShares, FixedSplit
+from formulations.fixed import FixedOrder
 from formulations.milp.big_m import largest_value
 from formulations.milp.covering import Covering
 from formulations.milp.parts import Order, Split, Values
 from formulations.milp.rings import RingTimes
-from formulations.milp.step_time import Built
 from formulations.milp.terms import (
     Linear,
     Literal,
@@ -203,21 +202,3 @@ def order_part(model: pulp.LpProblem, tables: CostTables) -> Order:
     """The free order; fixed where nodes of a single group leave no choice."""
     order = only_order(tables)
     return OrderVariables(model, tables) if order is None else FixedOrder(tables, order)
-
-
-def build(
-    tables: CostTables,
-    boundaries: Sequence[int],
-    micro_batches: Sequence[int],
-    max_step_time_ns: int | None = None,
-) -> Built:
-    """The model of the best node order for one split and given shares."""
-    model = pulp.LpProblem("node_order")
-    return Built(
-        model,
-        tables,
-        FixedSplit(boundaries),
-        order_part(model, tables),
-        FixedShares(micro_batches),
-        max_step_time_ns,
-    )

@@ -1,13 +1,19 @@
 """The parts of a MILP model, each fixed or free."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import pulp
 
 from formulations.costs.tables import Array
+from formulations.decisions import Decisions
 from formulations.milp.big_m import Intervals
 from formulations.milp.terms import Linear, Literal
+
+#: A literal that is further from 0 and from 1 is neither.
+FRACTION = 1e-5
 
 Values = Mapping[str, int]  #: of the binary variables, by name
 Assignment = Iterable[tuple[pulp.LpVariable, int]]
@@ -77,3 +83,33 @@ class Shares(Protocol):
 
     def extract(self, values: Values) -> tuple[int, ...]:
         """Shares in a solution."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The three parts of a model: what it decides."""
+
+    split: Split
+    order: Order
+    shares: Shares
+
+    def assignment(self, decisions: Decisions) -> Assignment:
+        """The binary variables that stand for decisions."""
+        return chain(
+            self.split.assignment(decisions.boundaries),
+            self.order.assignment(decisions.order),
+            self.shares.assignment(decisions.micro_batches),
+        )
+
+    def extract(self, values: Mapping[str, float]) -> Decisions | None:
+        """The decisions in a solution, by names of variables; None if it has none.
+
+        Literals are rounded, unless they are fractional, and must be what the decisions make them.
+        """
+        rounded = {name: round(value) for name, value in values.items()}
+        decisions = Decisions(
+            self.order.extract(rounded), self.split.extract(rounded), self.shares.extract(rounded)
+        )
+        pairs = self.assignment(decisions)
+        stands = all(abs(values[variable.name] - value) < FRACTION for variable, value in pairs)
+        return decisions if stands else None

@@ -7,7 +7,7 @@ import pulp
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.milp.choices import chosen, of_layers
-from formulations.milp.parts import Order, Shares, Split
+from formulations.milp.parts import Parts
 from formulations.milp.terms import Linear, duration, maximum, require_at_most, total_of, weighted
 from formulations.recompute_rows import alike, stage_runs
 
@@ -15,16 +15,9 @@ from formulations.recompute_rows import alike, stage_runs
 class StageTimes:
     """`times`: [o][S][R] ns of one micro-batch, with what one stage per device recomputes."""
 
-    def __init__(
-        self,
-        model: pulp.LpProblem,
-        tables: CostTables,
-        split: Split,
-        order: Order,
-        shares: Shares,
-    ) -> None:
-        self.model, self.tables, self.split = model, tables, split
-        self.order, self.shares = order, shares
+    def __init__(self, model: pulp.LpProblem, tables: CostTables, parts: Parts) -> None:
+        self.model, self.tables = model, tables
+        self.split, self.order, self.shares = parts.split, parts.order, parts.shares
         self._costs = StageCosts(tables)
         self.times = [
             self._stage_times(f"time_{o}", table) for o, table in enumerate(tables.passes)

@@ -39,7 +39,7 @@ Left out. Paths that nobody has added: without them the optimum is a lower bound
 Size. O(S R J) variables and O(S R J L) rows beside the parts', O(C R) cut rows of O(S) terms.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
@@ -49,7 +49,7 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.milp.big_m import largest_value, longest_path
 from formulations.milp.memory import add_memory
-from formulations.milp.parts import Assignment, Order, Shares, Split
+from formulations.milp.parts import Parts
 from formulations.milp.stage_times import StageTimes
 from formulations.milp.terms import (
     Linear,
@@ -59,11 +59,8 @@ from formulations.milp.terms import (
     total_of,
     weighted,
 )
+from formulations.path_rows import path_rows
 from formulations.paths import PathCut
-from formulations.schedules import SCHEDULES
-
-#: A literal that is further from 0 and from 1 is neither.
-FRACTION = 1e-5
 
 
 class Built:
@@ -76,36 +73,27 @@ class Built:
         self,
         model: pulp.LpProblem,
         tables: CostTables,
-        split: Split,
-        order: Order,
-        shares: Shares,
+        parts: Parts,
         max_step_time_ns: int | None = None,
     ) -> None:
         self.model = model
         self.tables = tables
-        self.split = split
-        self.order = order
-        self.shares = shares
+        self.parts = parts
+        self.split, self.order = parts.split, parts.order
         self.step_time = duration(model, "step_time")
         model.setObjective(self.step_time)
         self.cuts: set[PathCut] = set()
-        self._times = StageTimes(model, tables, split, order, shares)
+        self._times = StageTimes(model, tables, parts)
         if tables.shape.vpp > 1:
-            add_memory(model, tables, split, order, shares)
+            add_memory(model, tables, parts)
         self.tail = self._tails()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)
 
-    def _devices(self) -> range:
-        return range(self.tables.shape.pp)
-
-    def _replicas(self) -> range:
-        return range(self.tables.shape.dp)
-
     def _tails(self) -> list[Linear]:
         """(3) [p] from the last operation of a device to the end of the step that waits for it."""
         last = self.tables.shape.pp - 1
-        tied = (0, last) if self.tables.embedding_bytes else ()
+        tied = (0, last) if self.tables.tied else ()
         finish = [
             total_of(self._times.optimizer(d), self.order.gather(d, self.split))
             for d in range(last + 1)
@@ -137,26 +125,12 @@ class Built:
         require_at_most(self.model, 4, 2 * bound_ns - 1, weighted([2], [self.step_time]))
 
     def add_cut(self, cut: PathCut) -> bool:
-        """(5) Bound the step by a path for every replica it holds for; False if known already.
-
-        Where it holds for larger shares too, the first that can reach it of replicas with equal
-        columns stands for all: their free shares are in descending order.
-        """
+        """(5) Bound the step by a path for every replica it holds for; False if known already."""
         if cut in self.cuts:
             return False
         self.cuts.add(cut)
-        prefixes = SCHEDULES[self.tables.shape.schedule].prefixes
-        columns: set[Hashable] = set()
-        for r in range(self.tables.shape.dp):
-            holds: Linear = self.shares.at_least(r, cut.micro_batches)
-            if not prefixes:
-                more = self.shares.at_least(r, cut.micro_batches + 1)
-                holds = weighted([1, -1], [holds, more])
-            column = self.order.column(r)
-            if column in columns or (isinstance(holds, int) and not holds):
-                continue
-            if prefixes:
-                columns.add(column)
+        for r, reached, more in path_rows(cut, self.tables.shape, self.order, self.parts.shares):
+            holds = weighted([1, -1], [reached, more])
             slack = 0 if isinstance(holds, int) else self._longest(cut, r)
             path = weighted([1, slack, -slack], [self._path(cut, r), holds, 1])
             require_at_most(self.model, 5, total_of(path, self.tail[cut.device]), self.step_time)
@@ -185,34 +159,22 @@ class Built:
             stages.append((self.split.intervals(k), columns))
         return longest_path(stages, tables.num_layers) + largest_value(self._sends(cut, replica))
 
-    def assignment(self, decisions: Decisions) -> Assignment:
-        """The binary variables that stand for decisions."""
-        yield from self.split.assignment(decisions.boundaries)
-        yield from self.order.assignment(decisions.order)
-        yield from self.shares.assignment(decisions.micro_batches)
-
     def hint(self, decisions: Decisions) -> None:
         """Start the engine from these decisions."""
-        for variable, value in self.assignment(decisions):
+        for variable, value in self.parts.assignment(decisions):
             variable.setInitialValue(value)
 
     def extract(self, values: Sequence[float]) -> Decisions | None:
         """The decisions in a solution vector, ordered as `model.variables()`; None if it has none.
 
-        Literals are rounded, unless they are fractional, and must be what the decisions make them.
+        See `Parts.extract`.
         """
-        named = dict(zip((v.name for v in self.model.variables()), values, strict=True))
-        rounded = {name: round(value) for name, value in named.items()}
-        decisions = Decisions(
-            self.order.extract(rounded), self.split.extract(rounded), self.shares.extract(rounded)
-        )
-        pairs = self.assignment(decisions)
-        stands = all(abs(named[variable.name] - value) < FRACTION for variable, value in pairs)
-        return decisions if stands else None
+        names = (variable.name for variable in self.model.variables())
+        return self.parts.extract(dict(zip(names, values, strict=True)))
 
     def exclude(self, decisions: Decisions) -> None:
         """(22) Leave out decisions that are judged already."""
-        pairs = list(self.assignment(decisions))
+        pairs = list(self.parts.assignment(decisions))
         variables, values = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         signs = [1 if value else -1 for value in values]
         require_at_most(self.model, 22, weighted(signs, variables), sum(values) - 1)

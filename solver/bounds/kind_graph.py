@@ -93,7 +93,7 @@ class KindGraph:
         return SplitProblem(
             schedule=self.tables.shape.schedule,
             blocking=self.tables.instance.search.blocking_sends,
-            tied=self.tables.embedding_bytes > 0,
+            tied=self.tables.tied,
             stages=tuple(stages),
             micro_batches=(share,),
             forward=forward,

@@ -12,11 +12,8 @@ stage depends on all nodes of the stage. A lane knows only its own, which gives 
 unless it is decided on which kinds the stage stands.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
-from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +22,15 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from solver.bounds.kind_automaton import Places, Step, steps
 from solver.bounds.kind_graph import KindGraph, Tail
-from solver.bounds.kinds import Kind, allowed_on, kinds_of, least_of
-from solver.layered.all_orders import lane_width
+from solver.bounds.kinds import allowed_on, least_of
+from solver.bounds.lane_places import Counts, LanePlaces
 from solver.layered.placements import finish_ns
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
 
-#: Kinds are taken together until the ways on all counts have no more edges, about.
-MOST_EDGES = 50_000_000
 #: More than float noise, relative.
 MARGIN = 1e-9
 
 Numbers = NDArray[np.float64]
-Counts = tuple[int, ...]  #: places of one lane by kind
 Hosts = tuple[int, ...] | None  #: the kinds that a stage stands on; None while undecided
 
 
@@ -59,82 +53,32 @@ class Stages:
 
 
 class Lane:
-    """Any lane of a shape. J kinds, the first of them the fastest."""
+    """Any lane of a shape whose places are dealt out as `places` says; J kinds."""
 
-    def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
-        self.intervals, self.placer, self.tables = intervals, placer, intervals.tables
-        self.split = split
-        shape, sizes = self.tables.shape, self.tables.slots_per_node
-        self.width = lane_width(self.tables)
-        self.number = shape.dp // self.width
-        used = [j for j, count in enumerate(shape.nodes_used) if count]
-        zones = self.tables.instance.cluster.zone_link is not None
-        each = [n * size // self.width for n, size in zip(shape.nodes_used, sizes, strict=True)]
-        self._take(kinds_of(intervals, 0.0), each)
-        while len(self.kinds) > 2 and self.num_edges > MOST_EDGES:
-            *others, one, other = self.kinds
-            self._take([*others, one + other], each)
-        whole = all(sizes[j] == self.width for j in used)
-        alike = len(self.tables.tensors) == 1
-        self.exact = whole and alike and not zones and len(self.kinds) == len(used)
-        flows = shape.dp if split else self.width
+    def __init__(
+        self, intervals: Intervals, placer: Placer, places: LanePlaces, split: bool
+    ) -> None:
+        self.intervals, self.placer, self.places = intervals, placer, places
+        self.tables, self.kinds = intervals.tables, places.kinds
+        flows = self.tables.shape.dp if split else places.width
         self.costs = KindGraph(intervals, placer, self.kinds, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
         self._fitting: dict[tuple[int, int, int], Mask] = {}
 
-    def _take(self, kinds: list[Kind], each: Sequence[int]) -> None:
-        """These kinds; each: places by node group."""
-        self.kinds = kinds
-        self.places = tuple(sum(each[j] for j in kind) for kind in kinds)
+    @cached_property
+    def exact(self) -> bool:
+        """Whether the ways are node orders, with their own costs."""
+        shape, sizes = self.tables.shape, self.tables.slots_per_node
+        used = [j for j, count in enumerate(shape.nodes_used) if count]
+        whole = all(sizes[j] == self.places.width for j in used)
+        alike = len(self.tables.tensors) == 1 and len(self.kinds) == len(used)
+        return whole and alike and self.tables.instance.cluster.zone_link is None
 
     @cached_property
     def room(self) -> Array:
         """[J, n, n] micro-batches in flight that have room."""
         return -least_of(-self.intervals.room, self.kinds)
-
-    def counts(self) -> Iterator[Counts]:
-        """All ways to divide the places of one lane among the kinds."""
-        zones = self._zones()
-        for counts in self._divided():
-            taken = (self.number * sum(counts[i] for i in kinds) for kinds in zones)
-            there = (sum(self.places[i] for i in kinds) for kinds in zones)
-            if all(map(eq, taken, there)):
-                yield counts
-
-    def _zones(self) -> list[list[int]]:
-        """Kinds of every zone that has kinds of its own, if no stage spans zones."""
-        zone = self.placer.zones.zone_of_group
-        homes = [{zone[j] for j in kind} for kind in self.kinds]
-        if not self.split or any(len(home) > 1 for home in homes):
-            return []
-        return [
-            [i for i, home in enumerate(homes) if z in home] for z in sorted(set().union(*homes))
-        ]
-
-    def _divided(self) -> Iterator[Counts]:
-        """All ways, whatever the zones."""
-
-        def rest(left: int, places: Sequence[int]) -> Iterator[Counts]:
-            if len(places) == 1:
-                if left <= places[0]:
-                    yield (left,)
-                return
-            for count in range(min(left, places[0]) + 1):
-                yield from ((count, *more) for more in rest(left - count, places[1:]))
-
-        yield from rest(self.tables.shape.pp, self.places)
-
-    @property
-    def num_edges(self) -> int:
-        """About how many edges the ways on all counts have.
-
-        Those of a lane with the counts of the mean lane, times the ways to divide its places; runs
-        of layers are taken to be up to twice as long as they would be if all stages were alike.
-        """
-        p, size = self.tables.shape.pp, self.tables.num_layers
-        states = prod(min(p, n // self.number) + 1 for n in self.places[:-1]) * len(self.kinds)
-        return sum(1 for _ in self.counts()) * p * states * size * min(size, 2 * size // p)
 
     @cached_property
     def _speeds(self) -> Numbers:
@@ -158,7 +102,7 @@ class Lane:
 
     def least_ns(self, total: int) -> int:
         """A step time that no plan is below whose lanes have `total` micro-batches, by `most`."""
-        return int(total / float(np.array(self.places) @ self._speeds) * (1 - MARGIN))
+        return int(total / float(np.array(self.places.there) @ self._speeds) * (1 - MARGIN))
 
     def everything(self) -> Stages:
         """All layers on all stages, hosts undecided."""
@@ -206,7 +150,7 @@ class Lane:
     def _exact_tail(self, hosts: tuple[int, ...]) -> Tail:
         """Of a stage on these kinds, nodes of each; of them all, if they are more than lanes."""
         groups = [self.kinds[j][0] for j in hosts]
-        groups += groups[:1] * (self.number - len(groups))
+        groups += groups[:1] * (self.places.number - len(groups))
         nodes = [self.placer.terms(j, 0) for j in groups]
         sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
         ends = 0, (self.tables.shape.pp - 1) * self.tables.shape.dp

@@ -101,7 +101,7 @@ class Packing:
 
     def __init__(self, filling: Filling) -> None:
         bounds = filling.bounds
-        self.filling, self.loads = filling, filling.loads
+        self.filling, self.loads, self.stages = filling, filling.loads, filling.stages
         self.bounds = bounds
         layers = bounds.columns.instance.workload.layer_runs
         self.is_block = np.array([run.layer.is_block for run in layers])
@@ -149,7 +149,7 @@ class Packing:
         refuted = np.zeros(len(below_ns), dtype=bool)
         for replica in self.replicas:
             refuted |= self._refutes(replica, below_ns)
-        whole = ~self.loads.splits & ~self.loads.chunked
+        whole = ~self.stages.splits & ~self.stages.chunked
         return refuted & whole & (self.blocks > 0)
 
     def _refutes(self, replica: _Replica, below_ns: Array) -> Mask:
@@ -176,7 +176,7 @@ class Packing:
 
     def _blocks(self, room: Numbers, each: Numbers, ends: Numbers) -> Array:
         """[N, P] most blocks of every stage, -NEVER where too few fit; 0 beyond the last."""
-        factors = self.loads.factors
+        factors = self.stages.factors
         with np.errstate(divide="ignore", invalid="ignore"):
             time = np.where(factors > 0, room[:, None] / factors, np.inf)
             time[:, 0] -= ends[:, 0]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from solver.bounds.lane import Counts
+from solver.bounds.lane_places import Counts
 from solver.layered.problem import Array
 
 #: Less than any number of micro-batches, also if a few are added.

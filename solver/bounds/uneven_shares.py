@@ -23,7 +23,8 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.units import ceil_div
-from solver.bounds.lane import MOST_EDGES, Counts, Lane, Stages
+from solver.bounds.lane import Lane, Stages
+from solver.bounds.lane_places import MOST_EDGES, Counts, lane_places
 from solver.bounds.largest_share import SharedOut, shared_out
 from solver.bounds.place_knapsack import needed, together
 from solver.layered.problem import Array, Intervals, Mask
@@ -50,16 +51,17 @@ class Uneven:
 
     def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
         self.tables, self.placer = intervals.tables, placer
-        self.lane = Lane(intervals, placer, split)
-        self.total = ceil_div(self.tables.num_micro_batches, self.lane.width)
+        self.places = lane_places(intervals, placer, split)
+        self.lane = Lane(intervals, placer, self.places, split)
+        self.total = ceil_div(self.tables.num_micro_batches, self.places.width)
         self.most = min(self.total, self.tables.num_micro_batches - self.tables.shape.dp + 1)
-        self.possible = self.lane.num_edges <= MOST_EDGES
+        self.possible = self.places.num_edges(self.tables.num_layers) <= MOST_EDGES
         #: Whether all that these bounds leave can be told apart, see `uneven_search`.
         self.exact = self.possible and self.lane.exact
 
     def everything(self, cutoff: int) -> Left:
         """All plans below the cutoff, as far as the work of a lane tells."""
-        largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.lane.counts()}
+        largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.places.counts()}
         least = self._needed(largest)
         return Left(self.lane.everything(), least, {c: largest[c] for c in least})
 
@@ -88,7 +90,7 @@ class Uneven:
 
     def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
         """Least shares of lanes with these largest shares; none if these are too small."""
-        return needed(largest, self.lane.number, self.lane.places, self.total)
+        return needed(largest, self.places.number, self.places.there, self.total)
 
     def _runs(self, left: Left, cutoff: int, stop: Stop) -> dict[Counts, list[Array]] | None:
         """By counts, per stage [n, n] largest share of a lane with these layers there.
@@ -122,13 +124,13 @@ class Uneven:
 
     def _from_the_middle(self, left: Left) -> list[Counts]:
         """Counts by how far they are from what a lane has on average."""
-        mean = np.array(self.lane.places) / self.lane.number
+        mean = np.array(self.places.there) / self.places.number
         return sorted(left.needed, key=lambda counts: float(np.abs(np.array(counts) - mean).sum()))
 
     def together(self, shares: Mapping[Counts, int]) -> int:
         """Micro-batches of all lanes with these shares at most."""
         one = {counts: np.array([share]) for counts, share in shares.items()}
-        return int(together(one, self.lane.number, self.lane.places)[0]) if one else 0
+        return int(together(one, self.places.number, self.places.there)[0]) if one else 0
 
     def _shared(self, mask: Mask, runs: Mapping[Counts, Array]) -> Mask:
         """[n, n] layers with which the lanes can have all micro-batches."""
@@ -137,7 +139,7 @@ class Uneven:
             return left
         start, end = np.nonzero(mask & np.any([run > 0 for run in runs.values()], axis=0))
         shares = {c: run[start, end] for c, run in runs.items()}
-        number, places = self.lane.number, self.lane.places
+        number, places = self.places.number, self.places.there
         if not len(start):
             return left
         if number * len(shares) * prod(n + 1 for n in places[:-1]) * len(start) <= MOST_ADDITIONS:

@@ -50,8 +50,9 @@ import numpy as np
 from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Shape
+from solver.bounds.group_loads import GroupLoads
 from solver.bounds.order_free_costs import Array, Numbers, ShapeColumns, send_ns, tied_ns
-from solver.bounds.stage_loads import StageLoads
+from solver.bounds.stage_factors import StageFactors
 from solver.bounds.work import WorkBounds, whole_ns
 
 
@@ -81,14 +82,16 @@ class Filling:
     """The filling bounds of the same shapes."""
 
     def __init__(self, bounds: WorkBounds) -> None:
-        self.bounds, self.columns, self.loads = bounds, bounds.columns, StageLoads(bounds)
+        self.bounds, self.columns = bounds, bounds.columns
+        self.stages = StageFactors(bounds)
+        self.loads = GroupLoads(bounds, self.stages.per_weight)
 
     @cached_property
     def passed(self) -> Numbers:
         """[N, U, J] ns of a layer that count in the latency."""
-        chunked = self.loads.chunked[:, None, None]
+        chunked = self.stages.chunked[:, None, None]
         passed: Numbers = np.where(
-            chunked, self.bounds.kinds[0], self.bounds.work - self.loads.weight
+            chunked, self.bounds.kinds[0], self.bounds.work - self.stages.weight
         )
         return passed
 
@@ -130,16 +133,16 @@ class Filling:
 
         With several chunks there and no more, and a block's backward on all devices but one.
         """
-        ways = np.where(self.loads.chunked, 1, 2)
+        ways = np.where(self.stages.chunked, 1, 2)
         after: Numbers = (
             self.bounds.tails.start + tied_ns(self.columns) + ways * send_ns(self.columns)
         )
-        if self.loads.chunked.any() and not self.columns.instance.search.embedding_only_stages:
+        if self.stages.chunked.any() and not self.columns.instance.search.embedding_only_stages:
             blocks = [run.layer.is_block for run in self.columns.instance.workload.layer_runs]
             least = self.bounds.least(self.bounds.kinds[1], self.columns.used)[:, blocks].min(
                 axis=1
             )
-            after = after + self.loads.chunked * (self.columns.pp - 1) * least
+            after = after + self.stages.chunked * (self.columns.pp - 1) * least
         return after
 
     def filling_ns(self) -> Array:
@@ -152,7 +155,7 @@ class Filling:
         ratios = self.bounds.tails.layers[:, run] / np.maximum(self.bounds.work[:, run], 1)
         ratio, room = (np.where(among, x, np.inf).min(axis=1) for x in (ratios, weights))
         less = np.where(columns.pp > 1, np.minimum(ratio, room), 0.0)
-        first = np.where(self.loads.per_weight[:, 0] > 0, self.loads.factors[:, 0], np.inf)
+        first = np.where(self.stages.per_weight[:, 0] > 0, self.stages.factors[:, 0], np.inf)
         more = self.loads.weights(one + less / first)
         bound = np.maximum(self._filled(weights, 0 * one), self._filled(more, less))
         return whole_ns(bound + self.after)

@@ -12,9 +12,14 @@ with loading():
 
     from solver.cli.catalogue import catalogue_command
     from solver.cli.cross_check import cross_check_command
+    from solver.cli.diff import diff_command
     from solver.cli.errors import with_error_line
+    from solver.cli.explain import explain_command
+    from solver.cli.export import export_command
+    from solver.cli.init import init_command
     from solver.cli.recover import recover_command
     from solver.cli.replay import replay_command
+    from solver.cli.report import report_command
     from solver.cli.schema import schema_command
     from solver.cli.show import show_command
     from solver.cli.solve import solve_command
@@ -66,11 +71,16 @@ CLOSED_BY = (
     "cpsat, milp: every plan was looked at, or refuted with others like it."
 )
 
+app.command("init")(with_error_line(init_command))
 app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))
+app.command("explain")(with_error_line(explain_command))
+app.command("diff")(with_error_line(diff_command))
+app.command("report")(with_error_line(report_command))
+app.command("export")(with_error_line(export_command))
 app.command("recover")(with_error_line(recover_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))

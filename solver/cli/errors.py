@@ -15,7 +15,7 @@ P = ParamSpec("P")
 
 
 def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
-    """The command, ending with "error: ..." on stderr and the error's exit code if it fails."""
+    """The command; if it fails, it ends with "error: ..." on stderr and the error's exit code."""
 
     @wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -23,7 +23,8 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
             with listening() as heard:
                 command(*args, **kwargs)
         except PlannerError as error:
-            say(f"error: {printable(str(error), MOST_TEXT)}", err=True)
+            for line in error.lines:
+                say(f"error: {printable(line, MOST_TEXT)}", err=True)
             raise typer.Exit(error.exit_code) from error
         except (ImportError, KeyboardInterrupt) as error:
             if isinstance(error, ImportError) and not heard:

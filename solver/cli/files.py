@@ -2,13 +2,30 @@
 
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from formulations.errors import PlanError, PlannerError
 
 if TYPE_CHECKING:
+    from solver.document import PlanDocument
     from solver.verify import Verification
+
+
+def checked_plan(path: Path) -> "PlanDocument":
+    """The plan file at `path`, checked but for the proof that no plan is better.
+
+    Raises PlanError for another file, one that was changed, and one without a plan.
+    """
+    from solver.document import read_document
+    from solver.verify import Effort, verify_document
+
+    document = read_document(path)
+    if document.shape is None:
+        raise PlanError(str(path), f"no plan (status {document.status})", "a file with a plan")
+    refuse_changed(path, verify_document(document, Effort(prove="nothing")))
+    return document
 
 
 def refuse_changed(path: Path, verification: "Verification") -> None:
@@ -47,6 +64,47 @@ def write_text(path: Path, text: str) -> None:
             _replace(target, text)
     except OSError as error:
         raise _refused(path, error.strerror or "write failed") from error
+
+
+def write_folder(
+    path: Path, texts: Mapping[str, str], check: Callable[[Mapping[str, str]], None]
+) -> None:
+    """Writes files into a new folder, whole or not at all, and reads them back for `check`.
+
+    Scripts can be run. What `check` raises leaves nothing behind.
+    """
+    target = path.resolve()
+    check_folder(path)
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as draft:
+            folder = Path(draft) / target.name
+            folder.mkdir()
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
+                if name.endswith(".sh"):
+                    (folder / name).chmod(0o777 & ~_umask())
+            check({name: (folder / name).read_text(encoding="utf-8") for name in texts})
+            folder.replace(target)
+    except OSError as error:
+        raise _refused_folder(path, error.strerror or "write failed") from error
+
+
+def check_folder(path: Path) -> None:
+    """Returns if `path` can become a new folder; PlannerError, in words, if not."""
+    target = path.resolve()
+    try:
+        if target.exists() and not target.is_dir():
+            raise _refused_folder(path, "it is a file")
+        if target.is_dir() and any(target.iterdir()):
+            raise _refused_folder(path, "it is a folder with files")
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise _refused_folder(path, error.strerror or "unusable name") from error
+
+
+def _refused_folder(path: Path, reason: str) -> PlannerError:
+    return PlannerError(f"cannot write {path}: {reason}; name a folder that does not exist yet")
 
 
 def _replace(target: Path, text: str) -> None:

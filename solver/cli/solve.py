@@ -60,7 +60,7 @@ def solve_command(
     """
     from formulations.instance.load import load_instance
     from solver.report.document import build_document
-    from solver.search.driver import solve
+    from solver.search.targets import solve
 
     workers = workers or all_cores()
     options = SolveOptions(method, time_limit, gap, seed, workers, write_model)

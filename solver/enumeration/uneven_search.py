@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from formulations.costs.plan_costs import split_costs
-from solver.bounds.lane import Counts
+from solver.bounds.lane_places import Counts
 from solver.bounds.place_knapsack import dealt
 from solver.bounds.uneven_shares import Left, Stop, Uneven
 from solver.enumeration.engine import solve_split
@@ -89,7 +89,7 @@ def _parts(left: Left) -> Iterator[Left]:
 
 def _hosted(lanes: Uneven, left: Left, dealing: Dealing) -> Iterator[Left]:
     """One for every choice of kinds of an undecided stage, of several in the dealing if it can."""
-    number, kinds = lanes.lane.number, range(len(lanes.lane.kinds))
+    number, kinds = lanes.places.number, range(len(lanes.places.kinds))
     undecided = [k for k, hosts in enumerate(left.stages.hosts) if hosts is None]
     mixed = [k for k in undecided if len(set(dealing.order[k * number : (k + 1) * number])) > 1]
     k = (mixed or undecided)[0]
@@ -125,12 +125,12 @@ def _dealing(lanes: Uneven, left: Left, cutoff: int) -> Dealing | None:
     shares = {counts: way.share for counts, way in ways.items()}
     if lanes.together(shares) < lanes.total:
         return None
-    chosen = [ways[counts] for counts in dealt(shares, lanes.lane.number, lanes.lane.places)]
+    chosen = [ways[counts] for counts in dealt(shares, lanes.places.number, lanes.places.there)]
     order = tuple(
         group for stage in zip(*(way.groups for way in chosen), strict=True) for group in stage
     )
     split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in left.stages.layers))
-    each = [way.share for way in chosen for _ in range(lanes.lane.width)]
+    each = [way.share for way in chosen for _ in range(lanes.places.width)]
     dealt_out = _trimmed(each, lanes.tables.num_micro_batches)
     costs = split_costs(lanes.tables, lanes.placer.costs(order), split, dealt_out)
     return Dealing(order, split, dealt_out, step_time_ns(costs))

@@ -21,7 +21,7 @@ from solver.fleet_document import (
 from solver.fleets.distribution import least_variance
 from solver.fleets.instantiate import instantiate
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
-from solver.fleets.seats import Situation
+from solver.fleets.situation import Situation
 from solver.fleets.step_times import kinds_of
 from solver.templates.template_options import Distribution
 

@@ -10,20 +10,19 @@ that is H / T steps.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
 
 from formulations.errors import PlannerError
 from formulations.fleet import Pipeline
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.template import Template
+from solver.fleets.choices import Choice, choice, listed, suffices
 from solver.fleets.distribution import shortest
 from solver.fleets.instantiate import instantiate
-from solver.fleets.seats import Seating, Seats, Situation
+from solver.fleets.seats import Seating, Seats
+from solver.fleets.situation import Situation
 from solver.interrupt import NoTimeError, TimeUp, time_up_after
 
-#: Fleets that are listed, and (seated fleets) x (nodes)^2, as seating takes longer; beyond, the
-#: bound says how much better another one may be.
-MOST_LISTED = 5000
+#: (Seated fleets) x (nodes)^2; beyond, the bound says how much better another one may be.
 SEATING_WORK = 300_000
 LEAST_SEATED = 3
 
@@ -69,14 +68,6 @@ class Recovery:
         return float((self.bound - self.steps) / self.bound) if self.bound > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class _Fleet:
-    """Numbers of pipelines per kind, and the step with the micro-batches shared out."""
-
-    counts: tuple[int, ...]
-    step_ns: int
-
-
 def recover(
     situation: Situation,
     templates: Sequence[Template],
@@ -95,7 +86,7 @@ def recover(
     groups = range(max(map(len, (kind.nodes for kind in kinds))))
     available = tuple(sum(situation.groups[n] == j for n in situation.ready) for j in groups)
     problem = InstantiationProblem(tuple(kinds), available, faults, micro_batches, all_nodes=False)
-    search = _Search(situation, templates, _tolerable(problem), horizon, time_limit_s)
+    search = FleetSearch(situation, templates, _tolerable(problem), horizon, time_limit_s)
     return search.best()
 
 
@@ -113,7 +104,7 @@ def _tolerable(problem: InstantiationProblem) -> InstantiationProblem:
     )
 
 
-class _Search:
+class FleetSearch:
     """Fleets by ascending step, until none that is left can train more."""
 
     def __init__(
@@ -154,7 +145,8 @@ class _Search:
             best = one if best is None else max(best, one, key=_worth)
             yield _bounded(best, self._horizon.steps(least_ns, 0))
         assert best is not None
-        fleets, bound = self._worth_a_look(best, least_ns)
+        fleets, missing_ns = listed(self._problem, self._longest_ns(best), least_ns)
+        bound = best.steps if missing_ns is None else self._horizon.steps(missing_ns, 0)
         most_seated = max(LEAST_SEATED, SEATING_WORK // len(self._situation.ready) ** 2)
         for n, fleet in enumerate(fleets):
             above = self._horizon.steps(fleet.step_ns, 0)
@@ -163,7 +155,7 @@ class _Search:
             yield _bounded(best, max(bound, above))
             if n == most_seated:
                 return
-            seats = self._seats(fleet)
+            seats = self._seats(fleet.counts)
             most = self._horizon.steps(fleet.step_ns, seats.least_receiving_ns)
             if most > best.steps:
                 bound = max(bound, most)
@@ -174,8 +166,7 @@ class _Search:
         """The fleet that goes on, the one of these numbers, those of the survivors."""
         yield from self._as_it_is()
         for own in dict.fromkeys((counts, *self._survivors())):
-            fleet = self._fleet(own, self._problem.latest_ns)
-            yield self._recovery(fleet, self._seats(fleet))
+            yield self._recovery(choice(self._problem, own), self._seats(own))
 
     def _as_it_is(self) -> Iterator[Recovery]:
         """The fleet that goes on, if all its pipelines are whole and enough."""
@@ -207,75 +198,32 @@ class _Search:
         for i in range(len(counts)):
             fleet = (*counts[:i], counts[i] + left.most(i), *counts[i + 1 :])
             for chosen in dict.fromkeys((tuple(counts), fleet)):
-                if self._will_do(chosen):
+                if suffices(problem, chosen):
                     yield chosen
 
-    def _will_do(self, counts: Sequence[int]) -> bool:
-        """Whether so many pipelines per kind take all micro-batches and survive the faults."""
-        used = [(k, n) for k, n in zip(self._problem.kinds, counts, strict=True) if n]
-        room = sum(n * len(kind.times_ns) for kind, n in used)
-        able = all(kind.times_ns for kind, _ in used)
-        total = self._problem.micro_batches
-        return able and self._problem.faults < sum(counts) <= total <= room
+    def _longest_ns(self, best: Recovery) -> int | None:
+        """No fleet with a longer step trains more: T steps in (H - restart) / T at most."""
+        return int(self._horizon.steps(1, 0) / best.steps) if best.steps else None
 
-    def _worth_a_look(self, best: Recovery, least_ns: int) -> tuple[list[_Fleet], Fraction]:
-        """Fleets that may train more than `best`, by step, and a bound on those left out.
+    def _seats(self, counts: Sequence[int]) -> Seats:
+        return Seats(self._situation, [self._templates[i] for i in _each(counts)])
 
-        A fleet with step T trains at most (H - restart) / T steps, so T is bounded, and so is the
-        step of its pipelines, less the least that an exchange takes. If there are too many up to
-        that, those with the shortest steps are listed.
-        """
-        exchange_ns = _least_exchange_ns(self._problem)
-        longest = self._problem.latest_ns
-        if best.steps:
-            longest = int(self._horizon.steps(1, 0) / best.steps) - exchange_ns
-        bound = best.steps
-        while True:
-            found = list(islice(_fleets(self._problem, longest), MOST_LISTED + 1))
-            if len(found) <= MOST_LISTED or longest <= least_ns - exchange_ns:
-                break
-            longest = (longest + least_ns - exchange_ns) // 2
-            bound = self._horizon.steps(longest + exchange_ns + 1, 0)
-        if len(found) > MOST_LISTED:
-            bound = self._horizon.steps(least_ns, 0)
-        fleets = (self._fleet(counts, longest) for counts in found)
-        return sorted(fleets, key=lambda one: one.step_ns), bound
-
-    def _fleet(self, counts: tuple[int, ...], longest_ns: int) -> _Fleet:
-        """The fleet with its step, as `distribution.shortest`, and exchange.
-
-        longest_ns: long enough for its pipelines.
-        """
-        pairs = zip(self._problem.kinds, counts, strict=True)
-        used = [(kind, count) for kind, count in pairs if count]
-        low = max(kind.times_ns[0] for kind, _ in used)
-        high = longest_ns
-        while low < high:
-            middle = (low + high) // 2
-            if sum(n * kind.capacity(middle) for kind, n in used) >= self._problem.micro_batches:
-                high = middle
-            else:
-                low = middle + 1
-        return _Fleet(counts, low + self._problem.slowest_exchange_ns(counts))
-
-    def _times(self, counts: Sequence[int]) -> list[Sequence[int]]:
-        pairs = zip(self._problem.kinds, counts, strict=True)
-        return [kind.times_ns for kind, count in pairs for _ in range(count)]
-
-    def _chosen(self, fleet: _Fleet) -> list[Template]:
-        pairs = zip(self._templates, fleet.counts, strict=True)
-        return [template for template, count in pairs for _ in range(count)]
-
-    def _seats(self, fleet: _Fleet) -> Seats:
-        return Seats(self._situation, self._chosen(fleet))
-
-    def _recovery(self, fleet: _Fleet, seats: Seats) -> Recovery:
-        seating = seats.seated()
-        shares = shortest(self._times(fleet.counts), self._problem.micro_batches)
-        parts = zip(self._chosen(fleet), seating.nodes, shares, strict=True)
-        pipelines = tuple(Pipeline(*part) for part in parts)
+    def _recovery(self, fleet: Choice, seats: Seats) -> Recovery:
+        """The fleet on its nodes."""
+        seating, each = seats.seated(), _each(fleet.counts)
+        times = [self._problem.kinds[i].times_ns for i in each]
+        shares = shortest(times, self._problem.micro_batches)
+        pipelines = tuple(
+            Pipeline(self._templates[i], nodes, share)
+            for i, nodes, share in zip(each, seating.nodes, shares, strict=True)
+        )
         steps = self._horizon.steps(fleet.step_ns, seating.transfer_ns)
         return Recovery(pipelines, seating, self._problem.faults, fleet.step_ns, steps, bound=steps)
+
+
+def _each(counts: Sequence[int]) -> list[int]:
+    """The kind of every pipeline."""
+    return [kind for kind, count in enumerate(counts) for _ in range(count)]
 
 
 def _bounded(one: Recovery, bound: Fraction) -> Recovery:
@@ -286,45 +234,3 @@ def _bounded(one: Recovery, bound: Fraction) -> Recovery:
 def _worth(one: Recovery) -> tuple[Fraction, bool, int]:
     """Larger for what is rather taken of starts."""
     return one.steps, one.goes_on, -one.seating.transfer_ns
-
-
-def _least_exchange_ns(problem: InstantiationProblem) -> int:
-    """No fleet exchanges gradients in less time."""
-    numbers = range(problem.faults + 1, problem.most_pipelines + 1)
-    times = (kind.exchange_ns(x) for kind in problem.kinds for x in numbers)
-    return min(times, default=0)
-
-
-def _fleets(problem: InstantiationProblem, step_ns: int) -> Iterator[tuple[int, ...]]:
-    """Numbers of pipelines per kind of all fleets whose pipelines step in at most `step_ns`.
-
-    Depth first over the kinds, those with most micro-batches per node first. A branch is left when
-    the rest of the nodes at the best rate of the kinds to come cannot take the micro-batches left,
-    or not enough pipelines fit.
-    """
-    capacities = [kind.capacity(step_ns) for kind in problem.kinds]
-    able = [i for i, capacity in enumerate(capacities) if capacity]
-    rate = {i: Fraction(capacities[i], sum(problem.kinds[i].nodes)) for i in able}
-    able.sort(key=lambda i: (-rate[i], i))
-    counts = [0] * len(problem.kinds)
-
-    def choices(at: int, left: tuple[int, ...], wanted: int, pipelines: int) -> Iterator[None]:
-        rest = sum(left)
-        if at == len(able):
-            if wanted <= 0 and problem.faults < pipelines <= problem.micro_batches:
-                yield
-            return
-        sizes = [sum(problem.kinds[i].nodes) for i in able[at:]]
-        if wanted > rest * rate[able[at]] or pipelines + rest // min(sizes) <= problem.faults:
-            return
-        i = able[at]
-        needed = problem.kinds[i].nodes
-        most = min(have // n for have, n in zip(left, needed, strict=True) if n)
-        for count in range(most, -1, -1):
-            counts[i] = count
-            after = tuple(have - count * n for have, n in zip(left, needed, strict=True))
-            yield from choices(at + 1, after, wanted - count * capacities[i], pipelines + count)
-        counts[i] = 0
-
-    for _ in choices(0, problem.available, problem.micro_batches, 0):
-        yield tuple(counts)

@@ -1,45 +1,18 @@
 """Which node takes which position of a new fleet, so that little has to be moved."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from math import ceil
 
 import numpy as np
 
-from formulations.fleet import Pipeline, holdings, layers_by_position
+from formulations.fleet import Pipeline, layers_by_position
 from formulations.template import Template
-from formulations.transition import Copy, Links, missing
-from solver.fleets.assignment import FORBIDDEN, Array, cheapest, least_largest
+from formulations.transition import Copy, missing
+from solver.fleets.assignment import FORBIDDEN, Array, cheapest
+from solver.fleets.receiving import Place, Receiving
+from solver.fleets.situation import Situation
 from solver.fleets.sources import chosen_sources
-
-
-@dataclass(frozen=True)
-class Situation:
-    """What is left of a fleet. groups: node group of every node of the cluster.
-
-    old: pipelines before the failure, with lost nodes. ready: nodes to use, those that joined
-    included. layer_bytes: state of every layer.
-    """
-
-    links: Links
-    groups: tuple[int, ...]
-    old: tuple[Pipeline, ...]
-    ready: tuple[int, ...]
-    layer_bytes: tuple[int, ...]
-
-    @cached_property
-    def held(self) -> dict[int, range]:
-        """Layers on the nodes that are ready."""
-        ready = set(self.ready)
-        return {node: layers for node, layers in holdings(self.old).items() if node in ready}
-
-    @cached_property
-    def former(self) -> dict[int, int]:
-        """Old pipeline of every node that was in one."""
-        return {node: p for p, pipeline in enumerate(self.old) for node in pipeline.nodes}
 
 
 @dataclass(frozen=True)
@@ -56,76 +29,33 @@ LARGE = 200
 
 
 class Seats:
-    """The positions of new pipelines and what each node would have to receive for them."""
+    """The positions of new pipelines, for the nodes that are ready."""
 
     def __init__(self, situation: Situation, templates: Sequence[Template]) -> None:
-        self._situation = situation
-        self._templates = templates
-        held = situation.held
-        self._own = [held.get(node, range(0)) for node in situation.ready]
+        self._situation, self._templates = situation, templates
         self._places = [
-            (q, group, layers)
+            Place(q, group, layers)
             for q, template in enumerate(templates)
             for group, layers in zip(
                 template.node_groups, layers_by_position(template), strict=True
             )
         ]
-        self._before = [0, *accumulate(situation.layer_bytes)]
+        self._receiving = Receiving(situation, self._places)
 
     @cached_property
     def _partner_of(self) -> list[int | None]:
-        return self._partners()
-
-    def _missing_bytes(self, rows: Sequence[int], columns: Sequence[int]) -> Array:
-        """Bytes to receive for some positions on some ready nodes; FORBIDDEN in other groups."""
-        groups = self._situation.groups
-        found = np.full((len(rows), len(columns)), FORBIDDEN, dtype=np.int64)
-        for r, row in enumerate(rows):
-            _, group, layers = self._places[row]
-            for c, column in enumerate(columns):
-                if groups[self._situation.ready[column]] == group:
-                    found[r, c] = self._lacking(layers, self._own[column])
-        return found
-
-    def _lacking(self, layers: range, have: range) -> int:
-        start, end = max(layers.start, have.start), min(layers.stop, have.stop)
-        present = self._before[end] - self._before[start] if start < end else 0
-        return self._before[layers.stop] - self._before[layers.start] - present
-
-    @cached_property
-    def _all_bytes(self) -> Array:
-        """[positions, ready nodes] as `_missing_bytes`."""
-        return self._missing_bytes(range(len(self._places)), range(len(self._own)))
-
-    @cached_property
-    def _all_times(self) -> Array:
-        """[positions, ready nodes] ns on the node's own link, rounded up."""
-        times, links = self._all_bytes.copy(), self._situation.links
-        for column, node in enumerate(self._situation.ready):
-            sizes, back = np.unique(times[:, column], return_inverse=True)
-            each = [s if s == FORBIDDEN else ceil(links.node_ns(node, int(s))) for s in sizes]
-            times[:, column] = np.array(each, dtype=np.int64)[back]
-        return times
+        return self._situation.partners(self._templates)
 
     @cached_property
     def least_receiving_ns(self) -> int:
         """No way to seat the nodes receives faster; 0 for large fleets, where it takes long.
 
-        Proof. Each node receives all that it lacks over its own link; the slowest of them is
-        least in `least_largest`. The transfer is no shorter than the slowest link, rounded up, and
-        begins with the latency unless nothing has to be received.
+        The transfer begins with the latency unless nothing has to be received.
         """
         if len(self._places) > LARGE:
             return 0
-        least = self._least_largest_ns
+        least = self._receiving.least_ns
         return least + self._situation.links.latency_ns if least else 0
-
-    @cached_property
-    def _least_largest_ns(self) -> int:
-        """As `least_receiving_ns`, for fleets of any size and without latency."""
-        least = least_largest(self._all_times)
-        assert least is not None
-        return least
 
     def seated(self) -> Seating:
         """A good way to seat the nodes, of which there must be enough in every group.
@@ -135,10 +65,10 @@ class Seats:
         """
         found = [self._seating(self._with_fewest_bytes())]
         if len(self._places) <= LARGE:
-            fast = self._all_times <= self._least_largest_ns
-            costs = np.where(fast, self._all_bytes, FORBIDDEN)
-            every = range(len(self._places))
-            found.append(self._seating(self._cheapest(costs, every, range(len(self._own)))))
+            fast = self._receiving.all_ns <= self._receiving.least_ns
+            costs = np.where(fast, self._receiving.all_bytes, FORBIDDEN)
+            rows, columns = map(range, costs.shape)
+            found.append(self._seating(self._cheapest(costs, rows, columns)))
         return min(found, key=lambda seating: seating.transfer_ns)
 
     def _with_fewest_bytes(self) -> list[int]:
@@ -153,8 +83,8 @@ class Seats:
         chosen = self._same_layers()
         rows = [row for row in range(len(self._places)) if row not in chosen]
         taken = set(chosen.values())
-        columns = [column for column in range(len(self._own)) if column not in taken]
-        rest = self._cheapest(self._missing_bytes(rows, columns), rows, columns)
+        columns = [c for c in range(len(self._situation.ready)) if c not in taken]
+        rest = self._cheapest(self._receiving.some_bytes(rows, columns), rows, columns)
         chosen |= dict(zip(rows, rest, strict=True))
         return [chosen[row] for row in range(len(self._places))]
 
@@ -162,15 +92,17 @@ class Seats:
         """Columns of nodes that hold just a position's layers, those of its partner first."""
         situation, former = self._situation, self._situation.former
         pools: dict[tuple[int, range], list[int]] = {}
-        for column, (node, own) in enumerate(zip(situation.ready, self._own, strict=True)):
+        for column, (node, own) in enumerate(
+            zip(situation.ready, self._receiving.own, strict=True)
+        ):
             pools.setdefault((situation.groups[node], own), []).append(column)
         chosen = dict[int, int]()
         for only_partner in (True, False):
-            for row, (q, group, layers) in enumerate(self._places):
-                pool = pools.get((group, layers), [])
+            for row, place in enumerate(self._places):
+                pool = pools.get((place.group, place.layers), [])
                 for column in pool if row not in chosen else ():
                     home = former.get(situation.ready[column])
-                    if not only_partner or home == self._partner_of[q]:
+                    if not only_partner or home == self._partner_of[place.pipeline]:
                         chosen[row] = column
                         pool.remove(column)
                         break
@@ -180,7 +112,9 @@ class Seats:
         """Columns for rows: bytes first; of equal ones one that stays with its pipeline."""
         former = self._situation.former
         homes = [former.get(self._situation.ready[column]) for column in columns]
-        moves = [[home != self._partner_of[self._places[row][0]] for home in homes] for row in rows]
+        moves = [
+            [home != self._partner_of[self._places[row].pipeline] for home in homes] for row in rows
+        ]
         extra = np.array(moves, dtype=np.int64).reshape(costs.shape)
         found = cheapest(np.where(costs == FORBIDDEN, FORBIDDEN, costs * (len(rows) + 1) + extra))
         assert found is not None
@@ -195,20 +129,3 @@ class Seats:
         copies = chosen_sources(situation.links, situation.held, wanted, situation.layer_bytes)
         time_ns = situation.links.transfer_ns(copies, situation.layer_bytes)
         return Seating(nodes, copies, time_ns)
-
-    def _partners(self) -> list[int | None]:
-        """For every new pipeline an old one that it goes on from: equal, then of similar size."""
-        alive = Counter(self._situation.former[node] for node in self._situation.held)
-        gaps = [
-            [self._gap(template, p, alive[p]) for p in range(len(self._situation.old))]
-            + [1 << 20] * len(self._templates)
-            for template in self._templates
-        ]
-        chosen = cheapest(np.array(gaps, dtype=np.int64))
-        assert chosen is not None
-        return [int(p) if p < len(self._situation.old) else None for p in chosen]
-
-    def _gap(self, template: Template, p: int, alive: int) -> int:
-        old = self._situation.old[p].template
-        whole = alive == old.num_nodes
-        return 0 if whole and old == template else 1 + abs(template.num_nodes - alive)

@@ -178,7 +178,7 @@ class _FreeOrder:
         shape, zone = self.tables.shape, self.zones.zone_of_group
         zones = zone if self.split else (0,) * len(zone)
         most = ARC_LIMIT // len(self.lanes)
-        tied = self.tables.embedding_bytes > 0
+        tied = self.tables.tied
         return _steps(self.sizes, shape.nodes_used, zones, tied, shape.dp, shape.pp, most)
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
@@ -315,7 +315,7 @@ def order_graph(
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
-        tied=tables.embedding_bytes > 0,
+        tied=tables.tied,
         stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
         micro_batches=(share,) * (1 if alike else len(build.lanes)),
         forward=forward,

@@ -97,10 +97,10 @@ def _embedding_ns(tables: CostTables, j: int, across: bool) -> tuple[int, int]:
     across: these are of a template in several zones.
     """
     cluster = tables.instance.cluster
-    group, lanes = cluster.groups[j], tables.shape.tp
+    group, lanes = cluster.groups[j], tables.shape.degrees[j].tp
     links = [group.inter_node, *([cluster.zone_link] if across and cluster.zone_link else [])]
-    between = max(embedding_ns(tables, lanes, link) for link in links)
-    return embedding_ns(tables, 1, group.intra_node), between
+    between = max(embedding_ns(tables, j, lanes, link) for link in links)
+    return embedding_ns(tables, j, 1, group.intra_node), between
 
 
 def _places(
@@ -144,7 +144,7 @@ def _places(
         send=sends(1),
         send_back=sends(0),
         embedding=np.array(embedding, dtype=np.int64).T,
-        tied=any(own.embedding_bytes > 0 for own in tables.values()),
+        tied=any(own.tied for own in tables.values()),
         blocking=instance.search.blocking_sends,
         schedule=strategy.schedule,
     )

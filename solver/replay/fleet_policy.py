@@ -16,7 +16,7 @@ from solver.fleets.fleet import starting
 from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.recovery import Horizon, RecoveryError, recover
-from solver.fleets.seats import Situation
+from solver.fleets.situation import Situation
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import GRACE_S, NoTimeError
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy

@@ -18,13 +18,14 @@ def assumptions(instance: Instance, shape: Shape) -> Lines:
     """One line each, labelled."""
     return [
         *(("assumed", text) for text in _assumed(instance, shape)),
+        *_hidden(instance.search.overlap, shape),
         *(("unused", text) for text in _unused(instance)),
     ]
 
 
 def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
     workload = instance.workload
-    if instance.search.sequence_parallel and shape.tp > 1:
+    if instance.search.sequence_parallel and shape.widest_tp > 1:
         yield (
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
@@ -33,9 +34,10 @@ def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
         yield "selective recomputation: the analytic share of the measured forward pass again"
     if shape.zero >= GRADIENTS_SPLIT and shape.dp > 1:
         moved = "parameters gathered, " if shape.zero >= PARAMETERS_SPLIT else ""
+        hidden = "" if instance.search.overlap.sharding else ", nothing hidden behind compute"
         yield (
             f"ZeRO {shape.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
-            " all replicas in lockstep, nothing hidden behind compute"
+            f" all replicas in lockstep{hidden}"
         )
     master_bytes = FORMATS[workload.precision].master_bytes
     moments_bytes = workload.optimizer_bytes + MASTER_BYTES - master_bytes
@@ -45,21 +47,31 @@ def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
         yield f"Adam's moments in {state}{copy}"
     if workload.flash_attention:
         yield "flash attention: no scores are kept"
-    if overlap := _overlap_text(instance.search.overlap):
-        yield overlap
 
 
-def _overlap_text(overlap: Overlap) -> str:
+def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:
+    """The shares of traffic that are hidden, under the kind of the figures; none without any."""
     shares = (
-        (overlap.tensor_parallel, "tensor-parallel traffic behind products"),
-        (overlap.gradient_sync, "gradient sync behind backward"),
+        (tensor, "tensor-parallel traffic behind products"),
+        (sync, "gradient sync behind backward"),
+        (sharding, "what every micro-batch exchanges behind compute, as far as that lasts"),
     )
-    hidden = ", ".join(f"{percent(share)} of {what}" for share, what in shares if share)
-    return f"hidden {hidden}; {overlap.kind} ({overlap.source})" if hidden else ""
+    text = ", ".join(f"{percent(share)} of {what}" for share, what in shares if share)
+    return [(overlap.kind, f"hidden {text} ({overlap.source})")] if text else []
+
+
+def _hidden(overlap: Overlap, shape: Shape) -> Lines:
+    exchanges = shape.zero >= GRADIENTS_SPLIT
+    return hidden(
+        overlap,
+        tensor=overlap.tensor_parallel * (shape.widest_tp > 1),
+        sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
+        sharding=overlap.sharding * (shape.dp > 1 and exchanges),
+    )
 
 
 def _unused(instance: Instance) -> Iterator[str]:
     """Strategies that would cost nothing; those of a profile are as it was measured."""
     off = instance.profile is None and not instance.workload.flash_attention
-    if off and has_flash(instance.cluster):
+    if off and has_flash(instance.cluster, instance.workload.precision):
         yield "workload.flash_attention is off, although every GPU here has it: less memory"

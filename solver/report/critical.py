@@ -1,6 +1,6 @@
 """What limits a step: where the time of its critical path goes, and what would shorten it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,13 +9,12 @@ import numpy as np
 
 from formulations.costs.plan_costs import PlanCosts
 from solver.document import PlanDocument
-from solver.report.quantities import percent
+from solver.report.quantities import percent, ranges
 from solver.simulate import Array, Operation, Step, step_time_ns
 
 TAIL = ("sync", "embedding", "optimizer", "gather")  # what follows the last backward
 SPEED_UP_PERCENT = 10
 _LEAST_GAIN = 0.001
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -53,20 +52,46 @@ def path_times_ns(path: Sequence[Operation]) -> Counter[str]:
     return times
 
 
-def describe(share: Share, document: PlanDocument, blocking_sends: bool) -> str:
-    """Name of a share, for people."""
-    if share.kind == "compute":
-        types = sorted({r.stages[share.stage or 0].gpu_type for r in document.replicas})
-        sends = " and sends" if blocking_sends else ""
-        return f"compute{sends} of stage {share.stage} ({', '.join(types)})"
+def by_type(
+    path: Sequence[Operation], document: PlanDocument, blocking_sends: bool
+) -> list[tuple[str, int]]:
+    """What a critical path is made of, in words, and its ns, most first.
+
+    Stages on GPUs of one type stand together; the one with most of their time is named.
+    """
+    groups: dict[tuple[str, str], list[Share]] = defaultdict(list)
+    for share in shares(path):
+        on = "" if share.stage is None else _types(document, share.stage)
+        groups[share.kind, on if share.kind == "compute" else ""].append(share)
+    found = [
+        (_described(*key, own, blocking_sends), sum(share.time_ns for share in own))
+        for key, own in groups.items()
+    ]
+    return sorted(found, key=lambda item: -item[1])
+
+
+def _types(document: PlanDocument, stage: int) -> str:
+    return ", ".join(sorted({replica.stages[stage].gpu_type for replica in document.replicas}))
+
+
+def _described(kind: str, types: str, own: Sequence[Share], blocking_sends: bool) -> str:
+    """Name of shares of one kind, largest first."""
+    sends = " and sends" if blocking_sends else ""
     names = {
-        "sync": f"gradient sync of stage {share.stage}",
+        "compute": f"compute{sends} on {types}",
+        "sync": "gradient sync",
         "transfers": "transfers between stages",
         "embedding": "sync of tied embeddings",
         "optimizer": "optimizer",
         "gather": "parameter gather (ZeRO)",
     }
-    return names[share.kind]
+    stages = [share.stage for share in own if share.stage is not None]
+    if not stages:
+        return names[kind]
+    plural = "s" if len(stages) > 1 else ""
+    largest = own[0].time_ns / sum(share.time_ns for share in own)
+    most = f", most of it stage {stages[0]}" if plural and largest > 0.5 else ""
+    return f"{names[kind]} (stage{plural} {ranges(stages)}{most})"
 
 
 def _less(time_ns: Array) -> Array:
@@ -130,15 +155,8 @@ def busy_share(document: PlanDocument) -> float | None:
 def summary(document: PlanDocument, costs: PlanCosts, step: Step) -> list[tuple[str, str]]:
     """Lines (label, text) on what limits the step and what would make it faster."""
     total = step.step_time_ns
-    blocking = costs.blocking_sends
-    all_shares = shares(step.critical_path)
-    parts = [
-        f"{percent(share.time_ns / total)} {describe(share, document, blocking)}"
-        for share in all_shares[:_SHOWN]
-    ]
-    if rest := sum(share.time_ns for share in all_shares[_SHOWN:]):
-        parts.append(f"{percent(rest / total)} elsewhere")
-    lines = [("limited by", ", ".join(parts))]
+    found = by_type(step.critical_path, document, costs.blocking_sends)
+    lines = [("limited by", ", ".join(f"{percent(time / total)} {text}" for text, time in found))]
     gains = [
         (name, saved) for name, saved in improvements(document, costs, step) if saved >= _LEAST_GAIN
     ]

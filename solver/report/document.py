@@ -7,7 +7,7 @@ from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.provenance import gpu_evidence
-from formulations.plan import Group, Plan, Replica, Shape, Stage
+from formulations.plan import Group, Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
@@ -39,6 +39,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         requested_gap=result.requested_gap,
         seed=options.seed,
         minimize=result.instance.objective.minimize,
+        target=result.instance.search.target,
         step_time_s=None if result.step_time_ns is None else seconds(result.step_time_ns),
         lower_bound_s=_lower_bound_s(result),
         gap=result.gap,
@@ -57,6 +58,8 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         node_order=(),
         idle_nodes=(),
         replicas=(),
+        other_targets=result.other_targets,
+        history=result.log.history,
         shapes=shape_counts(result.log.shapes),
         closed_shapes=result.log.shapes,
         instance=result.instance,
@@ -93,7 +96,7 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
             "critical_path": _step(costs),
             "rounding_error_s": seconds(rounding_ns),
             "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
-            "model_flop_per_s_per_gpu": flop_per_s / (shape.tp * shape.slots),
+            "model_flop_per_s_per_gpu": flop_per_s / num_gpus(instance, shape),
             "mfu": flop_per_s / peak_flop_per_s(instance, shape),
             "price_usd_per_hour": price,
             "cost_usd_per_step": cost,
@@ -153,6 +156,7 @@ def _stage(
         node=cluster.node_names[node],
         gpus=stage.group.gpus,
         gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
+        degrees=stage.degrees,
         forward_s=seconds(int(costs.forward_ns[s, r])),
         backward_s=seconds(int(costs.backward_ns[s, r])),
         recomputed=stage.recomputed,
@@ -183,6 +187,7 @@ def plan_of(document: PlanDocument) -> Plan:
                 Stage(
                     layers=stage.layers,
                     group=Group(node=number[stage.node], gpus=stage.gpus),
+                    degrees=stage.degrees,
                     recomputed=stage.recomputed,
                 )
                 for stage in replica.stages

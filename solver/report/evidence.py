@@ -1,6 +1,9 @@
-"""What a plan's figures rest on: kinds and sources."""
+"""What a plan's figures rest on: kinds, and the sources of what is assumed.
 
-from formulations.instance.evidence import Evidence
+All sources stand in the plan file, and in the list of the catalogue.
+"""
+
+from formulations.instance.evidence import NOT_STATED, Evidence
 from formulations.instance.provenance import GpuEvidence
 from solver.document import PlanDocument
 from solver.report.layout import Lines
@@ -14,17 +17,24 @@ _FIGURES = {
 
 
 def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
-    """Figures of one kind and source stand together."""
+    """Figures of one kind stand together, assumed ones of one source."""
     times = {"layer_times": "layer times" if profiled else "kernel efficiency"}
-    figures: dict[Evidence, list[str]] = {}
+    figures: dict[str, list[str]] = {}
     for name, text in (_FIGURES | times).items():
-        figures.setdefault(getattr(evidence, name), []).append(text)
-    parts = [f"{', '.join(own)} {one.kind} ({one.source})" for one, own in figures.items()]
+        figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
+    parts = [f"{', '.join(own)} {kind}" for kind, own in figures.items()]
     return f"{evidence.gpu}: {'; '.join(parts)}"
 
 
+def _kind_text(evidence: Evidence) -> str:
+    if evidence.kind != "assumed":
+        return evidence.kind
+    source = evidence.source
+    return f"assumed by {source}" if source == NOT_STATED else f"assumed ({source})"
+
+
 def evidence_lines(document: PlanDocument) -> Lines:
-    """One line per GPU type used."""
+    """One entry per GPU type used."""
     profiled = document.instance.profile is not None
     lines = [_gpu_text(one, profiled) for one in document.evidence]
     return [("" if i else "rests on", line) for i, line in enumerate(lines)]

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from formulations.transition import Links
 from solver.fleet_document import CopyDocument, FleetDocument, PipelineDocument, RecoveryDocument
+from solver.report.assumptions import hidden
 from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import (
     counted,
@@ -170,7 +171,18 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
         lines.append(("idle", f"{_names(document.idle)}: {reason}"))
     if document.away:
         lines.append(("away", _names(document.away)))
-    return lines
+    return [*lines, *_hidden(document)]
+
+
+def _hidden(document: FleetDocument) -> Lines:
+    """What the templates in use take to be hidden."""
+    overlap = document.instance.search.overlap
+    used = {document.designs[one.design].template for one in document.pipelines}
+    return hidden(
+        overlap,
+        tensor=overlap.tensor_parallel * any(s.gpus > 1 for one in used for s in one.stages),
+        sync=overlap.gradient_sync * any(one.num_stages == 1 for one in used),
+    )
 
 
 def _idle_text(document: FleetDocument, all_nodes_step_s: float | None) -> str:

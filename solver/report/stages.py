@@ -32,7 +32,7 @@ def num_chunks(document: PlanDocument) -> int:
     return 1 if document.shape is None else document.shape.vpp
 
 
-def _alike(document: PlanDocument) -> Iterator[tuple[int, int, list[int], list[StageDocument]]]:
+def alike(document: PlanDocument) -> Iterator[tuple[int, int, list[int], list[StageDocument]]]:
     """Stage, chunk, replicas with equal figures on these, and that virtual stage of each."""
     num_stages = len(document.replicas[0].stages) // num_chunks(document)
     for s in sorted(range(len(document.replicas[0].stages)), key=lambda s: s % num_stages):
@@ -73,7 +73,7 @@ def stage_table(document: PlanDocument) -> Table:
             *([_recomputed(document, own[0])] * again),
             *(("", "") if chunk else _memory(own[0], largest)),
         )
-        for k, chunk, replicas, own in _alike(document)
+        for k, chunk, replicas, own in alike(document)
     ]
     texts = ("stage", *(["chunk"] * chunks), "layers", "replicas", "node: GPUs", "GPU type")
     times = ("forward", "backward", *(["weights"] * split), *(["recomputed"] * again))
@@ -111,7 +111,7 @@ def traffic_table(document: PlanDocument) -> Table:
             time_text(own[0].send_backward_s, longest),
             *("" if chunk else time_text(one, sync) for one in _updates(own[0])),
         )
-        for k, chunk, replicas, own in _alike(document)
+        for k, chunk, replicas, own in alike(document)
     ]
     transfers = ("send forward", "send backward")
     updates = ("gradient sync", "embedding sync", "optimizer")
@@ -134,7 +134,7 @@ def memory_table(document: PlanDocument) -> Table:
             ranges(replicas),
             *(size_text(getattr(own[0].memory, part), largest) for part in parts),
         )
-        for k, chunk, replicas, own in _alike(document)
+        for k, chunk, replicas, own in alike(document)
         if not chunk
     ]
     return table(("stage", "replicas"), [part.removesuffix("_bytes") for part in parts], rows)

@@ -9,12 +9,15 @@ from rich.table import Table
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
 from formulations.instance.instance import ScheduleName
+from formulations.instance.target import TARGET_NAMES
 from formulations.instance.workload import Recompute
-from formulations.plan import Shape
+from formulations.launch import able
+from formulations.plan import Shape, num_gpus
 from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
-from solver.report.document import costs_of
+from solver.report.degrees import by_group, tensor_text
+from solver.report.document import costs_of, plan_of
 from solver.report.evidence import evidence_lines
 from solver.report.layout import Lines, labelled
 from solver.report.quantities import (
@@ -34,7 +37,7 @@ from solver.report.stages import (
     traffic_table,
 )
 from solver.report.timeline import text_timeline
-from solver.result import Infeasibility
+from solver.result import Infeasibility, OtherTarget
 from solver.simulate import Step, simulate_step
 
 _RECOMPUTED: dict[Recompute, str] = {
@@ -43,9 +46,9 @@ _RECOMPUTED: dict[Recompute, str] = {
     "full": "full recomputation",
 }
 _STATUS = {
-    "optimal": "optimal: proved that no plan is better",
+    "optimal": "optimal for {}: proved that no plan is better",
     "feasible": "feasible: a plan, not proved to be the best",
-    "infeasible": "infeasible: proved that there is no plan",
+    "infeasible": "infeasible: proved that there is no plan for {}",
     "unknown": "unknown: no plan found, and no proof that there is none",
 }
 _TERMINATION = {
@@ -55,7 +58,6 @@ _TERMINATION = {
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
 }
-_ZERO_BUBBLE = "sail-sg/zero-bubble-pipeline-parallelism"
 _MOST_RUNS = 8  # of equal layers, that are listed one by one
 _SCHEDULES: dict[ScheduleName, str] = {
     "1f1b": "1F1B",
@@ -110,12 +112,12 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
     recompute = _recompute_text(document)
     zero = f", ZeRO {shape.zero}" if shape.zero else ""
-    sequence_parallel = document.instance.search.sequence_parallel and shape.tp > 1
+    sequence_parallel = document.instance.search.sequence_parallel and shape.widest_tp > 1
     split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
-        f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{split}{zero}"
+        f"tensor {tensor_text(shape)} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
+        f"{counted(num_gpus(document.instance, shape), 'GPU')}, {recompute}{split}{zero}"
     )
 
 
@@ -129,7 +131,7 @@ def batches_text(document: PlanDocument, shape: Shape) -> str:
     return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
 
 
-def heading(document: PlanDocument) -> Table:
+def heading_lines(document: PlanDocument) -> Lines:
     """What was asked, and the shape of the plan if there is one."""
     instance, shape = document.instance, document.shape
     lines = [
@@ -139,7 +141,9 @@ def heading(document: PlanDocument) -> Table:
     ]
     if shape is not None:
         lines += [("plan", shape_text(document, shape)), ("", batches_text(document, shape))]
-    return labelled(lines)
+        degrees = by_group(document.instance, shape)
+        lines += [("degrees", degrees)] if degrees else []
+    return lines
 
 
 def _table_note(document: PlanDocument) -> str:
@@ -161,9 +165,10 @@ def _closed_by(document: PlanDocument) -> Lines:
 def outcome(document: PlanDocument) -> Lines:
     """Status, bound, gap and what the search did."""
     bound, gap, asked = document.lower_bound_s, document.gap, document.requested_gap
-    proof = [_STATUS[document.status]]
+    target = TARGET_NAMES[document.target]
+    proof = [_STATUS[document.status].format(target)]
     if document.status == "optimal" and asked:
-        proof = [f"optimal: proved within the {percent(asked)} asked for"]
+        proof = [f"optimal for {target}: proved within the {percent(asked)} asked for"]
     if gap is not None:
         proof.append(f"gap {percent(gap)}")
     if bound is not None:
@@ -173,10 +178,18 @@ def outcome(document: PlanDocument) -> Lines:
     return [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
+        *(("elsewhere", _elsewhere(document, one)) for one in document.other_targets),
         *([("shapes", _closed(document))] if document.closed_shapes else []),
         *_closed_by(document),
         ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]
+
+
+def _elsewhere(document: PlanDocument, other: OtherTarget) -> str:
+    """What another launch target may bring."""
+    better = "faster" if document.minimize == "step_time" else "cheaper"
+    name = TARGET_NAMES[other.target]
+    return f"{name}: at most {percent(other.gain)} {better}, with search: {other.search}"
 
 
 def figures(document: PlanDocument) -> Lines:
@@ -199,11 +212,18 @@ def figures(document: PlanDocument) -> Lines:
         ("model FLOPs", _speed(document)),
         *([("money", rent)] if per_hour else []),
         ("memory", tightest(document)),
+        ("layout", _launchers(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
         *evidence_lines(document),
         *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
+
+
+def _launchers(document: PlanDocument) -> str:
+    """Who can launch the layout as it is."""
+    names = [TARGET_NAMES[one] for one in able(document.instance, plan_of(document))]
+    return f"{', '.join(names) or 'no launch target that is known'} can run it"
 
 
 def _speed(document: PlanDocument) -> str:
@@ -216,19 +236,16 @@ def _speed(document: PlanDocument) -> str:
 
 def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
-    others = {*search.schedule} - {"1f1b", "interleaved"}
-    who = "more than Megatron-LM can launch"
-    if search.micro_batches == "even" and others <= {"zb-h1"}:
-        who = "what Megatron-LM can launch"
-        who += f", ZB-H1 with its authors' fork {_ZERO_BUBBLE}" if others else ""
-    return f"uniform degrees, {search.micro_batches} micro-batches: {who}"
+    who = TARGET_NAMES[search.target]
+    alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
+    return f"{who}, uniform degrees, {search.micro_batches} micro-batches{alike}"
 
 
 def result_text(
     document: PlanDocument, costs: PlanCosts | None, step: Step | None
 ) -> list[RenderableType]:
     """Everything that `solve` prints for people, in order; costs and step: of the plan."""
-    parts: list[RenderableType] = [heading(document), ""]
+    parts: list[RenderableType] = [labelled(heading_lines(document)), ""]
     if costs is not None and step is not None:
         lines = figures(document) + summary(document, costs, step)
         parts += [_table_note(document), stage_table(document), "", labelled(lines)]
@@ -255,7 +272,7 @@ def solution_text(
 def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
     """Everything that `show` prints, in order."""
     return [
-        heading(document),
+        labelled(heading_lines(document)),
         "",
         _table_note(document),
         stage_table(document),

@@ -16,9 +16,10 @@ from solver.options import SolveOptions
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
-from solver.search.critical_path import CutLoop, Found
+from solver.search.critical_path import CutLoop
 from solver.search.engines import Family, model_engine
 from solver.search.held_shapes import OpenShape
+from solver.search.judge import Found
 from solver.search.paths import CutPool
 
 _log = logging.getLogger(__name__)

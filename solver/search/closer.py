@@ -156,6 +156,19 @@ class Closer:
         closed = bound_ns >= self.target(record.shape, best)
         return record.model_copy(update={"reason": "bounded"}) if closed else record
 
+    def stated(self, record: ShapeRecord, best: float | None, bound: float | None) -> ShapeRecord:
+        """The record, with no higher a bound than the outcome rests on, its own reason or `bound`.
+
+        So a plan file claims no more than it has to, and is proved again sooner.
+        """
+        weight = self._scale(record.shape)[1]
+        if record.bound_ns is None or bound is None or not weight:
+            return record
+        needed = math.ceil(bound / weight)
+        if record.reason == "bounded":
+            needed = max(needed, self.target(record.shape, best))
+        return record.model_copy(update={"bound_ns": min(record.bound_ns, needed)})
+
     def _recorded(self, task: Task, answer: ShapeAnswer, cutoff: int, gap: float) -> ShapeRecord:
         """What the answer to a question says."""
         shape = task.shape

@@ -11,29 +11,24 @@ shape that is left out is better than that bound, so the least of the model's bo
 bounds left out is a bound of them all, and shapes enter only while one that is left out has it.
 Each time as many as there are, so that the model is not solved for every shape anew.
 
-Nothing that an engine says of a plan is taken at its word: what a solution stands for is held
-against the rules of the plan space in integers, and its step time is the simulated one. An engine
-that counts in floats may propose a plan again whose paths the model knows, within its tolerances;
-that plan is excluded, as it is judged. If its solution is no plan, or is faster than the bound that
-comes with it, the engine is in trouble: what it said last is dropped and the shapes stay open.
+What an engine says of a plan is judged (`judge`). One that counts in floats may propose a plan
+again whose paths the model knows, within its tolerances; that plan is excluded. If the engine is in
+trouble, what it said last is dropped and the shapes stay open.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from formulations.costs.placement import Placer
-from formulations.costs.stage_costs import StageCosts
 from formulations.decisions import Decisions
 from formulations.plan import Shape
-from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.closing import Stop
 from solver.search.engines import ModelEngine
 from solver.search.held_shapes import HeldShapes, OpenShape
-from solver.search.paths import CutPool, Harvest, harvest
-from solver.search.recheck import broken_rule
+from solver.search.judge import Found, Judge, Trouble
+from solver.search.paths import CutPool, Harvest
 
 #: Shapes that the model holds at first, if so many are open.
 FIRST_SHAPES = 32
@@ -41,21 +36,8 @@ FIRST_SHAPES = 32
 COARSE = 0.02
 
 
-@dataclass(frozen=True)
-class Found:
-    """A plan of the open shape of this index, simulated."""
-
-    index: int
-    decisions: Decisions
-    step_time_ns: int
-
-
 #: Step times of a shape that are of no interest, from this one on, with the best objective known.
 Beyond = Callable[[Shape, float | None], int]
-
-
-class _Trouble(Exception):
-    """What an engine says cannot be."""
 
 
 class CutLoop:
@@ -82,12 +64,11 @@ class CutLoop:
         self.rounds = 0
         self._gap = COARSE
         self._beyond = beyond
-        self._pool = CutPool() if pool is None else pool
-        self.model = HeldShapes(engine, shapes, self._pool)
-        self._excluded: set[tuple[int, Decisions]] = set()
-        self._stages: dict[int, StageCosts] = {}
+        pool = CutPool() if pool is None else pool
+        self.model = HeldShapes(engine, shapes, pool)
+        self._judge = Judge(self.model, pool, self.bounds_ns)
         if start is not None:
-            self._harvest(start)
+            self._judge.simulated(start.index, start.decisions)
 
     def target_ns(self, index: int) -> int:
         """Step times of at least this are of no interest."""
@@ -142,8 +123,8 @@ class CutLoop:
             self._raise({index: self.target_ns(index) for index in self.model.held})
             return True
         try:
-            judged = self._judge(outcome)
-        except _Trouble as trouble:
+            judged = self._judge.judge(outcome)
+        except Trouble as trouble:
             if self.engine.exact:
                 raise AssertionError("model and simulator disagree") from trouble
             self.trouble = f"numerical trouble: {trouble}"
@@ -168,40 +149,6 @@ class CutLoop:
                 self.bounds_ns[index] = least
                 self.model.part(index).raise_step_time(least)
 
-    def _judge(self, outcome: Outcome) -> tuple[Found, Harvest] | None:
-        """The solution as decisions, simulated; None without one. _Trouble if it cannot be."""
-        if outcome.trouble is not None:
-            raise _Trouble(outcome.trouble)
-        if outcome.values is None:
-            return None
-        extracted = self.model.built.extract(outcome.values)
-        if extracted is None:
-            raise _Trouble("the solution is fractional, or stands for no decisions")
-        index, decisions = self.model.held[extracted[0]], extracted[1]
-        tables = self.shapes[index].tables
-        if (broken := broken_rule(tables, decisions)) is not None:
-            raise _Trouble(f"the solution is no plan: {broken}")
-        if (index, decisions) in self._excluded:
-            raise _Trouble("the solution has been excluded")
-        known = self._harvest(Found(index, decisions, 0))
-        if (
-            outcome.bound is not None
-            and outcome.bound > self.model.weights[index] * known.step_time_ns
-        ):
-            told = f"{known.step_time_ns} ns, bound {outcome.bound}"
-            raise _Trouble(f"the solution is faster than the bound: {told}")
-        return Found(index, decisions, known.step_time_ns), known
-
-    def _harvest(self, found: Found) -> Harvest:
-        """Simulates a plan; its paths and those of its neighbours are known from now on."""
-        tables, shares = self.shapes[found.index].tables, self.model.shares.get(found.index, ())
-        placement = Placer(tables).costs(found.decisions.order)
-        bound_ns = self.bounds_ns[found.index]
-        stages = self._stages.setdefault(found.index, StageCosts(tables))
-        known = harvest(stages, placement, found.decisions, shares, bound_ns)
-        self._pool.of(tables.shape).update(known.cuts)
-        return known
-
     def _learn(self, found: Found, known: Harvest) -> None:
         """Adds the paths of a plan, and the plan itself if it is the best."""
         learned = self.model.add_cuts(found.index, known.cuts)
@@ -218,5 +165,5 @@ class CutLoop:
     def _exclude(self, index: int, decisions: Decisions) -> None:
         """Leaves out a plan that the model's own paths should have ruled out."""
         assert self.engine.exclude is not None, "model and simulator disagree: no path is new"
-        self._excluded.add((index, decisions))
+        self._judge.exclude(index, decisions)
         self.engine.exclude(self.model.part(index), decisions)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
+from formulations.units import NANOSECONDS_PER_SECOND
 from solver.heuristics.baselines import (
     equal_chunks_plan,
     equal_split_plan,
@@ -17,7 +18,7 @@ from solver.heuristics.local import local_plans, surveyed_plan
 from solver.heuristics.node_orders import count_orders
 from solver.interrupt import GRACE_S
 from solver.options import SolveOptions
-from solver.result import objective_weight
+from solver.result import Moment, objective_weight
 from solver.search.closing import ORDER_LIMIT
 
 #: Patience of the first local search: where all node orders are looked at in one graph, where they
@@ -63,13 +64,14 @@ class Clock:
 
 @dataclass
 class Incumbents:
-    """known: the best plan so far."""
+    """known: the best plan so far. history: when it was found, and those before."""
 
     instance: Instance
     options: SolveOptions
     clock: Clock
     times: TimeTables
     known: Incumbent = field(default_factory=Incumbent)
+    history: list[Moment] = field(default_factory=list)
 
     def _patience(self, space: Sequence[Shape]) -> int:
         """Of the first local search."""
@@ -96,6 +98,8 @@ class Incumbents:
         objective = found[1] * objective_weight(self.instance, found[0].shape)
         if self.best is None or objective < self.objective:
             self.known = Incumbent(*found, objective)
+            step_s = found[1] / NANOSECONDS_PER_SECOND
+            self.history.append(Moment(elapsed_s=self.clock.elapsed_s, step_time_s=step_s))
 
     def seed(self, space: Sequence[Shape], patience: int | None = None) -> None:
         """Of a local search for each schedule."""

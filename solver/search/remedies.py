@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
 from formulations.instance.resolve_profile import covered_degrees
+from formulations.instance.target import RULES
+from formulations.launch import runs
 from formulations.plan import PARAMETERS_SPLIT, Shape
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
 from solver.search.closing import MOST_GAP, Stop, enumerate_shape, lacks_memory
-from solver.search.shapes import node_vectors, powers_of_two, shapes, shapes_of, tensor_degrees
+from solver.search.shapes import group_degrees, node_vectors, powers_of_two, shapes, shapes_of
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
 MEMORY_STEP_GIB = 1 / 16
@@ -190,7 +192,20 @@ def _cutoff(instance: Instance, shape: Shape) -> int:
 
 
 def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
-    """Choices that the instance leaves out, each as a text and as the instance that allows it."""
+    """Choices that the instance leaves out, each as a text and as the instance that allows it.
+
+    With another launch target where the instance's cannot run them.
+    """
+    for text, wider in _relaxed(instance):
+        target = next(one for one in (instance.search.target, *RULES) if runs(one, wider.search))
+        if target == instance.search.target:
+            yield text, wider
+        else:
+            yield f"{text} with search.target: {target}", changed(wider, "search", target=target)
+
+
+def _relaxed(instance: Instance) -> Iterator[tuple[str, Instance]]:
+    """The same, whoever can run it."""
     search = instance.search
     if "full" not in search.recompute:
         both = (*search.recompute, "full")
@@ -230,7 +245,9 @@ def _unmeasured(instance: Instance) -> Iterator[tuple[str, Instance]]:
     if not instance.search.sequence_parallel and _splits_sequence(instance):
         text = "search.sequence_parallel: true"
         yield text, changed(instance, "search", sequence_parallel=True)
-    if not instance.workload.flash_attention and has_flash(instance.cluster):
+    if not instance.workload.flash_attention and has_flash(
+        instance.cluster, instance.workload.precision
+    ):
         flash = {"workload": instance.workload.with_flash()}
         yield "workload.flash_attention: true", instance.model_copy(update=flash)
 
@@ -238,7 +255,8 @@ def _unmeasured(instance: Instance) -> Iterator[tuple[str, Instance]]:
 def _splits_sequence(instance: Instance) -> bool:
     """Whether there are tensor groups of several GPUs, all of which divide the sequence."""
     vectors = node_vectors(instance)
-    degrees = {tp for used in vectors for tp in tensor_degrees(instance, used) if tp > 1}
+    known = {own for used in vectors for all_ in group_degrees(instance, used) for own in all_}
+    degrees = {own.tp for own in known if own.tp > 1}
     return bool(degrees) and all(instance.workload.sequence_length % tp == 0 for tp in degrees)
 
 

@@ -78,26 +78,27 @@ class Dealing:
         used = self.places
         return prod(n + 1 for n in used) // (max(used) + 1) <= MOST_DEALT
 
-    def most_by_nodes(self, can: Can) -> dict[Nodes, int] | None:
+    def most_by_nodes(self, can: Can, known: Mapping[Nodes, int]) -> dict[Nodes, int] | None:
         """Most micro-batches of a lane with these nodes; None if no deal of lanes does all.
 
-        can: whether a lane with these nodes does so much.
+        can: whether a lane with these nodes does so much. known: no lane with some does more.
         By halving, from the share of all that is due by speed: where no lane does its share, this
         is soon settled. Else first of the lanes in the best deal.
         """
         whole = sum(n / self.work[j] for j, n in enumerate(self.places))
-        low, high = dict.fromkeys(self.kinds, 0), dict.fromkeys(self.kinds, self.largest)
+        low = dict.fromkeys(self.kinds, 0)
+        high = {nodes: known.get(nodes, self.largest) for nodes in self.kinds}
         tests = {
             nodes: int(self.total * sum(n / self.work[j] for j, n in enumerate(nodes)) / whole)
             for nodes in self.kinds
         }
         while True:
             for nodes, middle in tests.items():
-                at = min(max(middle, 1), self.largest)
-                if can(nodes, at):
+                at = min(max(middle, 1), high[nodes])
+                if at and can(nodes, at):
                     low[nodes] = at
                 else:
-                    high[nodes] = at - 1
+                    high[nodes] = max(0, at - 1)
             some = {nodes: own for nodes, own in high.items() if own}
             dealt = best_deal(some, self.number, self.places)
             if not dealt or sum(high[nodes] for nodes in dealt) < self.total:

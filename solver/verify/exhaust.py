@@ -21,7 +21,7 @@ from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
 from solver.verify.orders import OrderGraph
 from solver.verify.recount import Recount
-from solver.verify.refutation import Allowed, Refutation
+from solver.verify.refutation import Allowed, Refutation, question_of
 from solver.verify.simulated import Outcome, Plans, PlanTimes, hunted, lower_half
 from solver.verify.ways import Left
 from solver.verify.zone_links import keeps_stages_apart
@@ -52,7 +52,7 @@ def exhaust(
     """
     apart = keeps_stages_apart(prover, shape, below_ns)
     graph = OrderGraph(prover.instance, shape, apart=apart)
-    trial = Trial(Refutation(prover, shape, graph, clock), below_ns)
+    trial = Trial(question_of(prover, shape, graph, clock), below_ns)
     if not trial.question.applies:
         return None
     everything = trial.question.everything(below_ns, allowed)
@@ -65,15 +65,16 @@ class Trial:
     """The plans of one shape against one claim."""
 
     def __init__(self, question: Refutation, below_ns: int) -> None:
-        self.question, self.below_ns = question, below_ns
-        self.instance, self.shape = question.instance, question.shape
+        self.question, self.below_ns, self.stages = question, below_ns, question.stages
+        self.instance, self.shape = self.stages.instance, self.stages.shape
+        self.prover, self.graph = self.stages.prover, self.stages.graph
         learn = question.keep if self.keeps_cuts else lambda *_: None
-        self.times = PlanTimes(question.prover, self.shape, question.graph, below_ns, learn)
+        self.times = PlanTimes(self.prover, self.shape, self.graph, below_ns, learn)
 
     @property
     def keeps_cuts(self) -> bool:
         """Whether a path is one for more micro-batches too, or they are given."""
-        return self.question.even or SCHEDULES[self.shape.schedule].prefixes
+        return self.stages.even or SCHEDULES[self.shape.schedule].prefixes
 
     def remaining(self, left: Left) -> Left | None:
         """What plans below the claim may use; None if there are none."""
@@ -90,10 +91,10 @@ class Trial:
 
     def count(self, left: Left) -> float:
         """Number of complete plans, shares aside."""
-        size = len(self.question.blocks)
+        size = self.stages.size
         ways = np.zeros((1, size))
         ways[0, 0] = 1
-        for step, choices in zip(self.question.graph.built, left, strict=True):
+        for step, choices in zip(self.graph.built, left, strict=True):
             reached = ways[step.source[choices.step], choices.first]
             ways = np.zeros((step.num_targets, size))
             np.add.at(ways, (step.target[choices.step], choices.last), reached)
@@ -114,7 +115,7 @@ class Trial:
         chosen = np.empty((0, 1), dtype=np.int64)
         ends = np.zeros((1, 1), dtype=np.int64)
         state = np.zeros(1, dtype=np.int64)
-        for step, choices in zip(self.question.graph.built, left, strict=True):
+        for step, choices in zip(self.graph.built, left, strict=True):
             fits = step.source[choices.step] == state[:, None]
             parent, edge = np.nonzero(fits & (choices.first == ends[-1][:, None]))
             chosen = np.concatenate([chosen[:, parent], edge[None]])
@@ -125,14 +126,14 @@ class Trial:
 
     def _suffice(self, shares: Array) -> Mask:
         """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
-        return self.question.suffice(shares, np.array(list(self.question.lanes.values())))
+        return self.question.suffice(shares, np.array(list(self.stages.lanes.values())))
 
     def _shares(self, plans: ChosenPlans, left: Left) -> Array:
         """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
-        shares = np.stack([self._first(plans, left, r) for r in self.question.lanes])
+        shares = np.stack([self._first(plans, left, r) for r in self.stages.lanes])
         settled = np.zeros(shares.shape, dtype=bool)
         while (todo := ~settled & self._suffice(shares)).any():
-            for lane, r in enumerate(self.question.lanes):
+            for lane, r in enumerate(self.stages.lanes):
                 for m in np.unique(shares[lane, todo[lane]]).tolist():
                     own = np.flatnonzero(todo[lane] & (shares[lane] == m))
                     slow = self.times.of(plans.take(own), r, m) >= self.below_ns
@@ -143,8 +144,7 @@ class Trial:
 
     def _first(self, plans: ChosenPlans, left: Left, r: int) -> Array:
         """[N] what the bounds leave to lane r; with even shares no more than these."""
-        question = self.question
-        least = question.least if question.even else question.needed
+        least = self.stages.least if self.stages.even else self.question.needed
         return self.most(plans, left, r, np.full(len(plans), least))
 
     def most(self, plans: ChosenPlans, left: Left, r: int, upper: Array) -> Array:
@@ -157,8 +157,7 @@ class Trial:
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         """The plan, if it is below the claim with all costs: zones, tied embeddings."""
-        question = self.question
-        steps = zip(question.graph.built, plans.steps[:, i].tolist(), strict=True)
+        steps = zip(self.graph.built, plans.steps[:, i].tolist(), strict=True)
         order = [group for step, index in steps for group in step.begins[index]]
         most = self._per_replica(lanes)
         ends = plans.ends[:, i].tolist()
@@ -166,34 +165,31 @@ class Trial:
             # one by one: of ZB-H1, fewer micro-batches may take longer
             while self._alone_ns(order, ends, most, r) >= self.below_ns:
                 most[r] -= 1
-                if most[r] < question.least:
+                if most[r] < self.stages.least:
                     return None
         shares = self._dealt(most)
         if shares is None:
             return None
-        plan = question.prover.plan(self.shape, order, ends, shares)
+        plan = self.prover.plan(self.shape, order, ends, shares)
         return plan, step_time_ns(Recount(self.instance, plan).costs())
 
     def _alone_ns(
         self, order: Sequence[int], ends: Sequence[int], shares: Sequence[int], r: int
     ) -> int:
         """Step time if replica r were alone; with fewer micro-batches it may recompute less."""
-        plan = self.question.prover.plan(self.shape, order, ends, shares)
+        plan = self.prover.plan(self.shape, order, ends, shares)
         return step_time_ns(_alone(Recount(self.instance, plan).costs(), r, shares[r]))
 
     def _per_replica(self, lanes: Sequence[int]) -> list[int]:
         """[dp] the number of every replica's lane."""
-        question = self.question
-        number = dict(zip(question.lanes, lanes, strict=True))
-        return [
-            number[question.graph.alike[r // question.graph.width]] for r in range(self.shape.dp)
-        ]
+        number = dict(zip(self.stages.lanes, lanes, strict=True))
+        return [number[self.graph.alike[r // self.graph.width]] for r in range(self.shape.dp)]
 
     def _dealt(self, most: Sequence[int]) -> list[int] | None:
         """Micro-batches of every replica, none above its most; None if that is too few."""
         total = self.instance.workload.global_batch // self.shape.micro_batch
-        shares = [min(one, self.question.least) for one in most]
-        if min(shares) < self.question.least:
+        shares = [min(one, self.stages.least) for one in most]
+        if min(shares) < self.stages.least:
             return None
         for r, one in enumerate(most):
             shares[r] += min(one - shares[r], total - sum(shares))

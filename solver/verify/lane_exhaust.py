@@ -11,7 +11,7 @@ can be to blame, and there is no opinion.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -86,7 +86,7 @@ def _hosted(lanes: Lanes, left: LanesLeft) -> Iterator[LanesLeft]:
     for size in range(1, min(len(used), lanes.number) + 1):
         for groups in combinations(used, size):
             hosts = (*left.hosts[:k], groups, *left.hosts[k + 1 :])
-            yield LanesLeft(left.allowed, hosts)
+            yield replace(left, hosts=hosts)
 
 
 def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:
@@ -134,7 +134,7 @@ def _ways(lanes: Lanes, left: LanesLeft) -> dict[Nodes, _Way] | None:
     found: dict[Nodes, _Way] = {}
     rows = zip(trial.plans(ways).steps.T.tolist(), _most_of_ways(lanes, trial, ways), strict=True)
     for own, most in rows:
-        begins = [step.begins[x] for step, x in zip(question.graph.built, own, strict=True)]
+        begins = [step.begins[x] for step, x in zip(question.stages.graph.built, own, strict=True)]
         taken = Counter(group for groups in begins for group in groups)
         nodes = tuple(taken[j] for j in range(len(lanes.shape.nodes_used)))
         if most and (nodes not in found or found[nodes].micro_batches < most):

@@ -19,8 +19,8 @@ node, no lane has. What no lane can have on a node of some group is left out for
 """
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
 
@@ -36,6 +36,8 @@ from solver.verify.dealing import Dealing, LightLane, Nodes, deal
 from solver.verify.lane_graph import Hosts, LaneGraph
 from solver.verify.orders import Tally, Used, exact_tally
 from solver.verify.refutation import MOST_CUTS, Allowed, Refutation
+from solver.verify.stages import Stages
+from solver.verify.volumes import num_slots
 from solver.verify.ways import Cut, Left
 from solver.verify.zone_links import keeps_stages_apart
 
@@ -47,10 +49,14 @@ MOST_KINDS = 24
 
 @dataclass(frozen=True)
 class LanesLeft:
-    """What plans below the claim may use: per stage layers by group, and hosts where decided."""
+    """What plans below the claim may use: per stage layers by group, and hosts where decided.
+
+    most: micro-batches of a lane by its nodes, where known.
+    """
 
     allowed: Allowed
     hosts: Hosts
+    most: Mapping[Nodes, int] = field(default_factory=dict)
 
     @property
     def runs(self) -> list[Mask]:
@@ -60,7 +66,7 @@ class LanesLeft:
     def with_runs(self, k: int, runs: Mask) -> "LanesLeft":
         """With these layers only on stage k."""
         allowed = [*self.allowed[:k], self.allowed[k] & runs, *self.allowed[k + 1 :]]
-        return LanesLeft(allowed, self.hosts)
+        return replace(self, allowed=allowed)
 
 
 class Lanes:
@@ -72,8 +78,7 @@ class Lanes:
         self.prover, self.shape, self.clock = prover, shape, clock or Clock()
         self.below_ns = below_ns
         self.apart = keeps_stages_apart(prover, shape, below_ns)
-        groups = prover.instance.cluster.groups
-        sizes = [group.gpus_per_node // shape.tp for group in groups]
+        sizes = [num_slots(prover.instance, shape, j) for j in range(len(shape.degrees))]
         used = {size for size, n in zip(sizes, shape.nodes_used, strict=True) if n}
         self.size = gcd(shape.dp, *used)
         self.number = shape.dp // self.size
@@ -118,19 +123,13 @@ class Lanes:
 
     def remaining(self, left: LanesLeft) -> LanesLeft | None:
         """What of this plans below the claim may use; None if there are none."""
-        known: LanesLeft | None = self._by_all(left)
-        if (
-            not self.even
-            and self.number > 1
-            and self.dealing.few
-            and len(self.dealing.kinds) <= MOST_KINDS
-        ):
-            return None if known is None else self._by_deal(known)
-        for weights in self.light.weightings:
-            if known is None:
-                return None
-            known = self._by_light(known, weights)
-        return known
+        known, weightings = self._by_all(left), self.light.weightings
+        by_deal = not self.even and self.number > 1 and self.dealing.few
+        by_deal = by_deal and len(self.dealing.kinds) <= MOST_KINDS
+        for weights in weightings[:1] if by_deal else weightings:
+            if known is not None:
+                known = self._by_light(known, weights)
+        return self._by_deal(known) if by_deal and known is not None else known
 
     @cached_property
     def work(self) -> list[int]:
@@ -144,7 +143,7 @@ class Lanes:
         none = Tally(((),) * len(self.shape.nodes_used), ())
         question = self._question(none, (), self.fewest, left.hosts)
         found = self.within(question, left)
-        return None if found is None else LanesLeft(question.allowed(found), left.hosts)
+        return None if found is None else replace(left, allowed=question.allowed(found))
 
     def _by_deal(self, left: LanesLeft) -> LanesLeft | None:
         """Without what lanes that do enough cannot use, if the others do the most that they can.
@@ -153,10 +152,11 @@ class Lanes:
         all nodes, and a lane no less than what the best deal of the others leaves.
         """
         most = self.dealing.most_by_nodes(
-            lambda nodes, at: self._ways_of(left, nodes, at) is not None
+            lambda nodes, at: self._ways_of(left, nodes, at) is not None, left.most
         )
         if most is None:
             return None
+        left = replace(left, most=most)
         some = {nodes: own for nodes, own in most.items() if own}
         others = deal(some, self.number - 1, self.places)[-1]
         runs = [np.zeros_like(self.prover.enough_blocks) for _ in left.allowed]
@@ -206,9 +206,8 @@ class Lanes:
         key = tally, least, micro_batches, hosts
         if key not in self._questions:
             graph = LaneGraph(self.prover.instance, self.shape, tally, least, hosts, self.apart)
-            one = Refutation(self.prover, self.shape, graph, self.clock)
-            one.cuts = self._cuts
-            self._questions[key] = one.with_needed(micro_batches)
+            stages = Stages(self.prover, self.shape, graph)
+            self._questions[key] = Refutation(stages, micro_batches, self.clock, self._cuts)
         return self._questions[key]
 
     def exact(self, hosts: Hosts) -> Refutation:

@@ -30,6 +30,7 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.stage_messages import Messages, Spot, stage_slots
 from solver.verify.tails import Tails
+from solver.verify.volumes import num_slots
 from solver.verify.zone_links import passing, zone_link
 
 Array = NDArray[np.int64]
@@ -91,8 +92,7 @@ class OrderGraph:
     ) -> None:
         self.instance, self.shape, self.apart = instance, shape, apart
         self.tally = tally or exact_tally(shape.nodes_used)
-        groups = instance.cluster.groups
-        self.sizes = [group.gpus_per_node // shape.tp for group in groups]
+        self.sizes = [num_slots(instance, shape, j) for j in range(len(shape.degrees))]
         used = [c for c, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
         self.width = gcd(shape.dp, *used)
         self.lanes = range(0, shape.dp, self.width)
@@ -143,34 +143,22 @@ class OrderGraph:
                 rows.append((index, target, before, spots))
                 if len(rows) * len(self.lanes) > self.most_steps:
                     return None
-        none = [0] * len(self.messages.sizes_bytes)
-        owners = [[self._owner(spots, k, r) for r in self.lanes] for _, _, _, spots in rows]
-        sends = [
-            self._sends_ns(k, [self._owner(before, k - 1, r) for r in self.lanes], own)
-            if k
-            else [none] * len(own)
-            for (_, _, before, _), own in zip(rows, owners, strict=True)
-        ]
-        backs = [
-            [
-                none if k else self.messages.back_ns(one, r)
-                for r, one in zip(self.lanes, own, strict=True)
-            ]
-            for own in owners
-        ]
+        # many rows differ in what is used up alone
+        places = [spots for _, _, _, spots in rows]
+        moves = [(before, spots) for _, _, before, spots in rows]
+        stood = {spots: self._owners(k, spots) for spots in dict.fromkeys(places)}
+        sends = {move: self._sends_ns(k, *move) for move in dict.fromkeys(moves)}
+        tails = {spots: self._tail_row(k, spots) for spots in stood}
+        backs = {spots: self._backs_ns(k, own) for spots, own in stood.items()}
+        groups = {spots: [spot.group for spot in own] for spots, own in stood.items()}
         step = Step(
             source=np.array([row[0] for row in rows]),
             target=np.array([row[1] for row in rows]),
-            group=np.array([[spot.group for spot in own] for own in owners]),
-            send=np.array(sends, dtype=np.int64),
-            back=np.array(backs, dtype=np.int64),
-            tail=np.array([self._tail_row(k, spots) for _, _, _, spots in rows]),
-            begins=tuple(
-                tuple(
-                    spot.group for spot in spots if spot.slots.start in stage_slots(self.shape, k)
-                )
-                for _, _, _, spots in rows
-            ),
+            group=np.array([groups[spots] for spots in places]),
+            send=np.array([sends[move] for move in moves], dtype=np.int64),
+            back=np.array([backs[spots] for spots in places], dtype=np.int64),
+            tail=np.array([tails[spots] for spots in places]),
+            begins=tuple(self._begins(k, spots) for spots in places),
             num_targets=len(targets),
         )
         return step, list(targets)
@@ -201,18 +189,34 @@ class OrderGraph:
             if more is not None:
                 yield j, more
 
-    def _owner(self, spots: tuple[Spot, ...], k: int, r: int) -> Spot:
-        return next(spot for spot in spots if k * self.shape.dp + r in spot.slots)
+    def _owners(self, k: int, spots: tuple[Spot, ...]) -> list[Spot]:
+        """[R] node of stage k of every lane."""
+        slots = (k * self.shape.dp + r for r in self.lanes)
+        return [next(spot for spot in spots if slot in spot.slots) for slot in slots]
 
-    def _stage(self, k: int) -> range:
-        return range(k * self.shape.dp, (k + 1) * self.shape.dp)
+    def _begins(self, k: int, spots: tuple[Spot, ...]) -> tuple[int, ...]:
+        """Groups of the nodes whose first slots are of stage k."""
+        stage = stage_slots(self.shape, k)
+        return tuple(spot.group for spot in spots if spot.slots.start in stage)
 
-    def _sends_ns(self, k: int, before: Sequence[Spot], after: Sequence[Spot]) -> list[list[int]]:
-        """[R, K] messages between stages k - 1 and k of lanes on these nodes."""
-        groups = ([spot.group for spot in spots] for spots in (before, after))
+    def _backs_ns(self, k: int, owners: Sequence[Spot]) -> list[list[int]]:
+        """[R, K] messages from the last stage to the first on these nodes; 0 to others."""
+        if k:
+            return [[0] * len(self.messages.sizes_bytes[0]) for _ in owners]
+        return [self.messages.back_ns(one, r) for r, one in zip(self.lanes, owners, strict=True)]
+
+    def _sends_ns(
+        self, k: int, before: tuple[Spot, ...], spots: tuple[Spot, ...]
+    ) -> list[list[int]]:
+        """[R, K] messages between stages k - 1 and k on these nodes; 0 before the first."""
+        after = self._owners(k, spots)
+        if not k:
+            return [[0] * len(self.messages.sizes_bytes[0]) for _ in after]
+        sources = self._owners(k - 1, before)
+        groups = ([spot.group for spot in own] for own in (sources, after))
         crossing = passing(self.instance, *groups)
         width = self.shape.dp if self.apart else self.width
-        each = zip(before, after, crossing, strict=True)
+        each = zip(sources, after, crossing, strict=True)
         return [self._transfer_ns(k, a, b, min(n * width, self.shape.dp)) for a, b, n in each]
 
     def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:

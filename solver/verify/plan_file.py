@@ -8,6 +8,7 @@ from solver.verify.claims import check_claims
 from solver.verify.feasibility import checked_plan
 from solver.verify.figures import check_absent, check_figures
 from solver.verify.findings import Findings, Verification
+from solver.verify.launch import check_target
 from solver.verify.sealed import verification
 from solver.verify.space import PlanSpace
 
@@ -37,6 +38,7 @@ def _checked_plan(
 
 def _check_content(document: PlanDocument, findings: Findings, effort: Effort) -> None:
     space = PlanSpace(document.instance)
+    check_target(document, findings)
     found = _checked_plan(space, document, findings)
     log = check_log(space, document, findings, effort)
     if found is not None:

@@ -21,22 +21,22 @@ The longest paths of plans that were simulated bound all others too, with as man
 more. Some of them are kept, and what is on no way within D of such a length has fewer.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
-from copy import copy
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Shape
-from formulations.schedules import SCHEDULES, PathCounts, in_flight
+from formulations.schedules import PathCounts
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
-from solver.verify.families import Member, families, members_of
-from solver.verify.lengths import NEVER, Costs, StageLengths
+from solver.verify.families import members_of
+from solver.verify.lengths import StageLengths
 from solver.verify.orders import OrderGraph
+from solver.verify.stages import Stages
 from solver.verify.ways import Choices, Cut, Left, Ways
 
 Array = NDArray[np.int64]
@@ -51,42 +51,37 @@ MOST_CUTS = 8
 Allowed = list[Mask]
 
 
-class Refutation:
-    """The question for one shape, by the graph of all orders or another one; n = L + 1."""
+def question_of(
+    prover: Prover, shape: Shape, graph: OrderGraph | None = None, clock: Clock | None = None
+) -> "Refutation":
+    """The question for one shape, by the graph of all orders or another one."""
+    graph = graph or OrderGraph(prover.instance, shape)
+    stages = Stages(prover, shape, graph)
+    return Refutation(stages, ceil_div(stages.total, graph.width), clock or Clock())
 
-    def __init__(
-        self,
-        prover: Prover,
-        shape: Shape,
-        graph: OrderGraph | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        self.prover, self.shape, self.instance = prover, shape, prover.instance
-        self.clock = clock or Clock()
-        self.graph = graph or OrderGraph(prover.instance, shape)
-        self.forward, _, self.weight = prover.stage_times(shape)
-        self.blocks = prover.enough_blocks
-        self.total = prover.instance.workload.global_batch // shape.micro_batch
-        self.even = shape.dp == 1 or prover.instance.search.micro_batches == "even"
-        self.least = self.total // shape.dp if self.even else 1
-        self.needed = ceil_div(self.total, self.graph.width)
-        self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
+
+@dataclass(frozen=True)
+class Refutation:
+    """Whether lanes together do `needed` micro-batches per replica, or one if there is only one."""
+
+    stages: Stages
+    needed: int
+    clock: Clock
+    cuts: deque[Cut] = field(default_factory=lambda: deque(maxlen=MOST_CUTS))
 
     @property
     def applies(self) -> bool:
         """Whether there is an argument, and not too many orders: one chunk per device."""
-        return self.shape.vpp == 1 and self.graph.steps is not None
+        return self.stages.shape.vpp == 1 and self.stages.graph.steps is not None
 
     def with_needed(self, micro_batches: int) -> "Refutation":
         """The same question where one replica per lane has to do so much in all."""
-        other = copy(self)
-        other.needed = micro_batches
-        return other
+        return replace(self, needed=micro_batches)
 
     def keep(self, micro_batches: int, path: PathCounts, stage: int) -> None:
         """Keeps a path of the schedule's graph for so many that ends with a stage."""
-        blocking = self.instance.search.blocking_sends
-        self.cuts.append(Cut.of(self.shape.pp, blocking, micro_batches, path, stage))
+        blocking = self.stages.instance.search.blocking_sends
+        self.cuts.append(Cut.of(self.stages.shape.pp, blocking, micro_batches, path, stage))
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
@@ -103,35 +98,25 @@ class Refutation:
             left = self._kept(left, below_ns - 1)
         return left
 
-    @cached_property
-    def lanes(self) -> dict[int, int]:
-        """Lanes that differ, each with the number of those that are like it."""
-        return Counter(self.graph.alike)
-
     def everything(self, below_ns: int, allowed: Allowed | None = None) -> Left:
         """All choices of every stage whose devices and memory alone leave the claim open."""
         return [
             self._choices(k, below_ns - 1, None if allowed is None else allowed[k])
-            for k in range(self.shape.pp)
+            for k in range(self.stages.shape.pp)
         ]
 
     def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
-        step, last = self.graph.built[k], self.shape.pp - 1
+        step, able = self.stages.graph.built[k], self.stages.able(k, limit)
         if not len(step.source):
             none = np.zeros(0, dtype=np.int64)
             return Choices(none, none, none)
-        work = self.forward + self.prover.backward_ns(self.shape, k, self.least) + self.weight
-        busy = np.where(work > 0, limit // np.maximum(work, 1), NEVER)
-        most = np.minimum(busy, self._by_memory[k])
         found: dict[bytes, Array] = {}
         once = np.ones(step.group.shape[1], dtype=np.int64)
         parts = []
         for x, groups in enumerate(step.group):
             key = groups.tobytes()
             if key not in found:
-                mask = self.blocks & self.suffice(most[groups], once)
-                mask[1 if k == 0 else len(mask) :] = False
-                mask[:, : -1 if k == last else 0] = False
+                mask = self.suffice(able[groups], once)
                 if allowed is not None:
                     mask &= allowed[groups].all(axis=0)
                 found[key] = np.argwhere(mask)
@@ -142,8 +127,8 @@ class Refutation:
     def allowed(self, left: Left) -> Allowed:
         """What is left, of a graph of one lane."""
         found: Allowed = []
-        for step, choices in zip(self.graph.built, left, strict=True):
-            mask = np.zeros(self.forward.shape, dtype=np.bool_)
+        for step, choices in zip(self.stages.graph.built, left, strict=True):
+            mask = np.zeros(self.stages.held[0].shape, dtype=np.bool_)
             mask[step.group[choices.step, 0], choices.first, choices.last] = True
             found.append(mask)
         return found
@@ -154,42 +139,19 @@ class Refutation:
         counts: [R] lanes that each row of `most` stands for.
         """
         whole = np.tensordot(counts, np.minimum(most, self.needed), axes=1)
-        enough: Mask = (most >= self.least).all(axis=0) & (whole >= self.needed)
+        enough: Mask = (most >= self.stages.least).all(axis=0) & (whole >= self.needed)
         return enough
 
     def _kept(self, left: Left, limit: int) -> Left:
         """What is not struck out for plans within `limit`."""
-        lanes = zip(*(self.most(left, r, limit, asked=True) for r in self.lanes), strict=True)
-        counts = np.array(list(self.lanes.values()))
+        lanes = zip(
+            *(self.most(left, r, limit, asked=True) for r in self.stages.lanes), strict=True
+        )
+        counts = np.array(list(self.stages.lanes.values()))
         return [
             choices.take(self.suffice(np.stack(most), counts))
             for choices, most in zip(left, lanes, strict=True)
         ]
-
-    @cached_property
-    def tails(self) -> Array:
-        """[T, n, n] of the graph."""
-        return np.stack(self.graph.tails.whole)
-
-    def _costs(self, left: Left, k: int, r: int) -> Costs:
-        steps, choices = self.graph.built, left[k]
-        step, layers = steps[k], (choices.first, choices.last)
-        groups = step.group[choices.step, r]
-        kinds, blocking = self.graph.messages.kind, self.instance.search.blocking_sends
-        send = step.send[choices.step, r, kinds[choices.first]]
-        onward = np.zeros((step.num_targets, step.send.shape[-1]), dtype=np.int64)
-        if blocking and k + 1 < len(steps):
-            onward += NEVER
-            np.minimum.at(onward, steps[k + 1].source, steps[k + 1].send[:, r])
-        return Costs(
-            forward=self.forward[groups, *layers],
-            backward=self.prover.backward_ns(self.shape, k, self.least)[groups, *layers],
-            weight=self.weight[groups, *layers],
-            send=send,
-            onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
-            behind=send * blocking,
-            tail=self.tails[step.tail[choices.step], *layers],
-        )
 
     def most(self, left: Left, r: int, limit: int, asked: bool = False) -> Iterator[Array]:
         """Per stage [M] most micro-batches of a replica of lane r within `limit`.
@@ -197,14 +159,15 @@ class Refutation:
         asked: of uneven shares no more than needed are looked for. Nor are fewer if all lanes are
         alike and have to do as much: these count as none.
         """
-        asked &= not self.even
-        most = self.needed if asked else self.total
-        least = ceil_div(most, len(self.graph.lanes)) if asked and len(self.lanes) == 1 else 1
-        costs = [self._costs(left, k, r) for k in range(len(left))]
-        ways = Ways(self.graph.built, left, len(self.blocks))
+        stages, graph = self.stages, self.stages.graph
+        asked &= not stages.even
+        most = self.needed if asked else stages.total
+        least = ceil_div(most, len(graph.lanes)) if asked and len(stages.lanes) == 1 else 1
+        costs = [stages.costs(left, k, r) for k in range(len(left))]
+        ways = Ways(graph.built, left, stages.size)
         through = [one.through for one in costs]
         after = ways.after(through)
-        first = through[0] + costs[0].tail + self._rest * costs[0].weight
+        first = through[0] + costs[0].tail + stages.rest * costs[0].weight
         there = ways.before([one.forward + one.send for one in costs])
         back = ways.before([first, *through[1:]])
         cut = ways.most_by(self.cuts, costs, limit, most)
@@ -212,48 +175,22 @@ class Refutation:
             stage = StageLengths(
                 one, back[k][source], there[k][source], after[k][target], k == 0, limit
             )
-            groups = self.graph.built[k].group[left[k].step, r]
-            held = self._by_memory[k][groups, left[k].first, left[k].last]
-            if self.even:
-                fits = (cut[k] >= self.least) & stage.within(self._members[k])
-                yield np.where(fits, np.minimum(held, self.least), 0)
+            groups = graph.built[k].group[left[k].step, r]
+            held = stages.held[k][groups, left[k].first, left[k].last]
+            if stages.even:
+                fits = (cut[k] >= stages.least) & stage.within(stages.members[k])
+                yield np.where(fits, np.minimum(held, stages.least), 0)
             else:
                 yield self._largest(k, stage, np.minimum(held, cut[k]), least)
 
     def _largest(self, k: int, stage: "StageLengths", most: Array, least: int) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""
+        shape = self.stages.shape
         low, high = np.zeros_like(most), np.clip(most, 0, stage.alone)
         middle = high
         while ((low < high) & (high >= least)).any():
-            members = members_of(self.shape.schedule, self.shape.pp, k, np.maximum(middle, 1))
+            members = members_of(shape.schedule, shape.pp, k, np.maximum(middle, 1))
             within = stage.within(members)
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
             middle = (low + high + 1) // 2
         return np.where(low >= least, low, 0)
-
-    @cached_property
-    def _members(self) -> tuple[tuple[Member, ...], ...]:
-        """Per stage, for the m of even shares."""
-        return families(self.shape.schedule, self.shape.pp, self.least)
-
-    @property
-    def _rest(self) -> int:
-        """Weight gradients at the end on stage 0, on all ways that come back there."""
-        if not self.even:
-            return 0
-        return min((one.rest for own in self._members[1:] for one in own if one.back), default=0)
-
-    @cached_property
-    def _by_memory(self) -> list[Array]:
-        """Per stage [J, n, n] largest number of micro-batches that memory holds."""
-        shape, prover = self.shape, self.prover
-        held = None if self.even else prover.recomputation(shape).most_held
-        found = []
-        for k in range(shape.pp):
-            if held is None:
-                found.append(np.where(prover.extra(shape, k, self.least) < NEVER, NEVER, 0))
-                continue
-            prefixes = SCHEDULES[shape.schedule].prefixes
-            most = in_flight(shape.schedule, shape.pp, k, NEVER) if prefixes else 1
-            found.append(np.where(held >= most, NEVER, held))
-        return found

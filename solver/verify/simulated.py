@@ -98,6 +98,12 @@ class PlanTimes:
         self.prover, self.shape, self.order = prover, shape, graph
         self.below_ns, self._learn = below_ns, learn
 
+    @property
+    def _room_varies(self) -> bool:
+        """Whether what is simulated may lack room: else bounds have left that out, see `Stages`."""
+        even = self.prover.instance.search.micro_batches == "even"
+        return not (even or SCHEDULES[self.shape.schedule].prefixes)
+
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
         """[T, n, n] tails of the graph, and of these the sync."""
@@ -126,35 +132,36 @@ class PlanTimes:
             device = int((end[graph.last, best] + tail[:, best]).argmax())
             path = trace(graph, times, end, np.array([best]), graph.last[[device]])
             self._learn(graph.micro_batches, path, device)
+        if not self._room_varies:
+            return latest
         return np.where(self._have_room(graph.micro_batches, plans, r), latest, NEVER)
 
-    def _have_room(self, micro_batches: int, plans: Plans, r: int) -> Mask:
-        """[N] whether all stages fit the memory; each chunk of a device on its own."""
-        layers = plans.ends[:-1], plans.ends[1:]
+    def _groups(self, plans: Plans, r: int) -> Array:
+        """[S, N] node group of every virtual stage."""
         steps = zip(self.order.built, plans.steps, strict=True)
-        groups = np.tile([step.group[own, r] for step, own in steps], (self.shape.vpp, 1))
+        return np.tile([step.group[own, r] for step, own in steps], (self.shape.vpp, 1))
+
+    def _have_room(self, micro_batches: int, plans: Plans, r: int) -> Mask:
+        """[N] whether all stages fit the memory."""
+        places = zip(self._groups(plans, r), plans.ends[:-1], plans.ends[1:], strict=True)
         extra = [
-            self.prover.extra(self.shape, s, micro_batches)[own]
-            for s, own in enumerate(zip(groups, *layers, strict=True))
+            self.prover.extra(self.shape, s, micro_batches)[own] for s, own in enumerate(places)
         ]
         fits: Mask = np.all(np.array(extra) < NEVER, axis=0)
         return fits
 
     def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
         shape, prover = self.shape, self.prover
-        layers = plans.ends[:-1], plans.ends[1:]
-        steps = zip(self.order.built, plans.steps, strict=True)
-        groups = np.tile([step.group[own, r] for step, own in steps], (shape.vpp, 1))
+        places = self._groups(plans, r), plans.ends[:-1], plans.ends[1:]
         forward, _, weight = prover.stage_times(shape)
-        splits = SCHEDULES[shape.schedule].splits_backward
         backward = [
             prover.backward_ns(shape, s, micro_batches)[own]
-            for s, own in enumerate(zip(groups, *layers, strict=True))
+            for s, own in enumerate(zip(*places, strict=True))
         ]
         return Times(
-            forward=forward[groups, *layers],
+            forward=forward[places],
             backward=np.stack(backward),
-            weight=weight[groups, *layers] if splits else None,
+            weight=weight[places] if SCHEDULES[shape.schedule].splits_backward else None,
             send=self._sends(plans, r),
             blocking=prover.instance.search.blocking_sends,
         )
@@ -185,7 +192,7 @@ def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array
     embeddings, each as fast as its nodes.
     """
     whole: Array = (ready + tail).max(axis=0)
-    if not graph.tails.tied:
+    if not any(graph.tails.tied):
         return whole
     embedding = np.array(graph.tails.embeddings)[rows]
     synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)

@@ -5,6 +5,7 @@ import pytest
 from formulations.costs.exchange import exchange_times_ns
 from formulations.fleet import Design
 from formulations.instance import Instance, Link
+from formulations.instance.overlap import Overlap
 from formulations.template import Template, TemplateStage
 from tests.random_fleets import STRATEGY, even_designs, fleet_instance
 
@@ -63,3 +64,21 @@ def test_latency_of_every_message_of_the_ring() -> None:
     cluster = instance.cluster.model_copy(update={"groups": (slow,)})
     late = exchange_times_ns(instance.model_copy(update={"cluster": cluster}), PAIR, 3)
     assert late[2] - exchange_times_ns(instance, PAIR, 3)[2] == 4000
+
+
+def test_sync_of_single_stages_hides() -> None:
+    """Three quarters behind the backward passes of one stage, nothing of two."""
+    plain = fleet_instance(7)
+    search = plain.search.model_copy(update={"overlap": Overlap(gradient_sync=0.75)})
+    hidden = plain.model_copy(update={"search": search})
+    for stages, seen in (((0, 6),), 0.25), (((0, 3), (3, 6)), 1):
+        template = Template(
+            node_groups=(0,),
+            stages=tuple(
+                TemplateStage(layers=layers, node=0, first_gpu=k, gpus=1)
+                for k, layers in enumerate(stages)
+            ),
+        )
+        design = Design(template=template, strategy=STRATEGY)
+        whole, left = (exchange_times_ns(one, design, 2)[1] for one in (plain, hidden))
+        assert left == pytest.approx(seen * whole, abs=2)

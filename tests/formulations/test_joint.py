@@ -90,35 +90,6 @@ def _bare_and_started(twin: Twin, tables: CostTables) -> list[OneShape]:
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 9))
-def test_fixing_parts_gives_the_other_models(twin: Twin, seeds: Sequence[int]) -> None:
-    """The joint model with two parts given has the objective of the model of the third."""
-    for seed in seeds:
-        tables = random_tables(seed)
-        made = random_decisions(tables, seed)
-        order, split, shares = made.order, made.boundaries, made.micro_batches
-        pairs = [
-            (
-                twin.layer_to_stage.build(tables, order, shares),
-                twin.joint.build(tables, order=order, micro_batches=shares),
-            ),
-            (
-                twin.node_order.build(tables, split, shares),
-                twin.joint.build(tables, boundaries=split, micro_batches=shares),
-            ),
-            (
-                twin.microbatches.build(tables, order, split),
-                twin.joint.build(tables, order=order, boundaries=split),
-            ),
-        ]
-        for single, composed in pairs:
-            alone, together = (
-                solved(with_first_cuts(tables, one).model) for one in (single, composed)
-            )
-            assert (alone.status, alone.objective) == (together.status, together.objective)
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize("seed", one_each(range(40), 3))
 def test_solutions_are_plans(twin: Twin, seed: int) -> None:
     """What is extracted is an order, a split and shares of the shape that fit in memory."""
@@ -176,7 +147,7 @@ def test_milp_values_that_disagree_are_no_decisions(seed: int) -> None:
     made = random_decisions(tables, seed)
     built = MILP.joint.build(tables)
     values = values_of(MILP, built, made)
-    literals = {variable.name for variable, _ in built.assignment(made)}
+    literals = {variable.name for variable, _ in built.parts.assignment(made)}
     for n, variable in enumerate(built.model.variables()):
         if variable.name in literals:
             turned = [*values[:n], 1 - values[n], *values[n + 1 :]]

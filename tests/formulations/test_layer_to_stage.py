@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -48,7 +49,7 @@ def sized(
 ) -> CostTables:
     """Tables of four layers with these bytes per layer, and nothing else in memory."""
     memory = layers_of(np.array(static), np.array(activation), np.array(workspace))
-    return replace(tables, memory=memory, capacity_bytes=np.array([capacity]))
+    return replace(tables, memory=(memory,), capacity_bytes=np.array([capacity]))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -69,16 +70,16 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
 @pytest.mark.parametrize(("kinds", "feasible"), [("ebbbh", True), ("ebbh", False)])
 def test_every_stage_needs_a_block(twin: Twin, kinds: str, feasible: bool) -> None:
     """Three stages take three blocks, not two."""
-    built = twin.layer_to_stage.build(chain(kinds, 3), [0, 0, 0], [4])
+    built = twin.joint.build(chain(kinds, 3), order=[0, 0, 0], micro_batches=[4])
     assert has_solution(built.model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_stage_without_blocks_where_allowed(twin: Twin) -> None:
     """Two blocks make three stages, and four layers four, if a stage may hold the head alone."""
-    build = twin.layer_to_stage.build
-    assert has_solution(build(chain("ebbh", 4, True), [0] * 4, [4]).model)
-    assert not has_solution(build(chain("ebh", 4, True), [0] * 4, [4]).model)
+    build = partial(twin.joint.build, order=[0] * 4, micro_batches=[4])
+    assert has_solution(build(chain("ebbh", 4, True)).model)
+    assert not has_solution(build(chain("ebh", 4, True)).model)
 
 
 VALUES = [3, 0, 7, 7, 2, 5]
@@ -113,7 +114,7 @@ def test_stage_terms_are_maxima(boundaries: tuple[int, ...]) -> None:
 def test_static_memory(twin: Twin, capacity: int, feasible: bool) -> None:
     """(2) Layers of 5, 4, 4, 5 bytes on two stages take 9 bytes each at best."""
     tables = sized(chain("bbbb", 2), capacity, static=[5, 4, 4, 5])
-    assert has_solution(twin.layer_to_stage.build(tables, [0, 0], [1]).model) == feasible
+    assert has_solution(twin.joint.build(tables, order=[0, 0], micro_batches=[1]).model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -122,7 +123,7 @@ def test_activations_in_flight(twin: Twin, capacity: int, feasible: bool) -> Non
     """(2) 1F1B with two stages: the first holds two micro-batches, the second one."""
     # Layers of 4, 3, 2, 3 bytes: [4 | 3 2 3] holds 2 x 4 and 3 + 2 + 3: 8; [4 3 | 2 3] 14.
     tables = sized(chain("bbbb", 2), capacity, activation=[4, 3, 2, 3])
-    assert has_solution(twin.layer_to_stage.build(tables, [0, 0], [4]).model) == feasible
+    assert has_solution(twin.joint.build(tables, order=[0, 0], micro_batches=[4]).model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -132,7 +133,7 @@ def test_largest_workspace_counts_once(twin: Twin, capacity: int, feasible: bool
     # Static 1 a layer, workspaces 3, 3, 9, 1. Two and two layers: 1 + 1 + 9 = 11 on the second
     # stage; three on the stage that has the 9: 12.
     tables = sized(chain("bbbb", 2), capacity, static=[1, 1, 1, 1], workspace=[3, 3, 9, 1])
-    assert has_solution(twin.layer_to_stage.build(tables, [0, 0], [1]).model) == feasible
+    assert has_solution(twin.joint.build(tables, order=[0, 0], micro_batches=[1]).model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

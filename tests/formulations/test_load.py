@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from formulations.errors import InstanceError
+from formulations.errors import MOST_LINES, InstanceError
 from formulations.instance import Instance
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.load import catalogue, load_instance, parse_document, parse_instance
@@ -95,7 +95,9 @@ def test_minimal_instance_takes_defaults() -> None:
     assert instance.cluster.network_efficiency == ((1, 1.0),)
     assert instance.search.tensor_parallel == (1, 2, 4)
     assert instance.search.recompute == ("none", "full")
-    assert instance.search.zero == (0, 1, 2, 3)
+    assert instance.search.target == "megatron"
+    assert instance.search.zero == (0, 1)
+    assert instance.search.recompute_per == "plan"
     assert instance.search.micro_batch is None
     assert instance.limits.framework_reserve_bytes == GIB
     assert instance.objective.minimize == "step_time"
@@ -176,7 +178,7 @@ def test_bare_values_stand_for_lists() -> None:
     search = parsed(
         MINIMAL
         + "search: {micro_batch: 4, recompute: full, zero: 1,"
-        + " data_parallel: null, schedule: gpipe}\n"
+        + " data_parallel: null, schedule: gpipe, target: any}\n"
     ).search
     assert (search.micro_batch, search.recompute) == ((4,), ("full",))
     assert (search.zero, search.schedule) == ((1,), ("gpipe",))
@@ -325,23 +327,71 @@ FULL = yaml.safe_load(
 JUNK = [None, True, 0, -1, 10**30, 1.5, float("nan"), "", "x", "a\nb", [], [[1]], {}, {1: 2}]
 
 
-def _error_of(text: str) -> str | None:
-    """The line that loading the text gives, if any."""
+def _errors_of(text: str) -> list[str]:
+    """The lines that loading the text gives."""
     try:
         parsed(text)
     except InstanceError as error:
-        return str(error)
-    return None
+        return str(error).split("\n")
+    return []
 
 
 @pytest.mark.parametrize("path", list(_paths(FULL)), ids=lambda path: ".".join(map(str, path)))
-def test_junk_in_any_field_gives_one_line(path: tuple[Any, ...]) -> None:
-    """Whatever stands in a field, loading gives an instance or a single line with a position."""
+def test_junk_in_any_field_gives_lines(path: tuple[Any, ...]) -> None:
+    """Whatever stands in a field, loading gives an instance or lines with a position each."""
     for junk in JUNK:
         value = copy.deepcopy(FULL)
         owner = value
         for key in path[:-1]:
             owner = owner[key]
         owner[path[-1]] = junk
-        line = _error_of(yaml.safe_dump(value))
-        assert line is None or (line.isprintable() and line.startswith("x.yaml:"))
+        for line in _errors_of(yaml.safe_dump(value)):
+            assert line.isprintable()
+            assert line.startswith("x.yaml:")
+
+
+def test_bug_all_errors_of_a_file_are_told_in_its_order() -> None:
+    """Wrong words of one section, then names and values that do not fit another part."""
+    words = MINIMAL + "search: {recompute_per: never, zero: [9], schedul: 1f1b, micro_batch: 0}\n"
+    assert [line.partition(" ")[2].partition(":")[0] for line in _errors_of(words)] == [
+        "search.recompute_per",
+        "search.zero[0]",
+        "search.schedul",
+        "search.micro_batch",
+    ]
+    names = """
+name: several
+workload: {catalogue: bert}
+cluster:
+  groups:
+    - {name: a, gpu: A100-41, gpus_per_node: 4, nodes: 2, inter_node: Ethernet 41G}
+    - {name: b, gpu: A100-40, gpus_per_node: 4, nodes: 2, inter_node: Ethernet 42G}
+search: {virtual_pipeline: 2, overlap: none}
+objective: {minimize: training_cost}
+"""
+    rows = [int(line.split(":")[1]) for line in _errors_of(names)]
+    assert rows == [3, 6, 6, 7, 8, 8, 9]
+
+
+def test_errors_beyond_twenty_are_counted() -> None:
+    """Every entry of a list of 30 is wrong."""
+    lines = _errors_of(MINIMAL + f"search: {{micro_batch: {[0] * 30}}}\n")
+    assert len(lines) == MOST_LINES + 1
+    assert lines[-1] == "and 10 more"
+
+
+def test_a_link_may_be_a_bandwidth_alone() -> None:
+    """Its latency is that of NCCL's rings, and its source says so."""
+    instance = parsed(
+        """
+name: links
+workload: {catalogue: bert-large}
+cluster:
+  groups:
+    - {name: a, gpu: A10, gpus_per_node: 4, nodes: 2, intra_node: 128 Gbit/s, inter_node: 2 GB/s}
+"""
+    )
+    group = instance.cluster.groups[0]
+    assert (group.intra_node.bandwidth_bytes_per_s, group.intra_node.latency_s) == (16e9, 5.7e-6)
+    assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 14e-6)
+    assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"

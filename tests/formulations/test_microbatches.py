@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -107,7 +108,8 @@ def test_share_is_limited_by_memory(
             for share in brute_force.all_shares(tables)
         )
         roomy = replace(tables, capacity_bytes=np.full(2, need + spare))
-        assert has_solution(twin.microbatches.build(roomy, order, boundaries).model) == feasible
+        built = twin.joint.build(roomy, order=order, boundaries=boundaries)
+        assert has_solution(built.model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -118,6 +120,6 @@ def test_too_small_a_largest_share_is_infeasible(twin: Twin) -> None:
     boundaries = next(brute_force.all_splits(tables))
     enough = -(-tables.num_micro_batches // tables.shape.dp)
     roomy = replace(tables, capacity_bytes=np.full(2, 1 << 60))
-    build = twin.microbatches.build
-    assert has_solution(build(roomy, order, boundaries, enough).model)
-    assert not has_solution(build(roomy, order, boundaries, enough - 1).model)
+    build = partial(twin.joint.build, roomy, order, boundaries)
+    assert has_solution(build(largest_share=enough).model)
+    assert not has_solution(build(largest_share=enough - 1).model)

@@ -135,7 +135,8 @@ def test_small_nodes_stand_where_they_fit(
         )
         capacity = np.array([1 << 60, need + spare])
         small = replace(tables, capacity_bytes=capacity)
-        assert has_solution(twin.node_order.build(small, boundaries, shares).model) == feasible
+        built = twin.joint.build(small, boundaries=boundaries, micro_batches=shares)
+        assert has_solution(built.model) == feasible
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

@@ -9,7 +9,7 @@ from formulations.costs.memory import layer_memory
 from formulations.instance import GpuType, Instance, Layer, Link, NodeGroup
 from formulations.instance.load import parse_instance
 from formulations.instance.precision import PRECISIONS, Precision
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 
 S, H, HEADS = 8, 4, 2
 LINK = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
@@ -38,7 +38,7 @@ GROUP = NodeGroup(
     inter_node=LINK,
 )
 SHAPE = Shape(
-    tp=1,
+    degrees=(Degrees(tp=1),),
     dp=1,
     pp=1,
     micro_batch=1,
@@ -112,7 +112,7 @@ def test_logits_are_fp32_in_every_precision() -> None:
 
 def test_fp8_keeps_copies_of_the_blocks_parameters() -> None:
     """2 bytes more per parameter of the block, none of embedding and head."""
-    fp8, bf16 = (layer_memory(instance(one), SHAPE) for one in ("fp8", "bf16"))
+    fp8, bf16 = (layer_memory(instance(one), SHAPE)[0] for one in ("fp8", "bf16"))
     more = fp8.weights_bytes - bf16.weights_bytes
     assert more.tolist() == [0, 2 * int(bf16.parameters[1]), 0]
     assert fp8.activation_bytes.tolist() == bf16.activation_bytes.tolist()
@@ -124,6 +124,19 @@ def test_products_run_at_their_precisions_peak() -> None:
     assert found == pytest.approx([2e-3, 1e-3, 4e-3])
     head = analytic_s(layer(10**9, is_block=False), GROUP, "fp8", 1, 1)
     assert head.forward == pytest.approx(2e-3)
+
+
+def test_kernels_bound_by_memory_start_with_a_latency() -> None:
+    """Two of five take 1 ms each; where the type has none they ramp up as the products do, 2 ms."""
+    # 10^9 FLOPs at half of 10^12 FLOP/s: 2 ms; ramp = 10^9 / (10^12 * 0.5) = 2 ms
+    kernels = {"kernels": 5, "memory_kernels": 2}
+    block = layer(10**9).model_copy(update=kernels)
+    slow = GPU.model_copy(update={"efficiency_half_flops": 1e9})
+    for latency_s, expected in ((None, 2e-3 + 5 * 2e-3), (1e-3, 2e-3 + 3 * 2e-3 + 2 * 1e-3)):
+        gpu = slow.model_copy(update={"memory_latency_s": latency_s})
+        found = analytic_s(block, GROUP.model_copy(update={"gpu": gpu}), "bf16", 1, 1)
+        assert found.forward == pytest.approx(expected)
+        assert found.backward == pytest.approx(2 * expected)
 
 
 def test_fused_attention_has_figures_of_its_own() -> None:

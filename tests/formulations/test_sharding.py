@@ -5,18 +5,21 @@ from formulations.costs.memory import layer_memory
 from formulations.costs.sharding import shape_times
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ZeroStage
+from formulations.instance.overlap import Overlap
 from formulations.instance.workload import OPTIMIZER_BYTES
 from formulations.plan import Shape
 from tests.equal_nodes import equal_nodes
 from tests.small_instances import layer, plain_shape, workload
 
 
-def of_parameters(zero: ZeroStage) -> CostTables:
+def of_parameters(zero: ZeroStage, hidden: float = 0, gflops: int = 1) -> CostTables:
     """Two nodes of two GPUs, tp 2, dp 2: blocks of 1,999,986 split and 7 whole parameters."""
     one = equal_nodes(2, 2, 2, 2, 1).instance
     kinds = ("embedding", "block", "block", "head")
-    chain = [layer(kind, 1, 1_999_986, 0) for kind in kinds]
-    whole = one.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
+    chain = [layer(kind, gflops, 1_999_986, 0) for kind in kinds]
+    search = one.search.model_copy(update={"overlap": Overlap(sharding=hidden)})
+    changed = {"workload": workload(chain, 4, 10**6, False), "search": search}
+    whole = one.model_copy(update=changed)
     return build_tables(whole, plain_shape((2,), tp=2, dp=2, zero=zero))
 
 
@@ -31,6 +34,24 @@ def test_volumes_of_every_micro_batch() -> None:
     assert set((two.backward_ns - plain.backward_ns).ravel()) == {reduce_ns}
     assert set((three.forward_ns - plain.forward_ns).ravel()) == {gather_ns}
     assert set((three.backward_ns - plain.backward_ns).ravel()) == {reduce_ns + gather_ns}
+
+
+def test_a_share_hides_behind_long_passes() -> None:
+    """A quarter of each exchange, where forward and both halves of backward take 20 ms each."""
+    plain, two, three = (of_parameters(zero, 0.25, 2000) for zero in (0, 2, 3))
+    reduce_ns, gather_ns = 8_010_000 - 2_002_500, 4_010_000 - 1_002_500
+    assert set((two.forward_ns - plain.forward_ns).ravel()) == {0}
+    assert set((two.backward_ns - plain.backward_ns).ravel()) == {reduce_ns}
+    assert set((three.forward_ns - plain.forward_ns).ravel()) == {gather_ns}
+    assert set((three.backward_ns - plain.backward_ns).ravel()) == {reduce_ns + gather_ns}
+
+
+def test_exchanges_hide_no_longer_than_a_pass_lasts() -> None:
+    """Where passes take less than a quarter of the exchanges, these are all that is seen."""
+    plain, three = of_parameters(0), of_parameters(3, 0.75)
+    assert plain.backward_ns.max() < 200_000
+    assert set(three.forward_ns.ravel()) == {4_010_000}
+    assert set(three.backward_ns.ravel()) == {4_010_000 + 8_010_000}
 
 
 def test_nothing_is_left_to_synchronise() -> None:
@@ -50,7 +71,7 @@ def test_replicas_go_in_lockstep() -> None:
     )
     cluster = instance.cluster.model_copy(update={"groups": groups})
     mixed = instance.model_copy(update={"cluster": cluster})
-    alone, (together,) = layer_times(mixed, 1, 1, "none"), shape_times(mixed, shape)
+    alone, (together,) = layer_times(mixed, shape.degrees, 1, "none"), shape_times(mixed, shape)
     assert (alone.forward_ns[:, 0] > alone.forward_ns[:, 1]).all()
     assert together.forward_ns.T.tolist() == [alone.forward_ns[:, 0].tolist()] * 2
 
@@ -67,7 +88,7 @@ def test_bytes_that_each_stage_splits() -> None:
     quarter = -(-count // 4)
     found = []
     for zero in (0, 1, 2, 3):
-        memory = layer_memory(instance, shape_of(zero))
+        (memory,) = layer_memory(instance, shape_of(zero))
         found.append(
             tuple(
                 int(part[1])

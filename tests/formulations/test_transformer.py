@@ -263,6 +263,14 @@ def test_flash_attention_saves_kernels() -> None:
     assert layer(build(GPT2, 8, flash=True), "block").kernels == 10
 
 
+def test_kernels_that_are_bound_by_memory() -> None:
+    """Two norms, softmax and dropout, two adds, the activation; rotary positions of q and k."""
+    plain, flash = layer(build(GPT2, 8), "block"), layer(build(GPT2, 8, flash=True), "block")
+    assert (plain.memory_kernels, plain.core_memory_kernels) == (7, 2)
+    assert (flash.memory_kernels, plain.with_flash().memory_kernels) == (5, 5)
+    assert layer(build(LLAMA3, 8, flash=True), "block").memory_kernels == 5 + 2
+
+
 def test_mixture_of_experts_activations() -> None:
     """Top-k copies of tokens and the router's scores are kept by every rank."""
     # s = 1: 8 * 4096 + 4 * 8 + 2 * (2 + 2) * 4096; 12288 + 10240 + 8192 + 2 * 32 + 2 * 6 * 14336

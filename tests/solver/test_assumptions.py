@@ -7,6 +7,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.instance import ZeroStage
 from formulations.instance.load import parse_instance
+from formulations.instance.overlap import Overlap
 from solver.report.assumptions import assumptions
 from tests.small_instances import plain_shape
 
@@ -41,3 +42,26 @@ def test_strategies_name_what_they_assume(
     for (label, text), start in zip(lines, words, strict=True):
         assert text.startswith(start)
         assert label == ("unused" if "is off" in start else "assumed")
+
+
+@pytest.mark.parametrize(
+    ("tp", "zero", "found"),
+    [
+        (1, 0, ["hidden 90.0 % of gradient sync behind backward"]),
+        (2, 0, ["hidden 25.0 % of tensor-parallel traffic", "90.0 % of gradient sync"]),
+        (1, 3, ["hidden 61.0 % of what every micro-batch exchanges"]),
+        (4, 0, ["hidden 25.0 % of tensor-parallel traffic behind products (test)"]),
+    ],
+)
+def test_hidden_traffic_is_that_of_the_plan(tp: int, zero: ZeroStage, found: list[str]) -> None:
+    """Once, under the kind of the shares, and only what the plan's shape exchanges."""
+    one = instance("")
+    shares = {"tensor_parallel": 0.25, "gradient_sync": 0.9, "sharding": 0.61}
+    overlap = Overlap(kind="measured", source="test", **shares)
+    search = one.search.model_copy(update={"overlap": overlap})
+    hidden = one.model_copy(update={"search": search})
+    lines = assumptions(hidden, plain_shape((1,), tp=tp, dp=4 // tp, zero=zero))
+    ((label, text),) = [line for line in lines if line[1].startswith("hidden")]
+    assert label == "measured"
+    assert all(words in text for words in found)
+    assert text.count("%") == len(found)

@@ -31,7 +31,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
         monkeypatch.setattr(
             "formulations.instance.load.load_instance", lambda *_, **__: result.instance
         )
-        monkeypatch.setattr("solver.search.driver.solve", lambda *_: result)
+        monkeypatch.setattr("solver.search.targets.solve", lambda *_: result)
 
     return use
 
@@ -55,6 +55,19 @@ def test_commands_and_options_stay() -> None:
         for name, command in commands.items()
     }
     assert options == {
+        "init": [
+            "--detect",
+            "--force",
+            "--global-batch",
+            "--model",
+            "--nodes",
+            "--out",
+            "--sequence-length",
+            "--slurm",
+        ],
+        "explain": ["--gap", "--json", "--time-limit", "--workers", "plan"],
+        "diff": ["first", "second"],
+        "report": ["--out", "--trace", "plan"],
         "solve": [
             "--gap",
             "--json",
@@ -170,7 +183,7 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         seen.append(options)
         return result
 
-    monkeypatch.setattr("solver.search.driver.solve", solve)
+    monkeypatch.setattr("solver.search.targets.solve", solve)
     options = ("--method", "cpsat", "--time-limit", "9", "--gap", "0.1", "--seed", "3")
     model = tmp_path / "model.pb"
     run("solve", "x.yaml", *options, "--workers", "2", "--write-model", str(model))
@@ -306,7 +319,7 @@ def test_unwritable_out_is_refused_before_the_search(
 ) -> None:
     """A missing folder costs no search."""
     searched = []
-    monkeypatch.setattr("solver.search.driver.solve", lambda *_: searched.append(1))
+    monkeypatch.setattr("solver.search.targets.solve", lambda *_: searched.append(1))
     code, out, err = run("solve", "x.yaml", "--out", tmp_path / "no" / "plan.json")
     assert (code, out, searched) == (2, "", [])
     assert err.startswith("error: cannot write ")

@@ -1,4 +1,4 @@
-"""The cut loop: all four models find the brute-force optimum to the nanosecond, and prove it."""
+"""The cut loop with CP-SAT models: cutoffs, bounds, limits, pools of paths, reference pipelines."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,17 +7,13 @@ import pytest
 
 from formulations.decisions import Decisions
 from formulations.instance import Limits
-from formulations.instance.instance import ScheduleName
 from solver.result import max_step_time_ns
 from solver.search.engines import model_engine
 from solver.search.held_shapes import largest_share
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.loop_checks import (
-    FREE,
-    Free,
     feasible,
-    finds_the_best,
     judge,
     limited,
     random_decisions,
@@ -29,34 +25,6 @@ from tests.seeds import few_and_many
 
 ENGINE = model_engine("cpsat")
 SEEDS = few_and_many(range(40), 3)
-
-
-@pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("seeds", few_and_many(range(400), 11))
-def test_model_equals_brute_force(seeds: Sequence[int], free: Free) -> None:
-    """The best split, node order or shares, the rest given; and the best of all at once."""
-    for seed in seeds:
-        assert finds_the_best(ENGINE, random_tables(seed), free, seed), seed
-
-
-@pytest.mark.parametrize("schedule", ["zb-h1", "interleaved"])
-@pytest.mark.parametrize("free", FREE)
-@pytest.mark.parametrize("seeds", few_and_many(range(100), 10))
-def test_weight_gradients_and_chunks_equal_brute_force(
-    seeds: Sequence[int], free: Free, schedule: ScheduleName
-) -> None:
-    """The same for backwards that are split, and for several chunks per device; zones or not."""
-    for seed in seeds:
-        tables = random_tables(seed, seed % 20 == 0, schedule)
-        assert finds_the_best(ENGINE, tables, free, seed), seed
-
-
-@pytest.mark.parametrize("free", ["order", "all"])
-@pytest.mark.parametrize("seeds", few_and_many(range(200), 13))
-def test_model_equals_brute_force_over_zones(seeds: Sequence[int], free: Free) -> None:
-    """The same where nodes stand in several zones."""
-    for seed in seeds:
-        assert finds_the_best(ENGINE, random_tables(seed, zones=True), free, seed), seed
 
 
 @pytest.mark.parametrize("seeds", SEEDS)

@@ -27,7 +27,6 @@ from tests.small_instances import random_instance
 
 METHODS: tuple[Method, ...] = ("cpsat", "milp")
 INSTANCES = Path(__file__).resolve().parents[2] / "instances"
-SCALING = INSTANCES.parent / "bench/scaling"
 SMALL = load_instance(INSTANCES / "hetero_small.yaml")
 
 
@@ -151,7 +150,7 @@ def test_hetero_small_is_proved_and_verified(proved: Result) -> None:
 
 def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
     """A search that stops early keeps its plan and a valid bound."""
-    instance = load_instance(SCALING / "nodes_008.yaml")
+    instance = load_instance(INSTANCES / "two_zones.yaml")
     options = SolveOptions(time_limit_s=0.5)
     result = solve(instance, options)
     assert result.status is Status.FEASIBLE
@@ -243,7 +242,7 @@ def test_bug_first_plan_of_chunks_was_worse_than_equal_chunks(
 ) -> None:
     """GPT-3 175B on 1,024 GPUs: the first incumbent is as good as the best equal chunks."""
     instance = load_instance(INSTANCES.parent / "bench/calculon/its_figures.yaml")
-    monkeypatch.setattr(driver._Search, "run", lambda search: None)
+    monkeypatch.setattr(driver.ShapeSearch, "run", lambda search: None)
     found = solve(instance)
     equal = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
     assert equal is not None

@@ -10,8 +10,8 @@ name: evidence
 workload: {{catalogue: bert-large, global_batch: 8, precision: {precision}}}
 cluster:
   groups:
-    - {{name: h, gpu: H100, gpus_per_node: 1, nodes: 1, memory: {memory}}}
-search: {{overlap: megatron}}
+    - {{name: h, gpu: H100, gpus_per_node: 2, nodes: 1, memory: {memory}}}
+search: {{overlap: megatron, data_parallel: 2, zero: [0, 1]}}
 limits: {{{limits}}}
 """
 
@@ -29,10 +29,10 @@ def solved(folder: Path, *options: str, memory: str = "40 GiB", limits: str = ""
 def test_plan_repeats_kinds_and_sources(tmp_path: Path) -> None:
     """Peaks, memory, links and efficiency of the GPU type; what is hidden, as an assumption."""
     out = solved(tmp_path)
-    assert "H100: peaks published (NVIDIA H100 datasheet, 2023" in out
-    assert "memory assumed (the instance)" in out
+    assert "H100: peaks, links in nodes, between nodes published; memory" in out
+    assert "memory assumed by the instance" in out
     assert "kernel efficiency assumed (between A100-80 and B200" in out
-    assert "hidden 90.0 % of gradient sync behind backward; assumed (one chunk of gradients" in out
+    assert "hidden 90.0 % of gradient sync behind backward (one chunk of gradients" in out
 
 
 def test_plan_file_repeats_them_too(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from formulations.template import Template
 from formulations.transition import Copy, Links, missing
 from solver.fleets import recovery
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
-from solver.fleets.seats import Seats, Situation
+from solver.fleets.seats import Seats
+from solver.fleets.situation import Situation
 from solver.fleets.sources import chosen_sources
 from solver.interrupt import NoTimeError, TimeUp
 from tests.random_fleets import LAYERS, cluster, fleet_of, random_template

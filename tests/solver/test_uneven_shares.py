@@ -16,7 +16,7 @@ from formulations.instance import LayerRun
 from formulations.instance.instance import ScheduleName
 from formulations.instance.load import load_instance
 from solver.bounds import uneven_shares
-from solver.bounds.lane import Counts
+from solver.bounds.lane_places import Counts
 from solver.bounds.place_knapsack import dealt, needed, together
 from solver.bounds.uneven_shares import Uneven
 from solver.enumeration.uneven_search import best_dealing
@@ -171,10 +171,10 @@ def test_kinds_taken_together_only_lower_the_bound(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
-    monkeypatch.setattr("solver.bounds.lane.MOST_EDGES", 1)
+    monkeypatch.setattr("solver.bounds.lane_places.MOST_EDGES", 1)
     tables, best = unlike_tables(seed), optimum_ns(seed)
     lanes = lanes_of(tables)
-    assert len(lanes.lane.kinds) == 2
+    assert len(lanes.places.kinds) == 2
     assert lanes.exact == (sum(n > 0 for n in tables.shape.nodes_used) == 2)
     assert best is None or bound_ns(lanes, 2 * best) <= best
 

@@ -26,6 +26,7 @@ CHANGED_INSTANCES = (
     "split_backward",
     "interleaved",
     "split_sequence",
+    "sharded",
 )
 
 #: Fields of the instance on which no constraint, cost or bound depends.

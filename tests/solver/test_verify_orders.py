@@ -14,7 +14,7 @@ from solver.search.shapes import shapes
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.orders import OrderGraph
-from solver.verify.refutation import Refutation
+from solver.verify.refutation import Refutation, question_of
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import (
@@ -35,7 +35,7 @@ Content = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], bytes]
 
 def refutation(tables: CostTables) -> Refutation:
     """The question for the shape of these tables."""
-    return Refutation(Prover(PlanSpace(tables.instance)), tables.shape)
+    return question_of(Prover(PlanSpace(tables.instance)), tables.shape)
 
 
 def in_order(tables: CostTables, groups: Iterable[int]) -> tuple[int, ...]:
@@ -95,7 +95,7 @@ def test_steps_are_those_of_all_orders(seed: int) -> None:
     Tails without tied embeddings: an order knows these only as a whole.
     """
     tables = random_tables(seed)
-    known = 2 if tables.embedding_bytes else 3
+    known = 2 if tables.tied else 3
     cut = [
         [{one[:known] for one in stage} for stage in way(tables)] for way in (by_graph, by_orders)
     ]
@@ -119,7 +119,7 @@ def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
     instance = one.model_copy(update={"workload": tied})
     shape = chain_tables(instance).shape
     with_tied, without = OrderGraph(instance, shape), OrderGraph(instance, shape)
-    without.tails.tied = 0
+    without.tails.tied = [0] * 3
     added = []
     assert with_tied.steps is not None
     assert without.steps is not None
@@ -145,7 +145,7 @@ def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
     """
     tables = measured_chain(SLOW, message_bytes=20_000_000)
     shape = tables.shape.model_copy(update={"schedule": schedule})
-    question = Refutation(Prover(PlanSpace(tables.instance)), shape)
+    question = question_of(Prover(PlanSpace(tables.instance)), shape)
     bound_ns = bound_ms * 1_000_000 + AFTER_NS - 2000  # without two transfers of 1 us
     assert question.refutes(bound_ns)
     assert not question.refutes(bound_ns + 1)

@@ -1,0 +1,185 @@
+"""Mixed clusters with the layer times of Sailor: its even splits beside our proved optimum.
+
+    python -m bench sailor [INSTANCE ...] [--time-limit S] [--gap G]
+
+Sailor (SOSP 2025) splits layers evenly among stages, whatever GPUs they lie on, and chooses tensor
+degrees per GPU type. `even` is the best plan with such splits over all shapes and node orders, by
+our simulator; `ours` the optimum of the same plan space, and `verify` repeats its proof. Both with
+one degree for all (`uniform`) and with one per GPU type (`per_type`, emulated by `super_gpus.py`:
+the best over all pairs of degrees). The instances, bench/sailor, hold measured layer times. Fails
+if an even split is below our bound, or the verifier objects. Records go to
+bench/results/sailor.jsonl.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import hetplan
+from bench.records import RESULTS, ROOT, append, cpu_seconds, record
+from bench.super_gpus import degrees_per_group, super_gpus
+from formulations.costs.tables import CostTables
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from formulations.units import seconds
+from solver.heuristics.baselines import Found
+from solver.heuristics.choose import best_plan
+from solver.heuristics.stages import OrderStages, Split, least_ends
+from solver.search.shapes import shapes
+
+CASES = ROOT / "bench" / "sailor"
+NAMES = ("opt_16_32", "opt_32_96", "neo_4_16", "neo_4_32", "neo_16_32", "neo_32_96")
+
+
+def sailor_split(tables: CostTables) -> Split | None:
+    """Equal numbers of layers, the r left over on the last r stages; None if a stage has no block.
+
+    Sailor's public code, sailor/Planner/sailor_planner/cpp_src/planner_utils.cpp, get_stages.
+    """
+    stages = tables.shape.num_stages
+    each, left_over = divmod(tables.num_layers, stages)
+    ends = [k * each + max(0, k - (stages - left_over)) for k in range(stages + 1)]
+    least = least_ends(tables)
+    met = all(least[start] <= end for start, end in pairwise(ends))
+    return tuple(ends) if met else None
+
+
+def even_plan(instance: Instance) -> Found:
+    """The best of Sailor's splits that fit, over all shapes and node orders."""
+
+    def rule(costs: OrderStages) -> Split | None:
+        split = sailor_split(costs.tables)
+        return split if split and costs.fits(split) else None
+
+    return best_plan(instance, shapes(instance), rule)
+
+
+@dataclass(frozen=True)
+class Both:
+    """Even split and optimum of one plan space.
+
+    degrees: tensor degrees per node group. repeated: the verifier has the proof of the bound.
+    """
+
+    degrees: tuple[int, ...] | None
+    even_s: float | None
+    ours_s: float | None
+    bound_s: float | None
+    ours_shape: dict[str, Any] | None
+    repeated: bool
+    problems: tuple[str, ...]
+
+    @property
+    def rank(self) -> float:
+        """Ours, or infinity without a plan."""
+        return inf if self.ours_s is None else self.ours_s
+
+
+def solved(
+    instance: Instance,
+    options: tuple[float, float],
+    degrees: tuple[int, ...] | None = None,
+    longest_s: float | None = None,
+) -> Both:
+    """Both plans of one plan space; options: seconds, gap.
+
+    longest_s: no longer step of ours matters, and that there is none may be what is proved.
+    """
+    limits = instance.limits.model_copy(update={"max_step_time_s": longest_s})
+    limited = instance.model_copy(update={"limits": limits})
+    even = even_plan(instance)
+    solution = hetplan.solve(limited, time_limit_s=options[0], gap=options[1])
+    checked, shape = hetplan.verify(solution, limited), solution.document.shape
+    return Both(
+        degrees=degrees,
+        even_s=even and seconds(even[1]),
+        ours_s=solution.step_time_s,
+        bound_s=solution.lower_bound_s,
+        ours_shape=None if shape is None else shape.model_dump(mode="json"),
+        repeated=checked.complete and solution.status != "unknown",
+        problems=tuple(checked.problems),
+    )
+
+
+def best(found: Sequence[Both]) -> Both:
+    """The best of several plan spaces: of what is proved of all together."""
+    evens = [one.even_s for one in found if one.even_s is not None]
+    bounds = [one.bound_s for one in found if one.bound_s is not None]
+    return replace(
+        min(found, key=lambda one: one.rank),
+        even_s=min(evens, default=None),
+        bound_s=min(bounds, default=None),
+        repeated=all(one.repeated for one in found),
+        problems=tuple(problem for one in found for problem in one.problems),
+    )
+
+
+def measured(path: Path, limit_s: float, gap: float) -> dict[str, Any]:
+    """Uniform degrees and degrees per GPU type on one instance."""
+    instance, begun = load_instance(path), cpu_seconds()
+    uniform = solved(instance, (limit_s, gap))
+    between = cpu_seconds()
+    found: list[Both] = []
+    for degrees in degrees_per_group(instance):
+        known = min((one.ours_s for one in found if one.ours_s is not None), default=None)
+        found.append(solved(super_gpus(instance, degrees), (limit_s, gap), degrees, known))
+    per_type = best(found)
+    return {
+        "instance": path.stem,
+        "options": {"time_limit_s": limit_s, "gap": gap},
+        "uniform": asdict(uniform) | {"cpu_s": between - begun},
+        "per_type": asdict(per_type) | {"cpu_s": cpu_seconds() - between},
+    }
+
+
+def line(figures: dict[str, Any]) -> str:
+    """One instance in words."""
+
+    def words(space: str) -> str:
+        one = figures[space]
+        if one["even_s"] is None or one["ours_s"] is None:
+            return f"{space}: even split {one['even_s']} s, ours {one['ours_s']} s"
+        return (
+            f"{space}: even split {one['even_s']:.3f} s "
+            f"({100 * (one['even_s'] / one['ours_s'] - 1):+.1f} %), ours {one['ours_s']:.3f} s, "
+            f"gap {100 * (1 - one['bound_s'] / one['ours_s']):.2g} %"
+            f"{'' if one['repeated'] else ', not verified'}, {one['cpu_s']:.0f} s CPU"
+        )
+
+    degrees = figures["per_type"]["degrees"]
+    return f"{figures['instance']}: {words('uniform')}; {words('per_type')}, tp {degrees}"
+
+
+def contradicted(figures: dict[str, Any]) -> bool:
+    """Whether an even split is below our bound, or the verifier found a problem."""
+
+    def wrong(one: dict[str, Any]) -> bool:
+        known = one["even_s"] is not None and one["bound_s"] is not None
+        return (known and one["even_s"] < one["bound_s"]) or bool(one["problems"])
+
+    return wrong(figures["uniform"]) or wrong(figures["per_type"])
+
+
+def main() -> None:
+    """Runs the instances named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m bench sailor")
+    parser.add_argument("instance", nargs="*", default=NAMES, help="names in bench/sailor")
+    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds per instance")
+    parser.add_argument("--gap", type=float, default=1e-4)
+    chosen = parser.parse_args()
+    failed = False
+    for name in chosen.instance:
+        figures = measured(CASES / f"{name}.yaml", chosen.time_limit, chosen.gap)
+        print(line(figures), flush=True)
+        append(RESULTS / "sailor.jsonl", [record("sailor", figures)])
+        failed |= contradicted(figures)
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""What a plan asks of whoever launches it, held against the rules of the launch targets."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from formulations.instance import Instance, SearchSpace
+from formulations.instance.instance import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
+from formulations.instance.target import (
+    RULES,
+    TARGET_NAMES,
+    Target,
+    allows,
+    launchers,
+    most_stages,
+    zero_stages,
+)
+from formulations.instance.workload import Recompute
+from formulations.plan import Plan
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """A decision of a plan that a target cannot run: the field of `search`, its value, and why."""
+
+    field: str
+    value: object
+    reason: str
+    others: tuple[Target, ...]  #: that can
+
+    def sentence(self, target: Target) -> str:
+        """What stands in the way, and who can."""
+        can = " and ".join(TARGET_NAMES[other] for other in self.others)
+        return f"{self.found(target)}; {can} can"
+
+    def found(self, target: Target) -> str:
+        """What stands in the way."""
+        value = str(self.value).lower() if isinstance(self.value, bool) else self.value
+        return f"{self.field}: {value} is not for {TARGET_NAMES[target]}, {self.reason}"
+
+
+def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
+    """Values of a plan, by the field of `search` that chooses them."""
+    shares = {replica.micro_batches for replica in plan.replicas}
+    held = recomputed_blocks(instance, plan)
+    degrees = set(plan.shape.degrees_used)
+    parted = any(own.parts > 1 for own in degrees)
+    alike = len({way for way, _, _ in held}) <= 1 and all(num in (0, own) for _, num, own in held)
+    return {
+        "degrees": ["uniform" if len(degrees) == 1 and not parted else "per_group"],
+        "schedule": [plan.shape.schedule],
+        "micro_batches": ["even" if len(shares) == 1 else "uneven"],
+        "recompute_per": ["plan" if alike else "stage"],
+        "recompute": list(dict.fromkeys(way for way, _, _ in held)),
+        "embedding_only_stages": [len(held) < sum(len(one.stages) for one in plan.replicas)],
+    }
+
+
+def recomputed_blocks(instance: Instance, plan: Plan) -> list[tuple[Recompute, int, int]]:
+    """Way, recomputed blocks and all blocks of every stage that has any, replica by replica."""
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    held = [(stage.recomputed, sum(blocks[slice(*stage.layers)])) for stage in stages]
+    return [(one.way, one.blocks, own) for one, own in held if own]
+
+
+def first_blocks(instance: Instance, plan: Plan) -> int | None:
+    """The n where every stage recomputes its first n blocks fully, or all; None where not alike."""
+    held = recomputed_blocks(instance, plan)
+    most = max((num for _, num, _ in held), default=0)
+    alike = all(way == "full" and num == min(most, own) for way, num, own in held)
+    return most if alike else None
+
+
+def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
+    """The decisions of a plan that a target cannot run; none where it can launch it."""
+    found = decisions(instance, plan)
+    if found["recompute_per"] == ["plan"] and target == "flagscale":
+        del found["recompute"]  # where all stages are alike it recomputes as Megatron-LM does
+    if target == "flagscale" and _alike_by_stage(plan):
+        del found["degrees"]  # its process meshes
+    if target == "megatron" and first_blocks(instance, plan) is not None:
+        del found["recompute_per"]  # its method `block`
+    barred = [
+        Obstacle(field, one, RULES[target][field].reason, tuple(launchers(field, one)))
+        for field, values in found.items()
+        for one in values
+        if not allows(target, field, one)
+    ]
+    return [*barred, *_zero(plan, target), *_stages(instance, plan, target)]
+
+
+def _alike_by_stage(plan: Plan) -> bool:
+    """Whether all replicas of a stage have the same degrees."""
+    stages = zip(*(replica.stages for replica in plan.replicas), strict=True)
+    return all(len({stage.degrees for stage in own}) == 1 for own in stages)
+
+
+def _zero(plan: Plan, target: Target) -> list[Obstacle]:
+    shape = plan.shape
+    if shape.dp == 1 or shape.zero in zero_stages(target, shape.pp):
+        return []
+    others = tuple(one for one in RULES if shape.zero in zero_stages(one, shape.pp))
+    stages = " and ".join(map(str, zero_stages(target, shape.pp)))
+    count = "one stage" if shape.pp == 1 else "several stages"
+    return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
+
+
+def _stages(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
+    most = most_stages(target, instance.workload.tied_embeddings)
+    if most is None or plan.shape.pp <= most:
+        return []
+    others = tuple(one for one in RULES if most_stages(one, True) is None)
+    reason = "which keeps tied embeddings in one stage"
+    return [Obstacle("pipeline_parallel", plan.shape.pp, reason, others)]
+
+
+#: All values of the fields that rules are about, the widest last where there is one value.
+_VALUES: dict[str, tuple[object, ...]] = {
+    "degrees": get_args(DegreesPer),
+    "schedule": get_args(ScheduleName),
+    "micro_batches": ("even", "uneven"),
+    "recompute": RECOMPUTE_WAYS,
+    "recompute_per": ("plan", "stage"),
+    "zero": get_args(ZeroStage),
+}
+
+
+def runs(target: Target, search: SearchSpace) -> bool:
+    """Whether a target can run all values of a plan space, each in some plan."""
+    return not any(
+        not allows(target, field, one)
+        for field in _VALUES
+        if not (target == "flagscale" and field == "recompute" and search.recompute_per == "plan")
+        for one in _listed(getattr(search, field))
+    )
+
+
+def widened(instance: Instance, target: Target) -> dict[str, object]:
+    """What another target would add to a plan space: fields with their wider values.
+
+    Only what the search's own target forbids: what it allows, the user left out. Where that is
+    uneven micro-batches, nothing that these exclude.
+    """
+    search = instance.search
+    found: dict[str, object] = {}
+    for field, values in _VALUES.items():
+        if field == "recompute" and instance.workload.flash_attention:
+            continue  # selective recomputation would change nothing
+        held = _listed(getattr(search, field))
+        more = [
+            one
+            for one in values
+            if allows(target, field, one) and not allows(search.target, field, one)
+        ]
+        if more and isinstance(getattr(search, field), tuple):
+            found[field] = tuple(one for one in values if one in held or one in more)
+        elif more and held != (more[-1],):
+            found[field] = more[-1]
+    if found.get("micro_batches") == "uneven":
+        found = {
+            field: found[field] for field in ("micro_batches", "recompute_per") if field in found
+        }
+        kept = tuple(one for one in search.schedule if one != "interleaved")
+        found |= {"schedule": kept or ("1f1b",)} if kept != search.schedule else {}
+    return found
+
+
+def _listed(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def able(instance: Instance, plan: Plan) -> list[Target]:
+    """The targets, but `any`, that can launch a plan."""
+    concrete = (target for target in RULES if target != "any")
+    return [target for target in concrete if not obstacles(instance, plan, target)]

@@ -1,0 +1,36 @@
+"""`report`: a plan as a page for a browser, and as a trace."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from solver.cli.files import check_writable, checked_plan, write_text
+from solver.cli.terminal import say
+
+
+def report_command(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Also write one step here, for Perfetto (ui.perfetto.dev)."),
+    ] = None,
+) -> None:
+    """Write a plan as one HTML file that needs no network.
+
+    It is checked as `show` does.
+    """
+    from solver.report.document import costs_of
+    from solver.report.html.page import html_page
+    from solver.report.trace import chrome_trace
+    from solver.simulate import simulate_step
+
+    for path in filter(None, (out, trace)):
+        check_writable(path)
+    document = checked_plan(plan)
+    step = simulate_step(costs_of(document))
+    write_text(out, html_page(document, step))
+    if trace is not None:
+        write_text(trace, chrome_trace(document, step))
+    say(f"wrote {' and '.join(str(path) for path in (out, trace) if path)}")

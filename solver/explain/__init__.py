@@ -1,0 +1,1 @@
+"""What would make the best plan better: other machines, other strategies, each solved again."""

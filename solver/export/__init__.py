@@ -1,0 +1,1 @@
+"""From a plan to the files with which a framework launches it: one module per target."""

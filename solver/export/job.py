@@ -1,0 +1,178 @@
+"""What every launch target needs of a plan: hosts in node order, ranks, pieces of the model.
+
+Ranks are Megatron-LM's: rank = t + tp (d + dp k) for GPU t of the tensor group that runs stage k on
+the d-th share of the batch (Narayanan et al., SC 2021), laid over the hosts in node order, which
+may have unlike numbers of GPUs. torchtitan and DeepSpeed count the same way, FlagScale in a mesh.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import NamedTuple
+
+from formulations.instance import Instance
+from formulations.plan import Plan, Recomputed, Shape
+
+
+def word(name: str) -> str:
+    """A name as one word that no shell reads anything into."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or "plan"
+
+
+class Rank(NamedTuple):
+    """One process: where it runs, and what."""
+
+    rank: int
+    host: str
+    gpu: int  #: index on its host
+    gpu_type: str
+    tensor: int  #: place in its tensor-parallel group
+    data: int  #: place among those that hold the same weights
+    stage: int  #: pipeline stage, whatever its chunks
+
+
+class Host(NamedTuple):
+    """One machine: its place in node order is its node rank."""
+
+    name: str
+    gpu_type: str
+    gpus: tuple[int, ...]  #: that have a process
+    first_rank: int
+
+
+class Sizes(NamedTuple):
+    """How the GPUs of one replica share a stage."""
+
+    tp: int
+    parts: int  #: tensor groups, each with an equal part of every micro-batch
+
+
+class Piece(NamedTuple):
+    """Layers of one virtual stage; blocks are counted from 0 along the chain."""
+
+    embedding: bool
+    blocks: range
+    head: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan as launchers see it."""
+
+    instance: Instance
+    plan: Plan
+
+    @property
+    def shape(self) -> Shape:
+        """Degrees and strategies."""
+        return self.plan.shape
+
+    @property
+    def title(self) -> str:
+        """What the plan is for."""
+        return f"a plan for {word(self.instance.workload.name)} on {self.world} GPUs"
+
+    @property
+    def world(self) -> int:
+        """Number of processes."""
+        return len(self.ranks)
+
+    def sizes(self, stage: int) -> Sizes:
+        """How a pipeline stage is shared."""
+        own = self.plan.replicas[0].stages[stage].degrees
+        return Sizes(own.tp, own.parts)
+
+    @property
+    def tp(self) -> int:
+        """Of the first stage; of all where degrees are uniform."""
+        return self.sizes(0).tp
+
+    @property
+    def micro_batches(self) -> int:
+        """Per replica and step, where all run equally many."""
+        return self.plan.replicas[0].micro_batches
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks of the chain."""
+        return sum(layer.is_block for layer in self.instance.workload.layers)
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether tensor groups split the sequence between their products."""
+        return self.instance.search.sequence_parallel and any(
+            self.sizes(k).tp > 1 for k in range(self.shape.pp)
+        )
+
+    @cached_property
+    def ranks(self) -> tuple[Rank, ...]:
+        """All processes in rank order."""
+        return tuple(self._ranks())
+
+    def _ranks(self) -> Iterator[Rank]:
+        cluster, rank = self.instance.cluster, 0
+        for k in range(self.shape.pp):
+            tp, parts = self.sizes(k)
+            for r, replica in enumerate(self.plan.replicas):
+                group = replica.stages[k].group
+                host = word(cluster.node_names[group.node])
+                gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
+                for i, gpu in enumerate(group.gpus):
+                    yield Rank(rank, host, gpu, gpu_type, i % tp, r * parts + i // tp, k)
+                    rank += 1
+
+    @cached_property
+    def hosts(self) -> tuple[Host, ...]:
+        """Machines in node order."""
+        found = []
+        for name, ranks in groupby(self.ranks, key=lambda one: one.host):
+            own = list(ranks)
+            gpus = tuple(one.gpu for one in own)
+            found.append(Host(name, own[0].gpu_type, gpus, own[0].rank))
+        return tuple(found)
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Of the virtual stages, in the order of the layers."""
+        last = len(self.instance.workload.layers) - 1
+        return tuple(
+            Piece(
+                embedding=start == 0,
+                blocks=range(max(start, 1) - 1, min(end, last) - 1),
+                head=end == last + 1,
+            )
+            for start, end in (stage.layers for stage in self.plan.replicas[0].stages)
+        )
+
+    @property
+    def recomputed(self) -> list[Recomputed]:
+        """What each virtual stage of the first replica recomputes."""
+        return [stage.recomputed for stage in self.plan.replicas[0].stages]
+
+    @property
+    def recompute_way(self) -> str:
+        """What all stages recompute, where they are alike."""
+        held = zip(self.recomputed, self.pieces, strict=True)
+        return next((one.way for one, piece in held if piece.blocks), "none")
+
+
+def chain_fault(job: Job) -> str | None:
+    """Why no launcher knows the chain of layers; None where it is embedding, blocks, head."""
+    layers = job.instance.workload.layers
+    inner = [layer.is_block for layer in layers[1:-1]]
+    kinds = {layer.kind for layer in layers}
+    if {"encoder", "decoder"} <= kinds:
+        return "a model with an encoder and a decoder, where layouts know one stack of blocks"
+    if not all(inner) or layers[0].is_block or layers[-1].is_block:
+        return "a chain of layers that is not embedding, blocks, head"
+    return None
+
+
+def order_fault(job: Job) -> str | None:
+    """Why ranks cannot be laid over the hosts one after the other; None where they can."""
+    names = [host.name for host in job.hosts]
+    if len(set(names)) < len(names):
+        return "a host whose ranks do not follow each other"
+    return None

@@ -1,0 +1,146 @@
+"""What starts the processes, whatever the framework: torchrun per host, Slurm, the rank table.
+
+Rendezvous is static: `--node-rank` in plan order is what places the stages, and
+`--rdzv-backend c10d` would ignore it. `--nproc-per-node` may differ from host to host.
+"""
+
+import csv
+import io
+import shlex
+from collections.abc import Mapping, Sequence
+
+from formulations.errors import PlannerError
+from solver.export.job import Host, Job, Rank, word
+
+PORT = 29500
+TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
+
+_TORCHRUN = """\
+#!/bin/bash
+# Starts the processes of one host:  bash {name} HOST {usage}
+# HOST: a name of the plan, or its place in it. The order of the hosts places the stages.
+# MASTER_ADDR is the address of the first host, MASTER_PORT a free port on it.
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+master="${{MASTER_ADDR:-{master}}}" port="${{MASTER_PORT:-{port}}}"
+host="$1"
+shift
+{setup}
+case "$host" in
+{cases}
+  *) echo "unknown host $host; the plan has {names}" >&2; exit 2 ;;
+esac
+"""
+_CASE = """\
+  {name}|{place})  # {gpu_type}, ranks {first}-{last}
+    export CUDA_VISIBLE_DEVICES={gpus}{more}
+    torchrun --nnodes {nnodes} --node-rank {place} --nproc-per-node {nproc} \
+--master-addr "$master" --master-port "$port" {command} ;;"""
+
+_SLURM = """\
+#!/bin/bash
+#SBATCH --job-name={job}
+#SBATCH --nodes={nnodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+# From this folder:  sbatch {name} {usage}
+# hosts.txt has the hosts in plan order, one a line: put the names of your machines there.
+set -euo pipefail
+export SLURM_HOSTFILE="$PWD/{hosts}"
+export MASTER_ADDR="$(head -n 1 "$SLURM_HOSTFILE")"
+srun --ntasks={nnodes} --distribution=arbitrary \
+  bash -c 'bash {torchrun} "$SLURM_PROCID" "$@"' _ "$@"
+"""
+
+
+def launcher_files(
+    job: Job,
+    usage: str,
+    command: str,
+    setup: str = "",
+    exports: Mapping[str, Mapping[str, str]] | None = None,
+) -> dict[str, str]:
+    """Scripts, host list and rank table.
+
+    usage: what follows the host on the command line. command: what torchrun runs. setup: lines
+    before that. exports: further variables, per host.
+    """
+    cases = [_case(job, place, host, command, exports) for place, host in enumerate(job.hosts)]
+    names = [host.name for host in job.hosts]
+    torchrun = _TORCHRUN.format(
+        name=TORCHRUN,
+        usage=usage,
+        master=names[0],
+        port=PORT,
+        setup=setup,
+        cases="\n".join(cases),
+        names=", ".join(names),
+    )
+    slurm = _SLURM.format(
+        job=word(job.instance.name),
+        nnodes=len(names),
+        name=SLURM,
+        usage=usage,
+        hosts=HOSTS,
+        torchrun=TORCHRUN,
+    )
+    hosts = "".join(f"{name}\n" for name in names)
+    return {TORCHRUN: torchrun, SLURM: slurm, HOSTS: hosts, RANKS: _rank_table(job)}
+
+
+def _case(
+    job: Job,
+    place: int,
+    host: Host,
+    command: str,
+    exports: Mapping[str, Mapping[str, str]] | None,
+) -> str:
+    more = (exports or {}).get(host.name, {})
+    return _CASE.format(
+        name=host.name,
+        place=place,
+        gpu_type=host.gpu_type,
+        first=host.first_rank,
+        last=host.first_rank + len(host.gpus) - 1,
+        gpus=",".join(map(str, host.gpus)),
+        more="".join(f" {name}={shlex.quote(value)}" for name, value in more.items()),
+        nnodes=len(job.hosts),
+        nproc=len(host.gpus),
+        command=command,
+    )
+
+
+def _rank_table(job: Job) -> str:
+    page = io.StringIO()
+    table = csv.writer(page, lineterminator="\n")
+    table.writerow(Rank._fields)
+    table.writerows(job.ranks)
+    return page.getvalue()
+
+
+def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
+    """Raises PlannerError unless what was written starts the plan's processes, all of them."""
+    rows = list(csv.reader(io.StringIO(texts[RANKS])))[1:]
+    expect("ranks.csv: ranks", [tuple(row) for row in rows], [_texts(one) for one in job.ranks])
+    expect("hosts.txt: hosts", texts[HOSTS].splitlines(), [host.name for host in job.hosts])
+    lines = [line.split() for line in texts[TORCHRUN].splitlines() if "--nproc-per-node" in line]
+    numbers = [[int(_after(line, flag)) for line in lines] for flag in ("--node-rank", "--nnodes")]
+    expect("torchrun.sh: node ranks", numbers[0], list(range(len(job.hosts))))
+    expect("torchrun.sh: nodes", set(numbers[1]), {len(job.hosts)})
+    processes = [int(_after(line, "--nproc-per-node")) for line in lines]
+    expect("torchrun.sh: processes per host", processes, [len(host.gpus) for host in job.hosts])
+    expect("torchrun.sh: processes", sum(processes), job.world)
+
+
+def _texts(rank: Rank) -> tuple[str, ...]:
+    return tuple(map(str, rank))
+
+
+def _after(words: Sequence[str], flag: str) -> str:
+    return words[words.index(flag) + 1]
+
+
+def expect(what: str, found: object, planned: object) -> None:
+    """Raises PlannerError where a file, read back, does not say what the plan does."""
+    if found != planned:
+        raise PlannerError(f"export failed: {what} read back as {found}, the plan has {planned}")

@@ -1,0 +1,148 @@
+"""Megatron-LM (core 0.20): an argument file with the layout, torchrun per host, Slurm, ranks.
+
+The arguments are those that the plan decides; the model's own (hidden size, heads, tokenizer,
+data) come from the user, after them. Layouts exclude `--decoder-first-pipeline-num-layers`,
+`--account-for-*-in-pipeline-split` and the flags of virtual pipelines, which they imply.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from formulations.launch import first_blocks
+from solver.export.arguments import (
+    Arguments,
+    argument_file,
+    batch_arguments,
+    precision_arguments,
+    read_arguments,
+)
+from solver.export.faults import Fault, launch_faults
+from solver.export.job import Job
+from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
+from solver.export.megatron_layout import parsed, written
+from solver.export.megatron_ranks import rank_groups
+from solver.export.optimizer import planned_states, state_faults
+
+NAME = "Megatron-LM"
+ARGUMENTS = "megatron_args.txt"
+LAYOUT = "--pipeline-model-parallel-layout"
+#: Reads an argument file into an array without expanding `*` and `|`.
+READ = """\
+plan=()
+while read -r -a words; do plan+=("${{words[@]}}"); done < <(grep -v '^#' "$here/{name}")"""
+USAGE = "pretrain_gpt.py [ARGUMENTS OF THE MODEL]"
+COMMAND = '"$1" "${plan[@]}" "${@:2}"'
+
+
+def faults(job: Job) -> Iterator[Fault]:
+    """What Megatron-LM cannot express."""
+    yield from launch_faults(job, "megatron")
+    yield from core_faults(job, NAME)
+
+
+def core_faults(job: Job, name: str) -> Iterator[Fault]:
+    """What no framework on Megatron-Core keeps."""
+    yield from state_faults(job, name, ("fp32", "bf16"))
+    if planned_states(job) == "bf16" and not job.shape.zero:
+        yield Fault(
+            f"optimizer_state: bf16 with ZeRO 0 is not for {name}, whose precision-aware optimizer"
+            " is distributed",
+            "search.zero: 1, and solve again",
+        )
+
+
+def files(job: Job) -> dict[str, str]:
+    """All files of the export, by name."""
+    head = (
+        f"Megatron-LM arguments of {job.title}.",
+        "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
+    )
+    batches = batch_arguments(job, job.shape.micro_batch)
+    arguments = [*degrees(job), *batches, *strategies(job), *precision_arguments(job)]
+    launch = launcher_files(job, USAGE, COMMAND, READ.format(name=ARGUMENTS))
+    return {ARGUMENTS: argument_file(head, arguments), **launch}
+
+
+def degrees(job: Job) -> Arguments:
+    """Degrees, and the layout where there are several pieces."""
+    shape = job.shape
+    found: Arguments = [
+        ("--tensor-model-parallel-size", str(job.tp)),
+        ("--pipeline-model-parallel-size", str(shape.pp)),
+        ("--context-parallel-size", "1"),
+    ]
+    return [*found, (LAYOUT, written(job.pieces))] if len(job.pieces) > 1 else found
+
+
+def strategies(job: Job) -> Arguments:
+    """Memory strategies, and what the plan assumes to be hidden."""
+    overlap, found = job.instance.search.overlap, recomputation(job)
+    if job.shape.zero:
+        found.append(("--use-distributed-optimizer",))
+    if planned_states(job) == "bf16":
+        found.append(("--use-precision-aware-optimizer",))
+        found += [("--exp-avg-dtype", "bf16"), ("--exp-avg-sq-dtype", "bf16")]
+    if job.sequence_parallel:
+        found.append(("--sequence-parallel",))
+        if overlap.tensor_parallel:
+            found.append(("--tp-comm-overlap",))
+    if overlap.gradient_sync:
+        found.append(("--overlap-grad-reduce",))
+    return found
+
+
+def recomputation(job: Job) -> Arguments:
+    """How all ranks recompute: whole blocks, the first ones of a rank, or the attention core."""
+    number = first_blocks(job.instance, job.plan)
+    if job.recompute_way == "selective":
+        return [("--recompute-granularity", "selective"), ("--recompute-modules", "core_attn")]
+    if job.recompute_way != "full" or not number:
+        return []
+    whole = all(
+        one.blocks == len(p.blocks) for one, p in zip(job.recomputed, job.pieces, strict=True)
+    )
+    method, size = ("uniform", 1) if whole else ("block", number)
+    return [
+        ("--recompute-granularity", "full"),
+        ("--recompute-method", method),
+        ("--recompute-num-layers", str(size)),
+    ]
+
+
+def check(job: Job, texts: Mapping[str, str]) -> None:
+    """Raises PlannerError unless the files, read back, say what the plan does."""
+    check_launcher(job, texts)
+    found = read_arguments(texts[ARGUMENTS])
+    check_batches(job, found)
+    check_layout(job, found.get(LAYOUT, ["Et*" + found["--num-layers"][0] + "L"])[0])
+    check_ranks(job, texts[RANKS])
+
+
+def check_batches(job: Job, found: Mapping[str, list[str]]) -> None:
+    """Layers, degrees and batches of an argument file: the micro-batches of a replica result."""
+    number = {flag: int(words[0]) for flag, words in found.items() if words and words[0].isdigit()}
+    tp, pp = number["--tensor-model-parallel-size"], number["--pipeline-model-parallel-size"]
+    dp = job.world // (tp * pp)
+    expect("degrees", (tp, dp, pp), (job.tp, job.shape.dp, job.shape.pp))
+    expect("layers", number["--num-layers"], job.num_blocks)
+    share, rest = divmod(number["--global-batch-size"], number["--micro-batch-size"] * dp)
+    expect("micro-batches per replica", (share, rest), (job.micro_batches, 0))
+
+
+def check_layout(job: Job, text: str) -> None:
+    """A layout, parsed as Megatron-LM does, against the pieces."""
+    stages = parsed(text, job.shape.pp, job.num_blocks).stages
+    for i, piece in enumerate(job.pieces):
+        names = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
+        own = names + ["loss"] * piece.head
+        expect(f"piece {i} of the layout", stages[i % job.shape.pp][i // job.shape.pp], own)
+
+
+def check_ranks(job: Job, text: str) -> None:
+    """The rank table against Megatron-LM's groups: who shares tensors, gradients, activations."""
+    rows = [tuple(map(int, line.split(",")[4:])) for line in text.splitlines()[1:]]
+    sizes = {"tp": job.tp, "dp": job.shape.dp, "pp": job.shape.pp}
+    for place, name in enumerate(("tp", "dp", "pp")):
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for rank, row in enumerate(rows):
+            groups.setdefault(row[:place] + row[place + 1 :], []).append(rank)
+        expect(f"{name} groups", sorted(groups.values()), sorted(rank_groups(sizes, name)))

@@ -1,0 +1,112 @@
+"""Megatron-Bridge: a function that puts the plan into a recipe's configuration.
+
+The recipe brings model, data and optimizer; `apply` sets what the plan decides and checks that the
+model has as many layers as the plan was made for.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from solver.export.faults import Fault, launch_faults
+from solver.export.job import Job
+from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
+from solver.export.megatron import check_layout, check_ranks, core_faults, recomputation
+from solver.export.megatron_layout import written
+from solver.export.modules import IMPORTABLE, read_settings
+from solver.export.optimizer import planned_states
+
+NAME = "Megatron-Bridge"
+RECIPE = "planned_recipe.py"
+
+_MODULE = '''\
+"""Megatron-Bridge recipe of {title}.
+
+    from planned_recipe import apply
+    cfg = apply(RECIPE())  # such as llama3_8b_pretrain_config of megatron.bridge.recipes
+
+The order of the hosts (hosts.txt) places the stages.
+"""
+
+LAYERS = {layers}
+
+
+def apply(cfg):
+    """The configuration of a recipe, with all that the plan decides."""
+    if cfg.model.num_layers != LAYERS:
+        raise ValueError(f"the plan is for {{LAYERS}} layers, not {{cfg.model.num_layers}}")
+{lines}
+    return cfg
+'''
+
+
+#: Adam's moments in 16 bit.
+_MOMENTS = [
+    "    import torch",
+    "    cfg.optimizer.use_precision_aware_optimizer = True",
+    "    cfg.optimizer.exp_avg_dtype = cfg.optimizer.exp_avg_sq_dtype = torch.bfloat16",
+]
+
+
+def faults(job: Job) -> Iterator[Fault]:
+    """What Megatron-Bridge cannot express: what Megatron-LM cannot."""
+    yield from launch_faults(job, "megatron")
+    yield from core_faults(job, NAME)
+
+
+def files(job: Job) -> dict[str, str]:
+    """All files of the export, by name."""
+    lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
+    lines += _MOMENTS if planned_states(job) == "bf16" else []
+    module = _MODULE.format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
+    usage = "SCRIPT [ARGUMENTS]    (a script that trains with apply(RECIPE()))"
+    return {RECIPE: module, **launcher_files(job, usage, '"$@"', IMPORTABLE)}
+
+
+def settings(job: Job) -> dict[str, object]:
+    """Fields of the configuration."""
+    shape, workload = job.shape, job.instance.workload
+    several = len(job.pieces) > 1
+    found: dict[str, object] = {
+        "model.tensor_model_parallel_size": job.tp,
+        "model.pipeline_model_parallel_size": shape.pp,
+        "model.virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
+        "model.context_parallel_size": 1,
+        "model.sequence_parallel": job.sequence_parallel,
+        "model.pipeline_model_parallel_layout": written(job.pieces) if several else None,
+        **_recompute(job),
+        "model.seq_length": workload.sequence_length,
+        "train.global_batch_size": workload.global_batch,
+        "train.micro_batch_size": shape.micro_batch,
+        "ddp.use_distributed_optimizer": shape.zero > 0,
+        "ddp.overlap_grad_reduce": bool(job.instance.search.overlap.gradient_sync),
+        "ddp.grad_reduce_in_fp32": workload.gradient_bytes == 4,
+        "optimizer.use_distributed_optimizer": shape.zero > 0,
+    }
+    return found
+
+
+def _recompute(job: Job) -> dict[str, object]:
+    """Fields for the flags that Megatron-LM takes."""
+    flags = {words[0]: words[1] for words in recomputation(job)}
+    number = flags.get("--recompute-num-layers")
+    modules = flags.get("--recompute-modules")
+    return {
+        "model.recompute_granularity": flags.get("--recompute-granularity"),
+        "model.recompute_method": flags.get("--recompute-method"),
+        "model.recompute_num_layers": None if number is None else int(number),
+        "model.recompute_modules": None if modules is None else [modules],
+    }
+
+
+def check(job: Job, texts: Mapping[str, str]) -> None:
+    """Raises PlannerError unless the files, read back, say what the plan does."""
+    check_launcher(job, texts)
+    check_ranks(job, texts[RANKS])
+    found = read_settings(texts[RECIPE])
+    tp, pp = found["model.tensor_model_parallel_size"], found["model.pipeline_model_parallel_size"]
+    expect("tensor and pipeline degrees", (tp, pp), (job.tp, job.shape.pp))
+    expect("layers", found["LAYERS"], job.num_blocks)
+    layout = found["model.pipeline_model_parallel_layout"]
+    check_layout(job, str(layout) if layout else written(job.pieces))
+    sizes = found["train.global_batch_size"], found["train.micro_batch_size"]
+    planned = job.micro_batches * job.shape.dp * job.shape.micro_batch, job.shape.micro_batch
+    expect("global and micro batch", sizes, planned)

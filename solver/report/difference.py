@@ -1,0 +1,71 @@
+"""Two plans side by side, by cost term."""
+
+from collections.abc import Callable, Iterator
+
+from rich.console import RenderableType
+
+from solver.document import PlanDocument, StepDocument
+from solver.report.layout import labelled, table
+from solver.report.quantities import money, percent, significant, size_text, time_text
+from solver.report.text import batches_text, shape_text
+
+_TERMS = {
+    "compute_s": "compute",
+    "transfers_s": "transfers between stages",
+    "gradient_sync_s": "gradient sync",
+    "embedding_sync_s": "sync of tied embeddings",
+    "optimizer_s": "optimizer",
+}
+Row = tuple[str, str, str, str]
+
+
+def difference(
+    first: PlanDocument, second: PlanDocument, names: tuple[str, str]
+) -> list[RenderableType]:
+    """Both plans in words, then every figure of both and by how much the second is larger."""
+    lines = []
+    for name, one in zip(names, (first, second), strict=True):
+        if one.shape is not None:
+            lines += [(name, shape_text(one, one.shape)), ("", batches_text(one, one.shape))]
+    rows = [*_times(first, second), *_others(first, second)]
+    return [labelled(lines), "", table(("",), (*names, "difference"), rows)]
+
+
+def _row(
+    name: str, a: float | None, b: float | None, text: Callable[[float], str]
+) -> Iterator[Row]:
+    """A line where both have the figure."""
+    if a is not None and b is not None:
+        change = b - a
+        sign = "+" if change > 0 else ""
+        share = f" ({sign}{percent(change / a)})" if a else ""
+        yield name, text(a), text(b), f"{sign}{text(change)}{share}" if change else "none"
+
+
+def _times(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
+    yield from _row("step time", first.step_time_s, second.step_time_s, time_text)
+    for field, name in _TERMS.items():
+        a, b = (_term(one.critical_path, field) for one in (first, second))
+        if a or b:
+            yield from _row(f"  {name}", a, b, time_text)
+
+
+def _term(path: StepDocument | None, field: str) -> float | None:
+    return None if path is None else float(getattr(path, field))
+
+
+def _others(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
+    yield from _row("lower bound", first.lower_bound_s, second.lower_bound_s, time_text)
+    a, b = first.throughput_sequences_per_s, second.throughput_sequences_per_s
+    yield from _row("throughput", a, b, lambda rate: f"{significant(rate)} sequences/s")
+    yield from _row("MFU", first.mfu, second.mfu, percent)
+    yield from _row("fullest GPU", _fullest(first), _fullest(second), size_text)
+    a, b = first.cost_usd_per_step, second.cost_usd_per_step
+    if a or b:
+        yield from _row("money per step", a, b, money)
+
+
+def _fullest(document: PlanDocument) -> float | None:
+    """Bytes on the GPU that holds most."""
+    held = (stage.memory_bytes for replica in document.replicas for stage in replica.stages)
+    return max(held, default=None)

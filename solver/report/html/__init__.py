@@ -1,0 +1,1 @@
+"""A plan as one self-contained page: HTML, style, script and figures in one file."""

@@ -1,0 +1,104 @@
+"""The shapes of a search, cheapest bound first: what is open, and how the others were closed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice, takewhile
+
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.plan import Shape
+from solver.heuristics.choose import TimeTables
+from solver.result import ShapeRecord, objective_weight
+from solver.search.closer import Closer, Task
+from solver.search.closing import Stop
+from solver.search.shapes import shapes
+
+#: Shapes that are looked at together, before time is looked at again.
+AT_ONCE = 512
+#: More shapes than these are no question that is answered one by one.
+MOST_SHAPES = 10**6
+
+
+class Agenda:
+    """All shapes of an instance; `complete` unless there was no time to list them: then none.
+
+    tasks: with closed-form bounds. records: how shapes were closed, or what is proved of them.
+    """
+
+    def __init__(self, instance: Instance, times: TimeTables, closer: Closer, stop: Stop) -> None:
+        self.instance, self.closer = instance, closer
+        self.tasks, self.complete = list[Task](), True
+        self.records: dict[Shape, ShapeRecord] = {}
+        space = shapes(instance)
+        while some := list(islice(space, AT_ONCE)):
+            if self.tasks and stop():
+                self.tasks, self.complete = [], False
+                break
+            if len(self.tasks) >= MOST_SHAPES:
+                found = f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
+                raise InstanceError("search", found, "fewer, or idle_nodes: false")
+            self.tasks += [
+                Task(form.bound_ns * objective_weight(instance, shape), *form, shape)
+                for form, shape in zip(times.forms(some), some, strict=True)
+            ]
+        self.tasks.sort(key=lambda task: task.objective)
+
+    @property
+    def num_closed(self) -> int:
+        """Shapes that were closed when they were looked at."""
+        return sum(one.reason != "open" for one in self.records.values())
+
+    def open(self, best: float | None, effort: int | None = None) -> list[Task]:
+        """What may still hold a better plan than the incumbent, best bound first.
+
+        Devices with several chunks come last: their bounds are low, and take longest to rise.
+        """
+        near = takewhile(lambda task: not self.closer.beyond(task, best), self.tasks)
+        known = (self._with_what_is_proved(task, best) for task in near)
+        left = [
+            replace(task, effort=effort)
+            for task in known
+            if task is not None and not self.closer.beyond(task, best)
+        ]
+        return sorted(left, key=lambda task: (task.shape.vpp > 1, task.objective))
+
+    def _with_what_is_proved(self, task: Task, best: float | None) -> Task | None:
+        """The task with the bound of its record; None if that closes it."""
+        record = self.records.get(task.shape)
+        if record is None:
+            return task
+        if self.closer.reviewed(record, best).reason != "open":
+            return None
+        bound_ns = record.bound_ns or 0
+        objective = bound_ns * objective_weight(self.instance, task.shape)
+        return replace(task, objective=objective, bound_ns=bound_ns, proof=record.proof)
+
+    def unpacked(self, tasks: Sequence[Task], best: float | None, stop: Stop) -> list[Task]:
+        """The tasks that whole blocks do not close; the others are. All are left without time."""
+        left = list[Task]()
+        for first in range(0, len(tasks), AT_ONCE):
+            if stop():
+                return [*left, *tasks[first:]]
+            for task in self.closer.packed(tasks[first : first + AT_ONCE], best):
+                if task.proof == "packing":
+                    self.records[task.shape] = self.closer.by_bound(task, best).record
+                else:
+                    left.append(task)
+        return left
+
+    def reviewed(self, best: float | None) -> tuple[ShapeRecord, ...]:
+        """The records of all shapes, where a late incumbent has closed some."""
+        return tuple(
+            self.closer.reviewed(self.records[task.shape], best)
+            if task.shape in self.records
+            else self.closer.by_bound(task, best).record
+            for task in self.tasks
+        )
+
+    def bounds(self, records: Sequence[ShapeRecord]) -> list[float]:
+        """Lower bounds of the objective of those shapes that may have a plan."""
+        return [
+            one.bound_ns * objective_weight(self.instance, one.shape)
+            for one in records
+            if one.bound_ns is not None
+        ]

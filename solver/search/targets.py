@@ -1,0 +1,96 @@
+"""A search for one launch target, and by how much the plans of others may be better at most."""
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from time import monotonic
+
+from formulations.instance import Instance
+from formulations.instance.target import RULES, Target
+from formulations.launch import widened
+from formulations.units import NANOSECONDS_PER_SECOND
+from solver.options import SolveOptions
+from solver.result import OtherTarget, Result, Termination
+from solver.search.driver import Report, lower_bound
+from solver.search.driver import solve as solve_instance
+from solver.search.remedies import changed
+
+#: Part of the time limit, or of the time that the search took, for all other targets together.
+SHARE = 0.05
+#: What they have at least, in seconds, where there is no limit.
+LEAST_S = 0.1
+#: A smaller gain is not worth another framework.
+LEAST_GAIN = 0.001
+
+
+def solve(
+    instance: Instance, options: SolveOptions | None = None, progress: Report | None = None
+) -> Result:
+    """The best plan that the instance's target can launch, see `solver.search.driver.solve`.
+
+    With what other targets may gain, within the same time limit.
+    """
+    options = options or SolveOptions()
+    others = list(_others(instance)) if options.method == "exact" else []
+    limit_s = options.time_limit_s
+    if not others or limit_s is None:
+        result = solve_instance(instance, options, progress)
+        budget_s = max(LEAST_S, SHARE * result.runtime_s)
+    else:
+        budget_s = SHARE * limit_s
+        own = replace(options, time_limit_s=limit_s - budget_s)
+        result = solve_instance(instance, own, progress)
+    if result.termination is Termination.INTERRUPTED:
+        return result
+    found: list[OtherTarget] = []
+    with suppress(KeyboardInterrupt):  # what is known by then is enough
+        found += _gains(result, others, budget_s)
+    return replace(result, other_targets=tuple(found))
+
+
+def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
+    """Other targets, with what each would add to the plan space."""
+    for target in RULES:
+        if added := widened(instance, target):
+            yield target, added
+
+
+def _gains(
+    result: Result, others: list[tuple[Target, dict[str, object]]], budget_s: float
+) -> Iterator[OtherTarget]:
+    """The targets that may be better, each within its part of the time."""
+    end_s = monotonic() + budget_s
+    for i, (target, added) in enumerate(others):
+        if result.objective is None or not result.objective:
+            return
+        wider = changed(_below(result), "search", target=target, **added)
+        left_s = (end_s - monotonic()) / (len(others) - i)
+        bound = lower_bound(wider, left_s) if left_s > 0 else None
+        gain = 0.0 if bound is None else 1 - min(bound, result.objective) / result.objective
+        if gain >= LEAST_GAIN:
+            yield OtherTarget(target=target, gain=gain, search=_line(target, added))
+
+
+def _below(result: Result) -> Instance:
+    """The instance, of which only better plans than the result's are asked for."""
+    instance, objective, step_ns = result.instance, result.objective, result.step_time_ns
+    if objective is None or step_ns is None:
+        return instance
+    if instance.objective.minimize == "step_time":
+        longest_s = (step_ns - 1) / NANOSECONDS_PER_SECOND
+        return changed(instance, "limits", max_step_time_s=longest_s)
+    highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
+    return changed(instance, "limits", max_cost_usd_per_step=highest_usd)
+
+
+def _line(target: Target, added: dict[str, object]) -> str:
+    """The words of `search`, as YAML."""
+    fields = {"target": target, **added}
+    words = (
+        f"{name}: [{', '.join(map(str, value))}]"
+        if isinstance(value, tuple)
+        else f"{name}: {value}"
+        for name, value in fields.items()
+    )
+    return f"{{{', '.join(words)}}}"

@@ -1,0 +1,1 @@
+"""From a model and a list of machines to a first instance file."""

@@ -1,0 +1,107 @@
+"""The text of a first instance: what is known, what is assumed, what may be added."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from formulations.instance.cluster import GpuType
+from solver.setup.machines import Machines
+
+#: The networks of whole systems of 8 GPUs, and of everything else: what is assumed if nobody says.
+_SYSTEMS = {
+    "A100-40": ("EFA 4x100G", "AWS p4d.24xlarge"),
+    "A100-80": ("InfiniBand 8x HDR", "a DGX A100"),
+    "H100": ("InfiniBand 8x NDR", "a DGX H100"),
+    "H200": ("InfiniBand 8x NDR", "a DGX H200"),
+    "B200": ("InfiniBand 8x NDR", "a DGX B200"),
+}
+_ELSE = "Ethernet 100G", "machines of many clouds"
+#: Least favoured last; the first that all GPUs have is taken.
+_PRECISIONS = ("bf16", "fp16", "fp32")
+
+_MORE = """
+# All of this is optional; what is left out is chosen by hetplan or by its defaults.
+# search:
+#   tensor_parallel: [1, 2, 4, 8]     # GPUs per tensor-parallel group
+#   micro_batch: [1, 2, 4]            # sequences
+#   schedule: [1f1b, interleaved]     # pipeline schedules
+#   overlap: megatron                 # traffic that hides behind computation, by framework
+# limits:
+#   memory_headroom: 5 %              # memory to leave free on every GPU
+#   max_price_per_hour: 100 USD/h     # of all nodes used
+# objective:
+#   minimize: step_time               # or cost_per_step, where the groups above have prices
+"""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The model, by name or by the path of its config.json, and how it is trained."""
+
+    model: str | Path
+    sequence_length: int
+    global_batch: int
+
+
+def assumed_network(machines: Machines) -> tuple[str, str]:
+    """The network of such machines, a name of the link catalogue, and who has it."""
+    system = _SYSTEMS.get(machines.gpu)
+    return system if system and machines.gpus_per_node == 8 else _ELSE
+
+
+def instance_text(
+    training: Training,
+    machines: Sequence[Machines],
+    gpus: Mapping[str, GpuType],
+    folder: Path,
+) -> str:
+    """A commented instance, with paths relative to the folder that it will stand in."""
+    model = training.model
+    if isinstance(model, Path):
+        name = model.resolve().parent.name if model.stem == "config" else model.stem
+        origin = f"huggingface: {_scalar(os.path.relpath(model.resolve(), folder.resolve()))}"
+    else:
+        name, origin = model, f"catalogue: {_scalar(model)}"
+    types = [gpus[one.gpu] for one in machines]
+    precision = next(p for p in _PRECISIONS if all(p in gpu.peak_flops for gpu in types))
+    alone = sum(one.nodes for one in machines) == 1
+    lines = [
+        "# Written by `hetplan init`.",
+        f"name: {_scalar(name)}",
+        "workload:",
+        f"  {origin}",
+        f"  sequence_length: {training.sequence_length}  # tokens",
+        f"  global_batch: {training.global_batch}  # sequences per step",
+        f"  precision: {precision}",
+        "cluster:",
+        "  groups:",
+    ]
+    names = Counter[str]()
+    for one in machines:
+        names[one.gpu] += 1
+        number = f"-{names[one.gpu]}" if names[one.gpu] > 1 else ""
+        lines += _group(one, gpus[one.gpu], one.gpu.lower() + number, alone)
+    return "\n".join(lines) + "\n" + _MORE
+
+
+def _group(machines: Machines, gpu: GpuType, name: str, alone: bool) -> list[str]:
+    lines = [
+        f"    - name: {name}",
+        f"      gpu: {machines.gpu}  # {gpu.memory_bytes / 2**30:.4g} GiB",
+        f"      gpus_per_node: {machines.gpus_per_node}",
+        f"      nodes: {machines.nodes}",
+    ]
+    if machines.network is not None:
+        lines.append(f"      inter_node: {_scalar(machines.network)}")
+    elif not alone:
+        network, owner = assumed_network(machines)
+        lines.append(f"      inter_node: {network}  # assumed, as {owner}; or such as 400 Gbit/s")
+    return [*lines, "      # price: 30 USD/h  # of one node"]
+
+
+def _scalar(text: str) -> str:
+    """A text in quotes, which JSON and YAML share."""
+    return json.dumps(text)

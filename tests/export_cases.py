@@ -1,0 +1,82 @@
+"""Plans to be exported: GPT-2 on a node of four A100 and two of two A10, cut by hand."""
+
+from pathlib import Path
+from typing import Any
+
+from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
+from formulations.plan import Plan, Recomputed, Shape, uniform_degrees
+from solver.export.job import Job
+
+CLUSTER = """
+cluster:
+  groups:
+    - {name: big, gpu: A100-80, gpus_per_node: 4, nodes: 1, inter_node: InfiniBand HDR}
+    - {name: small, gpu: A10, gpus_per_node: 2, nodes: 2, inter_node: InfiniBand HDR}
+"""
+
+
+def instance_of(workload: str = "catalogue: gpt2", search: str = "target: any") -> Instance:
+    """Eight GPUs on three hosts, batches of 16."""
+    text = f"""
+name: three hosts
+workload: {{{workload}, global_batch: 16}}
+{CLUSTER}
+search: {{{search}}}
+"""
+    return parse_instance(text, "x.yaml", Path())
+
+
+def plan_of(
+    instance: Instance,
+    cuts: tuple[int, ...] = (0, 4, 7, 9, 14),
+    order: tuple[int, ...] = (1, 0, 1),
+    shares: tuple[int, ...] = (4, 4),
+    way: Any = "none",
+    tp: int = 1,
+    **shape: Any,
+) -> Plan:
+    """Dp 2, pp 4 on A10, A100, A10: stages of 3, 3, 2 and 4 blocks, unless said otherwise."""
+    fields: dict[str, Any] = {
+        "degrees": uniform_degrees(instance, tp),
+        "dp": 2,
+        "pp": 4,
+        "micro_batch": 2,
+        "schedule": "1f1b",
+        "recompute": (way,),
+        "zero": 1,
+        "nodes_used": (1, 2),
+        **shape,
+    }
+    tables = build_tables(instance, Shape.model_validate(fields))
+    return Decisions(order, cuts, shares).plan(tables)
+
+
+def job_of(search: str = "target: any", workload: str = "catalogue: gpt2", **plan: Any) -> Job:
+    """The job of such a plan."""
+    instance = instance_of(workload, search)
+    return Job(instance, plan_of(instance, **plan))
+
+
+def recomputing(job: Job, numbers: tuple[int, ...]) -> Job:
+    """The job with so many first blocks fully recomputed on each virtual stage."""
+    replicas = []
+    for replica in job.plan.replicas:
+        pairs = zip(replica.stages, numbers, strict=True)
+        stages = [
+            stage.model_copy(
+                update={"recomputed": Recomputed(way="full" if num else "none", blocks=num)}
+            )
+            for stage, num in pairs
+        ]
+        replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
+    return Job(job.instance, job.plan.model_copy(update={"replicas": tuple(replicas)}))
+
+
+#: GPT-2's sizes with a head of its own: frameworks that share no matrix between stages take it.
+UNTIED = (
+    "sizes: {hidden_size: 768, layers: 12, heads: 12, vocabulary_size: 50257, ffn_size: 3072,"
+    " tied_embeddings: false}, sequence_length: 1024"
+)

@@ -1,0 +1,80 @@
+"""What a plan asks of launch targets: each decision just inside and just outside of their rules."""
+
+from typing import Any
+
+import pytest
+
+from formulations.instance import Instance
+from formulations.instance.workload import Recompute
+from formulations.launch import able, obstacles
+from formulations.plan import Plan, Recomputed
+from tests.hand_made import pipelined_result
+
+RESULT = pipelined_result()  #: two replicas of two stages, ZeRO 1
+ALL = ["megatron", "flagscale", "torchtitan"]
+
+
+def with_ties(tied: bool) -> Instance:
+    """The instance, with or without one matrix for embedding and head."""
+    workload = RESULT.instance.workload.model_copy(update={"tied_embeddings": tied})
+    return RESULT.instance.model_copy(update={"workload": workload})
+
+
+def plan_with(way: Recompute = "none", first_blocks: int | None = None, **shape: Any) -> Plan:
+    """The plan with other fields; first_blocks: recomputed on the first stage, of one replica."""
+    plan = RESULT.plan
+    assert plan is not None
+    blocks = [layer.is_block for layer in RESULT.instance.workload.layers]
+    replicas = []
+    for r, replica in enumerate(plan.replicas):
+        stages = []
+        for s, stage in enumerate(replica.stages):
+            own = 0 if way == "none" else sum(blocks[slice(*stage.layers)])
+            count = first_blocks if first_blocks is not None and r == s == 0 else own
+            found = Recomputed(way=way if count or way == "none" else "none", blocks=count)
+            stages.append(stage.model_copy(update={"recomputed": found}))
+        replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
+    update = {"shape": plan.shape.model_copy(update=shape), "replicas": tuple(replicas)}
+    return plan.model_copy(update=update)
+
+
+@pytest.mark.parametrize(
+    ("plan", "targets"),
+    [
+        (plan_with(), ALL),
+        (plan_with("full"), ALL),
+        (plan_with("full", first_blocks=0), ["flagscale"]),
+        (plan_with("selective"), ["megatron", "flagscale"]),
+        (plan_with("selective", first_blocks=0), []),
+        (plan_with(schedule="interleaved"), ["megatron", "torchtitan"]),
+        (plan_with(schedule="zb-h1"), ["torchtitan"]),
+        (plan_with(zero=3, pp=1), ["torchtitan"]),
+        (plan_with(zero=1, pp=1), ["megatron", "flagscale"]),
+        (plan_with(zero=0), ALL),
+    ],
+)
+def test_who_can_launch_a_plan(plan: Plan, targets: list[str]) -> None:
+    """By its schedule, shares, recomputation and ZeRO."""
+    assert able(with_ties(False), plan) == targets
+
+
+def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
+    """It shares a matrix inside one stage alone."""
+    assert able(with_ties(True), plan_with()) == ["megatron", "flagscale"]
+    (only,) = obstacles(with_ties(True), plan_with(), "torchtitan")
+    assert (only.field, only.value) == ("pipeline_parallel", 2)
+
+
+def test_unequal_shares_are_for_any_target_alone() -> None:
+    """The obstacle says what it is, why, and who could."""
+    plan = plan_with()
+    first, *rest = plan.replicas
+    more = first.model_copy(update={"micro_batches": first.micro_batches + 1})
+    uneven = plan.model_copy(update={"replicas": (more, *rest)})
+    assert able(RESULT.instance, uneven) == []
+    (only,) = obstacles(RESULT.instance, uneven, "flagscale")
+    assert only.sentence("flagscale") == (
+        "micro_batches: uneven is not for FlagScale, which runs equally many micro-batches in all"
+        " replicas; any target can"
+    )
+    assert obstacles(RESULT.instance, uneven, "any") == []

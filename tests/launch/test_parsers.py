@@ -1,0 +1,153 @@
+"""Exported files before the frameworks' own parsers and configuration classes."""
+
+import importlib.util
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from solver.export import accelerate, deepspeed, megatron_bridge, torchtitan
+from solver.export.job import Job
+from solver.export.megatron_layout import parsed, written
+from tests.export_cases import UNTIED, job_of, recomputing
+
+pytestmark = pytest.mark.launch
+
+UNEVEN = job_of(workload=UNTIED)
+CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
+ONE_STAGE: dict[str, Any] = {
+    "dp": 8,
+    "pp": 1,
+    "cuts": (0, 14),
+    "shares": (1,) * 8,
+    "order": (0, 1, 1),
+}
+SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
+
+
+def needed(name: str) -> Any:
+    """A module of the extra `launch`; skips where it does not import."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        pytest.skip(f"{name} does not import: {error} (extra `launch`)")
+
+
+def imported(folder: Path, name: str, text: str) -> ModuleType:
+    """A written module, run."""
+    path = folder / name
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("job", [UNEVEN, CHUNKS])
+def test_megatron_core_reads_the_layout(job: Job) -> None:
+    """Rank by rank, chunk by chunk what our own parser finds; and it is valid."""
+    layouts = needed("megatron.core.transformer.pipeline_parallel_layer_layout")
+    text = written(job.pieces)
+    layout = layouts.PipelineParallelLayerLayout.from_str(text, job.shape.pp)
+    layout.validate_layer_layout(num_layers=job.num_blocks, mtp_num_layers=None)
+    found = [[[one.name for one in chunk] for chunk in rank] for rank in layout.layout]
+    assert found == parsed(text, job.shape.pp, job.num_blocks).stages
+
+
+def test_megatron_core_takes_the_recipe(tmp_path: Path) -> None:
+    """Every field that the recipe sets is one of Megatron-Core's, and the model is configured."""
+    transformer = needed("megatron.core.transformer.transformer_config").TransformerConfig
+    ddp = needed("megatron.core.distributed").DistributedDataParallelConfig
+    optimizer = needed("megatron.core.optimizer").OptimizerConfig
+    known = {"model": transformer, "ddp": ddp, "optimizer": optimizer}
+    settings = megatron_bridge.settings(CHUNKS)
+    for name in settings:
+        part, field = name.split(".")
+        if part in known and field != "seq_length":
+            assert field in {one.name for one in fields(known[part])}
+    own = {
+        name.removeprefix("model."): value
+        for name, value in settings.items()
+        if name.startswith("model.") and name != "model.seq_length"
+    }
+    torch = needed("torch")
+    config = transformer(
+        num_layers=12, hidden_size=768, num_attention_heads=12, pipeline_dtype=torch.float, **own
+    )
+    assert config.virtual_pipeline_model_parallel_size == 2
+
+
+@pytest.mark.parametrize("job", [UNEVEN, CHUNKS, SHARDED, recomputing(UNEVEN, (3, 3, 2, 4))])
+def test_torchtitan_takes_the_configuration(job: Job, tmp_path: Path) -> None:
+    """All fields exist, which slots make sure of, and the schedule file is found."""
+    configs = needed("torchtitan.config.configs")
+    module = imported(tmp_path, torchtitan.MODULE, torchtitan.files(job)[torchtitan.MODULE])
+    layers = [None] * job.num_blocks
+    config = SimpleNamespace(
+        parallelism=configs.ParallelismConfig(),
+        training=configs.TrainingConfig(),
+        activation_checkpoint=None,
+        model_spec=SimpleNamespace(model=SimpleNamespace(layers=layers)),
+    )
+    assert module.apply(config) is config
+    assert config.parallelism.pipeline_parallel_degree == job.shape.pp
+    assert (config.activation_checkpoint is None) == (job.recompute_way == "none")
+    if job.shape.pp > 1:
+        path = Path(config.parallelism.pipeline_parallel_schedule_csv)
+        assert path == tmp_path / torchtitan.SCHEDULE
+    layers.append(None)
+    with pytest.raises(ValueError, match="12 layers"):
+        module.apply(config)
+
+
+def test_accelerate_takes_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their product is the number of processes; plugins take what they are given."""
+    configs = needed("accelerate.parallelism_config")
+    plugins = needed("accelerate.utils")
+    module = imported(tmp_path, accelerate.MODULE, accelerate.files(SHARDED)[accelerate.MODULE])
+    assert configs.ParallelismConfig(**module.SIZES).total_size == 8
+    monkeypatch.setenv("FSDP_VERSION", "2")
+    plugin = plugins.FullyShardedDataParallelPlugin(**module.SHARDING)
+    assert (plugin.fsdp_version, plugin.reshard_after_forward) == (2, True)
+    assert plugins.GradientAccumulationPlugin(**module.ACCUMULATION).sync_each_batch
+
+
+def test_deepspeed_takes_pipeline_and_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rank gets the layers of its stage, and the batch sizes multiply."""
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    pipe = needed("deepspeed.pipe")
+    topologies = needed("deepspeed.runtime.pipe.topology")
+    texts = deepspeed.files(UNEVEN)
+    module = imported(tmp_path, deepspeed.MODULE, texts[deepspeed.MODULE])
+    assert issubclass(module.PlannedPipeline, pipe.PipelineModule)
+    topology = topologies.PipeDataParallelTopology(num_pp=4, num_dp=2)
+    for rank in UNEVEN.ranks:
+        bounds: dict[str, int] = {}
+        part = SimpleNamespace(_topo=topology, global_rank=rank.rank, _set_bounds=bounds.update)
+        module.PlannedPipeline._partition_layers(part)
+        stage = UNEVEN.plan.replicas[rank.data].stages[rank.stage]
+        assert (bounds["start"], bounds["stop"]) == stage.layers
+        assert topology.get_coord(rank.rank) == (rank.stage, rank.data)
+    configuration = needed("deepspeed.runtime.config").DeepSpeedConfig
+    path = tmp_path / deepspeed.CONFIG
+    path.write_text(texts[deepspeed.CONFIG])
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    loaded = json.loads(path.read_text())
+    loaded["train_batch_size"] //= UNEVEN.shape.dp  # of one replica: this is one process
+    found = configuration(loaded)
+    assert found.gradient_accumulation_steps == 4
+    assert found.zero_optimization_stage == 1
+
+
+def test_modules_do_not_hide_packages() -> None:
+    """Names of written modules are no names of frameworks."""
+    names = (torchtitan.MODULE, accelerate.MODULE, deepspeed.MODULE, megatron_bridge.RECIPE)
+    assert not {Path(name).stem for name in names} & set(sys.stdlib_module_names)

@@ -1,0 +1,101 @@
+"""`explain` and `diff`: what changes of an instance bring, and where two plans differ."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from solver.comparison import Answer
+from solver.explain.answers import answers
+from solver.explain.what_ifs import what_ifs
+from solver.options import SolveOptions
+from solver.search.driver import solve
+from tests.command_line import run
+
+INSTANCE = Path("instances/hetero_small.yaml")
+
+
+def few_choices() -> Instance:
+    """A plan space of some ten shapes."""
+    instance = load_instance(INSTANCE)
+    few = {"micro_batch": (4,), "tensor_parallel": (1,), "data_parallel": (2, 4), "zero": (0, 1)}
+    return instance.model_copy(update={"search": instance.search.model_copy(update=few)})
+
+
+@pytest.fixture(scope="module")
+def explained() -> tuple[float, list[Answer]]:
+    """Objective of the best plan, and all answers, proved."""
+    best = solve(few_choices()).objective
+    assert best is not None
+    return best, list(answers(few_choices(), best, SolveOptions(), lambda done, total: None))
+
+
+def test_every_change_is_solved_as_an_instance_of_its_own(
+    explained: tuple[float, list[Answer]],
+) -> None:
+    """What is saved is what a search of the changed instance says, for each sequence."""
+    best, found = explained
+    changes = list(what_ifs(few_choices()))
+    assert [one.change for one in found] == [one.change for one in changes]
+    for answer, one in zip(found, changes, strict=True):
+        result = solve(one.instance)
+        assert result.objective is not None
+        more = few_choices().workload.global_batch / one.instance.workload.global_batch
+        assert answer.least == pytest.approx(1 - result.objective * more / best)
+        assert answer.least == answer.most
+
+
+def test_wider_changes_never_cost(explained: tuple[float, list[Answer]]) -> None:
+    """Machines, links and memory are there to be used or not; fewer of them never help."""
+    wider = {one.change: one.wider for one in what_ifs(few_choices())}
+    assert sum(wider.values()) == 5  # a node of each of two groups, two links, memory
+    for answer in explained[1]:
+        assert answer.least is not None
+        assert (
+            answer.least >= 0
+            if wider[answer.change]
+            else answer.change.startswith("half") or (answer.least <= 0)
+        )
+
+
+def test_without_time_nothing_is_claimed() -> None:
+    """A change that could not be looked at has no saving; one that stays possible costs nothing."""
+    options = replace(SolveOptions(), time_limit_s=1e-6)
+    for answer in answers(few_choices(), 1e9, options, lambda done, total: None):
+        assert answer.least is None or answer.most is None or answer.least <= answer.most
+
+
+def test_explain_prints_changes(tmp_path: Path) -> None:
+    """As text, most saved first, and as data."""
+    plan = tmp_path / "plan.json"
+    assert run("solve", INSTANCE, "--method", "minmax", "--out", plan)[0] == 0
+    code, text, _ = run("explain", plan, "--time-limit", "1")
+    assert code == 0
+    assert "limited by" in text
+    assert "one more node of 4 A10 (a10)" in text
+    code, text, _ = run("explain", plan, "--time-limit", "0.5", "--json")
+    assert {"change", "status", "saves_at_least"} <= set(json.loads(text)[0])
+
+
+def test_diff_of_a_plan_with_itself_is_none(tmp_path: Path) -> None:
+    """Each line says so; another plan's time differs by what its parts differ."""
+    plan, other = tmp_path / "a.json", tmp_path / "b.json"
+    assert run("solve", INSTANCE, "--method", "minmax", "--out", plan)[0] == 0
+    table = run("diff", plan, plan)[1].partition("─\n")[2].splitlines()
+    assert table
+    assert all(line.endswith("none") for line in table)
+    text = (
+        INSTANCE.read_text(encoding="utf-8")
+        .replace("256", "128")
+        .replace("profiles/", f"{INSTANCE.parent.resolve()}/profiles/")
+    )
+    changed = tmp_path / "half.yaml"
+    changed.write_text(text, encoding="utf-8")
+    assert run("solve", changed, "--method", "minmax", "--out", other)[0] == 0
+    lines = run("diff", plan, other)[1]
+    assert "step time" in lines
+    assert "a.json" in lines
+    assert run("diff", plan, changed)[0] == 2

@@ -1,0 +1,306 @@
+"""Files of FlagScale, Megatron-Bridge, torchtitan, DeepSpeed and Accelerate: what they say."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from formulations.errors import PlannerError
+from formulations.plan import Group
+from solver.export import accelerate, deepspeed, flagscale, megatron_bridge, torchtitan
+from solver.export.arguments import read_arguments
+from solver.export.job import Job, Sizes
+from solver.export.modules import read_settings
+from solver.export.registry import EXPORTERS
+from solver.options import ExportTarget
+from tests.export_cases import UNTIED, job_of, recomputing
+
+UNEVEN = job_of(workload=UNTIED)
+CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
+ZERO_BUBBLE = job_of(workload=UNTIED, schedule="zb-h1")
+ONE_STAGE: dict[str, Any] = {
+    "dp": 8,
+    "pp": 1,
+    "cuts": (0, 14),
+    "shares": (1,) * 8,
+    "order": (0, 1, 1),
+}
+SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
+ALL = set(EXPORTERS)
+
+
+@pytest.mark.parametrize(
+    ("job", "targets"),
+    [
+        (UNEVEN, ALL - {"accelerate"}),
+        (job_of(), ALL - {"accelerate", "torchtitan"}),  # tied embeddings on several stages
+        (CHUNKS, {"megatron", "megatron-bridge", "torchtitan"}),
+        (ZERO_BUBBLE, {"torchtitan"}),
+        (job_of(workload=UNTIED, schedule="gpipe"), {"torchtitan"}),
+        (recomputing(UNEVEN, (3, 3, 2, 4)), ALL - {"accelerate"}),
+        (recomputing(UNEVEN, (2, 2, 2, 2)), {"megatron", "megatron-bridge", "flagscale"}),
+        (recomputing(UNEVEN, (3, 1, 0, 0)), {"flagscale"}),
+        (SHARDED, {"torchtitan", "deepspeed", "accelerate"}),
+        (job_of(workload=UNTIED, zero=1, **ONE_STAGE), ALL - {"torchtitan", "accelerate"}),
+        (job_of(workload=UNTIED, shares=(5, 3)), set()),
+        (
+            job_of(workload=UNTIED, tp=2, dp=1, pp=4, shares=(8,), order=(0, 1, 1), zero=0),
+            ALL - {"accelerate", "deepspeed"},
+        ),
+    ],
+)
+def test_each_plan_goes_to_those_who_can(job: Job, targets: set[ExportTarget]) -> None:
+    """Whoever takes it writes files that sum to the plan; the others say what to change."""
+    able = {name for name, one in EXPORTERS.items() if next(one.faults(job), None) is None}
+    assert able == targets
+    for name, exporter in EXPORTERS.items():
+        if name in able:
+            exporter.check(job, exporter.files(job))
+        for fault in exporter.faults(job):
+            assert fault.found
+            assert fault.change
+
+
+def flagscale_arguments(job: Job) -> Mapping[str, list[str]]:
+    """Flags of FlagScale's argument file."""
+    return read_arguments(flagscale.files(job)[flagscale.ARGUMENTS])
+
+
+def test_meshes_follow_the_gpu_types() -> None:
+    """Two stages on A100 first, then two on A10; TP CP EP DP PP each, and blocks per stage."""
+    found = flagscale_arguments(job_of(order=(0, 1, 1)))
+    assert found["--hetero-process-meshes"] == ["1", "1", "1", "2", "2", "1", "1", "1", "2", "2"]
+    assert found["--hetero-device-types"] == ["A100-80", "A10"]
+    assert found["--hetero-pipeline-layer-split"] == ["3", "3", "2", "4"]
+    assert found["--pipeline-model-parallel-size"] == ["4"]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        job_of(),  # A10, A100, A10: FlagScale would sort the A10 together
+        job_of(pp=2, dp=4, cuts=(0, 7, 14), shares=(2,) * 4, order=(0, 1, 1)),
+        job_of(pp=1, dp=8, cuts=(0, 14), shares=(1,) * 8, order=(1, 0, 1)),  # a mixed stage
+    ],
+)
+def test_ranks_keep_their_place(job: Job) -> None:
+    """Sorted by device type and rank, as FlagScale does, the order is the plan's."""
+    found = flagscale_arguments(job)
+    types, meshes = found["--hetero-device-types"], found["--hetero-process-meshes"]
+    assert len(types) == len(meshes) // 5
+    script = flagscale.files(job)["torchrun.sh"]
+    lines = script.splitlines()
+    own = [line.rpartition("DEVICE_TYPE=")[2] for line in lines if "DEVICE_TYPE=" in line]
+    sizes = [len(host.gpus) for host in job.hosts]
+    ranks = [types.index(name) for name, n in zip(own, sizes, strict=True) for _ in range(n)]
+    assert ranks == sorted(ranks)
+    assert '--hetero-current-device-type "$DEVICE_TYPE"' in script
+
+
+def test_recomputation_stage_by_stage() -> None:
+    """Flag, method `block` and number of blocks, each for all four micro-batches of a stage."""
+    found = flagscale_arguments(recomputing(UNEVEN, (3, 1, 0, 0)))
+    rows = {name: found[f"--recompute-{name}-per-stage-micro-batch"] for name in NAMES}
+    assert rows == {
+        "granularity": ["[1,4,1]", "[1,4,1]", "[1,4,0]", "[1,4,0]"],
+        "method": ["[1,4,1]"] * 4,
+        "num-layers": ["[1,4,3]", "[1,4,1]", "[1,4,0]", "[1,4,0]"],
+    }
+    assert found["--recompute-granularity"] == ["full"]
+
+
+NAMES = ("granularity", "method", "num-layers")
+
+
+def test_job_that_flagscale_would_end_at_start_is_found() -> None:
+    """Stages, types, batches and order of the meshes are asserted on the file."""
+    job = job_of(order=(0, 1, 1))
+    texts = flagscale.files(job)
+    for old, new in (
+        ("1 1 1 2 2 1 1 1 2 2", "1 1 1 2 2 1 1 1 2 1"),
+        ("--hetero-device-types A100-80 A10", "--hetero-device-types A10 A100-80"),
+        ("1 1 1 2 2 1 1 1 2 2", "1 2 1 1 2 1 1 1 2 2"),
+        ("--hetero-pipeline-layer-split 3 3", "--hetero-pipeline-layer-split 2 4"),
+    ):
+        assert old in texts[flagscale.ARGUMENTS]
+        changed = texts[flagscale.ARGUMENTS].replace(old, new)
+        with pytest.raises(PlannerError, match="read back"):
+            flagscale.check(job, {**texts, flagscale.ARGUMENTS: changed})
+
+
+class Shared(Job):
+    """Two stages: tp 2 in two parts on the A100s, tp 1 in two parts on a node of A10s."""
+
+    def sizes(self, stage: int) -> Sizes:
+        """Unlike by stage."""
+        return Sizes(2, 2) if stage == 0 else Sizes(1, 2)
+
+
+def unlike_degrees(search: str = "target: any") -> Shared:
+    """One replica, whose stage 0 has a whole node of four GPUs."""
+    job = job_of(search, UNTIED, pp=2, dp=1, cuts=(0, 9, 14), shares=(8,), order=(0, 1))
+    (replica,) = job.plan.replicas
+    groups = [Group(node=0, gpus=(0, 1, 2, 3)), Group(node=1, gpus=(0, 1))]
+    stages = [
+        stage.model_copy(update={"group": group})
+        for stage, group in zip(replica.stages, groups, strict=True)
+    ]
+    changed = replica.model_copy(update={"stages": tuple(stages)})
+    return Shared(job.instance, job.plan.model_copy(update={"replicas": (changed,)}))
+
+
+def test_unlike_degrees_are_meshes() -> None:
+    """Each with its tp and dp; the micro-batch of the first is half of the plan's two sequences."""
+    job = unlike_degrees()
+    assert list(flagscale.faults(job)) == []
+    flagscale.check(job, flagscale.files(job))
+    found = flagscale_arguments(job)
+    assert found["--hetero-process-meshes"] == ["2", "1", "1", "2", "1", "1", "1", "1", "2", "1"]
+    assert found["--micro-batch-size"] == ["1"]
+    assert "--sequence-parallel" in found
+    places = [(one.tensor, one.data, one.stage) for one in job.ranks]
+    assert places == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1), (0, 1, 1)]
+
+
+def test_unlike_degrees_need_sequence_parallelism() -> None:
+    """FlagScale ends such a job at start."""
+    (fault,) = flagscale.faults(unlike_degrees("target: any, sequence_parallel: false"))
+    assert "unlike tensor-parallel degrees" in fault.found
+
+
+def test_recipe_of_megatron_bridge() -> None:
+    """Applied to a configuration, its fields are the plan's; a model of other layers is refused."""
+    scope: dict[str, object] = {}
+    text = megatron_bridge.files(CHUNKS)[megatron_bridge.RECIPE]
+    exec(compile(text, "planned_recipe.py", "exec"), scope)
+    apply, cfg = scope["apply"], Fields(Fields(num_layers=12))
+    assert callable(apply)
+    assert apply(cfg) is cfg
+    assert cfg.model.pipeline_model_parallel_layout == "Et|t*2|t|t*2|t|t|t*2|t*2L"
+    assert cfg.model.virtual_pipeline_model_parallel_size == 2
+    assert (cfg.train.global_batch_size, cfg.train.micro_batch_size) == (16, 2)
+    with pytest.raises(ValueError, match="12 layers, not 13"):
+        apply(Fields(Fields(num_layers=13)))
+
+
+class Fields:
+    """A configuration that takes every field."""
+
+    def __init__(self, model: "Fields | None" = None, **fields: object) -> None:
+        self.__dict__.update(fields)
+        if model is not None:
+            self.model, self.train = model, Fields()
+            self.ddp, self.optimizer = Fields(), Fields()
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(name)
+
+
+def rows_of(job: Job) -> list[list[str]]:
+    """The schedule file, row by row."""
+    return list(csv.reader(io.StringIO(torchtitan.files(job)[torchtitan.SCHEDULE])))
+
+
+def test_schedule_file_of_1f1b() -> None:
+    """The last of four ranks does one forward, one backward; the first warms up with three."""
+    rows = rows_of(UNEVEN)
+    assert rows[3] == ["3F0", "3B0", "3F1", "3B1", "3F2", "3B2", "3F3", "3B3"]
+    assert rows[0] == ["0F0", "0F1", "0F2", "0F3", "0B0", "0B1", "0B2", "0B3"]
+    assert rows[1] == ["1F0", "1F1", "1F2", "1B0", "1F3", "1B1", "1B2", "1B3"]
+
+
+def test_schedule_file_of_zero_bubble_and_chunks() -> None:
+    """Backward in two parts, weights last; a rank's chunks are stages r and r + 4."""
+    rows = rows_of(ZERO_BUBBLE)
+    assert rows[3] == [
+        "3F0",
+        "3I0",
+        "3F1",
+        "3I1",
+        "3F2",
+        "3I2",
+        "3F3",
+        "3I3",
+        "3W0",
+        "3W1",
+        "3W2",
+        "3W3",
+    ]
+    assert rows[0][:6] == ["0F0", "0F1", "0F2", "0F3", "0I0", "0W0"]
+    chunks = {cell[0] for cell in rows_of(CHUNKS)[1]}
+    assert chunks == {"1", "5"}
+
+
+def test_modules_of_torchtitan() -> None:
+    """Blocks from 0, embedding before the first, norm and head after the last."""
+    found = read_settings(torchtitan.files(UNEVEN)[torchtitan.MODULE])
+    parts = found["parallelism.module_fqns_per_model_part"]
+    assert isinstance(parts, list)
+    assert parts[0] == ["tok_embeddings", "layers.0", "layers.1", "layers.2"]
+    assert parts[3] == ["layers.8", "layers.9", "layers.10", "layers.11", "norm", "lm_head"]
+    assert found["training.local_batch_size"] == 8
+    assert "pytorch/issues/172668" in torchtitan.files(UNEVEN)[torchtitan.MODULE]
+
+
+@pytest.mark.parametrize(
+    ("job", "replicate", "shard", "policy"),
+    [
+        (UNEVEN, 1, 2, "never"),
+        (SHARDED, 1, 8, "always"),
+        (job_of(workload=UNTIED, zero=0), 2, 1, "never"),
+    ],
+)
+def test_sharding_of_torchtitan(job: Job, replicate: int, shard: int, policy: str) -> None:
+    """ZeRO 1 of several stages and 3 of one are FSDP2, 0 is replication."""
+    found = read_settings(torchtitan.files(job)[torchtitan.MODULE])
+    degrees = [f"parallelism.data_parallel_{name}_degree" for name in ("replicate", "shard")]
+    assert [found[name] for name in degrees] == [replicate, shard]
+    assert found["parallelism.fsdp_reshard_after_forward"] == policy
+
+
+@pytest.mark.parametrize(
+    ("workload", "line"),
+    [
+        (f"{UNTIED}, precision: fp16", "precision: fp16 is not for torchtitan"),
+        (f"{UNTIED}, gradient_precision: bf16", "gradients in 16 bit are not for torchtitan"),
+    ],
+)
+def test_precision_of_torchtitan(workload: str, line: str) -> None:
+    """bf16 or fp32, gradients in fp32."""
+    (fault,) = torchtitan.faults(job_of(workload=workload))
+    assert fault.found.startswith(line)
+
+
+def test_pipeline_and_configuration_of_deepspeed() -> None:
+    """Parts are those of the chain with embedding and head; batches multiply to the global one."""
+    texts = deepspeed.files(recomputing(UNEVEN, (3, 3, 2, 4)))
+    found = read_settings(texts[deepspeed.MODULE])
+    assert found["PARTS"] == [0, 4, 7, 9, 14]
+    assert (found["STAGES"], found["REPLICAS"], found["RECOMPUTED_RUN"]) == (4, 2, 1)
+    configuration = json.loads(texts[deepspeed.CONFIG])
+    assert configuration["gradient_accumulation_steps"] == 4
+    assert configuration["zero_optimization"] == {"stage": 1}
+    assert deepspeed.MODULE not in deepspeed.files(SHARDED)
+
+
+def test_accelerator_of_sharded_replicas() -> None:
+    """FSDP2 over all processes, reduced with every micro-batch; without ZeRO it is DDP."""
+    found = read_settings(accelerate.files(SHARDED)[accelerate.MODULE])
+    assert found["SIZES"] == {"dp_replicate_size": 1, "dp_shard_size": 8, "tp_size": 1}
+    assert found["SHARDING"] == {"fsdp_version": 2, "reshard_after_forward": True}
+    assert found["ACCUMULATION"] == {"num_steps": 1, "sync_each_batch": True}
+    plain = job_of(workload=UNTIED, zero=0, **ONE_STAGE)
+    assert read_settings(accelerate.files(plain)[accelerate.MODULE])["SIZES"] is None
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_modules_are_python(name: ExportTarget) -> None:
+    """What is written compiles."""
+    for job in (UNEVEN, CHUNKS, ZERO_BUBBLE, SHARDED):
+        if next(EXPORTERS[name].faults(job), None) is None:
+            for file, text in EXPORTERS[name].files(job).items():
+                if file.endswith(".py"):
+                    compile(text, file, "exec")

@@ -1,0 +1,80 @@
+"""The verifier's own rules of launch targets, against those of the instance."""
+
+from itertools import product
+from typing import Any, get_args
+
+import pytest
+
+from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
+from formulations.instance.target import RULES, Target, allows, zero_stages
+from solver.search.driver import solve
+from solver.verify import verify_document
+from solver.verify.findings import Findings
+from solver.verify.launch import check_target, runs_zero
+from tests.hand_made import document_of, pipelined_result
+from tests.resealed import forged
+from tests.small_instances import random_instance
+
+SPACES: list[dict[str, Any]] = [
+    *({"schedule": (name,)} for name in get_args(ScheduleName)),
+    *({"micro_batches": shares} for shares in ("even", "uneven")),
+    *({"recompute": (way,)} for way in RECOMPUTE_WAYS),
+    *({"recompute_per": per} for per in ("plan", "stage")),
+    *({"zero": (zero,)} for zero in (0, 1, 2)),
+    *({"embedding_only_stages": flag} for flag in (False, True)),
+]
+
+
+@pytest.mark.parametrize(("target", "fields"), [*product(RULES, SPACES)])
+def test_verifier_and_instance_agree_on_targets(target: Target, fields: dict[str, Any]) -> None:
+    """One odd value in a plan space of its own: both refuse it, or neither."""
+    fitting = {"schedule": ("1f1b",), "recompute": ("none",), "recompute_per": "plan"}
+    search = SearchSpace.model_validate({"target": target, "zero": (0,), **fitting, **fields})
+    ((name, value),) = fields.items()
+    instance = pipelined_result().instance.model_copy(update={"search": search})
+    document = document_of(pipelined_result()).model_copy(
+        update={"instance": instance, "target": target}
+    )
+    findings = Findings()
+    check_target(document, findings)
+    one = value[0] if isinstance(value, tuple) else value
+    free = target == "flagscale" and name == "recompute"  # all stages alike
+    runs = free or allows(target, name, one)
+    if name == "zero" and target == "torchtitan":
+        runs = True  # by the number of stages, below
+    assert (findings.num_problems == 0) == runs
+
+
+def test_both_agree_on_zero() -> None:
+    """By target and number of stages."""
+    for target, zero, pp in product(RULES, range(4), (1, 2)):
+        assert runs_zero(target, zero, pp) == (zero in zero_stages(target, pp))
+
+
+def test_forged_target_is_found() -> None:
+    """A status said of another target than the instance's, or of a plan space too wide for it."""
+    document = document_of(pipelined_result())
+    renamed = verify_document(forged(document, {"target": "megatron"})).problems
+    assert any(line.startswith("target: found 'megatron'") for line in renamed)
+    both = {"target": "megatron", "instance.search.target": "megatron"}
+    narrowed = verify_document(forged(document, both)).problems
+    assert any(line.startswith("instance.search.recompute_per: found stage") for line in narrowed)
+
+
+@pytest.mark.parametrize("target", RULES)
+@pytest.mark.parametrize("seed", [3, 11])
+def test_search_and_verifier_list_the_same_shapes(target: Target, seed: int) -> None:
+    """A solved instance of any target verifies, so both enumerate one plan space."""
+    instance = random_instance(seed)
+    fields: dict[str, Any] = {
+        "target": target,
+        "micro_batches": "even",
+        "schedule": ("1f1b",),
+        "recompute": ("none", "full"),
+        "recompute_per": "stage" if allows(target, "recompute_per", "stage") else "plan",
+        "zero": tuple(zero for zero in range(4) if allows(target, "zero", zero)),
+        "embedding_only_stages": False,
+    }
+    search = instance.search.model_copy(update=fields)
+    result = solve(instance.model_copy(update={"search": search}))
+    assert verify_document(document_of(result)).problems == ()
