@@ -49,6 +49,7 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "degrees": ["uniform" if len(degrees) == 1 and not parted else "per_group"],
         "schedule": [plan.shape.schedule],
         "context_parallel": [plan.shape.cp],
+        "expert_parallel": [plan.shape.ep],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
         "recompute": list(dict.fromkeys(way for way, _, _ in held)),

@@ -20,7 +20,7 @@ None of it is hidden.
 from formulations.costs.collectives import ring_latency_s, ring_share
 from formulations.instance import Instance, Layer, NodeGroup
 from formulations.instance.instance import ContextMethod
-from formulations.plan import Degrees
+from formulations.plan import Degrees, Shape
 
 SUM_BYTES = 2 + 2 * 4  # per element and turn: read the result, read and write the sum
 
@@ -31,6 +31,15 @@ def method_of(layer: Layer, tp: int, cp: int, kv_heads: int) -> ContextMethod:
     exchanged = 2 * (layer.key_value_bytes + layer.query_bytes)
     whole_heads = kv_heads % (tp * cp) == 0
     return "all_to_all" if whole_heads and exchanged < cp * ring else "ring"
+
+
+def context_methods(instance: Instance, shape: Shape) -> set[ContextMethod]:
+    """The ways that the layers of a shape use."""
+    if instance.search.context_method:
+        return {instance.search.context_method}
+    tp, kv_heads = shape.widest_tp, instance.workload.kv_heads
+    layers = (run.layer for run in instance.workload.layer_runs if run.layer.key_value_bytes)
+    return {method_of(one, tp, shape.cp, kv_heads) for one in layers}
 
 
 def context_s(

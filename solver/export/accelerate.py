@@ -18,6 +18,8 @@ NAME = "Accelerate"
 MODULE = "planned_accelerator.py"
 
 RULES = {
+    "context_parallel": Rule((1,), "whose context parallelism asks for sharded parameters"),
+    "expert_parallel": Rule((1,), "which places no experts"),
     "micro_batches": Rule(("even",), "which runs equally many in all replicas"),
     "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),
     "recompute": Rule(("none", "full"), "which recomputes blocks as a whole"),

@@ -42,12 +42,13 @@ class Mesh(NamedTuple):
     tp: int
     dp: int
     pp: int
+    ep: int
     device_type: str
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:
         """As the runtime reads them: TP CP EP DP PP."""
-        return self.tp, 1, 1, self.dp, self.pp
+        return self.tp, 1, self.ep, self.dp, self.pp
 
 
 def faults(job: Job) -> Iterator[Fault]:
@@ -81,7 +82,7 @@ def meshes(job: Job) -> list[Mesh]:
     types = _device_types(job)
     runs = groupby(range(job.shape.pp), key=lambda k: (job.sizes(k), types[k]))
     return [
-        Mesh(sizes.tp, job.shape.dp * sizes.parts, len(list(run)), name)
+        Mesh(sizes.tp, job.shape.dp * sizes.parts, len(list(run)), job.shape.ep, name)
         for (sizes, name), run in runs
     ]
 
@@ -184,7 +185,7 @@ def _check_start(job: Job, found: Mapping[str, list[str]]) -> None:
     expect("device types per mesh", len(types), len(sizes))
     expect("stages of all meshes", sum(size[4] for size in sizes), stages)
     expect("ranks", sum(tp * cp * dp * pp for tp, cp, _, dp, pp in sizes), job.world)
-    expect("cp and ep of the meshes", {size[1:3] for size in sizes}, {(1, 1)})
+    expect("cp and ep of the meshes", {size[1:3] for size in sizes}, {(1, job.shape.ep)})
     expect("mesh batches", {sizes[0][3] * micro_batch % size[3] for size in sizes}, {0})
     unlike = len({size[0] for size in sizes}) > 1
     if job.instance.workload.tied_embeddings:

@@ -1,8 +1,9 @@
 """What every launch target needs of a plan: hosts in node order, ranks, pieces of the model.
 
 Ranks are Megatron-LM's: rank = t + tp (d + dp k) for GPU t of the tensor group that runs stage k on
-the d-th share of the batch (Narayanan et al., SC 2021), laid over the hosts in node order, which
-may have unlike numbers of GPUs. torchtitan and DeepSpeed count the same way, FlagScale in a mesh.
+the d-th share of the batch, where those that share sequences are neighbours (Narayanan et al., SC
+2021), laid over the hosts in node order, which may have unlike numbers of GPUs. torchtitan and
+DeepSpeed count the same way, FlagScale in a mesh.
 """
 
 import re
@@ -120,12 +121,13 @@ class Job:
         cluster, rank = self.instance.cluster, 0
         for k in range(self.shape.pp):
             tp, parts = self.sizes(k)
+            copies = parts * self.shape.cp
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group
                 host = word(cluster.node_names[group.node])
                 gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
                 for i, gpu in enumerate(group.gpus):
-                    yield Rank(rank, host, gpu, gpu_type, i % tp, r * parts + i // tp, k)
+                    yield Rank(rank, host, gpu, gpu_type, i % tp, r * copies + i // tp, k)
                     rank += 1
 
     @cached_property

@@ -7,6 +7,7 @@ data) come from the user, after them. Layouts exclude `--decoder-first-pipeline-
 
 from collections.abc import Iterator, Mapping
 
+from formulations.costs.context import context_methods
 from formulations.launch import first_blocks
 from solver.export.arguments import (
     Arguments,
@@ -68,9 +69,26 @@ def degrees(job: Job) -> Arguments:
     found: Arguments = [
         ("--tensor-model-parallel-size", str(job.tp)),
         ("--pipeline-model-parallel-size", str(shape.pp)),
-        ("--context-parallel-size", "1"),
+        ("--context-parallel-size", str(shape.cp)),
+        *shared(job),
     ]
     return [*found, (LAYOUT, written(job.pieces, job.num_mtp))] if len(job.pieces) > 1 else found
+
+
+def shared(job: Job) -> Arguments:
+    """How GPUs share sequences and experts, where they do."""
+    shape = job.shape
+    found: Arguments = []
+    methods = context_methods(job.instance, shape)
+    if shape.cp > 1 and len(methods) == 1:
+        found.append(("--cp-comm-type", {"ring": "p2p", "all_to_all": "a2a"}[methods.pop()]))
+    if shape.ep > 1:
+        found += [
+            ("--expert-model-parallel-size", str(shape.ep)),
+            ("--expert-tensor-parallel-size", str(job.tp)),
+            ("--moe-token-dispatcher-type", "alltoall"),
+        ]
+    return found
 
 
 def strategies(job: Job) -> Arguments:
@@ -121,7 +139,7 @@ def check_batches(job: Job, found: Mapping[str, list[str]]) -> None:
     """Layers, degrees and batches of an argument file: the micro-batches of a replica result."""
     number = {flag: int(words[0]) for flag, words in found.items() if words and words[0].isdigit()}
     tp, pp = number["--tensor-model-parallel-size"], number["--pipeline-model-parallel-size"]
-    dp = job.world // (tp * pp)
+    dp = job.world // (tp * pp * number["--context-parallel-size"])
     expect("degrees", (tp, dp, pp), (job.tp, job.shape.dp, job.shape.pp))
     expect("layers", number["--num-layers"], job.num_blocks)
     share, rest = divmod(number["--global-batch-size"], number["--micro-batch-size"] * dp)
@@ -140,8 +158,8 @@ def check_layout(job: Job, text: str) -> None:
 def check_ranks(job: Job, text: str) -> None:
     """The rank table against Megatron-LM's groups: who shares tensors, gradients, activations."""
     rows = [tuple(map(int, line.split(",")[4:])) for line in text.splitlines()[1:]]
-    sizes = {"tp": job.tp, "dp": job.shape.dp, "pp": job.shape.pp}
-    for place, name in enumerate(("tp", "dp", "pp")):
+    sizes = {"tp": job.tp, "cp": job.shape.cp, "dp": job.shape.dp, "pp": job.shape.pp}
+    for place, name in enumerate(("tp", "cp-dp", "pp")):
         groups: dict[tuple[int, ...], list[int]] = {}
         for rank, row in enumerate(rows):
             groups.setdefault(row[:place] + row[place + 1 :], []).append(rank)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from formulations.costs.context import method_of
+from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
 from formulations.instance import Instance
 from formulations.instance.cluster import has_flash
@@ -68,12 +68,8 @@ def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
 
 def context_text(instance: Instance, shape: Shape) -> str:
     """How attention sees all tokens of a sequence."""
-    workload, tp = instance.workload, shape.widest_tp
-    layers = (run.layer for run in workload.layer_runs if run.layer.key_value_bytes)
-    found = instance.search.context_method
-    methods = {found or method_of(one, tp, shape.cp, workload.kv_heads) for one in layers}
     texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
-    return " or ".join(texts[one] for one in sorted(methods))
+    return " or ".join(texts[one] for one in sorted(context_methods(instance, shape)))
 
 
 def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:

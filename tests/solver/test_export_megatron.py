@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from formulations.errors import PlannerError
+from formulations.plan import Degrees
 from solver.export import megatron
 from solver.export.arguments import read_arguments
 from solver.export.job import Job
-from tests.export_cases import UNTIED, job_of, recomputing
+from tests.export_cases import UNTIED, instance_of, job_of, plan_of, recomputing
 
 CASES = {
     "uneven": job_of(),
@@ -204,3 +205,19 @@ def test_odd_instance_name_stays_one_word() -> None:
     odd = replace(job, instance=job.instance.model_copy(update=changes))
     lines = megatron.files(odd)["slurm.sh"].splitlines()
     assert all(line.startswith("#SBATCH") for line in lines[1:5])
+
+
+def test_experts_and_sequences_that_gpus_share() -> None:
+    """Degrees of both, how attention sees a sequence, and ranks of one sequence in a row."""
+    workload = "catalogue: mixtral-8x7b, sequence_length: 512"
+    search = "target: any, context_parallel: 2, context_method: ring, expert_parallel: 4"
+    instance = instance_of(workload, search)
+    degrees = (Degrees(tp=1, cp=2),) * 2
+    job = Job(instance, plan_of(instance, (0, 17, 34), dp=2, pp=2, ep=4, degrees=degrees))
+    texts = megatron.files(job)
+    megatron.check(job, texts)
+    found = read_arguments(texts[megatron.ARGUMENTS])
+    assert found["--context-parallel-size"] == ["2"]
+    assert found["--cp-comm-type"] == ["p2p"]
+    assert found["--expert-model-parallel-size"] == ["4"]
+    assert [one.data for one in job.ranks] == [0, 1, 2, 3] * 2
