@@ -19,6 +19,7 @@ BENCHMARKS = {
     "fleets": "pipelines and micro-batches of 30 to 1,000 nodes, and recovery",
     "policies": "samples trained through failures by four recovery policies on our own plans",
     "accuracy": "the analytic model against published steps that no figure was fitted to",
+    "experts": "mixtures of experts on 256 GPUs, solved, beside NVIDIA's degrees for DeepSeek-V3",
     "findings": "which published findings on large-scale training our simulated steps show",
     "calculon": "GPT-3 175B on 1,024 A100 by Calculon's model and by ours, kind by kind",
     "calculon_study": "our best plan of that, proved, beside the best of Calculon's",

@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 import yaml
 
+from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance, read_yaml_resource
 from formulations.plan import Degrees, Plan, Shape
+from solver.simulate import step_time_ns
 
 Row = Mapping[str, Any]
 Sizes = dict[str, Any]
@@ -72,6 +74,13 @@ def cases(reference: Path) -> Iterator[Case]:
         yield _simumax(row)
     for row in json.loads((reference / "megatron_bridge" / "throughput.json").read_text())["rows"]:
         yield _bridge(row)
+
+
+def step_of_row(row: Row) -> float:
+    """Seconds of a step of one of Megatron-Bridge's rows, by our model."""
+    case = _bridge(row)
+    assert case.plan is not None  # the rows with a reason are none of these
+    return step_time_ns(plan_costs(*case.plan)) / 1e9
 
 
 def model_of(row: Row) -> str:

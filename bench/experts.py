@@ -1,0 +1,99 @@
+"""Mixtures of experts on 256 GPUs, solved, and DeepSeek-V3 beside the degrees of NVIDIA's recipe.
+
+    python -m bench experts [--time-limit S] [--out RECORDS]
+
+The recipe's degrees are those of the newest row for these GPUs in the performance tables published
+with Megatron-Bridge; its step is by our model, cut evenly by work, whether or not that fits the
+memory (`accuracy_rows`). Records go to bench/results/experts.jsonl. A plan of ours that takes more than
+1.15 times as long fails the run.
+"""
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.accuracy_rows import step_of_row
+from bench.records import RESULTS, ROOT, append, record, reference
+from bench.scaling import Figures, measure_apart
+from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+
+#: Instances, and the (model, system) of a recipe whose degrees are compared.
+INSTANCES: dict[str, tuple[str, str] | None] = {
+    "instances/qwen3_30b_a3b_256_h100.yaml": None,
+    "instances/mixtral_8x7b_256_h100.yaml": None,
+    "bench/experts/deepseek_v3_256_gb200.yaml": ("DeepSeekV3", "DGX-GB200"),
+}
+MOST = 1.15
+
+
+def recipe_s(folder: Path, model: str, system: str) -> float:
+    """Step, by our model, of the degrees of the newest row."""
+    rows = json.loads((folder / "megatron_bridge" / "throughput.json").read_text())["rows"]
+    return step_of_row(next(r for r in rows if (r["model"], r["system"]) == (model, system)))
+
+
+def solved(name: str, folder: Path, options: SolveOptions) -> Figures:
+    """The record of one instance file."""
+    recipe = INSTANCES[name]
+    head = {
+        "instance": Path(name).stem,
+        "options": asdict(options),
+        "recipe_s": recipe_s(folder, *recipe) if recipe else None,
+    }
+    return record("experts", head | measure_apart(load_instance(ROOT / name), options))
+
+
+def too_slow(one: Figures) -> bool:
+    """Whether the recipe's degrees are far better."""
+    step_ns, recipe = one["step_time_ns"], one["recipe_s"]
+    return bool(recipe) and (step_ns is None or step_ns / 1e9 > MOST * recipe)
+
+
+def table(records: list[Figures]) -> Table:
+    """One line per record."""
+    result = Table("instance", "status")
+    for name in ("step s", "recipe s", "gap %", "open shapes", "seconds", "CPU s"):
+        result.add_column(name, justify="right")
+    for one in records:
+        result.add_row(
+            one["instance"],
+            one["status"],
+            f"{one['step_time_ns'] / 1e9:.3f}" if one["step_time_ns"] else "",
+            f"{one['recipe_s']:.3f}" if one["recipe_s"] else "",
+            f"{100 * one['gap']:.2f}" if one["gap"] is not None else "",
+            str(one.get("shapes", {}).get("open", 0)),
+            f"{one.get('runtime_s', 0):.1f}",
+            f"{one.get('cpu_s', 0):.1f}",
+        )
+    return result
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(prog="python -m bench experts")
+    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds per instance")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, default=RESULTS / "experts.jsonl")
+    chosen = parser.parse_args()
+    folder = reference("megatron_bridge/throughput.json")
+    options = SolveOptions(time_limit_s=chosen.time_limit, workers=chosen.workers)
+    records = []
+    for name in INSTANCES:
+        records.append(solved(name, folder, options))
+        append(chosen.out, records[-1:])
+    console = Console()
+    console.width = max(console.width, 120)
+    console.print(table(records))
+    if any(map(too_slow, records)):
+        sys.exit(f"a step of more than {MOST} times that of a recipe's degrees")
+
+
+if __name__ == "__main__":
+    main()
