@@ -238,7 +238,8 @@ def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
     who = TARGET_NAMES[search.target]
     alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
-    return f"{who}, uniform degrees, {search.micro_batches} micro-batches{alike}"
+    degrees = "uniform degrees" if search.degrees == "uniform" else "degrees per node group"
+    return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"
 
 
 def result_text(
