@@ -238,7 +238,9 @@ def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
     who = TARGET_NAMES[search.target]
     alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
-    degrees = "uniform degrees" if search.degrees == "uniform" else "degrees per node group"
+    degrees = {"uniform": "uniform degrees"}.get(
+        search.degrees, f"degrees {search.degrees.replace('_', ' ')}"
+    )
     return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"
 
 
