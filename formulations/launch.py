@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.instance import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
@@ -42,9 +42,11 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
     """Values of a plan, by the field of `search` that chooses them."""
     shares = {replica.micro_batches for replica in plan.replicas}
     held = recomputed_blocks(instance, plan)
+    degrees = set(plan.shape.degrees_used)
+    parted = any(own.parts > 1 for own in degrees)
     alike = len({way for way, _, _ in held}) <= 1 and all(num in (0, own) for _, num, own in held)
     return {
-        "degrees": ["uniform"],
+        "degrees": ["uniform" if len(degrees) == 1 and not parted else "per_group"],
         "schedule": [plan.shape.schedule],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
@@ -74,6 +76,8 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     found = decisions(instance, plan)
     if found["recompute_per"] == ["plan"] and target == "flagscale":
         del found["recompute"]  # where all stages are alike it recomputes as Megatron-LM does
+    if target == "flagscale" and _alike_by_stage(plan):
+        del found["degrees"]  # its process meshes
     if target == "megatron" and first_blocks(instance, plan) is not None:
         del found["recompute_per"]  # its method `block`
     barred = [
@@ -83,6 +87,12 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         if not allows(target, field, one)
     ]
     return [*barred, *_zero(plan, target), *_stages(instance, plan, target)]
+
+
+def _alike_by_stage(plan: Plan) -> bool:
+    """Whether all replicas of a stage have the same degrees."""
+    stages = zip(*(replica.stages for replica in plan.replicas), strict=True)
+    return all(len({stage.degrees for stage in own}) == 1 for own in stages)
 
 
 def _zero(plan: Plan, target: Target) -> list[Obstacle]:
@@ -106,6 +116,7 @@ def _stages(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
 
 #: All values of the fields that rules are about, the widest last where there is one value.
 _VALUES: dict[str, tuple[object, ...]] = {
+    "degrees": get_args(DegreesPer),
     "schedule": get_args(ScheduleName),
     "micro_batches": ("even", "uneven"),
     "recompute": RECOMPUTE_WAYS,

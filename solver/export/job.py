@@ -81,7 +81,8 @@ class Job:
 
     def sizes(self, stage: int) -> Sizes:
         """How a pipeline stage is shared."""
-        return Sizes(self.shape.tp, 1)
+        own = self.plan.replicas[0].stages[stage].degrees
+        return Sizes(own.tp, own.parts)
 
     @property
     def tp(self) -> int:
@@ -97,6 +98,11 @@ class Job:
     def num_blocks(self) -> int:
         """Blocks of the chain."""
         return sum(layer.is_block for layer in self.instance.workload.layers)
+
+    @property
+    def num_mtp(self) -> int:
+        """Modules of multi-token prediction, in the head."""
+        return self.instance.workload.mtp_layers
 
     @property
     def sequence_parallel(self) -> bool:

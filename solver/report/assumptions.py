@@ -25,7 +25,7 @@ def assumptions(instance: Instance, shape: Shape) -> Lines:
 
 def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
     workload = instance.workload
-    if instance.search.sequence_parallel and shape.tp > 1:
+    if instance.search.sequence_parallel and shape.widest_tp > 1:
         yield (
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
@@ -64,7 +64,7 @@ def _hidden(overlap: Overlap, shape: Shape) -> Lines:
     exchanges = shape.zero >= GRADIENTS_SPLIT
     return hidden(
         overlap,
-        tensor=overlap.tensor_parallel * (shape.tp > 1),
+        tensor=overlap.tensor_parallel * (shape.widest_tp > 1),
         sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
         sharding=overlap.sharding * (shape.dp > 1 and exchanges),
     )

@@ -12,10 +12,11 @@ from formulations.instance.instance import ScheduleName
 from formulations.instance.target import TARGET_NAMES
 from formulations.instance.workload import Recompute
 from formulations.launch import able
-from formulations.plan import Shape
+from formulations.plan import Shape, num_gpus
 from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
+from solver.report.degrees import by_group, tensor_text
 from solver.report.document import costs_of, plan_of
 from solver.report.evidence import evidence_lines
 from solver.report.layout import Lines, labelled
@@ -111,12 +112,12 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
     recompute = _recompute_text(document)
     zero = f", ZeRO {shape.zero}" if shape.zero else ""
-    sequence_parallel = document.instance.search.sequence_parallel and shape.tp > 1
+    sequence_parallel = document.instance.search.sequence_parallel and shape.widest_tp > 1
     split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
-        f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{split}{zero}"
+        f"tensor {tensor_text(shape)} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
+        f"{counted(num_gpus(document.instance, shape), 'GPU')}, {recompute}{split}{zero}"
     )
 
 
@@ -140,6 +141,8 @@ def heading_lines(document: PlanDocument) -> Lines:
     ]
     if shape is not None:
         lines += [("plan", shape_text(document, shape)), ("", batches_text(document, shape))]
+        degrees = by_group(document.instance, shape)
+        lines += [("degrees", degrees)] if degrees else []
     return lines
 
 

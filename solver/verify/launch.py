@@ -1,4 +1,4 @@
-"""What launch targets run, said again: the plan space must be such.
+"""What launch targets run, said again: the plan space must be such; all but `any` equal degrees.
 
 Megatron-LM: one recomputation, 1F1B or interleaved, equally many micro-batches, optimizer states
 split or not. FlagScale: 1F1B without chunks, equally many micro-batches, stages with blocks; full
@@ -20,6 +20,10 @@ def _schedules(*names: str) -> Holds:
     return lambda search: set(search.schedule) <= set(names)
 
 
+def _uniform(search: SearchSpace) -> bool:
+    return search.degrees == "uniform"
+
+
 def _even(search: SearchSpace) -> bool:
     return search.micro_batches == "even"
 
@@ -39,12 +43,14 @@ def _zero_1(search: SearchSpace) -> bool:
 #: Field of `search`, and whether it holds only what the target runs.
 _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
     "megatron": (
+        ("degrees", _uniform),
         ("schedule", _schedules("1f1b", "interleaved")),
         ("micro_batches", _even),
         ("recompute_per", _alike),
         ("zero", _zero_1),
     ),
     "flagscale": (
+        ("degrees", _uniform),
         ("schedule", _schedules("1f1b")),
         ("micro_batches", _even),
         ("recompute", lambda search: _alike(search) or _all_or_nothing(search)),
@@ -52,6 +58,7 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
         ("embedding_only_stages", lambda search: not search.embedding_only_stages),
     ),
     "torchtitan": (
+        ("degrees", _uniform),
         ("micro_batches", _even),
         ("recompute_per", _alike),
         ("recompute", _all_or_nothing),
