@@ -82,7 +82,7 @@ class KindGraph:
             send=send,
             send_back=send,
             tail=rows[now],
-            embedding=embedding[rows[now]],
+            embedding=embedding[rows[now]] * (last or stage == 0),
             allowed=tuple(allowed),
             begins=tuple(self.kinds[j][:1] for j in now.tolist()),
         )

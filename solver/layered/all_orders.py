@@ -231,7 +231,7 @@ class _FreeOrder:
             send=send,
             send_back=send,
             tail=np.array(rows),
-            embedding=np.array([self._embedding_ns(k, step) for step in steps], dtype=np.int64),
+            embedding=np.array([self._embedding_ns(s, step) for step in steps], dtype=np.int64),
             allowed=(self.intervals.allowed,) * len(steps),
             begins=tuple(step.begins for step in steps),
         )
@@ -244,7 +244,7 @@ class _FreeOrder:
         return self.masks[key]
 
     def _embedding_ns(self, stage: int, step: _Step) -> int:
-        last = self.tables.shape.pp - 1
+        last = self.tables.shape.num_stages - 1
         if stage not in (0, last):
             return 0
         own = max(self.placer.terms(*n).embedding_ns for n in step.nodes)

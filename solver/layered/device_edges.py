@@ -201,13 +201,11 @@ class DeviceCosts:
         passes = self._times[:, column[None], stages[:, None, None], sizes[:, None]]
         tail = sum(
             (
-                self._tails[own.tail[arc], s, n]
+                self._tails[own.tail[arc], s, n] + own.embedding[arc] * self.problem.tied
                 for own, s, n in zip(arcs, stages, sizes, strict=True)
             ),
             np.zeros(len(arc), dtype=np.int64),
         )
-        if self.problem.tied and k in (0, self.p - 1):
-            tail = tail + arcs[0].embedding[arc]
         return DeviceEdges(
             arc=arc,
             before=before,

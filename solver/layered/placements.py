@@ -166,7 +166,7 @@ def fixed_order(
                 send=send,
                 send_back=send,
                 tail=same + k,
-                embedding=same + placement.embedding_ns,
+                embedding=same + placement.embedding_ns * (k in (0, shape.num_stages - 1)),
                 allowed=tuple(allowed.values()),
                 begins=((),) * len(same),
             )

@@ -4,6 +4,12 @@ The p stages are placed one after the other. States are what a placement of the 
 leaves open; an arc places one stage more. A fixed order has one state and one arc per stage, a
 free one a state for every set of nodes used and every way in which the last stage may end.
 Lanes are replicas that behave alike under every order: equal node groups, transfers, shares.
+
+One problem may hold pipelines of several lengths: where an arc allows layers [0, 0), a stage at the
+front may be empty, which takes no time and sends nothing (`free_degrees`). In 1F1B and GPipe the
+others do not notice. Proof for 1F1B, GPipe's is plain: an empty stage k before a first stage s
+delays F(x) until its own B(x - w_k - 1), which ends with B_s(x - w_k - 1); as w_k > w_s, stage s
+runs that before F_s(x) anyhow. The last backward of an empty stage ends with that of stage s.
 Layers [a, b) of a stage cost what the matrices below say at [a, b]; n = L + 1.
 """
 
@@ -109,8 +115,8 @@ class Arcs:
     source, target: [A] states before and after the stage. column: [A, R] column of times. send,
     send_back: [A, R] transfers from and to the stage before, 0 on the first stage. tail: [A] row
     of sync and finish. embedding: [A] all-reduce of tied embeddings, as far as this stage's nodes
-    decide it. allowed: per arc [n, n] memory and blocks. begins: per arc the groups of the nodes
-    that begin in this stage, if the order is free.
+    decide it; 0 on stages that are neither first nor last. allowed: per arc [n, n] memory and
+    blocks. begins: per arc the groups of the nodes that begin in this stage, if the order is free.
     """
 
     source: Array
@@ -151,9 +157,10 @@ class SplitProblem:
 
     stages: a set of arcs per virtual stage, p of them with one chunk per device. micro_batches: per
     lane. forward, backward: [C, n, n] per micro-batch, by column. sync, finish: [T, n, n] between
-    the last operation of a device and its optimizer, and from then to its end. tied: the first and
-    last device also wait for each other between the two. weight: [C, n, n] weight gradients where
-    the schedule splits them from `backward`. memory: of devices with several chunks.
+    the last operation of a device and its optimizer, and from then to its end. tied: the first
+    device with layers and the last one also wait for each other between the two. weight: [C, n, n]
+    weight gradients where the schedule splits them from `backward`. memory: of devices with several
+    chunks.
     """
 
     schedule: ScheduleName
