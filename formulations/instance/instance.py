@@ -82,7 +82,7 @@ def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
 
 
 #: Share of a GPU's memory that plans leave free unless the instance says another one: the most that
-#: the memory model is below measured peaks (`bench memory`: 16 dense runs on B200, SimuMax v1.2).
+#: the memory model is below measured peaks (`bench memory`: 22 runs on B200, SimuMax v1.2).
 MEMORY_MODEL_ERROR = 0.025
 
 

@@ -23,7 +23,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
-from solver.verify.launch import runs_zero
+from solver.verify.launch import runs_degrees, runs_parts, runs_zero
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
 
@@ -226,6 +226,8 @@ class PlanSpace:
             known = zip(nodes_used, groups, degrees, strict=True)
             slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
             for dp, pp in self.pipelines(slots):
+                if not runs_degrees(self.instance, degrees, nodes_used, dp, pp):
+                    continue
                 for b in self.micro_batches:
                     if self.shares_exist(dp, b) and not any(b % own.parts for own in degrees):
                         yield degrees, dp, pp, b
@@ -234,8 +236,11 @@ class PlanSpace:
         """All shapes that use exactly these nodes."""
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.expert_degrees(nodes_used, degrees, dp)
+            used = [own.parts for own, count in zip(degrees, nodes_used, strict=True) if count]
             for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
                 for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp, ep):
+                    if not runs_parts(self.search.target, used, zero):
+                        continue
                     for recompute in self.recomputations(vpp, zero):
                         yield Key(
                             nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
