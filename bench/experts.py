@@ -4,8 +4,8 @@
 
 The recipe's degrees are those of the newest row for these GPUs in the performance tables published
 with Megatron-Bridge; its step is by our model, cut evenly by work, whether or not that fits the
-memory (`accuracy_rows`). Records go to bench/results/experts.jsonl. A plan of ours that takes more than
-1.15 times as long fails the run.
+memory (`accuracy_rows`). Records go to bench/results/experts.jsonl. A plan of ours that takes more
+than 1.15 times as long fails the run.
 """
 
 import argparse

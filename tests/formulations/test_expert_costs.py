@@ -6,7 +6,14 @@ import pytest
 from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import analytic_s
 from formulations.costs.expert_sync import expert_rings_ns
-from formulations.costs.experts import ALL_TO_ALL_RATE, Members, all_to_all_s, grouped_s
+from formulations.costs.experts import (
+    ALL_TO_ALL_RATE,
+    Members,
+    all_to_all_s,
+    grouped_s,
+    members_of,
+)
+from formulations.costs.sharding import shape_times
 from formulations.instance import Cluster, Instance, Layer, Link, NodeGroup
 from formulations.instance.load import gpu_catalogue
 from formulations.instance.sizes import MoeSizes, TransformerSizes
@@ -171,3 +178,31 @@ def test_experts_on_one_gpu_alone_are_not_summed(ep: int) -> None:
 def test_members_of_a_group_on_nodes() -> None:
     """16 ranks lie on two nodes of 8, of which each group has all; groups of 8 on one."""
     assert rings_ns(nodes=4, gpus=8, ep=16) == [1_600_000 + 20_000, 0]
+
+
+def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
+    """Experts over both nodes: all at the slower one's pace. Over one each: at its own."""
+    groups = [
+        NodeGroup(
+            name=name,
+            gpu=gpu_catalogue()[name],
+            gpus_per_node=2,
+            nodes=1,
+            price_usd_per_hour=0,
+            intra_node=gpu_catalogue()[name].link,
+            inter_node=Link(bandwidth_bytes_per_s=10e9, latency_s=1e-5),
+        )
+        for name in ("H100", "A100-80")
+    ]
+    workload = build_workload(
+        MIXTRAL, name="m", source="test", sequence_length=4096, global_batch=64
+    )
+    instance = Instance(
+        name="m", source="test", workload=workload, cluster=Cluster(groups=tuple(groups))
+    )
+    shapes = [plain_shape((1, 1), dp=4).model_copy(update={"ep": ep}) for ep in (2, 4)]
+    own, paced = (shape_times(instance, shape)[0] for shape in shapes)
+    assert own.forward_ns[1, 0] < own.forward_ns[1, 1]
+    assert paced.forward_ns[1, 0] == paced.forward_ns[1, 1] > own.forward_ns[1, 1]
+    assert paced.backward_ns[1, 0] == paced.backward_ns[1, 1]
+    assert members_of(instance, shapes[1]) == Members(4, 2, (0, 1))
