@@ -99,7 +99,7 @@ def resolve(
         name=written.name,
         source=written.source,
         workload=workload,
-        cluster=cluster,
+        cluster=cluster.in_two_kinds() if search.degrees == "per_node" else cluster,
         profile=times,
         search=_search_space(written.search, strategies),
         limits=_limits(written.limits),
@@ -173,10 +173,12 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
 
 
 def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for the first schedule that is not plain."""
+    """Raises InstanceError for the first schedule that is not plain, and for nodes of two kinds."""
     for i, name in enumerate(search.schedule):
         if name not in get_args(PlainSchedule):
-            raise place.listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+            raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+    if search.degrees == "per_node":
+        raise place.at("degrees").error("per_node", "uniform or per_group; solve takes the other")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:
