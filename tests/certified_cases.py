@@ -61,6 +61,9 @@ RAMPS = {
     "efficiency_half_flops": 1e8,
     "attention_maximum": 0.4,
     "attention_half_flops": 1e8,
+    "grouped_maximum": 0.3,
+    "grouped_bandwidth": 0.5,
+    "permute_bandwidth": 0.5,
 }
 
 
@@ -310,6 +313,35 @@ def split_sequence() -> PlanDocument:
     return certified_document(one.model_copy(update={"workload": whole}))
 
 
+def shared() -> PlanDocument:
+    """Sequences on both GPUs of a node, experts on all four; keys and values go round a ring."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(1,),
+        data_parallel=(2,),
+        pipeline_parallel=(1,),
+        micro_batch=(1,),
+        zero=(1,),
+        context_parallel=(2,),
+        context_method="ring",
+        expert_parallel=(4,),
+    )
+    one = instance(search=search)
+    runs = []
+    for run in one.workload.layer_runs:
+        fields = {
+            "expert_parameters": run.layer.sharded_parameters // 2,
+            "expert_flops": run.layer.forward_flops // 2,
+            "routed_bytes": 4 * 10**6,
+            "key_value_bytes": 6 * 10**6,
+            "query_bytes": 8 * 10**6,
+        }
+        layer = run.layer.model_copy(update=fields) if run.layer.is_block else run.layer
+        runs.append(run.model_copy(update={"layer": layer}))
+    shared = one.workload.model_copy(update={"layer_runs": tuple(runs), "experts": 4})
+    return certified_document(one.model_copy(update={"workload": shared}))
+
+
 def sharded() -> PlanDocument:
     """Two replicas of unlike speed that exchange gradients with every micro-batch: ZeRO 2 and 3.
 
@@ -378,6 +410,7 @@ CASES: dict[str, Callable[[], PlanDocument]] = {
         interleaved,
         split_sequence,
         sharded,
+        shared,
         infeasible,
         interrupted,
     )

@@ -103,7 +103,7 @@ def resolve(
         name=written.name,
         source=written.source,
         workload=workload,
-        cluster=cluster,
+        cluster=cluster.in_two_kinds() if search.degrees == "per_node" else cluster,
         profile=times,
         search=_search_space(written.search, strategies),
         limits=_limits(written.limits),
@@ -177,7 +177,7 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
 
 
 def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for what templates do not know: schedules, GPUs with part of a layer."""
+    """Raises InstanceError for what templates do not know: schedules, sharing GPUs, kinds."""
     for i, name in enumerate(search.schedule):
         if name not in get_args(PlainSchedule):
             raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
@@ -185,6 +185,8 @@ def check_plain(search: SearchFile, place: Place) -> None:
         degrees: list[int] | None = getattr(search, field)
         if degrees is not None and 1 not in degrees:
             raise place.at(field).listed(0).error(f"{degrees[0]}", "1 too; solve takes the others")
+    if search.degrees == "per_node":
+        raise place.at("degrees").error("per_node", "uniform or per_group; solve takes the other")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:

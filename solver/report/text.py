@@ -88,6 +88,7 @@ def cluster_text(instance: Instance) -> str:
         f"{counted(g.nodes, 'node')} of {g.gpus_per_node} {g.gpu.name}"
         + (f" in zone {g.zone}" if g.zone else "")
         for g in instance.cluster.groups
+        if not g.again
     )
 
 
@@ -111,6 +112,7 @@ def _recompute_text(document: PlanDocument) -> str:
 _DEGREES: dict[DegreesPer, str] = {
     "uniform": "uniform degrees",
     "per_group": "degrees per node group",
+    "per_node": "degrees per node, two kinds per group",
 }
 
 

@@ -111,11 +111,20 @@ class PlanSpace:
 
     def allows_nodes(self, nodes_used: Nodes) -> bool:
         """Whether a plan may use exactly these nodes."""
-        counts = [group.nodes for group in self.instance.cluster.groups]
-        if len(nodes_used) != len(counts) or not any(nodes_used):
+        groups = self.instance.cluster.groups
+        if len(nodes_used) != len(groups) or not any(nodes_used) or min(nodes_used) < 0:
             return False
-        least = [0] * len(counts) if self.instance.search.idle_nodes else counts
-        inside = all(a <= n <= b for a, n, b in zip(least, nodes_used, counts, strict=True))
+        together = dict[int, int]()  # of a group and its nodes again
+        for j, count in enumerate(nodes_used):
+            first = j - groups[j].again
+            if groups[j].again and count and not nodes_used[first]:
+                return False
+            together[first] = together.get(first, 0) + count
+        idle = self.instance.search.idle_nodes
+        inside = all(
+            count <= groups[j].nodes if idle else count == groups[j].nodes
+            for j, count in together.items()
+        )
         return inside and self.affordable(nodes_used)
 
     @cached_property
@@ -137,6 +146,7 @@ class PlanSpace:
         nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
         used = [j for j, count in enumerate(nodes_used) if count]
         found: list[tuple[Degrees, ...]] = []
+        groups = self.instance.cluster.groups
         for cp in sorted(set(self.search.context_parallel)):
             slots = [self._slots(nodes[j], cp) for j in used]
             if self.search.degrees == "uniform":
@@ -144,8 +154,11 @@ class PlanSpace:
                 found += [(own,) * len(nodes) for own in alike if own.parts == 1]
                 continue
             for own in product(*slots):
+                named = dict(zip(used, own, strict=True))
+                twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
+                if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
+                    continue
                 if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
-                    named = dict(zip(used, own, strict=True))
                     found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
         return found
 

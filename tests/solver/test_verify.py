@@ -142,7 +142,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "group_across_nodes": (
         "pipelined",
         {"shape.degrees.0.tp": 4, "shape.dp": 1, "shape.pp": 1},
-        "shape.degrees[0]: tp * parts: found 4, expected a divisor",
+        "shape.degrees[0]: tp * parts * cp: found 4, expected a divisor",
     ),
     "idle_node": ("idle", {"instance.search.idle_nodes": False}, "shape.nodes_used"),
     "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "shape.nodes_used"),
