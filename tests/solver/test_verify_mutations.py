@@ -27,6 +27,7 @@ CHANGED_INSTANCES = (
     "interleaved",
     "split_sequence",
     "sharded",
+    "shared",
 )
 
 #: Fields of the instance on which no constraint, cost or bound depends.
