@@ -100,6 +100,11 @@ class Job:
         return sum(layer.is_block for layer in self.instance.workload.layers)
 
     @property
+    def num_mtp(self) -> int:
+        """Modules of multi-token prediction, in the head."""
+        return self.instance.workload.mtp_layers
+
+    @property
     def sequence_parallel(self) -> bool:
         """Whether tensor groups split the sequence between their products."""
         return self.instance.search.sequence_parallel and any(

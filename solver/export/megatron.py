@@ -70,7 +70,7 @@ def degrees(job: Job) -> Arguments:
         ("--pipeline-model-parallel-size", str(shape.pp)),
         ("--context-parallel-size", "1"),
     ]
-    return [*found, (LAYOUT, written(job.pieces))] if len(job.pieces) > 1 else found
+    return [*found, (LAYOUT, written(job.pieces, job.num_mtp))] if len(job.pieces) > 1 else found
 
 
 def strategies(job: Job) -> Arguments:
@@ -113,7 +113,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     check_launcher(job, texts)
     found = read_arguments(texts[ARGUMENTS])
     check_batches(job, found)
-    check_layout(job, found.get(LAYOUT, ["Et*" + found["--num-layers"][0] + "L"])[0])
+    check_layout(job, found.get(LAYOUT, [written(job.pieces, job.num_mtp)])[0])
     check_ranks(job, texts[RANKS])
 
 
@@ -130,10 +130,10 @@ def check_batches(job: Job, found: Mapping[str, list[str]]) -> None:
 
 def check_layout(job: Job, text: str) -> None:
     """A layout, parsed as Megatron-LM does, against the pieces."""
-    stages = parsed(text, job.shape.pp, job.num_blocks).stages
+    stages = parsed(text, job.shape.pp, job.num_blocks, job.num_mtp).stages
     for i, piece in enumerate(job.pieces):
         names = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
-        own = names + ["loss"] * piece.head
+        own = names + (["mtp"] * job.num_mtp + ["loss"]) * piece.head
         expect(f"piece {i} of the layout", stages[i % job.shape.pp][i // job.shape.pp], own)
 
 

@@ -71,7 +71,10 @@ def settings(job: Job) -> dict[str, object]:
         "model.virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
         "model.context_parallel_size": 1,
         "model.sequence_parallel": job.sequence_parallel,
-        "model.pipeline_model_parallel_layout": written(job.pieces) if several else None,
+        "model.pipeline_model_parallel_layout": written(job.pieces, job.num_mtp)
+        if several
+        else None,
+        "model.mtp_num_layers": job.num_mtp or None,
         **_recompute(job),
         "model.seq_length": workload.sequence_length,
         "train.global_batch_size": workload.global_batch,
@@ -106,7 +109,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     expect("tensor and pipeline degrees", (tp, pp), (job.tp, job.shape.pp))
     expect("layers", found["LAYERS"], job.num_blocks)
     layout = found["model.pipeline_model_parallel_layout"]
-    check_layout(job, str(layout) if layout else written(job.pieces))
+    check_layout(job, str(layout) if layout else written(job.pieces, job.num_mtp))
     sizes = found["train.global_batch_size"], found["train.micro_batch_size"]
     planned = job.micro_batches * job.shape.dp * job.shape.micro_batch, job.shape.micro_batch
     expect("global and micro batch", sizes, planned)

@@ -55,6 +55,9 @@ def faults(job: Job) -> Iterator[Fault]:
     yield from launch_faults(job, "torchtitan")
     yield from state_faults(job, NAME, ("fp32",))
     workload = job.instance.workload
+    if job.num_mtp and job.shape.pp > 1:
+        found = f"multi-token prediction on {job.shape.pp} stages is not for {NAME}"
+        yield Fault(found, "search.pipeline_parallel: 1, and solve again")
     if workload.precision not in ("bf16", "fp32"):
         found = f"precision: {workload.precision} is not for {NAME}"
         yield Fault(found, "workload.precision: bf16, and solve again")

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
-from formulations.instance.instance import ScheduleName
+from formulations.instance.instance import DegreesPer, ScheduleName
 from formulations.instance.target import TARGET_NAMES
 from formulations.instance.workload import Recompute
 from formulations.launch import able
@@ -106,6 +106,12 @@ def _recompute_text(document: PlanDocument) -> str:
     if len(found) > 1:
         return "recomputation where memory asks for it"
     return _RECOMPUTED[found.pop()]
+
+
+_DEGREES: dict[DegreesPer, str] = {
+    "uniform": "uniform degrees",
+    "per_group": "degrees per node group",
+}
 
 
 def shape_text(document: PlanDocument, shape: Shape) -> str:
@@ -238,7 +244,8 @@ def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
     who = TARGET_NAMES[search.target]
     alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
-    return f"{who}, uniform degrees, {search.micro_batches} micro-batches{alike}"
+    degrees = _DEGREES[search.degrees]
+    return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"
 
 
 def result_text(

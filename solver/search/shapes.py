@@ -9,6 +9,7 @@ from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroSta
 from formulations.instance.target import most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
+from formulations.launch import runs_degrees
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
@@ -158,7 +159,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                 for recompute in recompute_ways(instance, one[1], zero)
             )
             for (schedule, vpp), zero, recompute in strategies:
-                yield Shape(
+                shape = Shape(
                     degrees=degrees,
                     dp=dp,
                     pp=pp,
@@ -169,6 +170,8 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                     nodes_used=vector,
                     vpp=vpp,
                 )
+                if runs_degrees(instance, shape):
+                    yield shape
 
 
 def shapes(instance: Instance) -> Iterator[Shape]:

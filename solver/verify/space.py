@@ -23,7 +23,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
-from solver.verify.launch import runs_zero
+from solver.verify.launch import runs_degrees, runs_parts, runs_zero
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
 
@@ -189,6 +189,8 @@ class PlanSpace:
             known = zip(nodes_used, groups, degrees, strict=True)
             slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
             for dp, pp in self.pipelines(slots):
+                if not runs_degrees(self.instance, degrees, nodes_used, dp, pp):
+                    continue
                 for b in self.micro_batches:
                     if self.shares_exist(dp, b) and not any(b % own.parts for own in degrees):
                         yield degrees, dp, pp, b
@@ -198,7 +200,10 @@ class PlanSpace:
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             holders = dp * max(own.parts for own in degrees)
             strategies = product(self.schedules(dp, pp, b), self.zero_stages(holders, pp))
+            used = [own.parts for own, count in zip(degrees, nodes_used, strict=True) if count]
             for (schedule, vpp), zero in strategies:
+                if not runs_parts(self.instance.search.target, used, zero):
+                    continue
                 for recompute in self.recomputations(vpp, zero):
                     yield Key(nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp)
 

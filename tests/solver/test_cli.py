@@ -65,6 +65,7 @@ def test_commands_and_options_stay() -> None:
             "--sequence-length",
             "--slurm",
         ],
+        "export": ["--out", "--to", "plan"],
         "explain": ["--gap", "--json", "--time-limit", "--workers", "plan"],
         "diff": ["first", "second"],
         "report": ["--out", "--trace", "plan"],
