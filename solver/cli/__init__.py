@@ -30,7 +30,6 @@ with loading():
 
 app = typer.Typer(
     name="hetplan",
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
