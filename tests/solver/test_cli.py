@@ -65,6 +65,7 @@ def test_commands_and_options_stay() -> None:
             "--sequence-length",
             "--slurm",
         ],
+        "calibrate": ["--measured", "--out", "instance"],
         "explain": ["--gap", "--json", "--time-limit", "--workers", "plan"],
         "diff": ["first", "second"],
         "report": ["--out", "--trace", "plan"],
