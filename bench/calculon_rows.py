@@ -13,7 +13,7 @@ from formulations.costs.plan_costs import plan_costs, plan_memory
 from formulations.costs.tables import Array, build_tables
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import Plan, Shape
+from formulations.plan import Plan, Shape, uniform_degrees
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.simulate import step_time_ns
 
@@ -42,7 +42,7 @@ def planned(base: Instance, row: Row) -> tuple[Instance, Plan]:
     instance = base.model_copy(update={"search": base.search.model_copy(update=changed)})
     chunks = row["virtual_pipeline"]
     shape = Shape(
-        tp=row["tp"],
+        degrees=uniform_degrees(base, row["tp"]),
         dp=row["dp"],
         pp=row["pp"],
         micro_batch=row["micro_batch"],

@@ -15,7 +15,7 @@ from bench.records import ROOT
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance, Workload
 from formulations.instance.load import load_instance
-from formulations.plan import Shape
+from formulations.plan import Shape, uniform_degrees
 from solver.simulate import step_time_ns
 
 FOLDER = ROOT / "bench" / "findings"
@@ -88,7 +88,8 @@ def outcome(point: Point) -> Outcome:
     num_gpus = group.nodes * group.gpus_per_node
     degrees = {**PLAIN, **point.shape}
     degrees["dp"] = num_gpus // (degrees["tp"] * degrees["pp"])
-    shape = Shape.model_validate(degrees | {"nodes_used": (group.nodes,)})
+    own = {"degrees": uniform_degrees(instance, degrees.pop("tp"))}
+    shape = Shape.model_validate(degrees | own | {"nodes_used": (group.nodes,)})
     costs = plan_costs(instance, even_plan(instance, shape))
     fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
     return Outcome(

@@ -100,10 +100,11 @@ def speed_up() -> Study:
         values: Values = {}
         for name, own in steps(outcomes).items():
             whole, shares = own["1.0"], [str(efficiency) for efficiency in EFFICIENCIES]
-            values[f"{name}, simulated"] = {share: whole / own[share] for share in shares}
-            for formula, compute in (("formula", "compute"), ("start-up aside", "start-up")):
+            stage = name.removeprefix("ZeRO ")
+            values[stage] = {share: whole / own[share] for share in shares}
+            for formula, compute in (("formula", "compute"), ("aside", "start-up")):
                 rest = whole - own[compute]
-                values[f"{name}, {formula}"] = {
+                values[f"{stage}, {formula}"] = {
                     share: whole / (own[compute] + rest / float(share)) for share in shares
                 }
         return values
@@ -111,11 +112,11 @@ def speed_up() -> Study:
     def judge(values: Values) -> dict[str, bool]:
         return {
             f"ZeRO {zero} within 1 %{aside}": all(
-                abs(values[f"ZeRO {zero}, simulated"][share] / value - 1) <= 0.01
-                for share, value in values[f"ZeRO {zero}, {formula}"].items()
+                abs(values[str(zero)][share] / value - 1) <= 0.01
+                for share, value in values[f"{zero}, {formula}"].items()
             )
             for zero in PUBLISHED
-            for formula, aside in (("formula", ""), ("start-up aside", ", start-up aside"))
+            for formula, aside in (("formula", ""), ("aside", ", start-up aside"))
         }
 
     return Study(
@@ -123,7 +124,7 @@ def speed_up() -> Study:
         "speed-up = (r_compute + r_comm) / (r_compute + r_comm / eff)",
         PAPER,
         tuple(points),
-        "speed over that at full bandwidth, by eff",
+        "speed by eff, by ZeRO stage; aside: formula with start-up as compute",
         judge,
         figures,
         "r_comm: what a network without end saves. Ours scales bandwidth by eff, not the start-up"

@@ -20,7 +20,7 @@ from formulations.decisions import Decisions
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS
-from formulations.plan import Plan, Shape
+from formulations.plan import Plan, Shape, uniform_degrees
 from formulations.units import GIB
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
@@ -66,7 +66,7 @@ def read_plan(instance: Instance, entry: dict[str, Any]) -> Plan:
     names = [group.name for group in instance.cluster.groups]
     order = [names.index(GROUPS[node]) for node in entry["placement"]]
     shape = Shape(
-        tp=entry["tp"],
+        degrees=uniform_degrees(instance, entry["tp"]),
         dp=entry["dp"],
         pp=entry["pp"],
         micro_batch=entry["mbs"],

@@ -25,7 +25,7 @@ from formulations.instance.load import gpu_catalogue
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Recompute
-from formulations.plan import Recomputed, Shape
+from formulations.plan import Degrees, Recomputed, Shape
 from formulations.schedules import held
 from formulations.units import GIB
 
@@ -98,6 +98,7 @@ def _devices(
     micro_batches: int,
     recompute: Recompute = "none",
     chunks: int = 1,
+    tp: int,
     **degrees: int,
 ) -> list[MemoryParts]:
     """Memory of each device of a replica, without workspace; equally many blocks on every chunk."""
@@ -106,9 +107,10 @@ def _devices(
         recompute=(recompute,),
         vpp=chunks,
         nodes_used=(1,),
+        degrees=(Degrees(tp=tp),),
         **degrees,  # type: ignore[arg-type]
     )
-    memory = layer_memory(_instance(workload, split=split), shape)
+    (memory,) = layer_memory(_instance(workload, split=split), shape)
     kept = [one._replace(workspace_bytes=0 * one.workspace_bytes) for one in memory.kept]
     without = replace(memory, kept=tuple(kept))
     is_block = np.array([layer.is_block for layer in workload.layers])

@@ -18,10 +18,9 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.template import Template, TemplateStage
+from solver.layered.node_sharing import NodeSplit, filled
+from solver.layered.places import Places
 from solver.layered.problem import Array
-from solver.templates.arrangement import filled
-from solver.templates.places import Places
-from solver.templates.template_options import Split
 
 PS_PER_MS = 10**9
 #: Memory is never checked by that planner; so many micro-batches always fit.
@@ -111,7 +110,7 @@ def read_case(path: Path) -> PlannerCase:
     )
 
 
-def places(case: PlannerCase, split: Split = Split.ALIGNED) -> Places:
+def places(case: PlannerCase, split: NodeSplit = NodeSplit.ALIGNED) -> Places:
     """Tables of a case: its `max_nodes` nodes; no transfers, no memory limit, times in ps."""
     most = case.gpus_per_node
     gpus = tuple(g for g in sorted(case.layers[0].all_reduce_ms) if g <= most)

@@ -2,21 +2,27 @@
 
     python -m bench sailor [INSTANCE ...] [--time-limit S] [--gap G]
 
-Sailor (SOSP 2025) splits layers evenly among stages, whatever GPUs they lie on. `even` is the best
-plan with such splits over the same shapes and node orders, by our simulator; `ours` the optimum of
-that plan space, and `verify` repeats its proof. The instances, bench/sailor, hold measured layer
-times. Fails if an even split is below our bound, or the verifier objects. Records go to
+Sailor (SOSP 2025) splits layers evenly among stages, whatever GPUs they lie on, and chooses tensor
+degrees per GPU type. `even` is the best plan with such splits over all shapes and node orders, by
+our simulator; `ours` the optimum of the same plan space, and `verify` repeats its proof. Both with
+one degree for all (`uniform`) and with one per GPU type (`per_type`, emulated by `super_gpus.py`:
+the best over all pairs of degrees). The instances, bench/sailor, hold measured layer times. Fails
+if an even split is below our bound, or the verifier objects. Records go to
 bench/results/sailor.jsonl.
 """
 
 import argparse
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import hetplan
 from bench.records import RESULTS, ROOT, append, cpu_seconds, record
+from bench.super_gpus import degrees_per_group, super_gpus
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -27,7 +33,7 @@ from solver.heuristics.stages import OrderStages, Split, least_ends
 from solver.search.shapes import shapes
 
 CASES = ROOT / "bench" / "sailor"
-NAMES = ("opt_16_32", "opt_32_96", "neo_16_32", "neo_32_96")
+NAMES = ("opt_16_32", "opt_32_96", "neo_4_16", "neo_4_32", "neo_16_32", "neo_32_96")
 
 
 def sailor_split(tables: CostTables) -> Split | None:
@@ -53,48 +59,110 @@ def even_plan(instance: Instance) -> Found:
     return best_plan(instance, shapes(instance), rule)
 
 
+@dataclass(frozen=True)
+class Both:
+    """Even split and optimum of one plan space.
+
+    degrees: tensor degrees per node group. repeated: the verifier has the proof of the bound.
+    """
+
+    degrees: tuple[int, ...] | None
+    even_s: float | None
+    ours_s: float | None
+    bound_s: float | None
+    ours_shape: dict[str, Any] | None
+    repeated: bool
+    problems: tuple[str, ...]
+
+    @property
+    def rank(self) -> float:
+        """Ours, or infinity without a plan."""
+        return inf if self.ours_s is None else self.ours_s
+
+
+def solved(
+    instance: Instance,
+    options: tuple[float, float],
+    degrees: tuple[int, ...] | None = None,
+    longest_s: float | None = None,
+) -> Both:
+    """Both plans of one plan space; options: seconds, gap.
+
+    longest_s: no longer step of ours matters, and that there is none may be what is proved.
+    """
+    limits = instance.limits.model_copy(update={"max_step_time_s": longest_s})
+    limited = instance.model_copy(update={"limits": limits})
+    even = even_plan(instance)
+    solution = hetplan.solve(limited, time_limit_s=options[0], gap=options[1])
+    checked, shape = hetplan.verify(solution, limited), solution.document.shape
+    return Both(
+        degrees=degrees,
+        even_s=even and seconds(even[1]),
+        ours_s=solution.step_time_s,
+        bound_s=solution.lower_bound_s,
+        ours_shape=None if shape is None else shape.model_dump(mode="json"),
+        repeated=checked.complete and solution.status != "unknown",
+        problems=tuple(checked.problems),
+    )
+
+
+def best(found: Sequence[Both]) -> Both:
+    """The best of several plan spaces: of what is proved of all together."""
+    evens = [one.even_s for one in found if one.even_s is not None]
+    bounds = [one.bound_s for one in found if one.bound_s is not None]
+    return replace(
+        min(found, key=lambda one: one.rank),
+        even_s=min(evens, default=None),
+        bound_s=min(bounds, default=None),
+        repeated=all(one.repeated for one in found),
+        problems=tuple(problem for one in found for problem in one.problems),
+    )
+
+
 def measured(path: Path, limit_s: float, gap: float) -> dict[str, Any]:
-    """Both plans of one instance."""
-    instance = load_instance(path)
-    even, begun = even_plan(instance), cpu_seconds()
-    solution = hetplan.solve(instance, time_limit_s=limit_s, gap=gap)
-    solved = cpu_seconds()
-    checked = hetplan.verify(solution, instance)
-    shape = solution.document.shape
+    """Uniform degrees and degrees per GPU type on one instance."""
+    instance, begun = load_instance(path), cpu_seconds()
+    uniform = solved(instance, (limit_s, gap))
+    between = cpu_seconds()
+    found: list[Both] = []
+    for degrees in degrees_per_group(instance):
+        known = min((one.ours_s for one in found if one.ours_s is not None), default=None)
+        found.append(solved(super_gpus(instance, degrees), (limit_s, gap), degrees, known))
+    per_type = best(found)
     return {
         "instance": path.stem,
         "options": {"time_limit_s": limit_s, "gap": gap},
-        "even_s": even and seconds(even[1]),
-        "even_shape": even and even[0].shape.model_dump(mode="json"),
-        "ours_s": solution.step_time_s,
-        "ours_shape": shape and shape.model_dump(mode="json"),
-        "status": solution.status,
-        "bound_s": solution.lower_bound_s,
-        "gap": solution.gap,
-        "cpu_s": solved - begun,
-        "verify_cpu_s": cpu_seconds() - solved,
-        "problems": list(checked.problems),
-        "proof_repeated": checked.complete,
+        "uniform": asdict(uniform) | {"cpu_s": between - begun},
+        "per_type": asdict(per_type) | {"cpu_s": cpu_seconds() - between},
     }
 
 
 def line(figures: dict[str, Any]) -> str:
     """One instance in words."""
-    even, ours, shape = figures["even_s"], figures["ours_s"], figures["ours_shape"]
-    if even is None or ours is None:
-        return f"{figures['instance']}: even {even}, ours {ours}, {figures['status']}"
-    return (
-        f"{figures['instance']}: even split {even:.4f} s, ours {ours:.4f} s "
-        f"({100 * (even / ours - 1):+.1f} %), pp {figures['even_shape']['pp']} and {shape['pp']}, "
-        f"{figures['status']}, gap {100 * figures['gap']:.2g} %, {figures['cpu_s']:.1f} s CPU; "
-        + ("verified" if figures["proof_repeated"] else "proof not repeated")
-    )
+
+    def words(space: str) -> str:
+        one = figures[space]
+        if one["even_s"] is None or one["ours_s"] is None:
+            return f"{space}: even split {one['even_s']} s, ours {one['ours_s']} s"
+        return (
+            f"{space}: even split {one['even_s']:.3f} s "
+            f"({100 * (one['even_s'] / one['ours_s'] - 1):+.1f} %), ours {one['ours_s']:.3f} s, "
+            f"gap {100 * (1 - one['bound_s'] / one['ours_s']):.2g} %"
+            f"{'' if one['repeated'] else ', not verified'}, {one['cpu_s']:.0f} s CPU"
+        )
+
+    degrees = figures["per_type"]["degrees"]
+    return f"{figures['instance']}: {words('uniform')}; {words('per_type')}, tp {degrees}"
 
 
 def contradicted(figures: dict[str, Any]) -> bool:
     """Whether an even split is below our bound, or the verifier found a problem."""
-    below = figures["even_s"] is not None and figures["even_s"] < figures["bound_s"]
-    return below or bool(figures["problems"])
+
+    def wrong(one: dict[str, Any]) -> bool:
+        known = one["even_s"] is not None and one["bound_s"] is not None
+        return (known and one["even_s"] < one["bound_s"]) or bool(one["problems"])
+
+    return wrong(figures["uniform"]) or wrong(figures["per_type"])
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ def row(case: Case) -> list[Any]:
     """A case as the columns of the record; nodes by group, in order."""
     shape = case.shape
     order = "".join("abcdefghijklmnop"[j] for j in case.order)
-    degrees = (shape.tp, shape.dp, shape.pp, shape.micro_batch)
+    degrees = (shape.widest_tp, shape.dp, shape.pp, shape.micro_batch)
     return [case.instance, order, *degrees, *(getattr(case, name) for name in FIELDS)]
 
 

@@ -21,10 +21,10 @@ from typing import Any
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import RESULTS, append, cpu_seconds, record, reference
 from formulations.template import Template
-from solver.templates.generate import until
+from solver.layered.places import PlaceCosts
+from solver.templates.clock import until
 from solver.templates.judge import step_time
 from solver.templates.oobleck import oobleck_templates, value_of
-from solver.templates.places import PlaceCosts
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_outcome import TemplateOutcome
 
@@ -46,8 +46,7 @@ def by_step_time(
     """Templates of least step time of all sizes, in `limit_s` together."""
     finals = finals_of(case)
     end_s = time.perf_counter() + limit_s
-    search = StepTimeSearch(costs, finals, micro_batches)
-    search.prepare(until(end_s, 2))
+    search = StepTimeSearch(costs, finals, dict.fromkeys(finals, micro_batches))
     left = range(len(finals), 0, -1)
     return {
         n: search.run(n, None, until(end_s, number)) for number, n in zip(left, finals, strict=True)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from formulations.costs.tables import Array, CostTables
+from formulations.costs.memory import LayerMemory
+from formulations.costs.tables import Array
 from formulations.plan import Shape
 from formulations.schedules import held
 
@@ -25,8 +26,7 @@ def first_moments(shape: Shape, device: int, shares: Sequence[int]) -> Iterator[
                 yield m, moment
 
 
-def chunk_bytes(tables: CostTables, moment: Moment) -> list[Array]:
+def chunk_bytes(memory: LayerMemory, moment: Moment) -> list[Array]:
     """Per chunk [L] bytes of every layer that may lie in it, static ones too."""
-    memory, put_off = tables.memory, moment[-1]
-    waiting = memory.static_bytes + put_off * memory.put_off_bytes
+    waiting = memory.static_bytes + moment[-1] * memory.put_off_bytes
     return [waiting + whole * memory.activation_bytes for whole in moment[:-1]]

@@ -16,10 +16,25 @@ from formulations.units import ceil_div
 STATES_SPLIT, GRADIENTS_SPLIT, PARAMETERS_SPLIT = 1, 2, 3  # from which ZeRO stage on
 
 
+class Degrees(Record):
+    """How the GPUs of one slot share a stage: `parts` tensor groups of `tp`.
+
+    Every part runs b / parts sequences of each micro-batch. They lie on one node.
+    """
+
+    tp: Count
+    parts: Count = 1
+
+    @property
+    def width(self) -> int:
+        """GPUs of a slot."""
+        return self.tp * self.parts
+
+
 class Shape(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
 
-    tp: Count
+    degrees: tuple[Degrees, ...]  #: per node group of the cluster; of groups not used, any
     dp: Count
     pp: Count
     micro_batch: Count  #: sequences
@@ -32,7 +47,7 @@ class Shape(Record):
 
     @property
     def slots(self) -> int:
-        """Number of tensor-parallel groups; slot k * dp + r runs stage k of replica r."""
+        """Number of slots; slot k * dp + r runs stage k of replica r."""
         return self.dp * self.pp
 
     @property
@@ -40,17 +55,32 @@ class Shape(Record):
         """Virtual stages; stage s lies on the slots of s mod pp."""
         return self.pp * self.vpp
 
-    def own_states(self, parameters: int) -> int:
+    @property
+    def degrees_used(self) -> list[Degrees]:
+        """Those of the node groups used."""
+        pairs = zip(self.degrees, self.nodes_used, strict=True)
+        return [degrees for degrees, count in pairs if count]
+
+    @property
+    def widest_tp(self) -> int:
+        """GPUs of its largest tensor groups."""
+        return max(degrees.tp for degrees in self.degrees_used)
+
+    def ranks(self, group: int) -> int:
+        """GPUs among which what a layer's GPU on a node group holds may be split: see `zero`."""
+        return self.dp * self.degrees[group].parts
+
+    def own_states(self, parameters: int, group: int) -> int:
         """Of the parameters of a layer on one GPU, those whose optimizer states it holds."""
-        return ceil_div(parameters, self.dp if self.zero >= STATES_SPLIT else 1)
+        return ceil_div(parameters, self.ranks(group) if self.zero >= STATES_SPLIT else 1)
 
-    def own_gradients(self, parameters: int) -> int:
+    def own_gradients(self, parameters: int, group: int) -> int:
         """Those whose gradients it holds from micro-batch to micro-batch."""
-        return ceil_div(parameters, self.dp if self.zero >= GRADIENTS_SPLIT else 1)
+        return ceil_div(parameters, self.ranks(group) if self.zero >= GRADIENTS_SPLIT else 1)
 
-    def own_parameters(self, parameters: int) -> int:
+    def own_parameters(self, parameters: int, group: int) -> int:
         """Those that it holds from layer to layer."""
-        return ceil_div(parameters, self.dp if self.zero >= PARAMETERS_SPLIT else 1)
+        return ceil_div(parameters, self.ranks(group) if self.zero >= PARAMETERS_SPLIT else 1)
 
     def stages_of(self, device: int) -> range:
         """Virtual stages of a device, one per chunk."""
@@ -66,7 +96,7 @@ def simulable(instance: Instance, shape: Shape) -> bool:
 
 
 class Group(Record):
-    """The tp GPUs of one node that run one stage of one replica."""
+    """The GPUs of one node that run one stage of one replica: a slot."""
 
     node: Index  #: index into Cluster.node_names
     gpus: tuple[Index, ...]  #: indices inside the node
@@ -84,6 +114,7 @@ class Stage(Record):
 
     layers: tuple[Index, Index]
     group: Group
+    degrees: Degrees  #: of the group
     recomputed: Recomputed
 
 
@@ -106,7 +137,20 @@ class Plan(Record):
 Choose = Callable[[int, int, int, tuple[int, int]], Recomputed]
 
 
-def slots_of_order(instance: Instance, tp: int, order: Sequence[int]) -> list[Group]:
+def uniform_degrees(instance: Instance, tp: int) -> tuple[Degrees, ...]:
+    """Tensor groups of one size everywhere."""
+    return (Degrees(tp=tp),) * len(instance.cluster.groups)
+
+
+def num_gpus(instance: Instance, shape: Shape) -> int:
+    """GPUs that run a stage: all slots of the nodes used."""
+    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    return sum(n * (g.gpus_per_node // own.width) * own.width for g, own, n in groups)
+
+
+def slots_of_order(
+    instance: Instance, degrees: Sequence[Degrees], order: Sequence[int]
+) -> list[Group]:
     """Groups in rank order for node group indices in node order; equal nodes by number."""
     cluster = instance.cluster
     used = [0] * len(cluster.groups)
@@ -114,8 +158,9 @@ def slots_of_order(instance: Instance, tp: int, order: Sequence[int]) -> list[Gr
     for j in order:
         node = cluster.first_node[j] + used[j]
         used[j] += 1
-        for first in range(0, cluster.groups[j].gpus_per_node - tp + 1, tp):
-            slots.append(Group(node=node, gpus=tuple(range(first, first + tp))))
+        width = degrees[j].width
+        for first in range(0, cluster.groups[j].gpus_per_node - width + 1, width):
+            slots.append(Group(node=node, gpus=tuple(range(first, first + width))))
     return slots
 
 
@@ -133,7 +178,7 @@ def uniform_plan(
     0 to the number of layers. `micro_batches`: one number per replica. `recomputed`: what a
     virtual stage recomputes on a node group with so many micro-batches and layers.
     """
-    slots = slots_of_order(instance, shape.tp, order)
+    slots = slots_of_order(instance, shape.degrees, order)
     groups = instance.cluster.node_groups
     choose = cache(recomputed)
     replicas = []
@@ -142,7 +187,8 @@ def uniform_plan(
         for k, layers in enumerate(pairwise(boundaries)):
             group = slots[k % shape.pp * shape.dp + r]
             found = choose(k, groups[group.node], count, layers)
-            stages.append(Stage(layers=layers, group=group, recomputed=found))
+            own = shape.degrees[groups[group.node]]
+            stages.append(Stage(layers=layers, group=group, degrees=own, recomputed=found))
         replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
     nodes = dict.fromkeys(slot.node for slot in slots)
     return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))

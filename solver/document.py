@@ -33,11 +33,11 @@ from formulations.instance.record import Record
 from formulations.instance.target import Target
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.plan import Recomputed, Shape
+from formulations.plan import Degrees, Recomputed, Shape
 from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 #: Fields that describe the run, or what lies beyond it, and cannot be derived from the plan.
 RECORDED = (
@@ -83,6 +83,7 @@ class StageDocument(Record):
     node: Name
     gpus: tuple[Index, ...]
     gpu_type: Name
+    degrees: Degrees
     forward_s: Seconds
     backward_s: Seconds  #: with what is recomputed in it
     recomputed: Recomputed
@@ -133,7 +134,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[5]
+    schema_version: Literal[6]
     hetplan_version: Name
     status: Status
     termination: Termination

@@ -17,6 +17,8 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from tests.recursion import moments, stage_ends
 
+Bytes = NDArray[np.int64]
+
 NOISE = Fraction(1, 10**12)  #: the relative excess that rounding up forgives
 
 
@@ -46,9 +48,16 @@ class Floor:
         nodes = tables.instance.cluster.groups
         self.order = list(order)
         self.node = [
-            i for i, j in enumerate(order) for _ in range(nodes[j].gpus_per_node // self.shape.tp)
+            i
+            for i, j in enumerate(order)
+            for _ in range(nodes[j].gpus_per_node // self.degrees_of(j)[2])
         ]
         assert len(self.node) == self.shape.dp * self.shape.pp
+
+    def degrees_of(self, j: int) -> tuple[int, int, int]:
+        """GPUs of a tensor group, tensor groups of a slot, GPUs of a slot."""
+        own = self.tables.shape.degrees[j]
+        return own.tp, own.parts, own.tp * own.parts
 
     def group(self, node: int) -> int:
         """Group of a node of the order."""
@@ -76,12 +85,12 @@ class Floor:
 
     def send(self, slot: int, tensors: int) -> int:
         """From a slot to the one that runs the next stage of the same replica, round and round."""
-        dp, tp, size = self.shape.dp, self.shape.tp, tensors * self.tables.send_bytes
+        dp = self.shape.dp
         behind = [*self.node[dp:], *self.node[:dp]]
         source, target = self.node[slot], behind[slot]
         speed, latency = self.link(source, inside=True)
         if source == target:
-            return up(size / speed + latency)
+            return up(tensors * self.tables.send_bytes[self.group(source)] / speed + latency)
         flows = [(self.node[s], behind[s]) for s in self.slots(slot // dp)]
         crossing = [(a, b) for a, b in flows if a != b]
         ways = [
@@ -94,7 +103,12 @@ class Floor:
             ways += [(node, self.zone_link(), zoned) for node in (source, target)]
         times = []
         for end, (speed, latency), sharing in ways:
-            seconds = tp * size * sharing / speed + latency
+            (tp, parts, _), j = self.degrees_of(self.group(end)), self.group(end)
+            search = self.tables.instance.search
+            each = tp if search.splits_messages else max(self.degrees_of(i)[0] for i in self.order)
+            lanes = parts * each
+            size = tensors * self.tables.send_bytes[j]
+            seconds = lanes * size * sharing / speed + latency
             if self.tables.instance.search.gathers_messages and tp > 1:
                 inner, start = self.link(end, inside=True)
                 seconds += (tp - 1) * (size / inner + start)
@@ -108,7 +122,7 @@ class Floor:
             for k in range(self.shape.pp)
             if 0 < sum(self.node[s] == node for s in self.slots(k)) < self.shape.dp
         ]
-        return self.shape.tp * len(partly)
+        return self.degrees_of(self.group(node))[0] * len(partly)
 
     def zone_pairs(self, stage: int) -> list[set[str | None]]:
         """Pairs of zones between which the ring of a stage passes, in the cluster's order."""
@@ -118,42 +132,52 @@ class Floor:
         legs = [{a, b} for a, b in zip(tour, tour[1:] + tour[:1], strict=True) if a != b]
         return legs[:1] if len(tour) == 2 else legs
 
-    def ring(self, stage: int, factor: Fraction, sizes: Sequence[int]) -> tuple[list[int], int]:
-        """Collective over the replicas of a stage: ns per layer, and once."""
+    def ring(self, stage: int, factor: Fraction, sizes: Bytes) -> tuple[list[int], int]:
+        """Collective over the parts of the replicas of a stage: ns per layer [L, J], and once."""
         members = [self.node[s] for s in self.slots(stage)]
         nodes = sorted(set(members))
         count = len(nodes)
         efficiency = Fraction(self.tables.instance.cluster.efficiency(count))
-        inner, inner_start, outer, outer_start = (Fraction(0) for _ in range(4))
+        share = Fraction(count - 1, count) / efficiency
+        inner_start, outer_start = Fraction(0), Fraction(0)
+        inner: list[tuple[int, Fraction]] = []  # of a group's buffers, seconds per byte
+        outer: list[tuple[int, Fraction]] = []
         for node in nodes:
-            n = members.count(node)
+            j = self.group(node)
+            n = members.count(node) * self.degrees_of(j)[1]
             speed, latency = self.link(node, inside=True)
-            inner = max(inner, Fraction(n - 1, n) / speed)
+            inner.append((j, Fraction(n - 1, n) / speed))
             inner_start = max(inner_start, (n - 1) * latency)
             speed, latency = self.link(node, inside=False)
-            outer = max(outer, self.rings(node) / speed if count > 1 else Fraction(0))
+            outer.append((j, share * self.rings(node) / speed))
             outer_start = max(outer_start, (count - 1) * latency)
+        widest = max(set(self.order), key=lambda j: (self.degrees_of(j)[0], -j))
         all_pairs = [pair for k in range(self.shape.pp) for pair in self.zone_pairs(k)]
         for pair in self.zone_pairs(stage):
             speed, latency = self.zone_link()
-            outer = max(outer, self.shape.tp * all_pairs.count(pair) / speed)
+            rings = self.degrees_of(widest)[0] * all_pairs.count(pair)
+            outer.append((widest, share * rings / speed))
             outer_start = max(outer_start, (count - 1) * latency)
-        outer *= Fraction(count - 1, count) / efficiency
-        layers = [up(factor * inner * size) + up(factor * outer * size) for size in sizes]
+        layers = [
+            max(up(factor * rate * int(own[j])) for j, rate in inner)
+            + max(up(factor * rate * int(own[j])) for j, rate in outer)
+            for own in sizes
+        ]
         return layers, up(factor * inner_start) + up(factor * outer_start)
 
     def embedding(self) -> int:
         """All-reduce between the slots of the first and of the last stage, two ranks each."""
-        size, tp, dp = self.tables.embedding_bytes, self.shape.tp, self.shape.dp
-        if not size:
+        sizes, dp = self.tables.embedding_bytes, self.shape.dp
+        if not any(sizes):
             return 0
         ends = [(self.node[r], self.node[(self.shape.pp - 1) * dp + r]) for r in range(dp)]
         times = [Fraction(0)]
         for node in set(self.node):
+            size, lanes = sizes[self.group(node)], self.degrees_of(self.group(node))[0]
             crossing = sum((a == node) != (b == node) for a, b in ends)
             if crossing:
                 speed, latency = self.link(node, inside=False)
-                times.append(crossing * tp * size / speed + 2 * latency)
+                times.append(crossing * lanes * size / speed + 2 * latency)
             if (node, node) in ends:
                 speed, latency = self.link(node, inside=True)
                 times.append(size / speed + 2 * latency)
@@ -161,7 +185,8 @@ class Floor:
         for pair in zones:
             if len(pair) == 2:
                 speed, latency = self.zone_link()
-                times.append(zones.count(pair) * tp * size / speed + 2 * latency)
+                most = max(self.degrees_of(j)[0] * sizes[j] for j in set(self.order))
+                times.append(zones.count(pair) * most / speed + 2 * latency)
         return up(max(times))
 
 
@@ -169,8 +194,7 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
     """Costs of one node order, counted from the slots."""
     floor, shape = Floor(tables, order), tables.shape
     layers = tables.instance.workload.layers
-    gradient = [int(size) for size in tables.gradient_bytes]
-    gather = [int(size) for size in tables.gather_bytes]
+    gradient, gather = tables.gradient_bytes, tables.gather_bytes
     hidden = Fraction(tables.instance.search.overlap.gradient_sync)
     hidden = hidden if shape.pp == 1 else min(hidden, Fraction(shape.vpp - 1, shape.vpp))
     factor = (2, 1, 0, 0)[shape.zero] * (1 - hidden)
@@ -203,10 +227,10 @@ def options(tables: CostTables, layers: Iterable[int]) -> Iterator[dict[int, int
 
 
 def device_bytes(
-    tables: CostTables, stages: Sequence[range], d: int, m: int, ways: dict[int, int]
+    tables: CostTables, stages: Sequence[range], d: int, m: int, ways: dict[int, int], j: int = 0
 ) -> int:
-    """What a GPU of a device holds at its fullest, with these ways to recompute."""
-    shape, memory = tables.shape, tables.memory
+    """What a GPU of a device on group j holds at its fullest, with these ways to recompute."""
+    shape, memory = tables.shape, tables.memory[j]
     own = [x for layers in stages[d :: shape.pp] for x in layers]
 
     def kept(kind: str, s: int) -> int:
@@ -238,7 +262,7 @@ def recomputed_ns(
     times = [
         sum(int(tables.recompute_ns[i][x, j]) for x, i in ways.items())
         for ways in options(tables, own)
-        if device_bytes(tables, stages, d, m, ways) <= tables.capacity_bytes[j]
+        if device_bytes(tables, stages, d, m, ways, j) <= tables.capacity_bytes[j]
     ]
     return min(times, default=None)
 
@@ -291,7 +315,7 @@ def step_time_ns(
         + placed.sync_start[d]
         for d in range(pp)
     ]
-    if tables.embedding_bytes:
+    if tables.tied:
         ready[0] = ready[-1] = max(ready[0], ready[-1]) + placed.embedding
     return max(
         ready[d]

@@ -49,7 +49,7 @@ def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> In
     split = list(brute_force.all_splits(tables))[-1]
     stages = list(pairwise(split))
     least = max(brute_force.least_bytes(tables, own, k, 1) for k, own in enumerate(stages))
-    most = max(tables.device_memory([own], k, 4) for k, own in enumerate(stages))
+    most = max(tables.device_memory([own], k, 0, 4) for k, own in enumerate(stages))
     keep = 1 - instance.limits.memory_headroom
     groups = tuple(
         group.model_copy(

@@ -7,7 +7,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.plan import Plan, Recomputed, Shape
+from formulations.plan import Plan, Recomputed, Shape, uniform_degrees
 from solver.export.job import Job
 
 CLUSTER = """
@@ -35,11 +35,12 @@ def plan_of(
     order: tuple[int, ...] = (1, 0, 1),
     shares: tuple[int, ...] = (4, 4),
     way: Any = "none",
+    tp: int = 1,
     **shape: Any,
 ) -> Plan:
     """Dp 2, pp 4 on A10, A100, A10: stages of 3, 3, 2 and 4 blocks, unless said otherwise."""
     fields: dict[str, Any] = {
-        "tp": 1,
+        "degrees": uniform_degrees(instance, tp),
         "dp": 2,
         "pp": 4,
         "micro_batch": 2,

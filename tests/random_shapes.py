@@ -15,7 +15,7 @@ from formulations.instance import (
     ZoneLink,
 )
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from formulations.units import GIB
 from solver.search.shapes import shapes
 from tests import brute_force
@@ -172,7 +172,7 @@ def three_types(seed: int) -> CostTables:
     return build_tables(
         instance,
         Shape(
-            tp=1,
+            degrees=(Degrees(tp=1),) * len(counts),
             dp=dp,
             pp=pp,
             micro_batch=1,

@@ -12,7 +12,7 @@ import pytest
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, NodeGroup
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from solver.search.engines import ModelEngine
 from solver.search.held_shapes import Fixed
 from tests.loop_checks import solve_shape
@@ -43,7 +43,7 @@ def pipeline_of(case: dict[str, Any]) -> tuple[CostTables, tuple[int, ...]]:
         cluster=Cluster(groups=groups),
     )
     shape = Shape(
-        tp=1,
+        degrees=(Degrees(tp=1),) * len(groups),
         dp=1,
         pp=len(case["stage_slowness"]),
         micro_batch=1,

@@ -20,7 +20,7 @@ from formulations.instance import (
 )
 from formulations.instance.instance import ZeroStage
 from formulations.instance.overlap import Overlap
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from formulations.units import GIB
 
 #: What every fourth random instance hides.
@@ -138,7 +138,7 @@ def plain_shape(
 ) -> Shape:
     """1F1B, micro-batches of one sequence, no recomputation."""
     return Shape(
-        tp=tp,
+        degrees=(Degrees(tp=tp),) * len(nodes_used),
         dp=dp,
         pp=pp,
         micro_batch=1,

@@ -8,10 +8,9 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.template import Template, TemplateStage
+from solver.layered.node_sharing import NodeSplit, filled
+from solver.layered.places import Places
 from solver.layered.problem import Array
-from solver.templates.arrangement import filled
-from solver.templates.places import Places
-from solver.templates.template_options import Split
 
 
 def random_places(
@@ -19,7 +18,7 @@ def random_places(
     num_layers: int,
     node_gpus: Sequence[int],
     nodes: Sequence[int],
-    split: Split,
+    split: NodeSplit,
     most: int = 20,
     room: int | None = None,
 ) -> Places:
@@ -32,7 +31,7 @@ def random_places(
         (j, g)
         for j, gpus in enumerate(node_gpus)
         for g in range(1, gpus + 1)
-        if split is Split.ANY or g & (g - 1) == 0
+        if split is NodeSplit.ANY or g & (g - 1) == 0
     ]
     size = (len(pairs), num_layers)
     scale = np.array([[2 + g] for _, g in pairs])
@@ -75,13 +74,13 @@ def random_places(
     )
 
 
-def _arrangements(gpus: int, split: Split, offset: int = 0) -> Iterator[tuple[int, ...]]:
+def _arrangements(gpus: int, split: NodeSplit, offset: int = 0) -> Iterator[tuple[int, ...]]:
     """Stage sizes in order that fill the GPUs from `offset` on."""
     if offset == gpus:
         yield ()
     for size in range(1, gpus - offset + 1):
         aligned = size & (size - 1) == 0 and offset % size == 0
-        if split is Split.ANY or aligned:
+        if split is NodeSplit.ANY or aligned:
             for rest in _arrangements(gpus, split, offset + size):
                 yield size, *rest
 
@@ -131,7 +130,7 @@ GROUPS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-def small_case(seed: int, split: Split, room: int | None = None) -> Places:
+def small_case(seed: int, split: NodeSplit, room: int | None = None) -> Places:
     """5 layers on 2 or 3 nodes; one case in three has many equal times."""
     most = 3 if seed % 3 == 0 else 20
     gpus, nodes = GROUPS[seed % len(GROUPS)]

@@ -24,6 +24,7 @@ pass too where the profile has no time of their own. Launches bound small worklo
 tests/bench/test_calibration.py.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ from formulations.instance import GpuType, Instance, Layer, NodeGroup
 from formulations.instance.precision import Precision
 from formulations.instance.profile import LayerSeconds, Origin
 from formulations.instance.workload import Recompute
+from formulations.plan import Degrees
 from formulations.units import ceil_ns
 
 Times = NDArray[np.int64]
@@ -176,41 +178,68 @@ def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:
     )
 
 
-def _timed_groups(instance: Instance, tp: int) -> list[NodeGroup]:
-    """For every node group the one whose times stand in its column: itself, if it has any.
+@dataclass(frozen=True)
+class _Column:
+    """Times of all layers on one node group, [3, L] as in LayerTimes."""
 
-    Where nodes cannot be filled by tp GPUs, a profile may lack them: no plan reads the column, and
-    it repeats another one, so that no least or largest value over the groups changes. Raises
-    InstanceError where times are missing that plans need.
-    """
-    groups = instance.cluster.groups
-    timed = [has_times(instance, group, tp) for group in groups]
-    for group, has in zip(groups, timed, strict=True):
-        if not has and (not any(timed) or group.gpus_per_node % tp == 0):
-            found = f"no times on {group.gpu.name} at tensor-parallel degree {tp}"
-            raise InstanceError("profile", found, "times of every layer kind, or another degree")
-    usual = groups[timed.index(True)]
-    return [group if has else usual for group, has in zip(groups, timed, strict=True)]
+    times: Times
+    origins: frozenset[Origin | str]
 
 
-def layer_times(instance: Instance, tp: int, micro_batch: int, recompute: Recompute) -> LayerTimes:
-    """Times of all layers on all node groups; see `_timed_groups` for what a profile lacks.
+class TimeColumns:
+    """Layer times of one instance, by node group, degrees and micro-batch size; each kept."""
 
-    Raises InstanceError where a node group needs more than weeks for one step.
-    """
-    columns = []
-    num_micro_batches = instance.workload.global_batch / micro_batch
-    for group in _timed_groups(instance, tp):
-        rows = []
-        for run in instance.workload.layer_runs:
-            row = _layer_ns(instance, run.layer, group, tp, micro_batch, recompute)
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self._known: dict[tuple[int, Degrees, int, Recompute], _Column] = {}
+
+    def times(
+        self, degrees: Sequence[Degrees], micro_batch: int, recompute: Recompute
+    ) -> LayerTimes:
+        """Times of all layers on all node groups, each at its own degrees.
+
+        Where nodes cannot be filled by tp GPUs, a profile may lack them: no plan reads the column,
+        and it repeats another one, so that no least or largest value over the groups changes.
+        Raises InstanceError where times are missing that plans need, or where a node group needs
+        more than weeks for one step.
+        """
+        pairs = list(zip(self.instance.cluster.groups, degrees, strict=True))
+        timed = [has_times(self.instance, group, own.tp) for group, own in pairs]
+        for (group, own), has in zip(pairs, timed, strict=True):
+            if not has and (not any(timed) or group.gpus_per_node % own.tp == 0):
+                found = f"no times on {group.gpu.name} at tensor-parallel degree {own.tp}"
+                allowed = "times of every layer kind, or another degree"
+                raise InstanceError("profile", found, allowed)
+        usual = timed.index(True)
+        members = [j if has else usual for j, has in enumerate(timed)]
+        columns = [self._column(j, degrees[j], micro_batch, recompute) for j in members]
+        forward, backward, weight = np.stack([column.times for column in columns], axis=2)
+        origins = frozenset(origin for column in columns for origin in column.origins)
+        return LayerTimes(forward, backward, weight, origins)
+
+    def _column(self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute) -> _Column:
+        key = (j, degrees, micro_batch, recompute)
+        if key not in self._known:
+            self._known[key] = self._worked_out(*key)
+        return self._known[key]
+
+    def _worked_out(
+        self, j: int, degrees: Degrees, micro_batch: int, recompute: Recompute
+    ) -> _Column:
+        workload, group = self.instance.workload, self.instance.cluster.groups[j]
+        b, rows = micro_batch // degrees.parts, []
+        for run in workload.layer_runs:
+            row = _layer_ns(self.instance, run.layer, group, degrees.tp, b, recompute)
             rows.extend([row] * run.count)
+        num_micro_batches = workload.global_batch / micro_batch
         work_ns = num_micro_batches * sum(forward + backward for forward, backward, *_ in rows)
         check_step(work_ns, f"cluster.groups {group.name}", f"one {group.gpu.name}")
-        columns.append(rows)
-    forward, backward, weight = (
-        np.array([[row[i] for row in rows] for rows in columns], dtype=np.int64).T.copy()
-        for i in range(3)
-    )
-    origins = frozenset(row[3] for rows in columns for row in rows)
-    return LayerTimes(forward, backward, weight, origins)
+        times = np.array([row[:3] for row in rows], dtype=np.int64).T.copy()
+        return _Column(times, frozenset(row[3] for row in rows))
+
+
+def layer_times(
+    instance: Instance, degrees: Sequence[Degrees], micro_batch: int, recompute: Recompute
+) -> LayerTimes:
+    """The same, of an instance whose other times are not asked for."""
+    return TimeColumns(instance).times(degrees, micro_batch, recompute)

@@ -23,7 +23,9 @@ def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[in
     }
     node_bytes = [0] * template.num_nodes
     for stage in template.stages:
-        lane_bytes = int(tables[stage.gpus].gradient_bytes[slice(*stage.layers)].sum())
+        group = template.node_groups[stage.node]
+        gradients = tables[stage.gpus].gradient_bytes[slice(*stage.layers), group]
+        lane_bytes = int(gradients.sum())
         node_bytes[stage.node] += stage.gpus * lane_bytes
     links = [cluster.groups[j].inter_node for j in template.node_groups]
     loads = [

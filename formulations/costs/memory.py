@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Recomputed, Shape
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Recomputed, Shape
 from formulations.schedules import Held
 from formulations.units import ceil_div
 
@@ -135,34 +135,48 @@ def _check_sizes(
 
 
 def _kept(
-    workload: Workload, shape: Shape, split: bool, parameters: list[int], way: Recompute
+    workload: Workload, shape: Shape, j: int, split: bool, parameters: list[int], way: Recompute
 ) -> tuple[list[int], list[int]]:
     """Per run of layers the bytes kept of a micro-batch, and the workspace."""
-    layers = [run.layer for run in workload.layer_runs]
+    layers, degrees = [run.layer for run in workload.layer_runs], shape.degrees[j]
+    b = shape.micro_batch // degrees.parts
     kept, again = zip(
-        *(layer.recomputed_bytes(way, shape.tp, split) for layer in layers), strict=True
+        *(layer.recomputed_bytes(way, degrees.tp, split) for layer in layers), strict=True
     )
-    whole = _whole_bytes(workload, shape, parameters)
-    workspace = [shape.micro_batch * one + own for one, own in zip(again, whole, strict=True)]
-    return [shape.micro_batch * one for one in kept], workspace
+    whole = _whole_bytes(workload, shape, j, parameters)
+    workspace = [b * one + own for one, own in zip(again, whole, strict=True)]
+    return [b * one for one in kept], workspace
 
 
-def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
-    """Memory of every layer under one shape. Raises InstanceError for absurd sizes."""
-    workload, b, tp = instance.workload, shape.micro_batch, shape.tp
+def layer_memory(instance: Instance, shape: Shape) -> tuple[LayerMemory, ...]:
+    """[J] memory of every layer under one shape, by node group; one for those of equal degrees.
+
+    Raises InstanceError for absurd sizes.
+    """
+    known: dict[Degrees, LayerMemory] = {}
+    for j, degrees in enumerate(shape.degrees):
+        if degrees not in known:
+            known[degrees] = _memory_on(instance, shape, j)
+    return tuple(known[degrees] for degrees in shape.degrees)
+
+
+def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
+    """Memory of every layer on a GPU of node group j."""
+    workload, degrees = instance.workload, shape.degrees[j]
+    b, tp = shape.micro_batch // degrees.parts, degrees.tp
     split = instance.search.sequence_parallel
     layers = [run.layer for run in workload.layer_runs]
     parameters = [layer.parameters_per_gpu(tp, shape.pp) for layer in layers]
     weights = [
-        workload.parameter_bytes * shape.own_parameters(count)
+        workload.parameter_bytes * shape.own_parameters(count, j)
         + workload.copy_bytes * count * layer.is_block
         for layer, count in zip(layers, parameters, strict=True)
     ]
-    gradients = [workload.gradient_bytes * shape.own_gradients(count) for count in parameters]
-    optimizer = [workload.state_bytes(shape.own_states(count)) for count in parameters]
+    gradients = [workload.gradient_bytes * shape.own_gradients(count, j) for count in parameters]
+    optimizer = [workload.state_bytes(shape.own_states(count, j)) for count in parameters]
     put_off = [b * layer.weight_gradient_bytes(tp, split) for layer in layers]
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
-    kept = [_kept(workload, shape, split, parameters, way) for way in shape.recompute]
+    kept = [_kept(workload, shape, j, split, parameters, way) for way in shape.recompute]
     for way in kept:
         _check_sizes(workload, static, *way)
     message_bytes = b * workload.largest_message_bytes
@@ -181,11 +195,11 @@ def layer_memory(instance: Instance, shape: Shape) -> LayerMemory:
     )
 
 
-def _whole_bytes(workload: Workload, shape: Shape, parameters: list[int]) -> list[int]:
+def _whole_bytes(workload: Workload, shape: Shape, j: int, parameters: list[int]) -> list[int]:
     """Of each layer what ZeRO 2 and 3 have whole while it computes: gradients, parameters."""
     gradients = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
     weights = workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
-    return [(gradients + weights) * count * (shape.dp > 1) for count in parameters]
+    return [(gradients + weights) * count * (shape.ranks(j) > 1) for count in parameters]
 
 
 def capacity_bytes(instance: Instance) -> Bytes:

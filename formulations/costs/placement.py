@@ -1,6 +1,6 @@
 """What a node order costs: transfers, gradient sync and the tied-embedding all-reduce.
 
-Slots are tensor-parallel groups in rank order; slot k * dp + r runs stage k of replica r. A node
+Slots are groups of GPUs in rank order; slot k * dp + r runs stage k of replica r. A node
 of group j that starts at slot a covers slots [a, a + c_j). Every term below is a maximum over
 nodes of something that depends on (j, a) alone, or, for the inter-node part of the sync, also
 on the number of nodes that the stage spans. `NodeTerms` holds those; `Placer.costs` takes the
@@ -15,7 +15,7 @@ shares between nodes, which together carry each node's whole buffer over its lin
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from formulations.costs.collectives import HALF, ring_latency_s, ring_share, wir
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
-from formulations.costs.zones import ZoneCrossings, ZoneTerms
+from formulations.costs.zones import RingRate, ZoneCrossings, ZoneRing, ZoneTerms
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 
@@ -34,15 +34,15 @@ class NodeTerms:
     """Costs that one node brings by starting at one slot; keys are slots or stages.
 
     send_ns[s]: [K] messages between slot s and s + dp, as far as this node's links decide them.
-    inside_s_per_byte[k], inside_latency_s[k]: ring inside the node for stage k, for factor 1.
-    outside_s_per_byte[k]: seconds per byte on the node's link at efficiency 1, factor 1, before
-    the (N - 1) / N share; only stages that leave the node. embedding_ns: this node's share.
+    inside[k], inside_latency_s[k]: ring inside the node for stage k, for factor 1.
+    outside[k]: rate of the node's link at efficiency 1, factor 1, before the (N - 1) / N share;
+    only stages that leave the node. embedding_ns: this node's share.
     """
 
     send_ns: dict[int, tuple[int, ...]]
-    inside_s_per_byte: dict[int, float]
+    inside: dict[int, RingRate]
     inside_latency_s: dict[int, float]
-    outside_s_per_byte: dict[int, float]
+    outside: dict[int, RingRate]
     embedding_ns: int
 
 
@@ -97,31 +97,43 @@ def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     second = range(max(start - last, 0), stop - last)
     within = len(range(max(first.start, second.start), min(first.stop, second.stop)))
     crossing = len(first) + len(second) - 2 * within
-    across = embedding_ns(tables, shape.tp * crossing, group.inter_node) if crossing else 0
-    return max(across, embedding_ns(tables, 1, group.intra_node) if within else 0)
+    lanes = shape.degrees[j].tp * crossing
+    across = embedding_ns(tables, j, lanes, group.inter_node) if crossing else 0
+    return max(across, embedding_ns(tables, j, 1, group.intra_node) if within else 0)
 
 
 @dataclass(frozen=True, eq=False)
 class SyncPhase:
-    """A collective over a stage's replicas: gradient reduction, or parameter gather."""
+    """A collective over a stage's replicas and their parts: of gradients, or of parameters."""
 
     factor: float  #: ALL_REDUCE, HALF or 0, times the share that is seen
-    size_bytes: Array  #: [L]
+    size_bytes: Array  #: [L, J]
 
-    def inside_ns(self, s_per_byte: float) -> Array:
+    def inside_ns(self, rate: RingRate) -> Array:
         """[L] ring inside the nodes."""
-        return wire_ns(self.size_bytes, self.factor * s_per_byte)
+        return wire_ns(self.size_bytes[:, rate.group], self.factor * rate.s_per_byte)
 
-    def outside_ns(self, s_per_byte: float, num_nodes: int, efficiency: float) -> Array:
+    def outside_ns(self, rate: RingRate, num_nodes: int, efficiency: float) -> Array:
         """[L] ring between `num_nodes` nodes."""
         share = ring_share(self.factor, num_nodes)
-        return wire_ns(self.size_bytes, share * s_per_byte / efficiency)
+        return wire_ns(self.size_bytes[:, rate.group], share * rate.s_per_byte / efficiency)
 
     def latency_ns(self, inside_s: float, num_nodes: int, outside_s: float) -> int:
         """Start-up of both rings; `inside_s` is for factor 1, `outside_s` one step."""
         return ceil_ns(self.factor * inside_s) + ceil_ns(
             ring_latency_s(self.factor, num_nodes, outside_s)
         )
+
+
+_RingKey = tuple[SyncPhase, int, tuple[RingRate, ...], float, tuple[RingRate, ...], float]
+
+
+def _slowest(rates: Iterable[RingRate]) -> tuple[RingRate, ...]:
+    """Of rates for equal buffers the largest, ascending by buffers."""
+    most: dict[int, float] = {}
+    for s_per_byte, group in rates:
+        most[group] = max(s_per_byte, most.get(group, 0.0))
+    return tuple(RingRate(most[group], group) for group in sorted(most))
 
 
 class Placer:
@@ -131,7 +143,7 @@ class Placer:
         self.tables = tables
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
-        self._rings: dict[tuple[SyncPhase, int, float, float, float, float], tuple[Array, int]] = {}
+        self._rings: dict[_RingKey, tuple[Array, int]] = {}
         shape, overlap = tables.shape, tables.instance.search.overlap
         zero, seen = shape.zero, 1 - overlap.hidden_sync(shape.pp, shape.vpp)
         self.sync = SyncPhase(seen * SYNC_FACTORS[zero], tables.gradient_bytes)
@@ -153,19 +165,19 @@ class Placer:
             k: min(stop, (k + 1) * shape.dp) - max(start, k * shape.dp)
             for k in range(start // shape.dp, (stop - 1) // shape.dp + 1)
         }
-        rings = shape.tp * sum(count < shape.dp for count in overlap.values())
+        degrees, like = shape.degrees[j], tables.lanes_like[j]
+        rings = degrees.tp * sum(count < shape.dp for count in overlap.values())
+        ranks = {k: count * degrees.parts for k, count in overlap.items()}
         inside, outside = group.intra_node, group.inter_node
+        across = RingRate(rings / outside.bandwidth_bytes_per_s, like)
         return NodeTerms(
             send_ns=_sends(tables, j, start),
-            inside_s_per_byte={
-                k: ring_share(1, n) / inside.bandwidth_bytes_per_s for k, n in overlap.items()
+            inside={
+                k: RingRate(ring_share(1, n) / inside.bandwidth_bytes_per_s, like)
+                for k, n in ranks.items()
             },
-            inside_latency_s={
-                k: ring_latency_s(1, n, inside.latency_s) for k, n in overlap.items()
-            },
-            outside_s_per_byte={
-                k: rings / outside.bandwidth_bytes_per_s for k, n in overlap.items() if n < shape.dp
-            },
+            inside_latency_s={k: ring_latency_s(1, n, inside.latency_s) for k, n in ranks.items()},
+            outside={k: across for k, n in overlap.items() if n < shape.dp},
             embedding_ns=_embedding_ns(tables, j, start),
         )
 
@@ -181,7 +193,7 @@ class Placer:
         zones = ZoneCrossings(self.zones, slots)
         spans: list[list[int]] = [[] for _ in range(shape.pp)]
         for i, node in enumerate(nodes):
-            for k in node.inside_s_per_byte:
+            for k in node.inside:
                 spans[k].append(i)
         stages = [
             self.stage(k, [nodes[i] for i in span], [order[i] for i in span], zones.ring(k))
@@ -212,11 +224,12 @@ class Placer:
         k: int,
         nodes: Sequence[NodeTerms],
         groups: Sequence[int],
-        zones: tuple[float, float] = (0.0, 0.0),
+        zones: ZoneRing | None = None,
     ) -> tuple[Array, int, Array, int]:
         """Sync and gather of stage k over its nodes and their groups: [L] and start-up, twice.
 
-        `zones`: seconds per byte and latency of the links between its zones.
+        `zones`: of the links between its zones. What bytes take is the most of any node, layer by
+        layer, inside nodes and between them.
         """
         sync, sync_latency = self._phase(self.sync, k, nodes, groups, zones)
         if self.gather is None:
@@ -229,14 +242,17 @@ class Placer:
         k: int,
         nodes: Sequence[NodeTerms],
         groups: Sequence[int],
-        zones: tuple[float, float],
+        zones: ZoneRing | None,
     ) -> tuple[Array, int]:
         cluster = self.tables.instance.cluster
-        inside_s = max(node.inside_s_per_byte[k] for node in nodes)
         inside_latency_s = max(node.inside_latency_s[k] for node in nodes)
-        outside_s = max(zones[0], *(node.outside_s_per_byte.get(k, 0.0) for node in nodes))
-        latency_s = max(zones[1], *(cluster.groups[j].inter_node.latency_s for j in set(groups)))
-        key = (phase, len(nodes), inside_s, inside_latency_s, outside_s, latency_s)
+        between = [node.outside[k] for node in nodes if k in node.outside]
+        latencies_s = [cluster.groups[j].inter_node.latency_s for j in set(groups)]
+        if zones is not None:
+            between.append(zones[0])
+            latencies_s.append(zones[1])
+        inside = _slowest(node.inside[k] for node in nodes)
+        key = (phase, len(nodes), inside, inside_latency_s, _slowest(between), max(latencies_s))
         if key not in self._rings:
             self._rings[key] = self._ring(*key)
         return self._rings[key]
@@ -245,13 +261,14 @@ class Placer:
         self,
         phase: SyncPhase,
         n: int,
-        inside_s: float,
+        inside: Sequence[RingRate],
         inside_latency_s: float,
-        outside_s: float,
+        outside: Sequence[RingRate],
         latency_s: float,
     ) -> tuple[Array, int]:
         """[L] and start-up of rings over n nodes, from the slowest terms among them."""
         efficiency = self.tables.instance.cluster.efficiency(n)
-        across = phase.outside_ns(outside_s, n, efficiency)
+        within: Array = np.max([phase.inside_ns(rate) for rate in inside], axis=0)
+        across = [phase.outside_ns(rate, n, efficiency) for rate in outside]
         start_up = phase.latency_ns(inside_latency_s, n, latency_s)
-        return phase.inside_ns(inside_s) + across, start_up
+        return within + np.max(across, axis=0) if across else within, start_up

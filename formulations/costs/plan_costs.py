@@ -77,7 +77,7 @@ def split_costs(
         shape=shape,
         micro_batches=micro_batches,
         blocking_sends=tables.instance.search.blocking_sends,
-        tied=tables.embedding_bytes > 0,
+        tied=tables.tied,
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns) + extra,
         weight_ns=per_slot(tables.weight_ns),
@@ -108,7 +108,7 @@ def _recomputation(
         for i, (j, m) in enumerate(kinds.T.tolist()):
             stages, alike = shape.stages_of(d), member.ravel() == i
             found = [choose(s, j, m, layers[s]) for s in stages]
-            memory[d, alike] = tables.device_memory(layers[d :: shape.pp], d, m, found)
+            memory[d, alike] = tables.device_memory(layers[d :: shape.pp], d, j, m, found)
             for s, one in zip(stages, found, strict=True):
                 extra[s, alike] = tables.recomputed_ns(j, layers[s], one)
     return extra, memory
@@ -142,11 +142,13 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
 def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
     tables, pp = build_tables(instance, plan.shape), plan.shape.pp
+    groups = instance.cluster.node_groups
     return [
         [
             tables.memory_parts(
                 [stage.layers for stage in replica.stages[d::pp]],
                 d,
+                groups[replica.stages[d].group.node],
                 replica.micro_batches,
                 [stage.recomputed for stage in replica.stages[d::pp]],
             )

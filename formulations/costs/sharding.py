@@ -25,7 +25,7 @@ from formulations.costs.collectives import (
     ring_share,
     wire_ns,
 )
-from formulations.costs.compute import LayerTimes, Times, layer_times
+from formulations.costs.compute import LayerTimes, TimeColumns, Times
 from formulations.instance import Instance
 from formulations.instance.cluster import Link
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
@@ -38,37 +38,57 @@ GATHER_FACTORS = (0, HALF, HALF, 0)
 
 
 def _ring_ns(instance: Instance, shape: Shape, size_bytes: Times) -> Times:
-    """[L] a reduce-scatter or all-gather of each layer over all replicas, with its start-up."""
+    """[L] a reduce-scatter or all-gather of each layer over all replicas, with its start-up.
+
+    size_bytes: [L, J] of a lane.
+    """
     cluster, num_nodes = instance.cluster, sum(shape.nodes_used)
-    used = [g for g, n in zip(cluster.groups, shape.nodes_used, strict=True) if n]
-    members = [(group.intra_node, group.gpus_per_node // shape.tp) for group in used]
-    inside_s = max(ring_share(HALF, n) / link.bandwidth_bytes_per_s for link, n in members)
-    start_s = max(ring_latency_s(HALF, n, link.latency_s) for link, n in members)
-    links: list[Link] = [group.inter_node for group in used]
-    if cluster.zone_link and len({group.zone for group in used}) > 1:
-        links.append(cluster.zone_link)
-    slowest = max(shape.tp / link.bandwidth_bytes_per_s for link in links)
-    outside_s = ring_share(HALF, num_nodes) * slowest / cluster.efficiency(num_nodes)
-    between_s = ring_latency_s(HALF, num_nodes, max(link.latency_s for link in links))
-    layers = wire_ns(size_bytes, inside_s) + wire_ns(size_bytes, outside_s)
+    used = [j for j, n in enumerate(shape.nodes_used) if n]
+    widest = max(used, key=lambda j: shape.degrees[j].tp)
+    members = [(j, cluster.groups[j].intra_node, _ranks(instance, shape, j)) for j in used]
+    links: list[tuple[int, Link]] = [(j, cluster.groups[j].inter_node) for j in used]
+    if cluster.zone_link and len({cluster.groups[j].zone for j in used}) > 1:
+        links.append((widest, cluster.zone_link))
+    inside = [
+        wire_ns(size_bytes[:, j], ring_share(HALF, n) / link.bandwidth_bytes_per_s)
+        for j, link, n in members
+    ]
+    efficiency = cluster.efficiency(num_nodes)
+    outside = []
+    for j, link in links:
+        slowest = shape.degrees[j].tp / link.bandwidth_bytes_per_s
+        outside_s = ring_share(HALF, num_nodes) * slowest / efficiency
+        outside.append(wire_ns(size_bytes[:, j], outside_s))
+    start_s = max(ring_latency_s(HALF, n, link.latency_s) for _, link, n in members)
+    between_s = ring_latency_s(HALF, num_nodes, max(link.latency_s for _, link in links))
+    layers = np.max(inside, axis=0) + np.max(outside, axis=0)
     whole: Times = layers + ceil_ns(start_s) + ceil_ns(between_s)
-    return np.where(size_bytes > 0, whole, 0)
+    return np.where(size_bytes[:, widest] > 0, whole, 0)
+
+
+def _ranks(instance: Instance, shape: Shape, j: int) -> int:
+    """Ranks of one ring inside a node of group j: tensor groups on it."""
+    own = shape.degrees[j]
+    return instance.cluster.groups[j].gpus_per_node // own.width * own.parts
 
 
 def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:
-    """The times of a shape from those of its (tp, micro-batch, recomputation)."""
-    if shape.zero < GRADIENTS_SPLIT or shape.dp == 1:
+    """The times of a shape from those of its (degrees, micro-batch, recomputation)."""
+    used = [j for j, n in enumerate(shape.nodes_used) if n]
+    if shape.zero < GRADIENTS_SPLIT or all(shape.ranks(j) == 1 for j in used):
         return times
     workload = instance.workload
-    counts = [run.layer.parameters_per_gpu(shape.tp, shape.pp) for run in workload.layer_runs]
+    counts = [
+        [run.layer.parameters_per_gpu(own.tp, shape.pp) for own in shape.degrees]
+        for run in workload.layer_runs
+    ]
     parameters = np.repeat(
-        np.array(counts, dtype=np.int64), [run.count for run in workload.layer_runs]
+        np.array(counts, dtype=np.int64), [run.count for run in workload.layer_runs], axis=0
     )
     reduce = _ring_ns(instance, shape, workload.gradient_bytes * parameters)
     gather = np.zeros_like(reduce)
     if shape.zero >= PARAMETERS_SPLIT:
         gather = _ring_ns(instance, shape, workload.parameter_bytes * parameters)
-    used = [j for j, n in enumerate(shape.nodes_used) if n]
     inputs_ns = times.backward_ns - times.weight_ns
     share = instance.search.overlap.sharding
 
@@ -89,5 +109,6 @@ def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> Layer
 
 def shape_times(instance: Instance, shape: Shape) -> list[LayerTimes]:
     """Times of all layers on all node groups under one shape, per way to recompute."""
-    ways = (layer_times(instance, shape.tp, shape.micro_batch, way) for way in shape.recompute)
+    columns = TimeColumns(instance)
+    ways = (columns.times(shape.degrees, shape.micro_batch, way) for way in shape.recompute)
     return [with_exchanges(instance, shape, times) for times in ways]

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_maxima
+from formulations.costs.memory import LayerMemory
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
@@ -56,16 +57,39 @@ def before(values: Array) -> Array:
     return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
 
 
+class HeldBytes:
+    """Memory of the layers of stages on one node group, in sums up to each layer boundary."""
+
+    def __init__(self, memory: LayerMemory) -> None:
+        self.memory = memory
+        self.static = before(memory.static_bytes)
+        self.put_off = before(memory.put_off_bytes)
+        self.activation = [before(way.activation_bytes) for way in memory.kept]
+        self.least_kept = before(np.min([way.activation_bytes for way in memory.kept], axis=0))
+
+    @cached_property
+    def largest(self) -> list[Array]:
+        """Per way [n, n] largest workspace of layers [start, end)."""
+        return [interval_maxima(way.workspace_bytes) for way in self.memory.kept]
+
+    def most(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
+        """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
+        own = kept[end] - kept[start]
+        whole = max(count for count, _ in moments)
+        if not any(late for _, late in moments):
+            return whole * own
+        waiting = self.put_off[end] - self.put_off[start]
+        most: Array = np.max([count * own + late * waiting for count, late in moments], axis=0)
+        return most
+
+
 class StageCosts:
     """Costs of the stages of one shape; start, end: [N] layer boundaries."""
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
-        self._static = before(tables.memory.static_bytes)
-        self._put_off = before(tables.memory.put_off_bytes)
-        self._activation = [before(way.activation_bytes) for way in tables.memory.kept]
-        kept = [way.activation_bytes for way in tables.memory.kept]
-        self._least_kept = before(np.min(kept, axis=0))
+        held = {id(memory): HeldBytes(memory) for memory in tables.memory}
+        self._held = [held[id(memory)] for memory in tables.memory]
         self._extra = [before(extra) for extra in tables.recompute_ns]
         self._known: dict[tuple[int, Moments], Array] = {}
 
@@ -79,11 +103,6 @@ class StageCosts:
         """The ways to recompute that the shape allows, least time first."""
         return self.tables.shape.recompute
 
-    @cached_property
-    def _largest(self) -> list[Array]:
-        """Per way [n, n] largest workspace of layers [start, end)."""
-        return [interval_maxima(way.workspace_bytes) for way in self.tables.memory.kept]
-
     def moments(self, stage: int, micro_batches: int) -> Moments:
         """What a virtual stage holds at its fullest moments."""
         shape = self.tables.shape
@@ -94,11 +113,12 @@ class StageCosts:
 
         Looked at are those without room that have some if nothing but the least is kept.
         """
-        room = int(self.tables.capacity_bytes[group]) - self.tables.memory.fixed_bytes
+        held = self._held[group]
+        room = int(self.tables.capacity_bytes[group]) - held.memory.fixed_bytes
         extra, blocks = self._whole(0, group, moments, room, start, end)
         way = np.zeros_like(extra)
-        least = self._static[end] - self._static[start]
-        least += self._most(self._least_kept, moments, start, end)
+        least = held.static[end] - held.static[start]
+        least += held.most(held.least_kept, moments, start, end)
         left = np.flatnonzero((extra >= NEVER) & (least <= room))
         if not self.has_choice or not len(left):
             return Choices(extra, way, blocks)
@@ -113,16 +133,6 @@ class StageCosts:
                 way[left[better]] = index
         return Choices(extra, way, blocks)
 
-    def _most(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
-        """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
-        own = kept[end] - kept[start]
-        whole = max(count for count, _ in moments)
-        if not any(late for _, late in moments):
-            return whole * own
-        waiting = self._put_off[end] - self._put_off[start]
-        most: Array = np.max([count * own + late * waiting for count, late in moments], axis=0)
-        return most
-
     def _blocks(self, start: Array, end: Array) -> Array:
         return self.tables.blocks_before[end] - self.tables.blocks_before[start]
 
@@ -130,8 +140,9 @@ class StageCosts:
         self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
     ) -> tuple[Array, Array]:
         """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
-        need = self._static[end] - self._static[start] + self._largest[way][start, end]
-        need += self._most(self._activation[way], moments, start, end)
+        held = self._held[group]
+        need = held.static[end] - held.static[start] + held.largest[way][start, end]
+        need += held.most(held.activation[way], moments, start, end)
         extra = self._extra[way][:, group]
         time = np.where(need <= room, extra[end] - extra[start], NEVER)
         recomputes = self.ways[way] != "none"
@@ -145,12 +156,13 @@ class StageCosts:
         What is kept falls with the number of these blocks, the workspace grows: that of one block.
         So for each size of it, the least number with which everything fits at this size.
         """
-        spared = self._activation[0] - self._activation[way]
-        kept = self._activation[0][end] - self._activation[0][start]
-        static = self._static[end] - self._static[start]
-        waiting = self._put_off[end] - self._put_off[start]
+        held = self._held[group]
+        spared = held.activation[0] - held.activation[way]
+        kept = held.activation[0][end] - held.activation[0][start]
+        static = held.static[end] - held.static[start]
+        waiting = held.put_off[end] - held.put_off[start]
         last = np.full(len(start), len(spared), dtype=np.int64)
-        for size in np.unique(self.tables.memory.kept[way].workspace_bytes).tolist():
+        for size in np.unique(held.memory.kept[way].workspace_bytes).tolist():
             first = start
             for whole, late in moments:
                 over = static + whole * kept + late * waiting + size - room
@@ -159,7 +171,7 @@ class StageCosts:
                 reach = np.searchsorted(spared, goal) if whole else np.full_like(last, len(spared))
                 first = np.maximum(first, np.where(short, reach, start))
             inside = np.minimum(first, end)
-            valid = (first <= end) & (self._largest[way][start, inside] <= size)
+            valid = (first <= end) & (held.largest[way][start, inside] <= size)
             last = np.where(valid, np.minimum(last, first), last)
         extra, ends = self._extra[way][:, group], np.minimum(last, end)
         time = np.where(last <= end, extra[ends] - extra[start], NEVER)

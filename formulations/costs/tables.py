@@ -13,7 +13,7 @@ from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, MemoryParts, capacity_bytes, layer_memory
 from formulations.costs.sharding import GATHER_FACTORS, shape_times
 from formulations.instance import Instance
-from formulations.plan import Recomputed, Shape
+from formulations.plan import Degrees, Recomputed, Shape
 from formulations.schedules import SCHEDULES, held
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
@@ -27,10 +27,10 @@ class CostTables:
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic, where as little
     is recomputed as the shape allows; recompute_ns: that [L, J] more for each way to recompute,
     `Shape.recompute`. weight_ns: [L, J] the part of the backward pass for weight gradients.
-    optimizer_ns: [L, J] per step. gradient_bytes, gather_bytes: [L] on the wire per tp lane.
-    capacity_bytes: [J].
-    send_bytes: a tensor per lane and micro-batch, one or several of which cross a boundary.
-    embedding_bytes: gradient of the tied matrix per lane; 0 if there is nothing to reduce.
+    optimizer_ns: [L, J] per step. memory: [J]. gradient_bytes, gather_bytes: [L, J] on the wire per
+    tp lane. capacity_bytes: [J].
+    send_bytes: [J] a tensor per lane and micro-batch, one or several of which cross a boundary.
+    embedding_bytes: [J] gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] blocks before each layer.
     """
 
@@ -41,12 +41,12 @@ class CostTables:
     recompute_ns: tuple[Array, ...]
     weight_ns: Array
     optimizer_ns: Array
-    memory: LayerMemory
+    memory: tuple[LayerMemory, ...]
     gradient_bytes: Array
     gather_bytes: Array
     capacity_bytes: Array
-    send_bytes: int
-    embedding_bytes: int
+    send_bytes: tuple[int, ...]
+    embedding_bytes: tuple[int, ...]
     blocks_before: Array
     origins: frozenset[str]
 
@@ -80,8 +80,63 @@ class CostTables:
 
     @cached_property
     def slots_per_node(self) -> tuple[int, ...]:
-        """Tensor-parallel groups on one node of each node group."""
-        return tuple(g.gpus_per_node // self.shape.tp for g in self.instance.cluster.groups)
+        """Slots on one node of each node group."""
+        groups = self.instance.cluster.groups
+        pairs = zip(groups, self.shape.degrees, strict=True)
+        return tuple(group.gpus_per_node // own.width for group, own in pairs)
+
+    @cached_property
+    def used(self) -> list[int]:
+        """Node groups of the nodes used."""
+        return [j for j, count in enumerate(self.shape.nodes_used) if count]
+
+    @cached_property
+    def roomiest(self) -> list[int]:
+        """Of the node groups used, one of most memory of those with each degrees.
+
+        What has room on some group used has room on one of these.
+        """
+        largest: dict[Degrees, int] = {}
+        for j in sorted(self.used, key=lambda j: int(self.capacity_bytes[j])):
+            largest[self.shape.degrees[j]] = j
+        return list(largest.values())
+
+    @property
+    def tied(self) -> bool:
+        """Whether the gradients of tied embeddings are reduced between first and last stage."""
+        return max(self.embedding_bytes) > 0
+
+    @cached_property
+    def lanes_like(self) -> tuple[int, ...]:
+        """[J] the first node group whose tensor groups are as large: its lanes hold as much."""
+        sizes = [degrees.tp for degrees in self.shape.degrees]
+        return tuple(sizes.index(tp) for tp in sizes)
+
+    @cached_property
+    def layers_alike(self) -> tuple[Array, ...]:
+        """Masks [L] of layers, one if the groups used agree in the bytes of all, else per kind.
+
+        Within a mask the slowest of the rings on several groups is so for every layer.
+        """
+        kinds, which = np.unique(self.gradient_bytes[:, self.used], axis=0, return_inverse=True)
+        if all(self.lanes_like[j] == self.lanes_like[self.used[0]] for j in self.used):
+            return (np.ones(self.num_layers, dtype=np.int64),)
+        return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))
+
+    def message_lanes(self, group: int) -> int:
+        """How often a message between nodes is sent by, or for, the GPUs of a slot of a group.
+
+        Once by each of them, for its part. Where tensor groups do not split messages every GPU
+        needs its own whole, so in plans with unlike ones as often as the widest asks for.
+        """
+        own = self.shape.degrees[group]
+        whole = not self.instance.search.splits_messages
+        return own.parts * (self.shape.widest_tp if whole else own.tp)
+
+    @cached_property
+    def widest(self) -> int:
+        """Of the node groups used the first with the largest tensor groups."""
+        return max(self.used, key=lambda j: self.shape.degrees[j].tp)
 
     @cached_property
     def tensors(self) -> tuple[int, ...]:
@@ -97,7 +152,7 @@ class CostTables:
     @cached_property
     def longest_ns(self) -> int:
         """No path through the operations of a step is longer: each of them is on it once."""
-        used = [j for j, count in enumerate(self.shape.nodes_used) if count]
+        used = self.used
         most = self.forward_ns + self.backward_ns + np.max(self.recompute_ns, axis=0)
         layers = most[:, used].max(axis=1).sum()
         optimizer = self.optimizer_ns[:, used].max(axis=1).sum()
@@ -114,25 +169,27 @@ class CostTables:
         self,
         layers: Sequence[tuple[int, int]],
         device: int,
+        group: int,
         micro_batches: int,
         recomputed: Sequence[Recomputed],
     ) -> MemoryParts:
         """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
         shape = self.shape
         most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-        return self.memory.parts(layers, most, self.is_block, recomputed)
+        return self.memory[group].parts(layers, most, self.is_block, recomputed)
 
     def device_memory(
         self,
         layers: Sequence[tuple[int, int]],
         device: int,
+        group: int,
         micro_batches: int,
         recomputed: Sequence[Recomputed] | None = None,
     ) -> int:
         """Bytes per GPU in all; if nothing else is given, of what takes the least time."""
         if recomputed is None:
             recomputed = [self.least_recomputed(chunk) for chunk in layers]
-        return sum(self.memory_parts(layers, device, micro_batches, recomputed))
+        return sum(self.memory_parts(layers, device, group, micro_batches, recomputed))
 
     def least_recomputed(self, layers: tuple[int, int]) -> Recomputed:
         """What a stage recomputes if memory is no object."""
@@ -146,30 +203,35 @@ class CostTables:
         return np.diff(self.blocks_before) > 0
 
 
-def _optimizer_ns(instance: Instance, shape: Shape, memory: LayerMemory) -> Array:
+def _optimizer_ns(instance: Instance, shape: Shape, memory: Sequence[LayerMemory]) -> Array:
     """[L, J]: read gradient and fp32 state, write state and parameter, at memory bandwidth."""
     workload = instance.workload
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    sizes = [shape.own_states(int(count)) * touched for count in memory.parameters]
     speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
-    rows = [[ceil_count(size / speed * 1e9) for speed in speeds] for size in sizes]
-    return np.array(rows, dtype=np.int64)
+    columns = [
+        [
+            ceil_count(shape.own_states(count, j) * touched / speed * 1e9)
+            for count in memory[j].parameters.tolist()
+        ]
+        for j, speed in enumerate(speeds)
+    ]
+    return np.array(columns, dtype=np.int64).T.copy()
 
 
-def send_bytes(instance: Instance, shape: Shape) -> int:
-    """One tensor of one micro-batch that a lane of tp sends to the next stage."""
-    whole = shape.micro_batch * instance.workload.boundary_bytes
-    return ceil_div(whole, shape.tp) if instance.search.splits_messages else whole
+def send_bytes(instance: Instance, degrees: Degrees, micro_batch: int) -> int:
+    """One tensor of one micro-batch that a lane of a slot sends to the next stage."""
+    whole = micro_batch // degrees.parts * instance.workload.boundary_bytes
+    return ceil_div(whole, degrees.tp) if instance.search.splits_messages else whole
 
 
-def embedding_bytes(instance: Instance, shape: Shape) -> int:
+def embedding_bytes(instance: Instance, tp: int, pp: int) -> int:
     """Gradient of the tied matrix per lane; 0 if there is nothing to reduce."""
     workload = instance.workload
     head = workload.layers[-1]
-    if not head.tied_copy or shape.pp == 1:
+    if not head.tied_copy or pp == 1:
         return 0
     return workload.gradient_bytes * (
-        head.parameters_per_gpu(shape.tp, shape.pp) - head.parameters_per_gpu(shape.tp, 1)
+        head.parameters_per_gpu(tp, pp) - head.parameters_per_gpu(tp, 1)
     )
 
 
@@ -187,13 +249,14 @@ def _traffic_ns(tables: CostTables) -> float:
         link.bandwidth_bytes_per_s for link in links
     )
     latency_s = max(link.latency_s for link in links)
+    most = max(shape.degrees[j].width for j in tables.used)
     if cluster.zone_link is not None:
-        num_gpus = shape.slots * shape.tp
+        num_gpus = shape.slots * most
         s_per_byte = max(s_per_byte, num_gpus / cluster.zone_link.bandwidth_bytes_per_s)
         latency_s = max(latency_s, cluster.zone_link.latency_s)
     crossings = 2 * shape.vpp * (tables.num_micro_batches + shape.pp)
-    starts = crossings * shape.tp + 4 * shape.slots
-    gradients = 4 * (int(tables.gradient_bytes.sum()) + tables.embedding_bytes)
+    starts = crossings * most + 4 * shape.slots
+    gradients = 4 * (int(tables.gradient_bytes.max(axis=1).sum()) + max(tables.embedding_bytes))
     size_bytes = crossings * shape.micro_batch * workload.largest_message_bytes + gradients
     least = min(efficiency for _, efficiency in cluster.network_efficiency)
     return (size_bytes * s_per_byte / least + starts * latency_s) * NANOSECONDS_PER_SECOND
@@ -210,6 +273,7 @@ def build_tables(
     least = ways[0]
     memory = layer_memory(instance, shape)
     workload = instance.workload
+    parameters = np.stack([own.parameters for own in memory], axis=1)
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
     tables = CostTables(
         instance=instance,
@@ -220,11 +284,11 @@ def build_tables(
         weight_ns=least.weight_ns,
         optimizer_ns=_optimizer_ns(instance, shape, memory),
         memory=memory,
-        gradient_bytes=workload.gradient_bytes * memory.parameters,
-        gather_bytes=workload.parameter_bytes * memory.parameters * GATHER_FACTORS[shape.zero],
+        gradient_bytes=workload.gradient_bytes * parameters,
+        gather_bytes=workload.parameter_bytes * parameters * GATHER_FACTORS[shape.zero],
         capacity_bytes=capacity_bytes(instance),
-        send_bytes=send_bytes(instance, shape),
-        embedding_bytes=embedding_bytes(instance, shape),
+        send_bytes=tuple(send_bytes(instance, own, shape.micro_batch) for own in shape.degrees),
+        embedding_bytes=tuple(embedding_bytes(instance, own.tp, shape.pp) for own in shape.degrees),
         blocks_before=np.concatenate([[0], np.cumsum(blocks)]),
         origins=frozenset(least.origins),
     )

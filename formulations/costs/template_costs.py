@@ -20,7 +20,7 @@ from formulations.errors import PlanError
 from formulations.fleet import Strategy
 from formulations.instance import Cluster, Instance
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape
+from formulations.plan import Shape, uniform_degrees
 from formulations.schedules import in_flight
 from formulations.template import Template, TemplateStage
 
@@ -87,16 +87,16 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
         ]
         return np.array(each, dtype=np.int64)
 
-    memory = [table.memory for table in own]
+    memory = [table.memory[j] for table, j in zip(own, groups, strict=True)]
     workspace = [
-        int(table.memory.workspace_bytes[slice(*stage.layers)].max(initial=0))
-        for table, stage in zip(own, stages, strict=True)
+        int(held.workspace_bytes[slice(*stage.layers)].max(initial=0))
+        for held, stage in zip(memory, stages, strict=True)
     ]
-    fixed = np.array([table.memory.fixed_bytes for table in own], dtype=np.int64)
+    fixed = np.array([held.fixed_bytes for held in memory], dtype=np.int64)
     return TemplateCosts(
         schedule=strategy.schedule,
         blocking_sends=instance.search.blocking_sends,
-        tied=own[0].embedding_bytes > 0,
+        tied=own[0].tied,
         forward_ns=sums("forward_ns"),
         backward_ns=sums("backward_ns"),
         send_ns=_sends(own, template, 1),
@@ -112,7 +112,7 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
 def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
     """Costs of stages on `gpus` GPUs each, in pipelines of so many stages."""
     shape = Shape(
-        tp=gpus,
+        degrees=uniform_degrees(instance, gpus),
         dp=1,
         pp=num_stages,
         micro_batch=strategy.micro_batch,
@@ -163,11 +163,11 @@ def _copy_ns(
     """
     cluster, group = tables.instance.cluster, template.node_groups[stage.node]
     if stage.node == other.node:
-        return embedding_ns(tables, 1, cluster.groups[group].intra_node)
+        return embedding_ns(tables, group, 1, cluster.groups[group].intra_node)
     links = [cluster.groups[group].inter_node]
     if cluster.zone_link and in_several_zones(cluster, template.node_groups):
         links.append(cluster.zone_link)
-    return max(embedding_ns(tables, tables.shape.tp, link) for link in links)
+    return max(embedding_ns(tables, group, stage.gpus, link) for link in links)
 
 
 def in_several_zones(cluster: Cluster, groups: Iterable[int]) -> bool:

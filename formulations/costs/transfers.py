@@ -8,7 +8,7 @@ from formulations.units import ceil_ns
 
 def _inside_s(tables: CostTables, j: int, tensors: int) -> float:
     link = tables.instance.cluster.groups[j].intra_node
-    return tensors * tables.send_bytes / link.bandwidth_bytes_per_s + link.latency_s
+    return tensors * tables.send_bytes[j] / link.bandwidth_bytes_per_s + link.latency_s
 
 
 def inside_ns(tables: CostTables, j: int, tensors: int) -> int:
@@ -21,15 +21,21 @@ def outside_ns(tables: CostTables, j: int, flows: int, link: Link, tensors: int)
 
     With scatter and gather the parts are gathered over the links inside the node.
     """
-    tp, size = tables.shape.tp, tensors * tables.send_bytes
-    outside_s = tp * size * flows / link.bandwidth_bytes_per_s + link.latency_s
-    gathers = tables.instance.search.gathers_messages and tp > 1
-    return ceil_ns(outside_s + (_inside_s(tables, j, tensors) * (tp - 1) if gathers else 0.0))
+    degrees, size = tables.shape.degrees[j], tensors * tables.send_bytes[j]
+    outside_s = tables.message_lanes(j) * size * flows / link.bandwidth_bytes_per_s + link.latency_s
+    gathers = tables.instance.search.gathers_messages and degrees.tp > 1
+    return ceil_ns(
+        outside_s + (_inside_s(tables, j, tensors) * (degrees.tp - 1) if gathers else 0.0)
+    )
 
 
-def embedding_ns(tables: CostTables, lanes: int, link: Link) -> int:
-    """All-reduce of the tied matrix between pairs of GPUs, `lanes` of which share the link."""
-    if not tables.embedding_bytes:
+def embedding_ns(tables: CostTables, j: int, lanes: int, link: Link) -> int:
+    """All-reduce of the tied matrix by GPUs of group j, `lanes` of which share the link.
+
+    A slot sends one copy whatever its parts: each that share of it which the first half of the
+    gradient sync leaves it with, as FlagScale's partial reduce does.
+    """
+    if not tables.tied:
         return 0
     latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
-    return ceil_ns(lanes * tables.embedding_bytes / link.bandwidth_bytes_per_s + latency_s)
+    return ceil_ns(lanes * tables.embedding_bytes[j] / link.bandwidth_bytes_per_s + latency_s)

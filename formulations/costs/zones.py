@@ -15,12 +15,23 @@ One link joins each pair of zones, of the same bandwidth and latency for all pai
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import embedding_ns, outside_ns
 from formulations.instance import ZoneLink
 
 Pair = tuple[int, int]  #: two zones, by number
+
+
+class RingRate(NamedTuple):
+    """Seconds per byte of the buffers of a node group: of those whose lanes hold as much."""
+
+    s_per_byte: float
+    group: int
+
+
+ZoneRing = tuple[RingRate, float]  #: of a link between zones, with its latency in s
 
 
 def neighbours(zones: Sequence[int]) -> set[Pair]:
@@ -50,13 +61,20 @@ class ZoneTerms:
             for n in self.tables.tensors
         )
 
-    def ring_s_per_byte(self, stages: int) -> float:
-        """Seconds per byte on a link that the rings of so many stages share, as `NodeTerms`."""
-        return self.tables.shape.tp * stages / self.link.bandwidth_bytes_per_s
+    def ring_rate(self, stages: int) -> RingRate:
+        """Of a link that the rings of so many stages share, each as wide as the widest used."""
+        widest = self.tables.widest
+        lanes = self.tables.shape.degrees[widest].tp * stages
+        s_per_byte = lanes / self.link.bandwidth_bytes_per_s
+        return RingRate(s_per_byte, self.tables.lanes_like[widest])
 
     def embedding_ns(self, replicas: int) -> int:
         """All-reduce of the tied matrix, with so many replicas' lanes on the link."""
-        return embedding_ns(self.tables, self.tables.shape.tp * replicas, self.link)
+        tables = self.tables
+        return max(
+            embedding_ns(tables, j, tables.shape.degrees[j].tp * replicas, self.link)
+            for j in tables.used
+        )
 
 
 class ZoneCrossings:
@@ -85,13 +103,13 @@ class ZoneCrossings:
             for (i, j), pair in zip(ends, pairs, strict=True)
         ]
 
-    def ring(self, k: int) -> tuple[float, float]:
-        """Seconds per byte and latency of the slowest link between zones of stage k's ring."""
+    def ring(self, k: int) -> ZoneRing | None:
+        """Rate and latency of the slowest link between zones of stage k's ring."""
         pairs = neighbours(self.zones[k])
         if not pairs:
-            return 0.0, 0.0
+            return None
         most = max(self.rings[pair] for pair in pairs)
-        return self.terms.ring_s_per_byte(most), self.terms.link.latency_s
+        return self.terms.ring_rate(most), self.terms.link.latency_s
 
     def embedding_ns(self) -> int:
         """All-reduce of the tied matrix as the links between zones allow; 0 if none crosses."""

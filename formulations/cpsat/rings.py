@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from ortools.sat.python import cp_model
 
 from formulations.costs.placement import NodeTerms, SyncPhase
-from formulations.costs.tables import CostTables
+from formulations.costs.tables import Array, CostTables
+from formulations.costs.zones import RingRate
 from formulations.cpsat.parts import Split
 from formulations.cpsat.terms import Linear, Literal, enforced_maximum
 from formulations.cpsat.zones import ZoneVariables
@@ -39,13 +40,13 @@ class RingTimes:
         self._spans, self._zones = spans, zones
 
     def phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """Sync or gather of a stage, ns."""
-        nodes = self.nodes[stage]
-        return (
-            self._inside(phase, stage, split, name, [(b, node) for _, b, node in nodes])
-            + self._outside(phase, stage, split, name, [(b, node) for _, b, node in nodes])
-            + self._start_up(phase, stage, name, nodes)
-        )
+        """Sync or gather of a stage, ns: the slowest rings for layers of each kind."""
+        total = self._start_up(phase, stage, name, self.nodes[stage])
+        nodes = [(literal, node) for _, literal, node in self.nodes[stage]]
+        for layers in self.tables.layers_alike:
+            total += self._inside(phase, stage, split, name, nodes, layers)
+            total += self._outside(phase, stage, split, name, nodes, layers)
+        return total
 
     def _inside(
         self,
@@ -54,16 +55,17 @@ class RingTimes:
         split: Split,
         name: str,
         nodes: Sequence[tuple[Literal, NodeTerms]],
+        layers: Array,
     ) -> Linear:
-        """Bytes inside the nodes."""
+        """Bytes of some layers [L] inside the nodes."""
         stages = self.tables.shape.stages_of(stage)
-        rates = {node.inside_s_per_byte[stage] for _, node in nodes}
-        sizes = {rate: phase.inside_ns(rate) for rate in rates}
+        rates = {node.inside[stage] for _, node in nodes}
+        sizes = {rate: phase.inside_ns(rate) * layers for rate in rates}
         sums = {rate: device_sum(split, stages, times) for rate, times in sizes.items()}
         return enforced_maximum(
             self.model,
-            [((literal,), sums[node.inside_s_per_byte[stage]]) for literal, node in nodes],
-            int(sizes[max(rates)].sum()),
+            [((literal,), sums[node.inside[stage]]) for literal, node in nodes],
+            max(int(times.sum()) for times in sizes.values()),
             f"{name}_inside[{stage}]",
         )
 
@@ -74,20 +76,20 @@ class RingTimes:
         split: Split,
         name: str,
         nodes: Sequence[tuple[Literal, NodeTerms]],
+        layers: Array,
     ) -> Linear:
-        """Bytes between the nodes."""
+        """Bytes of some layers [L] between the nodes."""
         cluster, stages = self.tables.instance.cluster, self.tables.shape.stages_of(stage)
-        known: list[tuple[tuple[Literal, ...], float]] = [
-            ((literal,), node.outside_s_per_byte[stage])
-            for literal, node in nodes
-            if stage in node.outside_s_per_byte
+        known: list[tuple[tuple[Literal, ...], RingRate]] = [
+            ((literal,), node.outside[stage]) for literal, node in nodes if stage in node.outside
         ]
         known += self._zones.ring_rates(stage)
         rates = {rate for _, rate in known}
         terms: list[tuple[tuple[Literal, ...], Linear]] = []
         upper = 0
         for n, span in self._spans[stage].items():
-            sizes = {rate: phase.outside_ns(rate, n, cluster.efficiency(n)) for rate in rates}
+            efficiency = cluster.efficiency(n)
+            sizes = {rate: phase.outside_ns(rate, n, efficiency) * layers for rate in rates}
             sums = {rate: device_sum(split, stages, times) for rate, times in sizes.items()}
             upper = max([upper, *(int(times.sum()) for times in sizes.values())])
             terms.extend(((*literals, span), sums[rate]) for literals, rate in known)

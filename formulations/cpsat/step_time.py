@@ -93,7 +93,7 @@ class Built:
     def _add_tail(self) -> None:
         """(3) From the last operation of every device to the end of the step."""
         tables, last = self.tables, self.tables.shape.pp - 1
-        tied = (0, last) if tables.embedding_bytes else ()
+        tied = (0, last) if tables.tied else ()
         joined = self.model.new_int_var(0, self.horizon_ns, "joined") if tied else 0
         for d in self._devices:
             stages, nodes = tables.shape.stages_of(d), self.order.nodes(d)

@@ -11,7 +11,7 @@ from itertools import combinations
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import Pair, ZoneTerms
+from formulations.costs.zones import Pair, RingRate, ZoneTerms
 from formulations.cpsat.terms import Literal, require_any, weighted
 
 Conditions = tuple[Literal, ...]
@@ -120,11 +120,11 @@ class ZoneVariables:
         for pair in self.pairs:
             yield self._joins(stage, pair), self.terms.link.latency_s
 
-    def ring_rates(self, stage: int) -> Iterator[tuple[Conditions, float]]:
-        """Seconds per byte on the links of a stage's ring, and when they hold."""
+    def ring_rates(self, stage: int) -> Iterator[tuple[Conditions, RingRate]]:
+        """Rates of the links of a stage's ring, and when they hold."""
         for pair in self.pairs:
             for n, count in self._rings(pair).items():
-                yield (self._joins(stage, pair), count), self.terms.ring_s_per_byte(n)
+                yield (self._joins(stage, pair), count), self.terms.ring_rate(n)
 
     def _new_lanes(self, pair: Pair) -> dict[int, Literal]:
         """(21) Replicas whose first and last stage lie in two zones."""

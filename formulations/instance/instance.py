@@ -19,6 +19,8 @@ ZeroStage = Literal[0, 1, 2, 3]
 #: Least time, and most memory, first.
 RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
+#: What has a tensor-parallel degree, and parts of a micro-batch, of its own.
+DegreesPer = Literal["uniform", "per_group"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
 PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
@@ -29,6 +31,7 @@ class SearchSpace(Record):
     """Which plans may be chosen. None means every value that fits the cluster."""
 
     target: Target = "any"  #: who is to run the plan
+    degrees: DegreesPer = "uniform"
     tensor_parallel: Counts | None = None
     data_parallel: Counts | None = None
     pipeline_parallel: Counts | None = None

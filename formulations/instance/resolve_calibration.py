@@ -28,4 +28,4 @@ def resolve_calibration(
                 for b, factor in curve.items()
             ]
     fields = written.model_dump(exclude={"factors", "memory_headroom"})
-    return Calibration.model_validate({**fields, "corrections": corrections})
+    return Calibration.model_validate({**fields, "corrections": tuple(corrections)})

@@ -81,7 +81,8 @@ def check_coverage(
             raise place.at("times_ms", kind, gpu, tp).error(
                 f"no times of {kind} on {gpu} at tensor-parallel degree {tp}",
                 f"times of every layer kind ({', '.join(kinds)}) on every GPU ({', '.join(gpus)})"
-                " at every degree to choose from; or narrow search.tensor_parallel",
+                " at every degree to choose from; or narrow search.tensor_parallel, or"
+                " missing_times: analytic",
             )
 
 

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from formulations.instance.calibration import Factor, MeanError
 from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
-from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.instance import DegreesPer, ScheduleName, ZeroStage
 from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
@@ -204,6 +204,12 @@ class SearchFile(Record):
         default=None,
         description="GPUs per tensor-parallel group. Default: every power of two that fits a node,"
         " divides the key and value heads and is in the profile.",
+    )
+    degrees: DegreesPer = Field(
+        default="uniform",
+        description="uniform: one tensor-parallel degree for all GPUs. per_group: every node group"
+        " has its own, and may run the sequences of each micro-batch of a stage in equal parts on"
+        " several tensor groups of a node.",
     )
     data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
     pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")

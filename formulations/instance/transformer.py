@@ -90,10 +90,12 @@ def build_workload(
     factor = formats.element_bytes // 2
     if isinstance(architecture, CountedModel):
         runs, unpublished = architecture.layer_runs(sequence_length, flash_attention, factor), 0
+        mtp_layers = 0
     else:
         runs = _layer_runs(architecture, sequence_length, flash_attention, factor)
         block = _block(architecture, sequence_length, flash_attention)
         unpublished = training_only(architecture, block)
+        mtp_layers = architecture.mtp_layers
     return Workload(
         name=name,
         source=source,
@@ -105,6 +107,7 @@ def build_workload(
         kv_heads=architecture.num_kv_heads,
         boundary_bytes=formats.element_bytes * sequence_length * architecture.hidden_size,
         tied_embeddings=architecture.tied_embeddings,
+        mtp_layers=mtp_layers,
         precision=precision,
         parameter_bytes=formats.parameter_bytes,
         copy_bytes=formats.copy_bytes,

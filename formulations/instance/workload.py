@@ -183,6 +183,9 @@ class Workload(Record):
     #: One tensor sent from stage to stage, per sequence.
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
+    mtp_layers: int = Field(
+        default=0, ge=0, le=100
+    )  #: modules of multi-token prediction, in the head
     precision: Precision = "bf16"
     parameter_bytes: Width = 2  #: per parameter, also on the wire
     #: Per parameter of blocks, of copies that products read, and that are never sent or updated.

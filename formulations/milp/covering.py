@@ -1,13 +1,17 @@
 """Values of the node that covers a slot, as sums over starts: exactly one of them holds."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import pulp
 
 from formulations.costs.tables import CostTables
+from formulations.costs.zones import RingRate
 from formulations.decisions import Start
 from formulations.milp.big_m import largest_value
 from formulations.milp.terms import Linear, Literal, maximum, total_of, weighted
+
+Value = TypeVar("Value", float, RingRate)
 
 
 class Covering:
@@ -44,9 +48,9 @@ class Covering:
         upper = max(largest_value(term) for term in (*terms, *others))
         return maximum(self.model, number, [*terms, *others], name, upper)
 
-    def by_value(self, slot: int, value: Callable[[Start], float]) -> dict[float, Literal]:
+    def by_value(self, slot: int, value: Callable[[Start], Value]) -> dict[Value, Literal]:
         """Values of the nodes that may cover a slot, and whether they do."""
-        literals: dict[float, list[Literal]] = {}
+        literals: dict[Value, list[Literal]] = {}
         for key in self.starts[slot]:
             literals.setdefault(value(key), []).append(self.start[key])
         return {one: total_of(*own) for one, own in sorted(literals.items())}

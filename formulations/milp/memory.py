@@ -5,6 +5,7 @@ from itertools import pairwise, product
 import numpy as np
 import pulp
 
+from formulations.costs.memory import LayerMemory
 from formulations.costs.tables import Array, CostTables
 from formulations.milp.big_m import largest_value
 from formulations.milp.parts import Parts, Split
@@ -39,8 +40,9 @@ class _Chunks:
     ) -> None:
         self.model, self.tables, self.split = model, tables, split
         self.stages = tables.shape.stages_of(device)
-        self.workspace = self._largest(f"workspace_{device}", tables.memory.workspace_bytes)
-        self._needs: dict[Moment, Linear] = {}
+        self._device = device
+        self._workspaces: dict[int, Linear] = {}
+        self._needs: dict[tuple[Moment, int], Linear] = {}
 
     def _largest(self, name: str, sizes: Array) -> Linear:
         """At least the size of every layer: of every run of equal ones that a stage meets."""
@@ -54,17 +56,22 @@ class _Chunks:
             require_at_most(self.model, 2, weighted([value, -value], meets), largest)
         return largest
 
-    def _needed(self, moment: Moment) -> Linear:
-        sizes = chunk_bytes(self.tables, moment)
-        parts = [self.split.stage_sum(k, own) for k, own in zip(self.stages, sizes, strict=True)]
-        fixed = self.tables.memory.fixed_bytes
-        return total_of(fixed, self.workspace, *parts)
+    def _needed(self, moment: Moment, memory: LayerMemory) -> Linear:
+        number = len(self._workspaces)
+        if id(memory) not in self._workspaces:
+            name = f"workspace_{self._device}" + (f"_{number}" if number else "")
+            self._workspaces[id(memory)] = self._largest(name, memory.workspace_bytes)
+        sizes = zip(self.stages, chunk_bytes(memory, moment), strict=True)
+        parts = [self.split.stage_sum(k, own) for k, own in sizes]
+        return total_of(memory.fixed_bytes, self._workspaces[id(memory)], *parts)
 
     def fit(self, moment: Moment, group: int, slack: Linear) -> None:
         """One group and moment, unless `slack`."""
-        if moment not in self._needs:
-            self._needs[moment] = self._needed(moment)
-        need, room = self._needs[moment], int(self.tables.capacity_bytes[group])
+        memory = self.tables.memory[group]
+        key = moment, id(memory)
+        if key not in self._needs:
+            self._needs[key] = self._needed(moment, memory)
+        need, room = self._needs[key], int(self.tables.capacity_bytes[group])
         over = largest_value(need) - room
         if over > 0:
             require_at_most(self.model, 2, need, weighted([1, over], [room, slack]))

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from formulations.costs.placement import Placer, SyncPhase
-from formulations.costs.tables import CostTables
+from formulations.costs.tables import Array, CostTables
+from formulations.costs.zones import RingRate
 from formulations.decisions import Start
 from formulations.milp.choices import Costs, chosen, chosen_pair, of_layers, of_numbers
-from formulations.milp.covering import Covering
+from formulations.milp.covering import Covering, Value
 from formulations.milp.parts import Split
 from formulations.milp.terms import Linear, Literal, maximum, total_of
 from formulations.milp.zones import ZoneVariables
@@ -27,37 +28,50 @@ class RingTimes:
         self._covering, self._spans, self._zones = covering, spans, zones
 
     def phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """Sync or gather of a stage, ns."""
-        return total_of(
-            self._inside(phase, stage, split, f"{name}_inside_{stage}"),
-            self._outside(phase, stage, split, f"{name}_outside_{stage}"),
+        """Sync or gather of a stage, ns: the slowest rings for layers of each kind."""
+        parts = [
             self._inside_start(phase, stage, f"{name}_inside_start_{stage}"),
             self._outside_start(phase, stage, f"{name}_outside_start_{stage}"),
-        )
+        ]
+        for i, layers in enumerate(self.tables.layers_alike):
+            kind = f"{stage}_{i}" if i else f"{stage}"
+            parts.append(self._inside(phase, stage, split, f"{name}_inside_{kind}", layers))
+            parts.append(self._outside(phase, stage, split, f"{name}_outside_{kind}", layers))
+        return total_of(*parts)
 
-    def _inside(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """Bytes inside the nodes."""
+    def _inside(
+        self, phase: SyncPhase, stage: int, split: Split, name: str, layers: Array
+    ) -> Linear:
+        """Bytes of some layers [L] inside the nodes."""
 
-        def rate(key: Start) -> float:
-            return self.placer.terms(*key).inside_s_per_byte[stage]
+        def rate(key: Start) -> RingRate:
+            return self.placer.terms(*key).inside[stage]
 
         rates = [self._covering.by_value(slot, rate) for slot in self._covering.slots(stage)]
-        times = {one: phase.inside_ns(one) for literals in rates for one in literals}
+        times = {one: phase.inside_ns(one) * layers for literals in rates for one in literals}
         costs = of_layers(split, self.tables.shape.stages_of(stage), times)
         terms = [term for literals in rates for term in chosen(costs, literals)]
         return maximum(self._covering.model, 17, terms, name, costs.largest)
 
-    def _outside(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
-        """Bytes between the nodes."""
+    def _outside(
+        self, phase: SyncPhase, stage: int, split: Split, name: str, layers: Array
+    ) -> Linear:
+        """Bytes of some layers [L] between the nodes."""
         spans, efficiency = self._spans[stage], self.tables.instance.cluster.efficiency
 
-        def rate(key: Start) -> float:
-            return self.placer.terms(*key).outside_s_per_byte.get(stage, 0.0)
+        def rate(key: Start) -> RingRate:
+            none = RingRate(0.0, self.tables.lanes_like[key[0]])
+            return self.placer.terms(*key).outside.get(stage, none)
 
-        rates = [(1, self._covering.by_value(slot, rate)) for slot in self._covering.slots(stage)]
+        slots = self._covering.slots(stage)
+        rates: list[tuple[Literal, Mapping[RingRate, Literal]]] = [
+            (1, self._covering.by_value(slot, rate)) for slot in slots
+        ]
         rates += self._zones.ring_rates(stage)
         known = {one for _, literals in rates for one in literals}
-        times = {(r, n): phase.outside_ns(r, n, efficiency(n)) for r in known for n in spans}
+        times = {
+            (r, n): phase.outside_ns(r, n, efficiency(n)) * layers for r in known for n in spans
+        }
         costs = of_layers(split, self.tables.shape.stages_of(stage), times)
         return self._between(costs, rates, stage, name)
 
@@ -78,8 +92,8 @@ class RingTimes:
 
     def _between(
         self,
-        costs: Costs[tuple[float, int]],
-        choices: Sequence[tuple[Literal, Mapping[float, Literal]]],
+        costs: Costs[tuple[Value, int]],
+        choices: Sequence[tuple[Literal, Mapping[Value, Literal]]],
         stage: int,
         name: str,
     ) -> Linear:

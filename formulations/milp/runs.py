@@ -19,23 +19,22 @@ def _sums(values: Array) -> Array:
 
 
 def _allowed(stages: StageCosts, stage: int, least_share: int, limit_ns: int | None) -> Mask:
-    """Runs of enough blocks that fit the largest group used and the limit on step time.
+    """Runs of enough blocks that fit some group used and the limit on step time.
 
     With several chunks per device each has to fit alone. A stage works on each of its
     micro-batches, one after the other: no step is shorter than the least share times the run's
     forward and backward on the group that is fastest at it.
     """
     tables = stages.tables
-    used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
     layers = np.arange(tables.num_layers + 1)
     allowed: Mask = (_sums(np.diff(tables.blocks_before)) >= tables.min_blocks) & (
         layers[None, :] > layers[:, None]
     )
-    largest = max(used, key=lambda j: int(tables.capacity_bytes[j]))
-    allowed &= stages.extra(largest, stage, least_share) < NEVER
+    extra = [stages.extra(j, stage, least_share) for j in tables.roomiest]
+    allowed &= np.min(extra, axis=0) < NEVER
     if limit_ns is not None:
         work = tables.forward_ns + tables.backward_ns
-        fastest = np.min([_sums(work[:, j]) for j in used], axis=0)
+        fastest = np.min([_sums(work[:, j]) for j in tables.used], axis=0)
         allowed &= least_share * fastest <= limit_ns
     return allowed
 

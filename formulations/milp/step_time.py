@@ -93,7 +93,7 @@ class Built:
     def _tails(self) -> list[Linear]:
         """(3) [p] from the last operation of a device to the end of the step that waits for it."""
         last = self.tables.shape.pp - 1
-        tied = (0, last) if self.tables.embedding_bytes else ()
+        tied = (0, last) if self.tables.tied else ()
         finish = [
             total_of(self._times.optimizer(d), self.order.gather(d, self.split))
             for d in range(last + 1)

@@ -77,6 +77,13 @@ def forbid(model: pulp.LpProblem, number: int) -> None:
     model.addConstraint(nothing >= 1, f"n{number}_{row}")
 
 
+def _never_negative(term: pulp.LpVariable | pulp.LpAffineExpression) -> bool:
+    """Whether it is a sum without negative coefficients, of variables that are not negative."""
+    if isinstance(term, pulp.LpVariable):
+        return True
+    return bool(term.constant >= 0) and all(n >= 0 for n in term.values())
+
+
 def maximum(
     model: pulp.LpProblem, number: int, terms: Sequence[Linear], name: str, upper_ns: int
 ) -> Linear:
@@ -86,7 +93,7 @@ def maximum(
     largest = max(constants, default=0)
     if not others:
         return largest
-    if len(others) == 1 and largest <= 0:
+    if len(others) == 1 and largest <= 0 and _never_negative(others[0]):
         return others[0]
     value: Linear = duration(model, name, upper_ns)
     if largest > 0:

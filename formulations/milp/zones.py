@@ -11,7 +11,7 @@ from itertools import combinations
 import pulp
 
 from formulations.costs.tables import CostTables
-from formulations.costs.zones import Pair, ZoneTerms
+from formulations.costs.zones import Pair, RingRate, ZoneTerms
 from formulations.milp.terms import (
     Linear,
     Literal,
@@ -122,11 +122,11 @@ class ZoneVariables:
         joining = [self._joins(k, pair) for k in range(self.shape.pp)]
         return self._count(20, joining, f"rings_{pair[0]}_{pair[1]}")
 
-    def ring_rates(self, stage: int) -> Iterator[tuple[Literal, dict[float, Literal]]]:
-        """(17) Whether a stage's ring passes between two zones, and seconds per byte there."""
+    def ring_rates(self, stage: int) -> Iterator[tuple[Literal, dict[RingRate, Literal]]]:
+        """(17) Whether a stage's ring passes between two zones, and the rate there."""
         for pair in self.pairs:
             rings = self._rings(pair).items()
-            yield self._joins(stage, pair), {self.terms.ring_s_per_byte(n): b for n, b in rings}
+            yield self._joins(stage, pair), {self.terms.ring_rate(n): b for n, b in rings}
 
     def ring_latencies(self, stage: int) -> Iterator[tuple[Literal, dict[float, Literal]]]:
         """(17) Whether a stage's ring passes between two zones, and the latency there."""
@@ -142,7 +142,7 @@ class ZoneVariables:
 
     def embedding_terms(self) -> list[Linear]:
         """(18) Times that the all-reduce of the tied matrix takes at least, ns."""
-        if not self.terms.tables.embedding_bytes:
+        if not self.terms.tables.tied:
             return []
         known = [self._lanes(pair) for pair in self.pairs]
         return [

@@ -185,14 +185,15 @@ class _Pass:
         own, onward = runs((np.cumsum(count) - count)[target], count[target])
         return usable[own], onward
 
-    def _ends(self, k: int, arc: Array, onward: Array) -> tuple[Array, Array | int]:
+    def _ends(self, k: int, edge: Array, onward: Array) -> tuple[Array, Array | int]:
         """All-reduce of tied embeddings as the last stage decides, what it adds on the first."""
-        problem = self.lane.problem
+        problem, edges = self.lane.problem, self.lane.layers[k]
         if not problem.tied:
             return np.zeros_like(onward), 0
+        own = problem.stages[k].embedding[edges.arc[edge]]
         if k == problem.num_stages - 1:
-            onward = problem.stages[k].embedding[arc]
-        return onward, 0 if k else np.maximum(onward - problem.stages[0].embedding[arc], 0)
+            onward = own
+        return onward, np.maximum(onward - own, 0) * edges.opens[edge]
 
     def extended(self, k: int, labels: Labels) -> Labels:
         """All labels of stage k that are not refuted."""
@@ -200,7 +201,7 @@ class _Pass:
         edge, own = self._pairs(k, labels)
         times = (edges.forward[lane] + edges.backward[lane])[edge]
         sends = (edges.send[lane] + edges.send_back[lane])[edge]
-        embedding, extra = self._ends(k, edges.arc[edge], labels.embedding[own])
+        embedding, extra = self._ends(k, edge, labels.embedding[own])
         latency = labels.latency[own] + times
         whole = labels.latency[own] + self.lane.costs[k][edge] + extra
         good = self.before[k][edges.source[edge]] + whole + self.low < self.lane.cutoff

@@ -82,7 +82,7 @@ class KindGraph:
             send=send,
             send_back=send,
             tail=rows[now],
-            embedding=embedding[rows[now]],
+            embedding=embedding[rows[now]] * (last or stage == 0),
             allowed=tuple(allowed),
             begins=tuple(self.kinds[j][:1] for j in now.tolist()),
         )
@@ -93,7 +93,7 @@ class KindGraph:
         return SplitProblem(
             schedule=self.tables.shape.schedule,
             blocking=self.tables.instance.search.blocking_sends,
-            tied=self.tables.embedding_bytes > 0,
+            tied=self.tables.tied,
             stages=tuple(stages),
             micro_batches=(share,),
             forward=forward,

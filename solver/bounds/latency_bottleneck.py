@@ -1,9 +1,8 @@
 """Bounds on what the rest of a split must still cost: shortest paths of least sum and maximum.
 
 Paths: the latency paths of any schedule (`formulations.schedules.operations.Missed`), the work of
-one device, and rounds where a schedule states turns. Of sums and maxima along paths of the layered
-graph the frontier keeps what is undominated (Hansen 1980, bicriterion path problems); edges through
-which no path is below a cutoff go, as by reduced costs.
+one device, and rounds where a schedule states turns. Edges through which no path is below a cutoff
+go, as by reduced costs.
 
 Latency plus bottleneck. For every stage i of a lane, with m micro-batches, w = min(p-1-i, m-1)
 in 1F1B and w = 0 in GPipe, and latency = all f_k + b_k + all transfers, both ways:
@@ -40,29 +39,23 @@ that the edge does not decide (with blocking sends, that to the next stage) the 
 counts.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES, Kind
-from solver.layered.distinct import distinct
 from solver.layered.edges import Edges, Layers, so_far, taken, to_go
 from solver.layered.problem import INFINITY, Array, Mask, SplitProblem
 
-#: Most bottleneck values that a frontier tells apart.
-MOST_TERMS = 64
-
 
 def latencies(layers: Layers, lane: int) -> list[Array]:
-    """Per stage [M] latency of one lane, with what stage 0 does after its last backward.
+    """Per stage [M] latency of one lane, with what the first does after its last backward.
 
     That is its tail, and with zero-bubble schedules one micro-batch's weight gradients.
     """
-    costs = [edges.latency[lane] for edges in layers]
-    costs[0] = costs[0] + layers[0].tail
-    if layers[0].weight is not None:
-        costs[0] = costs[0] + layers[0].weight[lane]
+    costs = []
+    for edges in layers:
+        after = edges.tail if edges.weight is None else edges.tail + edges.weight[lane]
+        costs.append(edges.latency[lane] + after * edges.opens)
     return costs
 
 
@@ -129,6 +122,16 @@ def added_by_rounds(
     return rounds(problem, stage, lane, whole, edges.work[lane])
 
 
+def terms(problem: SplitProblem, layers: Layers, lane: int) -> list[Array]:
+    """Per stage [M] what edges add to the latency at least, alone or in rounds."""
+    after = to_go(layers, latencies(layers, lane))
+    found = []
+    for k, edges in enumerate(layers):
+        rounds = added_by_rounds(problem, edges, k, lane, after[k + 1][edges.target])
+        found.append(np.maximum(edges.term[lane], rounds))
+    return found
+
+
 def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None:
     """Edges that a split faster than `cutoff` may use; None if there is no such split.
 
@@ -145,59 +148,12 @@ def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None
     return layers if all(map(len, layers)) else None
 
 
-@dataclass(frozen=True)
-class Frontier:
-    """Least latency of completions by their largest term, for one lane.
-
-    low: [B] least term of every class of terms. latency: p + 1 times [B, nodes] least latency of
-    completions whose terms are of this class or a lower one.
-    """
-
-    low: Array
-    latency: list[Array]
-
-    def bound(self, stage: int, node: Array, latency: Array, term: Array) -> Array:
-        """[N] least latency + largest term of whole splits that start with these prefixes.
-
-        latency, term: [N] of prefixes that end at `node`. A completion whose largest term is of
-        class b has latency of at least `latency[b]` and a largest term of at least `low[b]`; no
-        whole split has a largest term below `low[0]`.
-        """
-        rest = self.latency[stage][:, node]
-        whole: Array = (rest + np.maximum(self.low[:, None], term)).min(axis=0) + latency
-        return whole
-
-
 def least_term(layers: Layers, lane: int) -> int:
     """The least that the largest term of a whole split can be."""
     best = np.zeros(layers[-1].num_targets, dtype=np.int64)
     for edges in reversed(layers):
         best = edges.from_sources(np.maximum(edges.term[lane], best[edges.target]))
     return int(best[0])
-
-
-def _classes(layers: Layers, lane: int, cutoff: int) -> tuple[Array, Array]:
-    """Least and largest term [B] of the classes: single values, or runs of them if too many."""
-    least = least_term(layers, lane)
-    values = distinct(np.concatenate([edges.term[lane] for edges in layers]))
-    values = values[(values >= least) & (values < cutoff)]
-    if len(values) <= MOST_TERMS:
-        return values, values
-    steps = np.linspace(values[0], values[-1], MOST_TERMS + 1)
-    first = distinct(np.searchsorted(values, steps[:-1]))
-    return values[first], values[np.append(first[1:], len(values)) - 1]
-
-
-def frontier(layers: Layers, lane: int, cutoff: int) -> Frontier:
-    """Completion frontier of one lane."""
-    low, high = _classes(layers, lane, cutoff)
-    classes = np.arange(len(low))[:, None]
-    latency = [np.zeros((len(low), layers[-1].num_targets), dtype=np.int64)]
-    for edges, cost in zip(reversed(layers), reversed(latencies(layers, lane)), strict=True):
-        above = np.searchsorted(high, edges.term[lane]) > classes
-        reached = np.where(above, INFINITY, cost + latency[-1][:, edges.target])
-        latency.append(edges.from_sources(reached))
-    return Frontier(low, latency[::-1])
 
 
 def least_path(layers: Layers, most: Array) -> Array | None:

@@ -84,9 +84,9 @@ def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Arr
     counts = range(max(2, fewest), min(dp, sum(tables.shape.nodes_used)) + 1)
     least: list[tuple[Array, int]] = []
     pairs = {
-        (node.inside_s_per_byte[k], node.inside_latency_s[k], node.outside_s_per_byte.get(k))
+        (node.inside[k], node.inside_latency_s[k], node.outside.get(k))
         for node in nodes
-        for k in node.inside_s_per_byte
+        for k in node.inside
     }
     for rate, latency_s, outside in pairs:
         inside, start = phase.inside_ns(rate), phase.latency_ns(latency_s, 1, 0.0)

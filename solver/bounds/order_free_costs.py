@@ -1,6 +1,6 @@
 """What communication and optimizer cost at least, whatever the node order: many shapes at once.
 
-Slots are tensor groups in node order; a node of group j covers c_j of them in a row, stage k of
+Slots are in node order; a node of group j covers c_j of them in a row, stage k of
 replica r has slot k dp + r. Borders of nodes and of stages lie at multiples of q, the greatest
 common divisor of dp and the c_j of the groups used. Every figure is one of `formulations.costs`
 with the least that its unknowns can be, rounded up like that one. Links between zones, which only
@@ -45,31 +45,52 @@ class ShapeColumns:
 
     @cached_property
     def _figures(self) -> Array:
-        rows = [(one.tp, one.dp, one.pp, one.zero, one.micro_batch) for one in self.shapes]
+        rows = [(one.dp, one.pp, one.zero, one.micro_batch) for one in self.shapes]
         return np.array(rows, dtype=np.int64).T
+
+    @cached_property
+    def _degrees(self) -> Array:
+        """[2, N, J] of groups not used those of some that are."""
+        rows = [[(own.tp, own.parts) for own in one.degrees] for one in self.shapes]
+        degrees = np.array(rows, dtype=np.int64).transpose(2, 0, 1)
+        own = np.argmax(self.used, axis=1)[None, :, None]
+        usual = np.take_along_axis(degrees, np.broadcast_to(own, (2, len(own[0]), 1)), axis=2)
+        return np.where(self.used, degrees, usual)
 
     @property
     def tp(self) -> Array:
-        """[N]."""
-        tp: Array = self._figures[0]
+        """[N, J] GPUs of a tensor group."""
+        tp: Array = self._degrees[0]
         return tp
+
+    @property
+    def parts(self) -> Array:
+        """[N, J] tensor groups of a slot."""
+        parts: Array = self._degrees[1]
+        return parts
+
+    @property
+    def width(self) -> Array:
+        """[N, J] GPUs of a slot."""
+        width: Array = self.tp * self.parts
+        return width
 
     @property
     def dp(self) -> Array:
         """[N]."""
-        dp: Array = self._figures[1]
+        dp: Array = self._figures[0]
         return dp
 
     @property
     def pp(self) -> Array:
         """[N]."""
-        pp: Array = self._figures[2]
+        pp: Array = self._figures[1]
         return pp
 
     @property
     def zero(self) -> Array:
         """[N] ZeRO stages."""
-        zero: Array = self._figures[3]
+        zero: Array = self._figures[2]
         return zero
 
     @cached_property
@@ -81,13 +102,20 @@ class ShapeColumns:
     @cached_property
     def total(self) -> Array:
         """[N] micro-batches of a step."""
-        whole: Array = self.instance.workload.global_batch // self._figures[4]
+        whole: Array = self.instance.workload.global_batch // self._figures[3]
         return whole
 
     def alike(self, *columns: Array | Mask) -> tuple[list[Shape], Array]:
-        """One shape each of those that agree in these columns [N], and [N] which of them it is."""
-        numbers: dict[tuple[int, ...], int] = {}
-        keys = list(zip(*(column.tolist() for column in columns), strict=True))
+        """One shape each of those with equal degrees that agree in these columns [N].
+
+        And [N] which of them it is.
+        """
+        numbers: dict[tuple[object, ...], int] = {}
+        keys = zip(
+            (one.degrees for one in self.shapes),
+            *(column.tolist() for column in columns),
+            strict=True,
+        )
         which = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
         firsts = np.searchsorted(np.maximum.accumulate(which), np.arange(len(numbers)))
         return [self.shapes[i] for i in firsts.tolist()], which
@@ -106,7 +134,7 @@ class ShapeColumns:
     def per_node(self) -> Array:
         """[N, J] slots of one node, c_j; 0 if none is used."""
         gpus = [group.gpus_per_node for group in self.instance.cluster.groups]
-        return np.where(self.used, np.array(gpus) // self.tp[:, None], 0)
+        return np.where(self.used, np.array(gpus) // self.width, 0)
 
     @property
     def slots(self) -> Array:
@@ -142,15 +170,18 @@ def send_ns(columns: ShapeColumns) -> Numbers:
     blocks of q slots, which stand on one node each: at least q replicas cross together.
     """
     instance, boundaries = columns.instance, columns.pp - 1
-    shapes, which = columns.alike(columns.tp, columns.total)
-    size = np.array([send_bytes(instance, shape) for shape in shapes])[which, None]
+    shapes, which = columns.alike(columns.total)
+    sizes = [[send_bytes(instance, own, one.micro_batch) for own in one.degrees] for one in shapes]
+    size = np.array(sizes)[which]
     visits = -(-columns.per_node // columns.dp[:, None])
     inside = np.minimum(boundaries, (columns.nodes * np.maximum(visits - 1, 0)).sum(axis=1))
     per_byte, latency = columns.links(inside=True)
     within = size * per_byte + latency
     per_byte, latency = columns.links(inside=False)
-    flows = (columns.tp * columns.common)[:, None]
-    gathers = (columns.tp - 1)[:, None] * instance.search.gathers_messages
+    widest = np.where(columns.used, columns.tp, 0).max(axis=1)[:, None]
+    lanes = columns.tp if instance.search.splits_messages else widest
+    flows = lanes * columns.parts * columns.common[:, None]
+    gathers = (columns.tp - 1) * instance.search.gathers_messages
     crossing = at_least_ns(columns.least(flows * size * per_byte + latency + within * gathers))
     easiest = np.minimum(crossing, at_least_ns(columns.least(within)))
     sends: Numbers = (boundaries - inside) * crossing + inside * easiest
@@ -163,17 +194,19 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
     Proof. The two slots of a replica are (pp - 1) dp apart, so on two nodes unless one has more
     slots than that; then q replicas at least cross its border together, see `send_ns`.
     """
-    shapes, which = columns.alike(columns.tp, columns.pp > 1)
-    size = np.array([embedding_bytes(columns.instance, shape) for shape in shapes])[which, None]
+    instance = columns.instance
+    shapes, which = columns.alike(columns.pp > 1)
+    sizes = [[embedding_bytes(instance, own.tp, one.pp) for own in one.degrees] for one in shapes]
+    size = np.array(sizes)[which]
     share = ring_share(ALL_REDUCE, 2) * size
     per_byte, latency = columns.links(inside=False)
-    lanes = (columns.tp * columns.common)[:, None]
+    lanes = columns.tp * columns.common[:, None]
     outside = lanes * share * per_byte + ALL_REDUCE * latency
     per_byte, latency = columns.links(inside=True)
     near = columns.per_node > ((columns.pp - 1) * columns.dp)[:, None]
     inside = np.where(near, share * per_byte + ALL_REDUCE * latency, np.inf)
     least = at_least_ns(columns.least(np.minimum(outside, inside)))
-    return np.where(size[:, 0] > 0, least, 0.0)
+    return np.where(size.max(axis=1) > 0, least, 0.0)
 
 
 @dataclass(frozen=True)
@@ -191,7 +224,9 @@ class Rings:
     n nodes, whichever they are, one is no faster than the n-th fastest of all that are used, and
     likewise for those that are covered whole. If n > 1, the rings of the stage cross each border.
     With a node of group j they cross that one's, and the other nodes hold dp - c_j slots or more:
-    n >= 1 + (dp - c_j) / largest c. A single stage lies on all nodes.
+    n >= 1 + (dp - c_j) / largest c. A single stage lies on all nodes. Where groups differ in their
+    degrees, buffers are as small as on any of them, lanes as few, and a slot has as few parts;
+    outside_s is for `lanes` of them.
     """
 
     possible: Mask
@@ -214,14 +249,15 @@ def rings(columns: ShapeColumns) -> Rings:
     low, high = (np.where(columns.pp == 1, all_nodes, x) for x in (low, high))
     n = low[:, None] + np.arange(int((high - low).max()) + 1)
     whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
-    members = -(-dp[:, None] // n)
+    members = -(-dp[:, None] // n) * columns.parts.min(axis=1)[:, None]
+    ranks = columns.per_node * columns.parts
     per_byte, latency = columns.links(inside=True)
-    ring = per_byte * (columns.per_node - 1) / np.maximum(columns.per_node, 1)
+    ring = per_byte * (ranks - 1) / np.maximum(ranks, 1)
     fastest = columns.least(per_byte)[:, None] * (members - 1) / members
     efficiency = _efficiency(columns.instance, int(n.max()))[n]
     outer_s, outer_latency = columns.links(inside=False)
     slowest = np.maximum(_nth_least(columns, outer_s, n), outer_s[:, None, None])
-    outside = columns.tp[:, None] * slowest
+    outside = columns.tp.min(axis=1)[:, None] * slowest
     possible = n <= high[:, None]
     others = -(-np.maximum(dp[:, None] - columns.per_node, 0) // largest[:, None])
     return Rings(
@@ -269,34 +305,45 @@ def tails(columns: ShapeColumns) -> Tails:
     workload, known = columns.instance.workload, rings(columns)
     parameters = _parameters(columns)
     factor = np.array(SYNC_FACTORS)[columns.zero] * columns.seen_sync
-    layers, start = _collective(known, factor, workload.gradient_bytes * parameters)
+    layers, start = _collective(columns, known, factor, workload.gradient_bytes * parameters)
     if columns.zero.any():
         factor = np.array(GATHER_FACTORS)[columns.zero]
-        gather, gather_start = _collective(known, factor, workload.parameter_bytes * parameters)
+        size = workload.parameter_bytes * parameters
+        gather, gather_start = _collective(columns, known, factor, size)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    shards = np.where(columns.zero >= STATES_SPLIT, columns.dp, 1)[:, None]
+    ranks = columns.dp[:, None] * columns.parts
+    shards = np.where((columns.zero >= STATES_SPLIT)[:, None], ranks, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
     sizes = touched * -(-parameters // shards)
-    optimizer = at_least_ns(sizes[:, :, None] / np.array(speed))
+    optimizer = at_least_ns(sizes / np.array(speed))
     return Tails(layers + optimizer, start)
 
 
 def _parameters(columns: ShapeColumns) -> Array:
-    """[N, U] parameters of one layer per GPU."""
+    """[N, U, J] parameters of one layer per GPU."""
     runs = columns.instance.workload.layer_runs
-    shapes, which = columns.alike(columns.tp, columns.pp > 1)
-    rows = [[run.layer.parameters_per_gpu(one.tp, one.pp) for run in runs] for one in shapes]
+    shapes, which = columns.alike(columns.pp > 1)
+    rows = [
+        [[run.layer.parameters_per_gpu(own.tp, one.pp) for own in one.degrees] for run in runs]
+        for one in shapes
+    ]
     per_gpu: Array = np.array(rows, dtype=np.int64)[which]
     return per_gpu
 
 
-def _collective(known: Rings, factor: Array | Numbers, sizes: Array) -> tuple[Numbers, Numbers]:
-    """[N, U, J] rings for sizes [N, U] in bytes, [N] their start; factor: [N]."""
-    each = factor[:, None, None] * sizes[:, None, :].astype(np.float64)
+def _collective(
+    columns: ShapeColumns, known: Rings, factor: Array | Numbers, sizes: Array
+) -> tuple[Numbers, Numbers]:
+    """[N, U, J] rings for sizes [N, U, J] in bytes, [N] their start; factor: [N]."""
+    used, tp = columns.used[:, None, :], columns.tp[:, None, :]
+    least = np.where(used, sizes.astype(np.float64), np.inf).min(axis=2)
+    lanes = np.where(used, (sizes * tp).astype(np.float64), np.inf).min(axis=2)
+    each = factor[:, None, None] * least[:, None, :]
+    across = factor[:, None, None] * (lanes / columns.tp.min(axis=1)[:, None])[:, None, :]
     inside = at_least_ns(each * known.inside_s[:, :, None])
     layers = [
-        np.where(possible[:, :, None], inside + at_least_ns(each * outside[:, :, None]), np.inf)
+        np.where(possible[:, :, None], inside + at_least_ns(across * outside[:, :, None]), np.inf)
         for possible, outside in zip(known.with_group, known.outside_s, strict=True)
     ]
     start = at_least_ns(factor[:, None] * known.inside_start_s)

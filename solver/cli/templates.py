@@ -9,9 +9,9 @@ from solver.cli.files import check_writable, write_text
 from solver.cli.recover import show_fleet
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
 from solver.cli.terminal import print_report, say, steps_display
+from solver.layered.node_sharing import NodeSplit
 from solver.templates.template_options import (
     Distribution,
-    Split,
     TemplateObjective,
     TemplateOptions,
 )
@@ -46,7 +46,7 @@ ObjectiveOption = Annotated[
     ),
 ]
 SplitOption = Annotated[
-    Split,
+    NodeSplit,
     typer.Option(
         help="How stages share a node. aligned: powers of two at multiples of themselves. "
         "any: all numbers of GPUs in every order."
@@ -86,7 +86,7 @@ def templates_command(
     distribution: DistributionOption = Distribution.STEP_TIME,
     as_json: JsonOption = False,
     objective: ObjectiveOption = TemplateObjective.STEP_TIME,
-    split: SplitOption = Split.ALIGNED,
+    split: SplitOption = NodeSplit.ALIGNED,
     micro_batch: MicroBatchOption = None,
     micro_batches: MicroBatchesOption = None,
     time_limit: TimeLimitOption = None,

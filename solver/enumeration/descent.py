@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from solver.bounds.latency_bottleneck import Frontier, least_path, path_of
+from solver.bounds.frontier import Frontier
+from solver.bounds.latency_bottleneck import least_path, path_of
 from solver.layered.cuts import Cuts, evaluate, join_cuts
 from solver.layered.distinct import distinct_rows
 from solver.layered.edges import Layers
@@ -56,7 +57,7 @@ def neighbours(problem: SplitProblem, arcs: Array, split: Array) -> Array:
     inside = (np.arange(p + 1) > first[:, None]) & (np.arange(p + 1) <= last[:, None])
     moves = np.concatenate([split + inside, split - inside])
     moves = moves[np.argsort(-relief, kind="stable")[:MOST_MOVES]]
-    moves = moves[(np.diff(moves, axis=1) > 0).all(axis=1)]
+    moves = moves[(np.diff(moves, axis=1) >= 0).all(axis=1)]
     keep = np.ones(len(moves), dtype=bool)
     for k, stage in enumerate(problem.stages):
         keep &= stage.allowed[arcs[k]][moves[:, k], moves[:, k + 1]]

@@ -1,22 +1,28 @@
 """The exact optimum of one split problem: tighten, descend, enumerate."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from formulations.schedules import SCHEDULES
 from solver.bounds.cycle_means import by_windows
-from solver.bounds.latency_bottleneck import Frontier, frontier, path_of, tighten
+from solver.bounds.frontier import Frontier, frontier
+from solver.bounds.latency_bottleneck import path_of, tighten
 from solver.bounds.surrogate import combine
 from solver.enumeration.descent import best_start, descend
 from solver.enumeration.enumerate import Enumerator, below
 from solver.layered.cuts import Cuts
-from solver.layered.edges import Layers, build_layers, taken
+from solver.layered.edges import Layers, build_layers, renumbered, taken
 from solver.layered.problem import Array, SplitProblem
 
 #: Splits met by combinations of paths from which descents start.
 DESCENTS = 4
-#: Extensions of prefixes after which windows are worth their time.
+#: Extensions of prefixes after which windows are worth their time: so many, and one per edges.
 FIRST_EXTENSIONS = 40
+EDGES_PER_EXTENSION = 25
+
+#: Growth of the cutoffs with which a problem is solved from below.
+DEEPER = 1.04
 
 Stop = Callable[[], bool]
 
@@ -56,14 +62,15 @@ class _Search:
 
     def _use(self, layers: Layers) -> None:
         """Of these edges those that a better split may use."""
-        self.layers, self.combined = tighten(self.problem, layers, self.target), None
+        tight = tighten(self.problem, layers, self.target)
+        self.layers, self.combined = None if tight is None else renumbered(tight), None
         self._known: list[Frontier] | None = None
 
     def _fronts(self, layers: Layers) -> list[Frontier]:
         """Frontiers of the edges in use, worked out when they are first asked for."""
         if self._known is None:
             lanes = range(self.problem.num_lanes)
-            self._known = [frontier(layers, lane, self.target) for lane in lanes]
+            self._known = [frontier(self.problem, layers, lane, self.target) for lane in lanes]
         return self._known
 
     def _keep(self, arcs: Array, split: Array, time: int) -> None:
@@ -134,9 +141,9 @@ class _Search:
         return bound >= self.target
 
 
-def _first(stop: Stop) -> Stop:
+def _first(layers: Layers | None, stop: Stop) -> Stop:
     """Stops after the first extensions at the latest."""
-    left = iter(range(FIRST_EXTENSIONS))
+    left = iter(range(FIRST_EXTENSIONS + sum(map(len, layers or [])) // EDGES_PER_EXTENSION))
     return lambda: next(left, None) is None or stop()
 
 
@@ -149,7 +156,7 @@ def solve_split(
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     search = _Search(problem, cutoff, gap)
     search.descend(stop)
-    complete = search.enumerate(_first(stop))
+    complete = search.enumerate(_first(search.layers, stop))
     if not complete and not stop():
         if SCHEDULES[problem.schedule].turns:
             search.window(stop)
@@ -160,3 +167,25 @@ def solve_split(
         return SplitOutcome(None, None, None, search.bound, complete)
     bound = min(search.bound, search.best_time)
     return SplitOutcome(*search.best, search.best_time, bound, complete)
+
+
+def deepened(
+    problem: SplitProblem, bound_ns: int, cutoff: int, gap: float, stop: Stop
+) -> SplitOutcome:
+    """As `solve_split`, by cutoffs that grow from a bound.
+
+    A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
+    """
+    trial = min(bound_ns, cutoff)
+    found = SplitOutcome(None, None, None, trial, trial == cutoff)
+    while found.arcs is None and trial < cutoff and not stop():
+        trial = min(cutoff, int(trial * DEEPER) + 1)
+        found = solve_split(problem, _above(trial, gap), gap, stop)
+        if not found.complete:
+            break
+    return replace(found, bound_ns=max(found.bound_ns, bound_ns))
+
+
+def _above(time_ns: int, gap: float) -> int:
+    """What `time_ns` is below by the gap, see `below`."""
+    return math.ceil(time_ns / (1 - gap))

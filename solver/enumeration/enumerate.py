@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.latency_bottleneck import Frontier, latencies, path_of
+from solver.bounds.frontier import Frontier, Head, no_stages
+from solver.bounds.latency_bottleneck import latencies, path_of, terms
 from solver.enumeration.cut_tables import CutTables
 from solver.layered.cuts import Cuts, evaluate
 from solver.layered.edges import Layers
@@ -29,8 +30,7 @@ class Prefixes:
 
     edges: Array  #: [N, k]
     node: Array  #: [N]
-    latency: Array  #: [R, N]
-    term: Array  #: [R, N]
+    heads: list[Head]  #: per lane
     bound: Array  #: [N] lower bound of all splits that begin like this
     cuts: Array  #: [C, N] values of the cuts of a round
     round: int
@@ -40,8 +40,7 @@ class Prefixes:
         return Prefixes(
             self.edges[keep],
             self.node[keep],
-            self.latency[:, keep],
-            self.term[:, keep],
+            [head.take(keep) for head in self.heads],
             self.bound[keep],
             self.cuts[:, keep],
             self.round,
@@ -72,6 +71,7 @@ class Enumerator:
         self.problem, self.layers, self.fronts = problem, layers, fronts
         self.cutoff, self.gap = cutoff, gap
         self.costs = [latencies(layers, lane) for lane in range(problem.num_lanes)]
+        self.terms = [terms(problem, layers, lane) for lane in range(problem.num_lanes)]
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
         self.cuts = CutTables(layers, cuts, combined)
@@ -91,13 +91,11 @@ class Enumerator:
         first, count = edges.range_of
         parent, edge = runs(first[prefixes.node], count[prefixes.node])
         node = edges.target[edge]
-        latency, term = prefixes.latency[:, parent], prefixes.term[:, parent]
-        bound = prefixes.bound[parent]
-        for lane, front in enumerate(self.fronts):
-            latency[lane] += self.costs[lane][k][edge]
-            np.maximum(term[lane], edges.term[lane][edge], out=term[lane])
-            own = front.bound(k + 1, node, latency[lane], term[lane])
-            np.maximum(bound, own, out=bound)
+        bound, heads = prefixes.bound[parent], list[Head]()
+        for lane, (front, head) in enumerate(zip(self.fronts, prefixes.heads, strict=True)):
+            costs = self.costs[lane][k], self.terms[lane][k]
+            heads.append(head.take(parent).extended(self.problem, k, lane, edges, edge, *costs))
+            np.maximum(bound, front.bound(k + 1, node, heads[-1]), out=bound)
         keep = np.flatnonzero((bound < self.cutoff) & self._fit(k, prefixes, parent, edge))
         parent, edge, node = parent[keep], edge[keep], node[keep]
         cuts = prefixes.cuts[:, parent] + self.cuts.values[k][:, edge]
@@ -107,10 +105,8 @@ class Enumerator:
         order = np.argsort(bound, kind="stable")
         order = order[: np.searchsorted(bound[order], self.cutoff)]
         found = np.column_stack([prefixes.edges[parent], edge])
-        extended = Prefixes(
-            found, node, latency[:, keep], term[:, keep], bound, cuts, prefixes.round
-        )
-        return extended.take(order)
+        heads = [head.take(keep) for head in heads]
+        return Prefixes(found, node, heads, bound, cuts, prefixes.round).take(order)
 
     def _fit(self, k: int, prefixes: Prefixes, parent: Array, edge: Array) -> Mask | bool:
         """[N] whether the device of stage k has room for its chunks so far."""
@@ -145,17 +141,15 @@ class Enumerator:
     def _least(self) -> int:
         """Lower bound of every split: the strongest completion of nothing at all."""
         none = np.zeros(1, dtype=np.int64)
-        by_front = [int(front.bound(0, none, none, none)[0]) for front in self.fronts]
+        by_front = [int(front.bound(0, none, no_stages())[0]) for front in self.fronts]
         return max(int(self.cuts.completions[0][:, 0].max(initial=0)), *by_front)
 
     def run(self, stop: Callable[[], bool]) -> int:
         """Lower bound of every split that was not looked at; at least the cutoff when complete."""
-        lanes = self.problem.num_lanes
         root = Prefixes(
             edges=np.zeros((1, 0), dtype=np.int64),
             node=np.zeros(1, dtype=np.int64),
-            latency=np.zeros((lanes, 1), dtype=np.int64),
-            term=np.zeros((lanes, 1), dtype=np.int64),
+            heads=[no_stages() for _ in self.fronts],
             bound=np.full(1, self._least()),
             cuts=np.zeros((len(self.cuts.refuted), 1), dtype=np.int64),
             round=self.cuts.round,

@@ -18,6 +18,7 @@ NAME = "Accelerate"
 MODULE = "planned_accelerator.py"
 
 RULES = {
+    "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
     "micro_batches": Rule(("even",), "which runs equally many in all replicas"),
     "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),
     "recompute": Rule(("none", "full"), "which recomputes blocks as a whole"),
@@ -81,8 +82,8 @@ def faults(job: Job) -> Iterator[Fault]:
     if shape.zero == 1 and shape.dp > 1:
         found = f"zero: 1 is not for {NAME}, whose FSDP2 splits gradients too"
         yield Fault(found, "search.zero: [0, 2, 3], and solve again")
-    if shape.tp > 1 and shape.dp > 1 and not shape.zero:
-        found = f"tensor_parallel: {shape.tp} with ZeRO 0 is not for {NAME}"
+    if job.tp > 1 and shape.dp > 1 and not shape.zero:
+        found = f"tensor_parallel: {job.tp} with ZeRO 0 is not for {NAME}"
         yield Fault(found, "search.zero: [2, 3], and solve again")
     if job.sequence_parallel:
         found = f"sequence_parallel: true is not for {NAME}"
@@ -111,10 +112,10 @@ def _shards(job: Job) -> bool:
 
 
 def _sizes(job: Job) -> dict[str, int] | None:
-    if not _shards(job) and job.shape.tp == 1:
+    if not _shards(job) and job.tp == 1:
         return None
     shard = job.shape.dp if _shards(job) else 1
-    return {"dp_replicate_size": 1, "dp_shard_size": shard, "tp_size": job.shape.tp}
+    return {"dp_replicate_size": 1, "dp_shard_size": shard, "tp_size": job.tp}
 
 
 def _sharding(job: Job) -> dict[str, object] | None:

@@ -25,13 +25,15 @@ def read_arguments(text: str) -> dict[str, list[str]]:
     return {words[0]: words[1:] for words in lines}
 
 
-def batch_arguments(job: Job) -> Arguments:
-    """What the plan was made for, and its batch sizes."""
+def batch_arguments(job: Job, micro_batch: int) -> Arguments:
+    """What the plan was made for, and its batch sizes; micro_batch: sequences of the first rank."""
     workload = job.instance.workload
+    mtp: Arguments = [("--mtp-num-layers", str(job.num_mtp))] if job.num_mtp else []
     return [
         ("--num-layers", str(job.num_blocks)),
+        *mtp,
         ("--seq-length", str(workload.sequence_length)),
-        ("--micro-batch-size", str(job.shape.micro_batch)),
+        ("--micro-batch-size", str(micro_batch)),
         ("--global-batch-size", str(workload.global_batch)),
     ]
 

@@ -19,6 +19,7 @@ NAME = "DeepSpeed"
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"
 
 RULES = {
+    "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
     "schedule": Rule(("1f1b",), "whose pipelines run 1F1B"),
     "micro_batches": Rule(("even",), "which runs equally many in all replicas"),
     "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),
@@ -66,14 +67,14 @@ def faults(job: Job) -> Iterator[Fault]:
     yield from rule_faults(job, NAME, RULES)
     yield from chain_faults(job, NAME)
     yield from state_faults(job, NAME, ("fp32",))
-    if shape.tp > 1 and shape.pp > 1:
-        found = f"tensor_parallel: {shape.tp} with {shape.pp} stages is not for {NAME}"
+    if job.tp > 1 and shape.pp > 1:
+        found = f"tensor_parallel: {job.tp} with {shape.pp} stages is not for {NAME}"
         yield Fault(found, "search.tensor_parallel: 1 or pipeline_parallel: 1, and solve again")
     if job.sequence_parallel:
         found = f"sequence_parallel: true is not for {NAME}"
         yield Fault(found, "search.sequence_parallel: false, and solve again")
-    if shape.tp > 1 and shape.zero > 2:
-        found = f"zero: {shape.zero} with tensor_parallel: {shape.tp} is not for {NAME}"
+    if job.tp > 1 and shape.zero > 2:
+        found = f"zero: {shape.zero} with tensor_parallel: {job.tp} is not for {NAME}"
         yield Fault(found, "search.zero: [0, 1, 2], and solve again")
 
 
@@ -114,8 +115,8 @@ def _configuration(job: Job) -> dict[str, object]:
         found[workload.precision] = {"enabled": True}
     if workload.gradient_bytes == 4:
         found["data_types"] = {"grad_accum_dtype": "fp32"}
-    if shape.tp > 1:
-        found["tensor_parallel"] = {"autotp_size": shape.tp}
+    if job.tp > 1:
+        found["tensor_parallel"] = {"autotp_size": job.tp}
     return found
 
 
@@ -127,7 +128,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     expect("micro-batches per replica", steps, job.micro_batches)
     expect("global batch", micro * steps * job.shape.dp, found["train_batch_size"])
     autotp = found.get("tensor_parallel", {"autotp_size": 1})["autotp_size"]
-    expect("tensor degree", autotp, job.shape.tp)
+    expect("tensor degree", autotp, job.tp)
     if job.shape.pp > 1:
         module = read_settings(texts[MODULE])
         expect("parts", module["PARTS"], _parts(job))

@@ -7,8 +7,8 @@ plan's order as it is, and are all the same word elsewhere. The rules that end a
 (`parallel_context.py`, `arguments_fs.py`) are asserted on what was written.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby, product
 from typing import NamedTuple
 
 from solver.export.arguments import (
@@ -20,13 +20,11 @@ from solver.export.arguments import (
 )
 from solver.export.faults import Fault, launch_faults
 from solver.export.job import Job
-from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
+from solver.export.launcher import check_launcher, expect, launcher_files
 from solver.export.megatron import (
     COMMAND,
     READ,
     USAGE,
-    check_batches,
-    check_ranks,
     core_faults,
     recomputation,
     strategies,
@@ -56,13 +54,36 @@ def faults(job: Job) -> Iterator[Fault]:
     """What FlagScale cannot express."""
     yield from launch_faults(job, "flagscale")
     yield from core_faults(job, NAME)
+    if job.num_mtp:
+        found = f"multi-token prediction is not for {NAME}, whose layer split counts blocks alone"
+        yield Fault(found, "a model without num_nextn_predict_layers, and solve again")
+    yield from _unlike_faults(job)
+
+
+def _unlike_faults(job: Job) -> Iterator[Fault]:
+    """What unlike degrees ask for."""
+    sizes = [job.sizes(k) for k in range(job.shape.pp)]
+    first, last = sizes[0], sizes[-1]
+    if len({size.tp for size in sizes}) > 1 and not job.instance.search.sequence_parallel:
+        found = f"unlike tensor-parallel degrees without sequence parallelism are not for {NAME}"
+        yield Fault(found, "search.sequence_parallel: true, and solve again")
+    if job.instance.workload.tied_embeddings and first.tp != last.tp:
+        found = f"tied embeddings on tensor groups of {first.tp} and {last.tp} are not for {NAME}"
+        yield Fault(found, "search.degrees: uniform, and solve again")
+    least, most = sorted((first.parts, last.parts))
+    if job.shape.zero and most % least:
+        found = f"{least} and {most} parts on first and last stage, with ZeRO 1, are not for {NAME}"
+        yield Fault(found, "search.zero: 0, and solve again")
 
 
 def meshes(job: Job) -> list[Mesh]:
     """The process meshes of a plan, in the order of the stages."""
     types = _device_types(job)
-    runs = groupby(range(job.shape.pp), key=lambda k: types[k])
-    return [Mesh(job.shape.tp, job.shape.dp, len(list(run)), name) for name, run in runs]
+    runs = groupby(range(job.shape.pp), key=lambda k: (job.sizes(k), types[k]))
+    return [
+        Mesh(sizes.tp, job.shape.dp * sizes.parts, len(list(run)), name)
+        for (sizes, name), run in runs
+    ]
 
 
 def _device_types(job: Job) -> list[str]:
@@ -82,7 +103,8 @@ def files(job: Job) -> dict[str, str]:
         "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
         "Every host passes its own --hetero-current-device-type: torchrun.sh does.",
     )
-    text = argument_file(head, [*_degrees(job), *batch_arguments(job), *_strategies(job)])
+    batches = batch_arguments(job, job.shape.micro_batch // job.sizes(0).parts)
+    text = argument_file(head, [*_degrees(job), *batches, *_strategies(job)])
     own = {one.host: {"DEVICE_TYPE": types[one.stage]} for one in job.ranks}
     command = f'{COMMAND} --hetero-current-device-type "$DEVICE_TYPE"'
     return {
@@ -137,12 +159,20 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the files say what the plan does, and the job would start."""
     check_launcher(job, texts)
     found = read_arguments(texts[ARGUMENTS])
-    check_batches(job, found)
-    check_ranks(job, texts[RANKS])
+    _check_batches(job, found)
     split = list(map(int, found["--hetero-pipeline-layer-split"]))
     expect("blocks per stage", split, [len(piece.blocks) for piece in job.pieces])
     _check_start(job, found)
     _check_recomputation(job, found)
+
+
+def _check_batches(job: Job, found: Mapping[str, list[str]]) -> None:
+    """Layers, and the micro-batches that result from the batch of the first mesh."""
+    expect("layers", found["--num-layers"], [str(job.num_blocks)])
+    first = meshes(job)[0]
+    micro, total = (int(found[f"--{name}-batch-size"][0]) for name in ("micro", "global"))
+    expect("sequences of the first mesh", micro * first.dp, job.shape.micro_batch * job.shape.dp)
+    expect("micro-batches", divmod(total, micro * first.dp), (job.micro_batches, 0))
 
 
 def _check_start(job: Job, found: Mapping[str, list[str]]) -> None:
@@ -160,11 +190,27 @@ def _check_start(job: Job, found: Mapping[str, list[str]]) -> None:
     if job.instance.workload.tied_embeddings:
         expect("tp of the last mesh, for tied embeddings", sizes[-1][0], sizes[0][0])
     expect("sequence parallel", not unlike or "--sequence-parallel" in found, True)
+    _check_places(job, sizes)
     order = [types.index(name) for name in _rank_types(job, sizes, types)]
     expect("order of the ranks by device type", order, sorted(order))
     if "--use-distributed-optimizer" in found:
         least, most = sorted((sizes[0][3], sizes[-1][3]))
         expect("first and last dp", most % least, 0)
+
+
+def _check_places(job: Job, sizes: Sequence[tuple[int, ...]]) -> None:
+    """Mesh by mesh, tensor fastest, then data, then stages: the places of the ranks."""
+    places = [
+        (tensor, data, stages + k)
+        for stages, (tp, _, _, dp, pp) in zip(_sums(size[4] for size in sizes), sizes, strict=True)
+        for k, data, tensor in product(range(pp), range(dp), range(tp))
+    ]
+    expect("places of the ranks", [one[4:] for one in job.ranks], places)
+
+
+def _sums(numbers: Iterable[int]) -> list[int]:
+    """What stands before each number."""
+    return list(accumulate(numbers, initial=0))[:-1]
 
 
 def _rank_types(job: Job, sizes: Sequence[tuple[int, ...]], types: Sequence[str]) -> list[str]:

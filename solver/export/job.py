@@ -1,8 +1,8 @@
 """What every launch target needs of a plan: hosts in node order, ranks, pieces of the model.
 
-Ranks are Megatron-LM's: rank = t + tp (r + dp k) for GPU t of the group that runs stage k of
-replica r (Narayanan et al., SC 2021), laid over the hosts in node order, which may have unlike
-numbers of GPUs. torchtitan and DeepSpeed count the same way.
+Ranks are Megatron-LM's: rank = t + tp (d + dp k) for GPU t of the tensor group that runs stage k on
+the d-th share of the batch (Narayanan et al., SC 2021), laid over the hosts in node order, which
+may have unlike numbers of GPUs. torchtitan and DeepSpeed count the same way, FlagScale in a mesh.
 """
 
 import re
@@ -29,7 +29,7 @@ class Rank(NamedTuple):
     gpu: int  #: index on its host
     gpu_type: str
     tensor: int  #: place in its tensor-parallel group
-    replica: int
+    data: int  #: place among those that hold the same weights
     stage: int  #: pipeline stage, whatever its chunks
 
 
@@ -40,6 +40,13 @@ class Host(NamedTuple):
     gpu_type: str
     gpus: tuple[int, ...]  #: that have a process
     first_rank: int
+
+
+class Sizes(NamedTuple):
+    """How the GPUs of one replica share a stage."""
+
+    tp: int
+    parts: int  #: tensor groups, each with an equal part of every micro-batch
 
 
 class Piece(NamedTuple):
@@ -70,7 +77,17 @@ class Job:
     @property
     def world(self) -> int:
         """Number of processes."""
-        return self.shape.tp * self.shape.slots
+        return len(self.ranks)
+
+    def sizes(self, stage: int) -> Sizes:
+        """How a pipeline stage is shared."""
+        own = self.plan.replicas[0].stages[stage].degrees
+        return Sizes(own.tp, own.parts)
+
+    @property
+    def tp(self) -> int:
+        """Of the first stage; of all where degrees are uniform."""
+        return self.sizes(0).tp
 
     @property
     def micro_batches(self) -> int:
@@ -83,9 +100,16 @@ class Job:
         return sum(layer.is_block for layer in self.instance.workload.layers)
 
     @property
+    def num_mtp(self) -> int:
+        """Modules of multi-token prediction, in the head."""
+        return self.instance.workload.mtp_layers
+
+    @property
     def sequence_parallel(self) -> bool:
         """Whether tensor groups split the sequence between their products."""
-        return self.instance.search.sequence_parallel and self.shape.tp > 1
+        return self.instance.search.sequence_parallel and any(
+            self.sizes(k).tp > 1 for k in range(self.shape.pp)
+        )
 
     @cached_property
     def ranks(self) -> tuple[Rank, ...]:
@@ -95,12 +119,13 @@ class Job:
     def _ranks(self) -> Iterator[Rank]:
         cluster, rank = self.instance.cluster, 0
         for k in range(self.shape.pp):
+            tp, parts = self.sizes(k)
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group
                 host = word(cluster.node_names[group.node])
                 gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
-                for t, gpu in enumerate(group.gpus):
-                    yield Rank(rank, host, gpu, gpu_type, t, r, k)
+                for i, gpu in enumerate(group.gpus):
+                    yield Rank(rank, host, gpu, gpu_type, i % tp, r * parts + i // tp, k)
                     rank += 1
 
     @cached_property

@@ -56,7 +56,8 @@ def files(job: Job) -> dict[str, str]:
         f"Megatron-LM arguments of {job.title}.",
         "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
     )
-    arguments = [*degrees(job), *batch_arguments(job), *strategies(job), *precision_arguments(job)]
+    batches = batch_arguments(job, job.shape.micro_batch)
+    arguments = [*degrees(job), *batches, *strategies(job), *precision_arguments(job)]
     launch = launcher_files(job, USAGE, COMMAND, READ.format(name=ARGUMENTS))
     return {ARGUMENTS: argument_file(head, arguments), **launch}
 
@@ -65,11 +66,11 @@ def degrees(job: Job) -> Arguments:
     """Degrees, and the layout where there are several pieces."""
     shape = job.shape
     found: Arguments = [
-        ("--tensor-model-parallel-size", str(shape.tp)),
+        ("--tensor-model-parallel-size", str(job.tp)),
         ("--pipeline-model-parallel-size", str(shape.pp)),
         ("--context-parallel-size", "1"),
     ]
-    return [*found, (LAYOUT, written(job.pieces))] if len(job.pieces) > 1 else found
+    return [*found, (LAYOUT, written(job.pieces, job.num_mtp))] if len(job.pieces) > 1 else found
 
 
 def strategies(job: Job) -> Arguments:
@@ -112,7 +113,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     check_launcher(job, texts)
     found = read_arguments(texts[ARGUMENTS])
     check_batches(job, found)
-    check_layout(job, found.get(LAYOUT, ["Et*" + found["--num-layers"][0] + "L"])[0])
+    check_layout(job, found.get(LAYOUT, [written(job.pieces, job.num_mtp)])[0])
     check_ranks(job, texts[RANKS])
 
 
@@ -121,7 +122,7 @@ def check_batches(job: Job, found: Mapping[str, list[str]]) -> None:
     number = {flag: int(words[0]) for flag, words in found.items() if words and words[0].isdigit()}
     tp, pp = number["--tensor-model-parallel-size"], number["--pipeline-model-parallel-size"]
     dp = job.world // (tp * pp)
-    expect("degrees", (tp, dp, pp), (job.shape.tp, job.shape.dp, job.shape.pp))
+    expect("degrees", (tp, dp, pp), (job.tp, job.shape.dp, job.shape.pp))
     expect("layers", number["--num-layers"], job.num_blocks)
     share, rest = divmod(number["--global-batch-size"], number["--micro-batch-size"] * dp)
     expect("micro-batches per replica", (share, rest), (job.micro_batches, 0))
@@ -129,17 +130,17 @@ def check_batches(job: Job, found: Mapping[str, list[str]]) -> None:
 
 def check_layout(job: Job, text: str) -> None:
     """A layout, parsed as Megatron-LM does, against the pieces."""
-    stages = parsed(text, job.shape.pp, job.num_blocks).stages
+    stages = parsed(text, job.shape.pp, job.num_blocks, job.num_mtp).stages
     for i, piece in enumerate(job.pieces):
         names = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
-        own = names + ["loss"] * piece.head
+        own = names + (["mtp"] * job.num_mtp + ["loss"]) * piece.head
         expect(f"piece {i} of the layout", stages[i % job.shape.pp][i // job.shape.pp], own)
 
 
 def check_ranks(job: Job, text: str) -> None:
     """The rank table against Megatron-LM's groups: who shares tensors, gradients, activations."""
     rows = [tuple(map(int, line.split(",")[4:])) for line in text.splitlines()[1:]]
-    sizes = {"tp": job.shape.tp, "dp": job.shape.dp, "pp": job.shape.pp}
+    sizes = {"tp": job.tp, "dp": job.shape.dp, "pp": job.shape.pp}
     for place, name in enumerate(("tp", "dp", "pp")):
         groups: dict[tuple[int, ...], list[int]] = {}
         for rank, row in enumerate(rows):

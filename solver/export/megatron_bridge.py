@@ -66,12 +66,15 @@ def settings(job: Job) -> dict[str, object]:
     shape, workload = job.shape, job.instance.workload
     several = len(job.pieces) > 1
     found: dict[str, object] = {
-        "model.tensor_model_parallel_size": shape.tp,
+        "model.tensor_model_parallel_size": job.tp,
         "model.pipeline_model_parallel_size": shape.pp,
         "model.virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
         "model.context_parallel_size": 1,
         "model.sequence_parallel": job.sequence_parallel,
-        "model.pipeline_model_parallel_layout": written(job.pieces) if several else None,
+        "model.pipeline_model_parallel_layout": written(job.pieces, job.num_mtp)
+        if several
+        else None,
+        "model.mtp_num_layers": job.num_mtp or None,
         **_recompute(job),
         "model.seq_length": workload.sequence_length,
         "train.global_batch_size": workload.global_batch,
@@ -103,10 +106,10 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     check_ranks(job, texts[RANKS])
     found = read_settings(texts[RECIPE])
     tp, pp = found["model.tensor_model_parallel_size"], found["model.pipeline_model_parallel_size"]
-    expect("tensor and pipeline degrees", (tp, pp), (job.shape.tp, job.shape.pp))
+    expect("tensor and pipeline degrees", (tp, pp), (job.tp, job.shape.pp))
     expect("layers", found["LAYERS"], job.num_blocks)
     layout = found["model.pipeline_model_parallel_layout"]
-    check_layout(job, str(layout) if layout else written(job.pieces))
+    check_layout(job, str(layout) if layout else written(job.pieces, job.num_mtp))
     sizes = found["train.global_batch_size"], found["train.micro_batch_size"]
     planned = job.micro_batches * job.shape.dp * job.shape.micro_batch, job.shape.micro_batch
     expect("global and micro batch", sizes, planned)

@@ -31,10 +31,12 @@ class Layout(NamedTuple):
         return len(self.stages[0])
 
 
-def written(pieces: Sequence[Piece]) -> str:
-    """The layout of pieces, such as `Et*9|t*7|t*5|t*3L`."""
+def written(pieces: Sequence[Piece], num_mtp: int = 0) -> str:
+    """The layout of pieces, such as `Et*9|t*7|t*5|t*3L`; the head predicts further tokens."""
+    ends = ["m" * num_mtp + "L" if piece.head else "" for piece in pieces]
     return "|".join(
-        "E" * piece.embedding + _blocks(len(piece.blocks)) + "L" * piece.head for piece in pieces
+        "E" * piece.embedding + _blocks(len(piece.blocks)) + end
+        for piece, end in zip(pieces, ends, strict=True)
     )
 
 

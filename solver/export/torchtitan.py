@@ -55,6 +55,9 @@ def faults(job: Job) -> Iterator[Fault]:
     yield from launch_faults(job, "torchtitan")
     yield from state_faults(job, NAME, ("fp32",))
     workload = job.instance.workload
+    if job.num_mtp and job.shape.pp > 1:
+        found = f"multi-token prediction on {job.shape.pp} stages is not for {NAME}"
+        yield Fault(found, "search.pipeline_parallel: 1, and solve again")
     if workload.precision not in ("bf16", "fp32"):
         found = f"precision: {workload.precision} is not for {NAME}"
         yield Fault(found, "workload.precision: bf16, and solve again")
@@ -87,7 +90,7 @@ def settings(job: Job) -> dict[str, object]:
     split = shape.zero > 0
     local = shape.micro_batch * (job.micro_batches if shape.pp > 1 else 1)
     found: dict[str, object] = {
-        "parallelism.tensor_parallel_degree": shape.tp,
+        "parallelism.tensor_parallel_degree": job.tp,
         "parallelism.enable_sequence_parallel": job.sequence_parallel,
         "parallelism.pipeline_parallel_degree": shape.pp,
         "parallelism.context_parallel_degree": 1,
@@ -142,7 +145,7 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     found = read_settings(texts[MODULE])
     degrees = [f"{name}_degree" for name in _DEGREES]
     tp, pp, shard, replicate = (found[f"parallelism.{name}"] for name in degrees)
-    expect("degrees", (tp, pp), (job.shape.tp, job.shape.pp))
+    expect("degrees", (tp, pp), (job.tp, job.shape.pp))
     expect("data-parallel degrees", {shard, replicate} - {1}, {job.shape.dp} - {1})
     local, total = (found[f"training.{name}_batch_size"] for name in ("local", "global"))
     expect("layers", found["LAYERS"], job.num_blocks)

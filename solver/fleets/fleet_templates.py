@@ -6,7 +6,8 @@ from time import perf_counter
 from formulations.costs.template_costs import template_costs
 from formulations.fleet import Design
 from formulations.schedules import in_flight
-from solver.templates.generate import TemplateGenerator, TemplateResult
+from solver.templates.generate import TemplateGenerator
+from solver.templates.template_result import TemplateResult
 
 
 def distinct(designs: Iterable[Design]) -> tuple[Design, ...]:
@@ -39,7 +40,6 @@ def fleet_templates(generator: TemplateGenerator, sizes: Sequence[int]) -> list[
     whole = _of_whole_steps(generator, total, perf_counter() - start_s)
     nodes = range(1, min(2 * (whole.least_nodes or 1) - 1, sum(generator.available)) + 1)
     more = _of_mixes(whole, sorted({*nodes, *sizes}))
-    generator.interrupted = whole.interrupted
     others = [one for one in more if one.outcome.template and _mix(whole, one) not in roomy]
     return sorted([*found, *others], key=lambda one: one.nodes)
 

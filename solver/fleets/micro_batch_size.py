@@ -10,8 +10,9 @@ from solver.fleets.fleet_templates import designs_of
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import GRACE_S, TimeUp, time_up_after
 from solver.search.shapes import micro_batches
-from solver.templates.generate import NoTemplateError, TemplateGenerator
+from solver.templates.generate import TemplateGenerator
 from solver.templates.template_options import TemplateOptions
+from solver.templates.template_result import NoTemplateError
 
 #: Share of the time limit that all candidates together may take.
 CHOICE_SHARE = 0.3
@@ -70,7 +71,6 @@ def _steps_ns(
                 share_s = None if all_s is None else all_s / len(sizes)
                 one = whole.again(micro_batch=size, time_limit_s=share_s)
                 found[size] = _step_ns(one, nodes, faults)
-                whole.interrupted = one.interrupted
     except TimeUp:
         pass
     return found

@@ -12,10 +12,12 @@ from formulations.template import Template
 from formulations.units import seconds
 from solver.fleets.fleet_templates import distinct, fleet_templates
 from solver.fleets.instantiate import instantiate
+from solver.layered.node_sharing import NodeSplit
 from solver.layered.problem import INFINITY
 from solver.result import Status
-from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateResult
-from solver.templates.template_options import Split, TemplateObjective
+from solver.templates.generate import TemplateGenerator
+from solver.templates.template_options import TemplateObjective
+from solver.templates.template_result import NoTemplateError, TemplateResult
 from solver.templates.template_set import (
     consecutive_for_merging,
     fewest_sizes,
@@ -59,7 +61,7 @@ class TemplatesDocument(Record):
     instance: str
     faults: int
     objective: TemplateObjective
-    split: Split
+    split: NodeSplit
     micro_batch: int
     available: int
     node_groups: tuple[str, ...]

@@ -13,7 +13,7 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
-from formulations.plan import Plan, Shape, simulable
+from formulations.plan import Degrees, Plan, Shape, simulable
 from solver.heuristics.choose import (
     ORDER_LIMIT,
     Candidate,
@@ -117,15 +117,15 @@ def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
 
 
 def _growth(shape: Shape) -> tuple[int, int, int, bool]:
-    return (shape.zero, shape.pp, shape.tp, "none" not in shape.recompute)
+    return (shape.zero, shape.pp, shape.widest_tp, "none" not in shape.recompute)
 
 
 def _smallest_model_parallel(instance: Instance, shapes: list[Shape]) -> Found:
     """Megatron's rule among shapes that use the same nodes."""
     nodes_used = shapes[0].nodes_used
     order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
-    widest = max(shape.tp for shape in shapes)
-    grown = sorted((s for s in shapes if s.pp == 1 or s.tp == widest), key=_growth)
+    widest = max(shape.widest_tp for shape in shapes)
+    grown = sorted((s for s in shapes if s.pp == 1 or s.widest_tp == widest), key=_growth)
     known = TimeTables(instance)
     for _, sizes in groupby(grown, key=_growth):
         tables = [known.costs(shape) for shape in sizes]
@@ -157,7 +157,8 @@ def megatron_rule(instance: Instance, shapes: Iterable[Shape]) -> Found:
     usual = "1f1b" if "1f1b" in instance.search.schedule else instance.search.schedule[0]
     by_nodes: dict[tuple[int, ...], list[Shape]] = {}
     for shape in shapes:
-        if shape.schedule == usual and simulable(instance, shape):
+        plain = set(shape.degrees_used) == {Degrees(tp=shape.widest_tp)}
+        if plain and shape.schedule == usual and simulable(instance, shape):
             by_nodes.setdefault(shape.nodes_used, []).append(shape)
     sizes = [group.gpus_per_node for group in instance.cluster.groups]
 

@@ -125,7 +125,7 @@ class BlockTrial(Trial):
         table = costs.space.optimizer
         optimizer = table[end[:, None], self.groups] - table[start[:, None], self.groups]
         finish = optimizer.max(axis=1) + gather + costs.gather_start[one, other]
-        if costs.tables.embedding_bytes:
+        if costs.tables.tied:
             ends = [costs.embedding[i][self.groups[k]] for i, k in enumerate((0, -1))]
             finish[[0, -1]] = finish[[0, -1]].max(axis=0) + np.max(ends, axis=(0, 1))
         whole: Array = sync + costs.sync_start[one, other] + finish

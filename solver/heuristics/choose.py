@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.sharding import with_exchanges
@@ -13,7 +13,7 @@ from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import Plan, Shape, simulable
+from formulations.plan import Degrees, Plan, Shape, simulable
 from solver.bounds.packing import packed_ns, refuted
 from solver.bounds.work_and_filling import ClosedForm, closed_forms
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
@@ -40,15 +40,16 @@ class TimeTables:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self._known: dict[tuple[int, int, Recompute], LayerTimes] = {}
+        self._columns = TimeColumns(instance)
+        self._known: dict[tuple[tuple[Degrees, ...], int, Recompute], LayerTimes] = {}
         self._forms: dict[Shape, ClosedForm] = {}
 
     def _ways(self, shape: Shape) -> list[LayerTimes]:
         """Layer times of a shape, per way to recompute."""
-        keys = [(shape.tp, shape.micro_batch, way) for way in shape.recompute]
+        keys = [(shape.degrees, shape.micro_batch, way) for way in shape.recompute]
         for key in keys:
             if key not in self._known:
-                self._known[key] = layer_times(self.instance, *key)
+                self._known[key] = self._columns.times(*key)
         return [with_exchanges(self.instance, shape, self._known[key]) for key in keys]
 
     def times(self, shape: Shape) -> LayerTimes:

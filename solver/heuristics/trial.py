@@ -106,13 +106,16 @@ class OrderTrial(Trial):
 
         Left out are those that another kind outdoes in every forward, backward and transfer, with
         no fewer micro-batches: all their operations end no later. Nor does one with more room,
-        where room decides what is recomputed.
+        or other degrees, where room decides what is recomputed.
         """
         tables = self.tables
         recomputed = [*tables.recompute_ns, -tables.capacity_bytes[None]]
         passes = [np.diff(part, axis=0) for part in self.space.passes]
         times = np.concatenate(passes + recomputed * self.space.intervals.stages.has_choice)
         slower: Mask = np.all(times[:, :, None] >= times[:, None, :], axis=0)
+        if self.space.intervals.stages.has_choice:
+            degrees = np.array([self.shape.degrees.index(own) for own in self.shape.degrees])
+            slower &= degrees[:, None] == degrees
         boundaries = np.arange(self.shape.num_stages - 1) % self.shape.pp
         groups = self.balance.groups.T
         send = self.placement.send_ns[:, boundaries].transpose(2, 0, 1).reshape(len(groups), -1)
@@ -186,7 +189,7 @@ class OrderTrial(Trial):
     def tail_ns(self, splits: Array) -> Array:
         """[p, N] of this order."""
         finish = self.finish_ns(splits)
-        if self.tables.embedding_bytes:
+        if self.tables.tied:
             finish[[0, -1]] = finish[[0, -1]].max(axis=0) + self.placement.embedding_ns
         return self.sync_ns(splits) + finish
 

@@ -178,7 +178,7 @@ class _FreeOrder:
         shape, zone = self.tables.shape, self.zones.zone_of_group
         zones = zone if self.split else (0,) * len(zone)
         most = ARC_LIMIT // len(self.lanes)
-        tied = self.tables.embedding_bytes > 0
+        tied = self.tables.tied
         return _steps(self.sizes, shape.nodes_used, zones, tied, shape.dp, shape.pp, most)
 
     def _owners(self, nodes: tuple[Node, ...], first: int) -> list[Node]:
@@ -231,7 +231,7 @@ class _FreeOrder:
             send=send,
             send_back=send,
             tail=np.array(rows),
-            embedding=np.array([self._embedding_ns(k, step) for step in steps], dtype=np.int64),
+            embedding=np.array([self._embedding_ns(s, step) for step in steps], dtype=np.int64),
             allowed=(self.intervals.allowed,) * len(steps),
             begins=tuple(step.begins for step in steps),
         )
@@ -244,7 +244,7 @@ class _FreeOrder:
         return self.masks[key]
 
     def _embedding_ns(self, stage: int, step: _Step) -> int:
-        last = self.tables.shape.pp - 1
+        last = self.tables.shape.num_stages - 1
         if stage not in (0, last):
             return 0
         own = max(self.placer.terms(*n).embedding_ns for n in step.nodes)
@@ -315,7 +315,7 @@ def order_graph(
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
-        tied=tables.embedding_bytes > 0,
+        tied=tables.tied,
         stages=tuple(arcs.first_lane if alike else arcs for arcs in stages),
         micro_batches=(share,) * (1 if alike else len(build.lanes)),
         forward=forward,

@@ -110,9 +110,11 @@ def _ends(problem: SplitProblem, arcs: Array, splits: Array, ready: Array) -> tu
     synced = ready + sync
     source = np.repeat(np.arange(p)[:, None], len(splits), axis=1)
     if problem.tied:
-        embedding = _gather(problem, "embedding", arcs, None)[[0, -1]].max(axis=0)
-        source[[0, -1]] = np.where(synced[0] >= synced[-1], 0, p - 1)
-        synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + embedding
+        columns, first = np.arange(len(splits)), (end == 0).sum(axis=0)
+        ends = np.stack([first, np.full_like(first, -1)]), columns
+        source[ends] = np.where(synced[first, columns] >= synced[-1], first, p - 1)
+        embedding = _gather(problem, "embedding", arcs, None)[ends].max(axis=0)
+        synced[ends] = synced[ends].max(axis=0) + embedding
     return synced + finish, source
 
 

@@ -6,7 +6,14 @@ from functools import cached_property
 import numpy as np
 
 from formulations.schedules import held
-from solver.layered.problem import INFINITY, Array, Intervals, Mask, SplitProblem
+from solver.layered.problem import (
+    INFINITY,
+    Array,
+    HeldIntervals,
+    Intervals,
+    Mask,
+    SplitProblem,
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class DeviceCosts:
         self.p, self.v = problem.num_devices, problem.chunks
         self.length, self.size = problem.num_layers, problem.num_layers + 1
         (self.share,) = set(problem.micro_batches)
+        self._memories: dict[int, tuple[Array, Array, Array]] = {}
 
     @cached_property
     def _places(self) -> Mask:
@@ -121,23 +129,30 @@ class DeviceCosts:
         pairs = zip(self.problem.sync, self.problem.finish, strict=True)
         return np.stack([self._least(sync + finish) for sync, finish in pairs])
 
-    @cached_property
-    def _memory(self) -> tuple[Array, Array, Array]:
+    def _memory(self, own: HeldIntervals) -> tuple[Array, Array, Array]:
         """[S, n] bytes: what stays, of a micro-batch held, while a block is recomputed."""
-        own, fixed = self.intervals, self.intervals.tables.memory.fixed_bytes
-        return (
-            self._least(own.static - fixed),
-            self._least(own.activation),
-            self._least(own.workspace),
-        )
+        if id(own) not in self._memories:
+            parts = own.static, own.activation, own.workspace
+            static, activation, workspace = map(self._least, parts)
+            self._memories[id(own)] = static, activation, workspace
+        return self._memories[id(own)]
 
-    def _bytes(self, k: int, sizes: Array) -> Array:
+    def _fits(self, k: int, sizes: Array) -> dict[int, Mask]:
+        """By group [N] whether device k on it may have room with chunks of these sizes [v, N]."""
+        tables, needs = self.intervals.tables, dict[int, Array]()
+        for own in self.intervals.held:
+            if id(own) not in needs:
+                needs[id(own)] = self._bytes(k, sizes, own)
+        capacities = enumerate(tables.capacity_bytes.tolist())
+        return {j: needs[id(self.intervals.held[j])] <= most for j, most in capacities}
+
+    def _bytes(self, k: int, sizes: Array, own: HeldIntervals) -> Array:
         """[N] that device k needs at least with chunks of these sizes [v, N]."""
         stages = np.arange(k, self.p * self.v, self.p)[:, None]
-        static, activation, workspace = (part[stages, sizes] for part in self._memory)
+        static, activation, workspace = (part[stages, sizes] for part in self._memory(own))
         whole = held(self.problem.schedule, self.p, k, self.share, self.v).whole
         need: Array = (whole @ activation).max(axis=0) + static.sum(axis=0) + workspace.max(axis=0)
-        return need + self.intervals.tables.memory.fixed_bytes
+        return need + own.memory.fixed_bytes
 
     def _sizes(self, k: int, cutoff: int) -> Array:
         """[v, N] sizes of chunks with which device k is not busy until the cutoff on every group.
@@ -161,7 +176,7 @@ class DeviceCosts:
         """Edges of device k that is not busy until the cutoff and fits; None if above `most`."""
         arcs, p, v = self.problem.stages[k], self.p, self.v
         sizes = self._sizes(k, cutoff)
-        count, need = sizes.sum(axis=0), self._bytes(k, sizes)
+        count, fits = sizes.sum(axis=0), self._fits(k, sizes)
         before = np.arange(k * v, self.length - (p - k) * v + 1) if k else np.zeros(1, np.int64)
         rest = self.length - before[:, None] - count
         joined = (rest == 0) if k == p - 1 else (rest >= (p - 1 - k) * v)
@@ -170,7 +185,7 @@ class DeviceCosts:
         for x, column in enumerate(arcs.column):
             times = self._times[:, column[:, None, None], stages[:, None], sizes]
             busy = self.share * times.sum(axis=(0, 2))
-            room = need <= self.intervals.tables.capacity_bytes[column].min()
+            room = np.all([fits[j] for j in set(column.tolist())], axis=0)
             first, own = np.nonzero(joined & room & (busy < cutoff).all(axis=0))
             total += len(own)
             if total > most:
@@ -186,13 +201,11 @@ class DeviceCosts:
         passes = self._times[:, column[None], stages[:, None, None], sizes[:, None]]
         tail = sum(
             (
-                self._tails[own.tail[arc], s, n]
+                self._tails[own.tail[arc], s, n] + own.embedding[arc] * self.problem.tied
                 for own, s, n in zip(arcs, stages, sizes, strict=True)
             ),
             np.zeros(len(arc), dtype=np.int64),
         )
-        if self.problem.tied and k in (0, self.p - 1):
-            tail = tail + arcs[0].embedding[arc]
         return DeviceEdges(
             arc=arc,
             before=before,

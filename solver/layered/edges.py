@@ -6,7 +6,7 @@ worked out for all plans at once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -52,9 +52,25 @@ class Edges:
         return np.minimum(self.ahead, self.behind)
 
     @cached_property
+    def opens(self) -> Mask:
+        """[M] whether the stage is the first one with layers."""
+        opens: Mask = (self.start == 0) & (self.end > 0)
+        return opens
+
+    @cached_property
+    def longest(self) -> Array:
+        """[R, M] device time of the longer one of forward and backward."""
+        return np.maximum(self.ahead, self.behind)
+
+    @cached_property
+    def sends(self) -> Array:
+        """[R, M] transfers from and to the stage before."""
+        return self.send + self.send_back
+
+    @cached_property
     def latency(self) -> Array:
         """[R, M] of one micro-batch there and back: compute and transfers from and to before."""
-        return self.forward + self.backward + self.send + self.send_back
+        return self.forward + self.backward + self.sends
 
     def take(self, keep: Mask) -> "Edges":
         """The edges of a mask."""
@@ -118,11 +134,27 @@ def taken(layers: Layers, masks: Sequence[Mask]) -> Layers:
     ]
 
 
-def _embedding(problem: SplitProblem, stage: int) -> Array | int:
-    """[A] what tied embeddings add to the tail of a stage, at least."""
-    if not problem.tied or stage not in (0, problem.num_stages - 1):
-        return 0
-    return problem.stages[stage].embedding
+def renumbered(layers: Layers) -> Layers:
+    """The edges with nodes that have some, numbered from 0 on: the start and the end are 0."""
+    found, before = list[Edges](), np.zeros(layers[0].num_sources, dtype=np.int64)
+    number = 1
+    for edges, after in zip(layers, [*layers[1:], None], strict=True):
+        used = np.zeros(edges.num_targets, dtype=np.bool_)
+        used[edges.target] = True
+        if after is not None:
+            used[after.source] = True
+        own = np.cumsum(used) - 1
+        found.append(
+            replace(
+                edges,
+                source=before[edges.source],
+                target=own[edges.target],
+                num_sources=number,
+                num_targets=int(used.sum()),
+            )
+        )
+        before, number = own, int(used.sum())
+    return found
 
 
 def _least_send(problem: SplitProblem, stage: int) -> Array:
@@ -136,34 +168,84 @@ def _least_send(problem: SplitProblem, stage: int) -> Array:
     return least
 
 
-def _candidates(problem: SplitProblem, stage: int, cutoff: int) -> tuple[Array, Array, Array]:
-    """Arc, start and end of every edge whose device alone is not busy until the cutoff.
+@dataclass(frozen=True)
+class _Runs:
+    """Arcs [A] of a stage that may run the same layers [start, end), [M]."""
 
-    The first stage starts with the first layer, the last ends with the last.
-    """
+    arcs: Array
+    start: Array
+    end: Array
+
+
+def _runs(problem: SplitProblem, stage: int, cutoff: int) -> list[_Runs]:
+    """What the arcs of a stage may run with no device alone busy until the cutoff."""
     arcs = problem.stages[stage]
-    found: dict[tuple[int, bytes], tuple[Array, ...]] = {}
-    rows = []
+    found: dict[tuple[int, bytes], list[int]] = {}
     for x, allowed in enumerate(arcs.allowed):
-        key = (id(allowed), arcs.column[x].tobytes())
-        if key not in found:
-            fits = allowed
-            for j, m in set(zip(arcs.column[x].tolist(), problem.micro_batches, strict=True)):
-                fits = fits & (m * problem.work[j] < cutoff)
-            found[key] = np.nonzero(fits)
-        rows.append(found[key])
-    counts = [len(start) for start, _ in rows]
-    arc = np.repeat(np.arange(len(rows)), counts)
-    starts = np.concatenate([start for start, _ in rows])
-    ends = np.concatenate([end for _, end in rows])
-    inside = np.ones(len(arc), dtype=bool)
-    if stage == 0:
-        inside &= starts == 0
-    if stage == problem.num_stages - 1:
-        inside &= ends == problem.num_layers
-    order = np.flatnonzero(inside)
-    order = order[np.lexsort((ends[order], starts[order], arcs.source[arc[order]]))]
-    return arc[order], starts[order], ends[order]
+        found.setdefault((id(allowed), arcs.column[x].tobytes()), []).append(x)
+    runs_of = []
+    for alike in found.values():
+        fits = arcs.allowed[alike[0]]
+        column = arcs.column[alike[0]].tolist()
+        for j, m in set(zip(column, problem.micro_batches, strict=True)):
+            fits = fits & (m * problem.work[j] < cutoff)
+        runs_of.append(_Runs(np.array(alike), *np.nonzero(fits)))
+    return runs_of
+
+
+def _reached(problem: SplitProblem, stage: int, runs: list[_Runs], before: Mask) -> Mask:
+    """[states, n] nodes after a stage that runs lead to from those before it."""
+    arcs, size = problem.stages[stage], problem.num_layers + 1
+    reached = np.zeros((arcs.num_states, size), dtype=np.bool_)
+    for one in runs:
+        arc, run = np.nonzero(before[arcs.source[one.arcs]][:, one.start])
+        reached[arcs.target[one.arcs[arc]], one.end[run]] = True
+    return reached
+
+
+def _forward(problem: SplitProblem, runs: Sequence[list[_Runs]]) -> list[Mask]:
+    """P + 1 times [states, n] nodes that runs lead to from no layers."""
+    start = np.zeros((int(problem.stages[0].source.max()) + 1, problem.num_layers + 1), np.bool_)
+    start[:, 0] = True
+    found = [start]
+    for k, own in enumerate(runs):
+        found.append(_reached(problem, k, own, found[k]))
+    return found
+
+
+def has_split(problem: SplitProblem) -> bool:
+    """Whether any split fits."""
+    if not problem.stages:
+        return False
+    runs = [_runs(problem, k, int(INFINITY)) for k in range(problem.num_stages)]
+    return bool(_forward(problem, runs)[-1][:, -1].any())
+
+
+def build_layers(problem: SplitProblem, cutoff: int) -> Layers:
+    """Edges of every stage on ways from no layers to all; without those too long for the cutoff.
+
+    Those alone, that is: a device must not be busy until the cutoff.
+    """
+    p = problem.num_stages
+    runs = [_runs(problem, k, cutoff) for k in range(p)]
+    before = _forward(problem, runs)
+    after = np.zeros_like(before[-1])
+    after[:, -1] = True
+    layers = []
+    for k in reversed(range(p)):
+        arcs = problem.stages[k]
+        rows, leads = [], np.zeros_like(before[k])
+        for one in runs[k]:
+            source, target = arcs.source[one.arcs], arcs.target[one.arcs]
+            inside = before[k][source][:, one.start] & after[target][:, one.end]
+            arc, run = np.nonzero(inside)
+            leads[source[arc], one.start[run]] = True
+            rows.append((one.arcs[arc], one.start[run], one.end[run]))
+        arc, start, end = map(np.concatenate, zip(*rows, strict=True))
+        order = np.lexsort((arc, end, start, arcs.source[arc]))
+        layers.append(edges_of(problem, k, arc[order], start[order], end[order]))
+        after = leads
+    return layers[::-1]
 
 
 def bottlenecks(
@@ -199,7 +281,6 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
         work = work + weight
     row = arcs.tail[arc]
     tail = problem.sync[row, start, end] + problem.finish[row, start, end]
-    embedding = _embedding(problem, stage)
     return Edges(
         arc=arc,
         start=start,
@@ -214,18 +295,11 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
         ahead=ahead,
         behind=behind,
         term=bottlenecks(problem, stage, ahead, behind, weight),
-        tail=tail + (embedding[arc] if isinstance(embedding, np.ndarray) else embedding),
+        tail=tail + arcs.embedding[arc] * problem.tied,
         weight=weight,
         num_sources=size * (problem.stages[stage - 1].num_states if stage else 1),
         num_targets=size * arcs.num_states,
     )
-
-
-def build_layers(problem: SplitProblem, cutoff: int) -> Layers:
-    """Edges of every stage; without those that alone take a split to the cutoff."""
-    return [
-        edges_of(problem, k, *_candidates(problem, k, cutoff)) for k in range(problem.num_stages)
-    ]
 
 
 def to_go(layers: Layers, costs: Sequence[Array]) -> list[Array]:

@@ -1,6 +1,6 @@
 """Split problems from placements: one node order; all of them at once are in `all_orders`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,15 @@ from formulations.costs.placement import PlacementCosts
 from formulations.costs.stage_costs import NEVER
 from formulations.schedules import SCHEDULES, held
 from solver.layered.messages import by_message
-from solver.layered.problem import Arcs, Array, ChunkMemory, Intervals, Mask, SplitProblem
+from solver.layered.problem import (
+    Arcs,
+    Array,
+    ChunkMemory,
+    HeldIntervals,
+    Intervals,
+    Mask,
+    SplitProblem,
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ class Columns:
 
 def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> ChunkMemory | None:
     """Memory of devices on slots [p, dp] of these groups; None with one chunk per device."""
-    tables, shape = intervals.tables, intervals.tables.shape
+    shape = intervals.tables.shape
     if shape.vpp == 1:
         return None
     most = max(shares)
@@ -116,13 +124,19 @@ def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> C
         held(shape.schedule, shape.pp, device, most, shape.vpp).whole for device in range(shape.pp)
     ]
     return ChunkMemory(
-        static=intervals.static - tables.memory.fixed_bytes,
-        activation=intervals.activation,
-        workspace=intervals.workspace,
-        fixed_bytes=tables.memory.fixed_bytes,
-        whole=tuple(whole),
-        capacity=tables.capacity_bytes[slots].min(axis=1),
+        held=tuple(_held_by(intervals, set(row)) for row in slots.tolist()), whole=tuple(whole)
     )
+
+
+def _held_by(intervals: Intervals, groups: Iterable[int]) -> tuple[tuple[HeldIntervals, int], ...]:
+    """What GPUs of these groups hold, with the least capacity of those that hold so much."""
+    capacities = intervals.tables.capacity_bytes.tolist()
+    least: dict[int, tuple[HeldIntervals, int]] = {}
+    for j in sorted(groups):
+        held = intervals.held[j]
+        _, known = least.get(id(held), (held, capacities[j]))
+        least[id(held)] = held, min(known, capacities[j])
+    return tuple(least.values())
 
 
 def fixed_order(
@@ -152,7 +166,7 @@ def fixed_order(
                 send=send,
                 send_back=send,
                 tail=same + k,
-                embedding=same + placement.embedding_ns,
+                embedding=same + placement.embedding_ns * (k in (0, shape.num_stages - 1)),
                 allowed=tuple(allowed.values()),
                 begins=((),) * len(same),
             )
@@ -169,7 +183,7 @@ def fixed_order(
     return SplitProblem(
         schedule=shape.schedule,
         blocking=tables.instance.search.blocking_sends,
-        tied=tables.embedding_bytes > 0,
+        tied=tables.tied,
         stages=tuple(stages),
         micro_batches=tuple(shares),
         forward=forward,

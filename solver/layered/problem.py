@@ -4,6 +4,12 @@ The p stages are placed one after the other. States are what a placement of the 
 leaves open; an arc places one stage more. A fixed order has one state and one arc per stage, a
 free one a state for every set of nodes used and every way in which the last stage may end.
 Lanes are replicas that behave alike under every order: equal node groups, transfers, shares.
+
+One problem may hold pipelines of several lengths: where an arc allows layers [0, 0), a stage at the
+front may be empty, which takes no time and sends nothing (`free_degrees`). In 1F1B and GPipe the
+others do not notice. Proof for 1F1B, GPipe's is plain: an empty stage k before a first stage s
+delays F(x) until its own B(x - w_k - 1), which ends with B_s(x - w_k - 1); as w_k > w_s, stage s
+runs that before F_s(x) anyhow. The last backward of an empty stage ends with that of stage s.
 Layers [a, b) of a stage cost what the matrices below say at [a, b]; n = L + 1.
 """
 
@@ -15,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_maxima, interval_sums
+from formulations.costs.memory import LayerMemory
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance.instance import ScheduleName
@@ -33,6 +40,41 @@ def runs(first: Array, count: Array) -> tuple[Array, Array]:
     return owner, np.arange(len(owner)) + np.repeat(first - (np.cumsum(count) - count), count)
 
 
+class HeldIntervals:
+    """[n, n] bytes of layers [a, b) on a GPU of some node groups."""
+
+    def __init__(self, memory: LayerMemory) -> None:
+        self.memory = memory
+        self.static = interval_sums(memory.static_bytes)
+
+    @cached_property
+    def activation(self) -> Array:
+        """Of one micro-batch in flight."""
+        return interval_sums(self.memory.activation_bytes)
+
+    @cached_property
+    def workspace(self) -> Array:
+        """Besides, once."""
+        return interval_maxima(self.memory.workspace_bytes)
+
+    @cached_property
+    def put_off(self) -> Array:
+        """Of one micro-batch that waits for its weight gradients alone."""
+        return interval_sums(self.memory.put_off_bytes)
+
+    def room(self, capacity: int) -> Array:
+        """Micro-batches in flight that have room beside all else, 0 if there is none.
+
+        With as much recomputed as may be, and no room for it while it is: never below the truth.
+        """
+        kept = self.memory.kept
+        least = np.min([interval_sums(way.activation_bytes) for way in kept], axis=0)
+        workspace = np.min([interval_maxima(way.workspace_bytes) for way in kept], axis=0)
+        free = capacity - self.memory.fixed_bytes - self.static - workspace
+        held = np.where(least > 0, free // np.maximum(least, 1), INFINITY)
+        return np.where(free < 0, 0, held)
+
+
 class Intervals:
     """Interval sums of one CostTables, shared by all its orders and micro-batch shares."""
 
@@ -41,18 +83,12 @@ class Intervals:
         self.forward = interval_sums(tables.forward_ns.T)  # [J, n, n]
         self.backward = interval_sums(tables.backward_ns.T)
         self.optimizer = interval_sums(tables.optimizer_ns.T)
-        self.static = interval_sums(tables.memory.static_bytes) + tables.memory.fixed_bytes
-        self.activation = interval_sums(tables.memory.activation_bytes)
-        self.workspace = interval_maxima(tables.memory.workspace_bytes)
+        held = {id(memory): HeldIntervals(memory) for memory in tables.memory}
+        self.held = [held[id(memory)] for memory in tables.memory]  # [J]
         self.stages = StageCosts(tables)
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
-
-    @cached_property
-    def put_off(self) -> Array:
-        """[n, n] bytes of one micro-batch that waits for its weight gradients alone."""
-        return interval_sums(self.tables.memory.put_off_bytes)
 
     @cached_property
     def weight(self) -> Array:
@@ -66,17 +102,10 @@ class Intervals:
 
     @cached_property
     def room(self) -> Array:
-        """[J, n, n] micro-batches in flight that have room beside all else, 0 if there is none.
-
-        With as much recomputed as may be, and no room for it while it is: never below the truth.
-        """
-        capacity = self.tables.capacity_bytes[:, None, None]
-        kept = self.tables.memory.kept
-        least = np.min([interval_sums(way.activation_bytes) for way in kept], axis=0)
-        workspace = np.min([interval_maxima(way.workspace_bytes) for way in kept], axis=0)
-        free = np.where(self.allowed, capacity - self.static - workspace, -1)
-        held = np.where(least > 0, free // np.maximum(least, 1), INFINITY)
-        return np.where(free < 0, 0, held)
+        """[J, n, n] micro-batches in flight that layers have room for, see `HeldIntervals`."""
+        capacities = self.tables.capacity_bytes.tolist()
+        rooms = [held.room(most) for held, most in zip(self.held, capacities, strict=True)]
+        return np.where(self.allowed, np.stack(rooms), 0)
 
 
 @dataclass(frozen=True)
@@ -86,8 +115,8 @@ class Arcs:
     source, target: [A] states before and after the stage. column: [A, R] column of times. send,
     send_back: [A, R] transfers from and to the stage before, 0 on the first stage. tail: [A] row
     of sync and finish. embedding: [A] all-reduce of tied embeddings, as far as this stage's nodes
-    decide it. allowed: per arc [n, n] memory and blocks. begins: per arc the groups of the nodes
-    that begin in this stage, if the order is free.
+    decide it; 0 on stages that are neither first nor last. allowed: per arc [n, n] memory and
+    blocks. begins: per arc the groups of the nodes that begin in this stage, if the order is free.
     """
 
     source: Array
@@ -128,9 +157,10 @@ class SplitProblem:
 
     stages: a set of arcs per virtual stage, p of them with one chunk per device. micro_batches: per
     lane. forward, backward: [C, n, n] per micro-batch, by column. sync, finish: [T, n, n] between
-    the last operation of a device and its optimizer, and from then to its end. tied: the first and
-    last device also wait for each other between the two. weight: [C, n, n] weight gradients where
-    the schedule splits them from `backward`. memory: of devices with several chunks.
+    the last operation of a device and its optimizer, and from then to its end. tied: the first
+    device with layers and the last one also wait for each other between the two. weight: [C, n, n]
+    weight gradients where the schedule splits them from `backward`. memory: of devices with several
+    chunks.
     """
 
     schedule: ScheduleName
@@ -195,24 +225,22 @@ class SplitProblem:
 class ChunkMemory:
     """Bytes of devices that hold several chunks of layers.
 
-    static, activation, workspace: [n, n] of one chunk. whole: per device [H, v] micro-batches held,
-    see `formulations.schedules.Held`. capacity: [p] of each device.
+    held: per device what its GPUs hold, each with the least capacity of those that hold so much.
+    whole: per device [H, v] micro-batches held, see `formulations.schedules.Held`.
     """
 
-    static: Array
-    activation: Array
-    workspace: Array
-    fixed_bytes: int
+    held: tuple[tuple[tuple[HeldIntervals, int], ...], ...]
     whole: tuple[Array, ...]
-    capacity: Array
 
     def fits(self, device: int, first: Array, last: Array) -> Mask:
         """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""
-        static, activation = self.static[first, last], self.activation[first, last]
-        held = (self.whole[device][:, : len(first)] @ activation).max(axis=0)
-        need = self.fixed_bytes + static.sum(axis=0) + held
-        need += self.workspace[first, last].max(axis=0)
-        room: Mask = np.less_equal(need, self.capacity[device])
+        room = np.ones(first.shape[1], dtype=bool)
+        for own, capacity in self.held[device]:
+            static, activation = own.static[first, last], own.activation[first, last]
+            held = (self.whole[device][:, : len(first)] @ activation).max(axis=0)
+            need = own.memory.fixed_bytes + static.sum(axis=0) + held
+            need += own.workspace[first, last].max(axis=0)
+            room &= need <= capacity
         return room
 
     def fit(self, splits: Array) -> Mask:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from formulations.costs.placement import Placer, SyncPhase
+from formulations.costs.zones import ZoneRing
 
 
 class StageZones:
@@ -20,11 +21,11 @@ class StageZones:
         self.zone_of_group = self.terms.zone_of_group
         self.known = self.tables.instance.cluster.zone_link is not None
 
-    def ring(self, groups: Sequence[int]) -> tuple[float, float]:
-        """Seconds per byte and latency that a stage on nodes of these groups has at least."""
+    def ring(self, groups: Sequence[int]) -> ZoneRing | None:
+        """Rate and latency that a stage on nodes of these groups has at least between zones."""
         if len({self.zone_of_group[j] for j in groups}) < 2:
-            return 0.0, 0.0
-        return self.terms.ring_s_per_byte(1), self.terms.link.latency_s
+            return None
+        return self.terms.ring_rate(1), self.terms.link.latency_s
 
     def sends(
         self, before: Sequence[int], after: Sequence[int], width: int
@@ -64,9 +65,9 @@ class StageZones:
     def _least_ring_ns(self, phase: SyncPhase, counts: range) -> int:
         """Of any layer on any of these numbers of nodes."""
         cluster = self.tables.instance.cluster
-        s_per_byte, latency_s = self.terms.ring_s_per_byte(1), self.terms.link.latency_s
+        rate, latency_s = self.terms.ring_rate(1), self.terms.link.latency_s
         rings = [
-            int(phase.outside_ns(s_per_byte, n, cluster.efficiency(n)).min())
+            int(phase.outside_ns(rate, n, cluster.efficiency(n)).min())
             + phase.latency_ns(0.0, n, latency_s)
             for n in counts
         ]

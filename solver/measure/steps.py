@@ -63,7 +63,8 @@ class MeasuredStep:
     def kernels(self) -> Kernels:
         """Whose factors decide its time."""
         gpu = self.instance.cluster.groups[0].gpu.name
-        return Kernels(gpu, self.plan.shape.tp, self.plan.shape.micro_batch)
+        shape = self.plan.shape
+        return Kernels(gpu, shape.degrees[0].tp, shape.micro_batch // shape.degrees[0].parts)
 
     def predicted_s(self, factors: Factors | None = None) -> float:
         """Step time, as modelled or corrected."""

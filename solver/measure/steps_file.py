@@ -22,7 +22,7 @@ from formulations.instance.schema import PeakMemory
 from formulations.instance.text_files import csv_fields, read_text
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT
+from formulations.plan import GRADIENTS_SPLIT, Degrees
 from solver.measure.steps import MeasuredStep, even_plan
 
 ALLOWED = "a CSV file with the columns "
@@ -94,7 +94,7 @@ def _step(
     own = _alone(instance, group, row)
     chosen = _strategies(row, place, instance)
     degrees = {
-        "tp": row.tensor_parallel,
+        "degrees": (Degrees(tp=row.tensor_parallel),),
         "dp": row.data_parallel,
         "pp": row.pipeline_parallel,
         "micro_batch": row.micro_batch,

@@ -22,8 +22,8 @@ from solver.interrupt import GRACE_S, NoTimeError
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
 from solver.result import Status
-from solver.templates.generate import NoTemplateError
 from solver.templates.template_options import TemplateOptions
+from solver.templates.template_result import NoTemplateError
 
 #: A horizon in which copying layers counts nothing.
 ENDLESS_NS = 10**24

@@ -4,6 +4,7 @@ from rich.console import RenderableType
 
 from formulations.plan import Shape
 from solver.comparison import Comparison, Finding
+from solver.report.degrees import tensor_text
 from solver.report.layout import labelled, table
 from solver.report.quantities import counted, money, percent, significant, time_text
 
@@ -20,7 +21,7 @@ def _worth(comparison: Comparison, objective: float | None) -> str:
 
 
 def _shape(shape: Shape | None) -> str:
-    return f"{shape.tp} x {shape.dp} x {shape.pp}, {shape.micro_batch}" if shape else "-"
+    return f"{tensor_text(shape)} x {shape.dp} x {shape.pp}, {shape.micro_batch}" if shape else "-"
 
 
 def _share(value: float | None) -> str:

@@ -7,7 +7,7 @@ from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.provenance import gpu_evidence
-from formulations.plan import Group, Plan, Replica, Shape, Stage
+from formulations.plan import Group, Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
@@ -96,7 +96,7 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
             "critical_path": _step(costs),
             "rounding_error_s": seconds(rounding_ns),
             "throughput_sequences_per_s": instance.workload.global_batch / step_time_s,
-            "model_flop_per_s_per_gpu": flop_per_s / (shape.tp * shape.slots),
+            "model_flop_per_s_per_gpu": flop_per_s / num_gpus(instance, shape),
             "mfu": flop_per_s / peak_flop_per_s(instance, shape),
             "price_usd_per_hour": price,
             "cost_usd_per_step": cost,
@@ -156,6 +156,7 @@ def _stage(
         node=cluster.node_names[node],
         gpus=stage.group.gpus,
         gpu_type=cluster.groups[cluster.node_groups[node]].gpu.name,
+        degrees=stage.degrees,
         forward_s=seconds(int(costs.forward_ns[s, r])),
         backward_s=seconds(int(costs.backward_ns[s, r])),
         recomputed=stage.recomputed,
@@ -186,6 +187,7 @@ def plan_of(document: PlanDocument) -> Plan:
                 Stage(
                     layers=stage.layers,
                     group=Group(node=number[stage.node], gpus=stage.gpus),
+                    degrees=stage.degrees,
                     recomputed=stage.recomputed,
                 )
                 for stage in replica.stages

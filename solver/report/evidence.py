@@ -7,7 +7,7 @@ from formulations.instance.evidence import NOT_STATED, Evidence
 from formulations.instance.provenance import GpuEvidence
 from solver.document import PlanDocument
 from solver.report.layout import Lines
-from solver.report.quantities import percent, significant
+from solver.report.quantities import percent
 
 _FIGURES = {
     "peak": "peaks",
@@ -39,23 +39,21 @@ def calibration_lines(document: PlanDocument) -> Lines:
     calibration, shape = document.instance.calibration, document.shape
     if calibration is None or shape is None:
         return []
-    kernels = shape.tp, shape.micro_batch
-    gpus = [one.gpu for one in document.evidence]
-    factors = {gpu: calibration.factor(gpu, *kernels) for gpu in gpus}
-    texts = [f"x {significant(f, 3)} on {gpu}" for gpu, f in factors.items() if f is not None]
-    if not texts:
-        return []
-    lines = [("corrected", f"layer times {', '.join(texts)} ({calibration.source})")]
-    unmeasured = [gpu for gpu in gpus if not calibration.was_measured(gpu, *kernels)]
-    where = f"no measured step has these degrees and micro-batches on {', '.join(unmeasured)}"
-    error = calibration.expected_error
-    if unmeasured:
+    error, where = calibration.expected_error, []
+    for group, used, own in zip(
+        document.instance.cluster.groups, shape.nodes_used, shape.degrees, strict=True
+    ):
+        size = shape.micro_batch // own.parts
+        if used and not calibration.was_measured(group.gpu.name, own.tp, size):
+            where.append(f"{group.gpu.name} at tensor {own.tp}, micro-batch {size}")
+    if where:
         error = calibration.expected_error_elsewhere
-    if error is None:
-        expected = f"not known{': ' + where if unmeasured else ', too few measured steps'}"
-    else:
-        expected = f"{percent(error)} of the step time{'; ' + where if unmeasured else ''}"
-    return [*lines, ("expect error", expected)]
+    why = f"; no step was measured on {', '.join(dict.fromkeys(where))}" if where else ""
+    expected = "not known" if error is None else f"{percent(error)} of the step time"
+    return [
+        ("corrected", f"layer times by {calibration.source}"),
+        ("error", f"expected {expected}{why}"),
+    ]
 
 
 def evidence_lines(document: PlanDocument) -> Lines:

@@ -8,14 +8,15 @@ from rich.table import Table
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
-from formulations.instance.instance import ScheduleName
+from formulations.instance.instance import DegreesPer, ScheduleName
 from formulations.instance.target import TARGET_NAMES
 from formulations.instance.workload import Recompute
 from formulations.launch import able
-from formulations.plan import Shape
+from formulations.plan import Shape, num_gpus
 from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
+from solver.report.degrees import by_group, tensor_text
 from solver.report.document import costs_of, plan_of
 from solver.report.evidence import calibration_lines, evidence_lines
 from solver.report.layout import Lines, labelled
@@ -108,16 +109,22 @@ def _recompute_text(document: PlanDocument) -> str:
     return _RECOMPUTED[found.pop()]
 
 
+_DEGREES: dict[DegreesPer, str] = {
+    "uniform": "uniform degrees",
+    "per_group": "degrees per node group",
+}
+
+
 def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
     recompute = _recompute_text(document)
     zero = f", ZeRO {shape.zero}" if shape.zero else ""
-    sequence_parallel = document.instance.search.sequence_parallel and shape.tp > 1
+    sequence_parallel = document.instance.search.sequence_parallel and shape.widest_tp > 1
     split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     return (
-        f"tensor {shape.tp} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
-        f"{counted(shape.tp * shape.slots, 'GPU')}, {recompute}{split}{zero}"
+        f"tensor {tensor_text(shape)} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
+        f"{counted(num_gpus(document.instance, shape), 'GPU')}, {recompute}{split}{zero}"
     )
 
 
@@ -141,6 +148,8 @@ def heading_lines(document: PlanDocument) -> Lines:
     ]
     if shape is not None:
         lines += [("plan", shape_text(document, shape)), ("", batches_text(document, shape))]
+        degrees = by_group(document.instance, shape)
+        lines += [("degrees", degrees)] if degrees else []
     return lines
 
 
@@ -237,7 +246,8 @@ def plan_space_text(search: SearchSpace) -> str:
     """What all plans of the plan space have in common, and who can launch them."""
     who = TARGET_NAMES[search.target]
     alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
-    return f"{who}, uniform degrees, {search.micro_batches} micro-batches{alike}"
+    degrees = _DEGREES[search.degrees]
+    return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"
 
 
 def result_text(

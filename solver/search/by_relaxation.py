@@ -1,8 +1,7 @@
 """Closing a shape with too many node orders: relaxations to one replica, plans that follow them."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, product
 from random import Random
 
@@ -13,17 +12,15 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
 from solver.bounds.replica_relaxation import MOST_EDGES, Relaxation, order_along
-from solver.enumeration.engine import SplitOutcome, solve_split
+from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.heuristics.blocks import with_blocks
 from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.shape_starts import State
 from solver.layered.placements import fixed_order, replica_classes
-from solver.layered.problem import Array, Intervals, SplitProblem
+from solver.layered.problem import Array, Intervals
 
-#: Growth of the cutoffs with which a relaxation is solved.
-DEEPER = 1.04
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
 PATIENCE = 100
@@ -39,28 +36,6 @@ Stop = Callable[[], bool]
 def even_plan(tables: CostTables, order: Sequence[int], split: Array) -> Plan:
     """All replicas with the same split and share."""
     return Decisions(tuple(order), tuple(split.tolist()), even_shares(tables)).plan(tables)
-
-
-def _deepened(
-    problem: SplitProblem, bound_ns: int, cutoff: int, gap: float, stop: Stop
-) -> SplitOutcome:
-    """As `solve_split`, by cutoffs that grow from a bound.
-
-    A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
-    """
-    trial = min(bound_ns, cutoff)
-    found = SplitOutcome(None, None, None, trial, trial == cutoff)
-    while found.arcs is None and trial < cutoff and not stop():
-        trial = min(cutoff, int(trial * DEEPER) + 1)
-        found = solve_split(problem, _above(trial, gap), gap, stop)
-        if not found.complete:
-            break
-    return replace(found, bound_ns=max(found.bound_ns, bound_ns))
-
-
-def _above(time_ns: int, gap: float) -> int:
-    """What `time_ns` is below by the gap, see `below`."""
-    return math.ceil(time_ns / (1 - gap))
 
 
 def _seldom(stop: Stop) -> Stop:
@@ -155,7 +130,7 @@ class ByRelaxation:
         problem = relaxation.problem
         if problem is None:
             return False
-        found = _deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
+        found = deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
         self.bound_ns = max(self.bound_ns, min(found.bound_ns, self.target))
         if found.arcs is not None:
             self.follow(problem.order(found.arcs.tolist()))

@@ -72,22 +72,21 @@ class ShapeEngine(Protocol):
 
 
 def lacks_memory(intervals: Intervals) -> bool:
-    """Whether no split fits even if every stage had the largest GPU used.
+    """Whether no split fits even if every stage had the roomiest GPU used.
 
     Proof. Stage k holds no fewer micro-batches than with the least share of any replica, on a
-    GPU of at most that memory; `ends` are the layers where a chain of k + 1 such stages can end.
+    GPU of some group used, of those with equal degrees at most on the largest; `ends` are the
+    layers where a chain of k + 1 such stages can end.
     """
     tables = intervals.tables
     shape, instance = tables.shape, tables.instance
     even = instance.search.micro_batches == "even"
     least = tables.num_micro_batches // shape.dp if even else 1
-    largest = max(
-        (j for j, n in enumerate(shape.nodes_used) if n), key=lambda j: tables.capacity_bytes[j]
-    )
     ends = np.zeros(tables.num_layers + 1, dtype=bool)
     ends[0] = True
     for k in range(shape.num_stages):
-        ends = np.any(intervals.fits(largest, k, least)[ends], axis=0)
+        fits = np.any([intervals.fits(j, k, least) for j in tables.roomiest], axis=0)
+        ends = np.any(fits[ends], axis=0)
     return not ends[-1]
 
 

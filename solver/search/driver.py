@@ -229,12 +229,12 @@ def solve(
     return result
 
 
-def lower_bound(instance: Instance, limit_s: float, workers: int = 1) -> float | None:
+def lower_bound(instance: Instance, limit_s: float) -> float | None:
     """Proved lower bound of the objective of all plans, as high as such a time allows.
 
     Infinite where there is no plan. None: the time was too short to look at all shapes.
     """
-    search = ShapeSearch(instance, SolveOptions(time_limit_s=limit_s, workers=workers), None)
+    search = ShapeSearch(instance, SolveOptions(time_limit_s=limit_s), None)
     with suppress(TimeUp), time_up_after(search.clock.left_s):
         search.run()
     if not search.agenda.complete:

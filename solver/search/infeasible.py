@@ -25,7 +25,7 @@ from solver.search.remedies import (
     memory_bound_gib,
     relaxations,
 )
-from solver.search.shapes import micro_batches, node_vectors, shapes, tensor_degrees
+from solver.search.shapes import group_degrees, micro_batches, node_vectors, shapes
 
 #: Time for looking for remedies, which are searches of their own.
 LIMIT_S = 20.0
@@ -84,7 +84,7 @@ def _no_shape(instance: Instance) -> str:
     if not vectors:
         limit = instance.limits.max_price_usd_per_hour
         return f"limits.max_price_per_hour: all nodes to choose from cost more than {limit:g} USD/h"
-    if not any(tensor_degrees(instance, vector) for vector in vectors):
+    if not any(any(True for _ in group_degrees(instance, used)) for used in vectors):
         heads = instance.workload.kv_heads
         return (
             "search.tensor_parallel: no degree divides the GPU count of the nodes used and the "

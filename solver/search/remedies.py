@@ -19,7 +19,7 @@ from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
 from solver.search.closing import MOST_GAP, Stop, enumerate_shape, lacks_memory
-from solver.search.shapes import node_vectors, powers_of_two, shapes, shapes_of, tensor_degrees
+from solver.search.shapes import group_degrees, node_vectors, powers_of_two, shapes, shapes_of
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
 MEMORY_STEP_GIB = 1 / 16
@@ -255,7 +255,8 @@ def _unmeasured(instance: Instance) -> Iterator[tuple[str, Instance]]:
 def _splits_sequence(instance: Instance) -> bool:
     """Whether there are tensor groups of several GPUs, all of which divide the sequence."""
     vectors = node_vectors(instance)
-    degrees = {tp for used in vectors for tp in tensor_degrees(instance, used) if tp > 1}
+    known = {own for used in vectors for all_ in group_degrees(instance, used) for own in all_}
+    degrees = {own.tp for own in known if own.tp > 1}
     return bool(degrees) and all(instance.workload.sequence_length % tp == 0 for tp in degrees)
 
 

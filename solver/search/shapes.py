@@ -1,14 +1,16 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
+from math import gcd
 
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Shape
+from formulations.launch import runs_degrees
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
@@ -35,14 +37,42 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
             yield vector
 
 
-def tensor_degrees(instance: Instance, vector: tuple[int, ...]) -> list[int]:
-    """Candidates for tp that divide the heads and the GPU count of every node used."""
-    kv_heads = instance.workload.kv_heads
-    used = [g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True) if n]
+def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
+    """Candidates for tp that divide the heads and these numbers of GPUs of a node."""
+    counts = (instance.workload.kv_heads, *gpus)
     candidates = instance.search.tensor_parallel or powers_of_two(
         max(g.gpus_per_node for g in instance.cluster.groups)
     )
-    return [tp for tp in candidates if all(count % tp == 0 for count in (kv_heads, *used))]
+    return [tp for tp in candidates if all(count % tp == 0 for count in counts)]
+
+
+def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:
+    """Degrees by node group, of groups that are not used those of the first that is.
+
+    Own ones by group: slots that fill its nodes. Parts of all groups have no common divisor: with
+    one, the plans are among those of as many times more replicas, of smaller micro-batches.
+    """
+    groups = instance.cluster.groups
+    used = [j for j, count in enumerate(vector) if count]
+    if instance.search.degrees == "uniform":
+        for tp in tensor_degrees(instance, (groups[j].gpus_per_node for j in used)):
+            yield (Degrees(tp=tp),) * len(vector)
+        return
+    choices = [slot_degrees(instance, groups[j].gpus_per_node) for j in used]
+    for chosen in product(*choices):
+        if gcd(*(own.parts for own in chosen)) == 1:
+            own = dict(zip(used, chosen, strict=True))
+            yield tuple(own.get(j, chosen[0]) for j in range(len(vector)))
+
+
+def slot_degrees(instance: Instance, gpus: int) -> list[Degrees]:
+    """Ways to share a stage among GPUs of a node, in equal parts."""
+    return [
+        Degrees(tp=tp, parts=parts)
+        for tp in tensor_degrees(instance, [gpus])
+        for parts in range(1, gpus // tp + 1)
+        if gpus // tp % parts == 0
+    ]
 
 
 def micro_batches(instance: Instance) -> list[int]:
@@ -65,8 +95,8 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     ]
 
 
-def zero_stages(instance: Instance, dp: int, pp: int) -> list[ZeroStage]:
-    """ZeRO stages that the target runs: with one replica there is nothing to split.
+def zero_stages(instance: Instance, dp: int, pp: int, parts: int = 1) -> list[ZeroStage]:
+    """ZeRO stages that the target runs: with one replica in one part there is nothing to split.
 
     2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
     equally many in every replica, and a pipeline of one stage.
@@ -74,7 +104,7 @@ def zero_stages(instance: Instance, dp: int, pp: int) -> list[ZeroStage]:
     search = instance.search
     exchanges = pp == 1 and search.micro_batches == "even"
     stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
-    if dp == 1:
+    if dp * parts == 1:
         return stages[:1]
     return [zero for zero in stages if zero in launched_stages(search.target, pp)]
 
@@ -112,22 +142,25 @@ def recompute_ways(
 
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
-    gpus = sum(n * g.gpus_per_node for g, n in zip(instance.cluster.groups, vector, strict=True))
     search = instance.search
-    for tp in tensor_degrees(instance, vector):
-        for (dp, pp), b in product(pipeline_degrees(instance, gpus // tp), micro_batches(instance)):
+    for degrees in group_degrees(instance, vector):
+        members = zip(instance.cluster.groups, degrees, vector, strict=True)
+        slots = sum(n * (group.gpus_per_node // own.width) for group, own, n in members)
+        parts = [own.parts for own, n in zip(degrees, vector, strict=True) if n]
+        for (dp, pp), b in product(pipeline_degrees(instance, slots), micro_batches(instance)):
             total = instance.workload.global_batch // b
-            if total < dp or (search.micro_batches == "even" and total % dp):
+            uneven = search.micro_batches == "even" and total % dp
+            if total < dp or uneven or any(b % own for own in parts):
                 continue
             schedules = schedules_of(instance, pp, total // dp)
             strategies = (
                 (one, zero, recompute)
-                for one, zero in product(schedules, zero_stages(instance, dp, pp))
+                for one, zero in product(schedules, zero_stages(instance, dp, pp, max(parts)))
                 for recompute in recompute_ways(instance, one[1], zero)
             )
             for (schedule, vpp), zero, recompute in strategies:
-                yield Shape(
-                    tp=tp,
+                shape = Shape(
+                    degrees=degrees,
                     dp=dp,
                     pp=pp,
                     micro_batch=b,
@@ -137,6 +170,8 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                     nodes_used=vector,
                     vpp=vpp,
                 )
+                if runs_degrees(instance, shape):
+                    yield shape
 
 
 def shapes(instance: Instance) -> Iterator[Shape]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
@@ -10,7 +11,7 @@ from formulations.instance.target import RULES, Target
 from formulations.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.options import SolveOptions
-from solver.result import OtherTarget, Result
+from solver.result import OtherTarget, Result, Termination
 from solver.search.driver import Report, lower_bound
 from solver.search.driver import solve as solve_instance
 from solver.search.remedies import changed
@@ -18,7 +19,7 @@ from solver.search.remedies import changed
 #: Part of the time limit, or of the time that the search took, for all other targets together.
 SHARE = 0.05
 #: What they have at least, in seconds, where there is no limit.
-LEAST_S = 0.1
+LEAST_S = 0.5
 #: A smaller gain is not worth another framework.
 LEAST_GAIN = 0.001
 
@@ -40,7 +41,12 @@ def solve(
         budget_s = SHARE * limit_s
         own = replace(options, time_limit_s=limit_s - budget_s)
         result = solve_instance(instance, own, progress)
-    return replace(result, other_targets=tuple(_gains(result, others, budget_s, options.workers)))
+    if result.termination is Termination.INTERRUPTED:
+        return result
+    found: list[OtherTarget] = []
+    with suppress(KeyboardInterrupt):  # what is known by then is enough
+        found += _gains(result, others, budget_s)
+    return replace(result, other_targets=tuple(found))
 
 
 def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
@@ -51,7 +57,7 @@ def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
 
 
 def _gains(
-    result: Result, others: list[tuple[Target, dict[str, object]]], budget_s: float, workers: int
+    result: Result, others: list[tuple[Target, dict[str, object]]], budget_s: float
 ) -> Iterator[OtherTarget]:
     """The targets that may be better, each within its part of the time."""
     end_s = monotonic() + budget_s
@@ -60,7 +66,7 @@ def _gains(
             return
         wider = changed(_below(result), "search", target=target, **added)
         left_s = (end_s - monotonic()) / (len(others) - i)
-        bound = lower_bound(wider, left_s, workers) if left_s > 0 else None
+        bound = lower_bound(wider, left_s) if left_s > 0 else None
         gain = 0.0 if bound is None else 1 - min(bound, result.objective) / result.objective
         if gain >= LEAST_GAIN:
             yield OtherTarget(target=target, gain=gain, search=_line(target, added))

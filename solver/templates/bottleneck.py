@@ -28,9 +28,10 @@ from typing import Protocol
 import numpy as np
 
 from formulations.template import Template
+from solver.layered.gpu_graph import Counts
+from solver.layered.places import Places
 from solver.layered.problem import INFINITY, Array, Mask
-from solver.templates.chains import ChainTables, Counts, NodeTables, Weights, times_by_length
-from solver.templates.places import Places
+from solver.templates.chains import ChainTables, NodeTables, Weights, times_by_length
 
 #: Ranges to start with, and ranges worked out together.
 GRID = 64

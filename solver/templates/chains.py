@@ -10,9 +10,10 @@ from itertools import product
 import numpy as np
 
 from formulations.template import Template, TemplateStage
+from solver.layered.gpu_graph import Counts
+from solver.layered.node_sharing import ways
+from solver.layered.places import Places
 from solver.layered.problem import INFINITY, Array
-from solver.templates.arrangement import ways
-from solver.templates.places import Places
 
 BEFORE, AFTER, WITH = 0, 1, 2  #: chains before the slowest stage, after it, and with it
 #: Roles of the two parts of a chain, by its own.
@@ -22,7 +23,6 @@ _PARTS = {
     WITH: ((WITH, AFTER), (BEFORE, WITH)),
 }
 
-Counts = tuple[int, ...]  #: nodes per node group
 Stages = list[tuple[int, int, int]]  #: first layer, end, place
 
 

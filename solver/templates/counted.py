@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from formulations.template import Template
+from solver.layered.gpu_graph import Counts, GpuGraph, State, Step
 from solver.layered.problem import INFINITY, Array, Mask
-from solver.templates.chains import AFTER, BEFORE, WITH, Counts, Weights
-from solver.templates.graph import State, Step, TemplateGraph
+from solver.templates.chains import AFTER, BEFORE, WITH, Weights
 
 #: Role of what a stage makes with what follows it: its own, and that of what follows.
 _MADE = {AFTER: ((AFTER, AFTER),), WITH: ((WITH, AFTER), (BEFORE, WITH))}
@@ -26,7 +26,7 @@ class CountedTables:
     """
 
     def __init__(
-        self, graph: TemplateGraph, weights: Weights, micro_batches: int, low: Array, high: Array
+        self, graph: GpuGraph, weights: Weights, micro_batches: int, low: Array, high: Array
     ) -> None:
         self.graph, self.weights, self.low, self.high = graph, weights, low, high
         places = graph.places

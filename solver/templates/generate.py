@@ -1,14 +1,10 @@
 """The best template of every size of an instance, under either objective."""
 
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from time import perf_counter
-from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from formulations.costs.template_costs import in_several_zones, template_costs
 from formulations.errors import PlannerError
@@ -16,62 +12,19 @@ from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.units import ceil_div
 from solver.enumeration.enumerate import below
-from solver.interrupt import GRACE_S, NoTimeError, TimeUp, time_up_after
-from solver.layered.problem import INFINITY
+from solver.interrupt import NoTimeError, TimeUp
+from solver.layered.edges import has_split
+from solver.layered.free_degrees import FreeDegrees
+from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.places import PlaceCosts, place_costs, strategies
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
-from solver.templates.chains import Counts
+from solver.templates.clock import Clock
 from solver.templates.judge import alone, fits
-from solver.templates.oobleck import OobleckSearch
-from solver.templates.places import PlaceCosts, place_costs, strategies
-from solver.templates.shared_bounds import least_latencies
-from solver.templates.step_time import StepTimeSearch
+from solver.templates.searches import Searches
 from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
-
-
-class NoTemplateError(PlannerError):
-    """No template fits the cluster, or not as many as asked for."""
-
-    exit_code = 3
-
-
-@dataclass(frozen=True)
-class TemplateResult:
-    """What is known of one size, or one mix of nodes.
-
-    outcome: value and bound in ns, of the objective. step_ns: simulated step of the template with
-    `micro_batches`. strategy: that of the template. Both None without a template.
-    """
-
-    nodes: int
-    micro_batches: int
-    outcome: TemplateOutcome
-    strategy: Strategy | None
-    step_ns: int | None
-    status: Status
-
-    @property
-    def gap(self) -> float | None:
-        """Distance of the bound to the value, relative to the value."""
-        value = self.outcome.value
-        return None if value is None else 1 - self.outcome.bound / value
-
-
-Finals = Sequence[Counts]
-Stop = Callable[[], bool]
-Result = TypeVar("Result")
-
-
-class TemplateSearch(Protocol):
-    """Templates of one strategy for some keys."""
-
-    def prepare(self, stop: Stop) -> None:
-        """What all keys share, as far as time allows."""
-
-    def run(self, key: int, cutoff: int | None, stop: Stop) -> TemplateOutcome:
-        """The best template of a key; one below `cutoff` is enough to know, if one is given."""
-        ...
+from solver.templates.template_result import TemplateResult
 
 
 class TemplateGenerator:
@@ -86,8 +39,9 @@ class TemplateGenerator:
         instance: Instance,
         options: TemplateOptions,
         report: Callable[[int, int], None] = lambda done, total: None,
+        clock: Clock | None = None,
     ) -> None:
-        """`report` is told how many templates of how many are done.
+        """`report` is told how many templates of how many are done; `clock`: one around this.
 
         Raises PlannerError: a micro-batch that divides no step.
         """
@@ -98,20 +52,22 @@ class TemplateGenerator:
                 f"divisors of {batch}"
             )
         self.instance, self.options, self._report = instance, options, report
-        self.interrupted = False
-        limit_s = options.time_limit_s
-        self._end_s = None if limit_s is None else perf_counter() + limit_s
-        self._hard_end_s = None if self._end_s is None else self._end_s + GRACE_S
+        self.clock = Clock(options.time_limit_s, clock)
         self._costs: dict[tuple[Strategy, bool], PlaceCosts] = {}
 
     def again(
         self, report: Callable[[int, int], None] = lambda done, total: None, **changes: Any
     ) -> "TemplateGenerator":
         """One with other options, which knows the costs that this one knows, and ends with it."""
-        found = TemplateGenerator(self.instance, replace(self.options, **changes), report)
-        found._costs, found.interrupted = self._costs, self.interrupted
-        found._hard_end_s = self._hard_end_s
+        options = replace(self.options, **changes)
+        found = TemplateGenerator(self.instance, options, report, self.clock)
+        found._costs = self._costs
         return found
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C has come, here or in one of those after this."""
+        return self.clock.interrupted
 
     @cached_property
     def available(self) -> Counts:
@@ -154,7 +110,7 @@ class TemplateGenerator:
     def in_time(self) -> Iterator[None]:
         """What takes longer than the time limit ends. Raises NoTimeError, exit code 4."""
         try:
-            with time_up_after(self._left_s):
+            with self.clock.until_hard_end():
                 yield
         except TimeUp:
             missing = "it is not known yet how few nodes hold the model"
@@ -174,7 +130,7 @@ class TemplateGenerator:
             costs = self._places(strategy)
             if any(fits(costs, one, m) for one in alone(costs.alone, [mix])):
                 return True
-            if least_latencies(costs.several, mix, m).min() < INFINITY:
+            if has_split(FreeDegrees(GpuGraph(costs.several, [mix]), m).problem()):
                 return True
         return False
 
@@ -191,132 +147,44 @@ class TemplateGenerator:
         return in_several_zones(self.instance.cluster, groups)
 
     def by_mix(self, sizes: Iterable[int]) -> list[TemplateResult]:
-        """The best template of every mix of nodes of every size."""
-        mixes = [mix for n in sizes for mix in self.mixes(n)]
-        finals = {i: [mix] for i, mix in enumerate(mixes)}
-        return list(self._best(finals).values())
+        """The best template of every mix of nodes of every size.
 
-    @property
-    def _left_s(self) -> float | None:
-        """Until what does not ask whether to stop is ended; None: never."""
-        return None if self._hard_end_s is None else max(0.0, self._hard_end_s - perf_counter())
-
-    def _best(self, finals: Mapping[int, Finals]) -> dict[int, TemplateResult]:
-        """The best template per key; what time is left is shared equally by the keys to come.
-
-        Without any left nothing is tried for them, but for the first one as long as GRACE_S allows.
+        What time is left is shared equally by those to come. Without any left nothing is tried for
+        them, but for the first one as long as the hard end allows.
         """
-        numbers = {key: self.micro_batches(sum(own[0])) for key, own in finals.items()}
-        found = dict[int, TemplateResult]()
+        mixes = [mix for n in sizes for mix in self.mixes(n)]
+        found = list[TemplateResult]()
         try:
-            with time_up_after(self._left_s):
-                for group in self._together(finals, numbers):
-                    self._fill(found, group, numbers, len(finals))
+            with self.clock.until_hard_end():
+                known = dict[bool, Searches]()
+                for key in range(len(mixes)):
+                    if found and self.clock.is_over:
+                        break
+                    self._report(len(found), len(mixes))
+                    found.append(self._best(known, key, mixes))
         except TimeUp:
             pass
         nothing = TemplateOutcome(None, None, 0, False), None
-        return {
-            key: found.get(key) or self._result(sum(own[0]), numbers[key], nothing)
-            for key, own in finals.items()
-        }
+        return found + [self._result(mix, nothing) for mix in mixes[len(found) :]]
 
-    def _fill(
-        self,
-        found: dict[int, TemplateResult],
-        group: Mapping[int, Finals],
-        numbers: Mapping[int, int],
-        total: int,
-    ) -> None:
-        """Adds the best templates of the keys of a group, as far as time allows."""
-        if found and self._is_over:
-            return
-        searches = self._prepared(group, numbers, total - len(found))
-        for key, own in group.items():
-            self._report(len(found), total)
-            if found and self._is_over:
-                return
-            search = partial(self._search, searches, key)
-            outcome = self._interruptible(search, until(self._end_s, total - len(found)))
-            found[key] = self._result(sum(own[0]), numbers[key], outcome)
-
-    @property
-    def _is_over(self) -> bool:
-        """Whether there is no time left, or Ctrl-C has come."""
-        return self.interrupted or (self._end_s is not None and perf_counter() >= self._end_s)
-
-    def _together(
-        self, finals: Mapping[int, Finals], numbers: Mapping[int, int]
-    ) -> list[dict[int, Finals]]:
-        """Keys that one search can serve.
-
-        For step times, those of equally many micro-batches, in one zone or in several.
-        """
-        if self.options.objective is TemplateObjective.OOBLECK:
-            return [dict(finals)]
-        alike: dict[tuple[int, bool], dict[int, Finals]] = {}
-        for key, own in finals.items():
-            alike.setdefault((numbers[key], self._across(own[0])), {})[key] = own
-        return list(alike.values())
-
-    def _prepared(
-        self,
-        group: Mapping[int, Finals],
-        numbers: Mapping[int, int],
-        left: int,
-    ) -> dict[Strategy, TemplateSearch]:
-        """What serves the keys of a group, by strategy, after at most half of their time."""
-        searches = dict[Strategy, TemplateSearch]()
-        every = strategies(self.instance, self.micro_batch)
-        share = 2 * len(every) * left / len(group)
-        for one in every:
-            if self.options.objective is TemplateObjective.OOBLECK:
-                searches[one] = OobleckSearch(self._places(one), group, numbers)
-            else:
-                key, own = next(iter(group.items()))
-                costs = self._places(one, self._across(own[0]))
-                searches[one] = StepTimeSearch(costs, group, numbers[key], self.options.gap)
-            self._interruptible(searches[one].prepare, until(self._end_s, share))
-        return searches
-
-    def _interruptible(self, work: Callable[[Stop], Result], stop: Stop) -> Result:
-        """What work gives; after Ctrl-C what it gives without more time.
-
-        The first Ctrl-C is a wish to stop, heard where the search asks for it, so that none of its
-        tables is left half made; the second one ends everything.
-        """
-
-        def hear(signum: int, frame: FrameType | None) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupted = True
-
-        if threading.current_thread() is not threading.main_thread():
-            return work(stop)
-        before = signal.signal(signal.SIGINT, hear)
-        try:
-            return work(lambda: self.interrupted or stop())
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    def _search(
-        self, searches: Mapping[Strategy, TemplateSearch], key: int, stop: Stop
-    ) -> tuple[TemplateOutcome, Strategy | None]:
-        """The best outcome over all strategies, and its strategy; the bound is that of all."""
-        best, chosen = TemplateOutcome(None, None, int(INFINITY), True), None
-        bounds, complete = list[int](), True
-        for strategy, search in searches.items():
-            found = search.run(key, best.value, stop)
-            bounds.append(found.bound)
-            complete &= found.complete
-            if found.value is not None and (best.value is None or found.value < best.value):
-                best, chosen = found, strategy
-        bound = min(bounds) if best.value is None else min(*bounds, best.value)
-        return TemplateOutcome(best.template, best.value, bound, complete), chosen
+    def _best(self, known: dict[bool, Searches], key: int, mixes: list[Counts]) -> TemplateResult:
+        """The best template of a mix; mixes in several zones have costs of their own."""
+        across = self._across(mixes[key])
+        if across not in known:
+            own = {i: mix for i, mix in enumerate(mixes) if self._across(mix) == across}
+            numbers = {i: self.micro_batches(sum(mix)) for i, mix in own.items()}
+            every = strategies(self.instance, self.micro_batch)
+            costs = {one: self._places(one, across) for one in every}
+            known[across] = Searches(self.options, costs, own, numbers)
+        search = partial(known[across].best, key)
+        outcome = self.clock.run(search, self.clock.share(len(mixes) - key))
+        return self._result(mixes[key], outcome)
 
     def _result(
-        self, nodes: int, m: int, found: tuple[TemplateOutcome, Strategy | None]
+        self, mix: Counts, found: tuple[TemplateOutcome, Strategy | None]
     ) -> TemplateResult:
         outcome, strategy = found
+        nodes, m = sum(mix), self.micro_batches(sum(mix))
         template, value = outcome.template, outcome.value
         if template is None or value is None or strategy is None:
             status = Status.INFEASIBLE if outcome.complete else Status.UNKNOWN
@@ -337,12 +205,3 @@ def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
     for first in range(max(0, nodes - rest), min(available[0], nodes) + 1):
         for others in _mixes(available[1:], nodes - first):
             yield first, *others
-
-
-def until(end_s: float | None, sharing: float) -> Callable[[], bool]:
-    """Stops after one of so many equal shares of the time that is left."""
-    if end_s is None:
-        return lambda: False
-    now_s = perf_counter()
-    own_s = now_s + max(0.0, end_s - now_s) / sharing
-    return lambda: perf_counter() > own_s

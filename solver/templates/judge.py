@@ -8,10 +8,10 @@ import numpy as np
 
 from formulations.schedules import in_flight, schedule_graph
 from formulations.template import Template, TemplateStage
+from solver.layered.gpu_graph import Counts
+from solver.layered.places import PlaceCosts, Places
 from solver.layered.problem import Array
 from solver.simulate import Times, simulate
-from solver.templates.chains import Counts
-from solver.templates.places import PlaceCosts, Places
 
 
 def places_for(costs: PlaceCosts, template: Template) -> Places:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from formulations.template import Template
+from solver.layered.gpu_graph import Counts, GpuGraph
+from solver.layered.places import PlaceCosts, Places
 from solver.layered.problem import INFINITY, Array
 from solver.templates.bottleneck import BottleneckSearch
-from solver.templates.chains import Counts, Weights
+from solver.templates.chains import Weights
 from solver.templates.counted import CountedTables
-from solver.templates.graph import TemplateGraph
 from solver.templates.judge import alone, fits, places_for, stage_places
-from solver.templates.places import PlaceCosts, Places
 from solver.templates.template_outcome import TemplateOutcome
 
 WEIGHTS = Weights(before=(1, 3), slowest=(2, 3), after=(2, 2))
@@ -80,7 +80,7 @@ def oobleck_in_memory(
     if fits(costs, free, micro_batches):
         value = value_of(costs, free)
         return TemplateOutcome(free, value, value, True)
-    graph = TemplateGraph(costs.several, finals)
+    graph = GpuGraph(costs.several, finals)
     tables = partial(CountedTables, graph, WEIGHTS, micro_batches)
     search = BottleneckSearch(costs.several, WEIGHTS, {0: [finals[0]]}, tables)
     best = search.run(stop).get(0)
@@ -104,9 +104,6 @@ class OobleckSearch:
     ) -> None:
         self.costs, self.finals, self.micro_batches = costs, finals, micro_batches
         self.free = oobleck_templates(costs, finals)
-
-    def prepare(self, stop: Callable[[], bool]) -> None:
-        """Nothing more: what all keys share takes little time."""
 
     def run(self, key: int, cutoff: int | None, stop: Callable[[], bool]) -> TemplateOutcome:
         """The best template of a key, whatever the cutoff."""

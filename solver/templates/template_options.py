@@ -3,12 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-
-class Split(StrEnum):
-    """Which stages may share a node."""
-
-    ALIGNED = "aligned"
-    ANY = "any"
+from solver.layered.node_sharing import NodeSplit
 
 
 class Distribution(StrEnum):
@@ -34,7 +29,7 @@ class TemplateOptions:
     """
 
     objective: TemplateObjective = TemplateObjective.STEP_TIME
-    split: Split = Split.ALIGNED
+    split: NodeSplit = NodeSplit.ALIGNED
     micro_batch: int | None = None
     micro_batches: int | None = None
     gap: float = 0.0

@@ -9,27 +9,27 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import capacity_bytes, layer_memory
 from formulations.costs.sharding import with_exchanges
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Plan, Recomputed, Shape, uniform_plan
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
 from solver.verify.lengths import NEVER
-from solver.verify.recomputation import Recomputation
+from solver.verify.recomputation import ByGroup, Recomputation
 from solver.verify.space import PlanSpace
 
 Array = NDArray[np.int64]
 
 
-#: Tensor-parallel degree, micro-batch size, recomputation.
-TimesKey = tuple[int, int, Recompute]
+#: Degrees by node group, micro-batch size, recomputation.
+TimesKey = tuple[tuple[Degrees, ...], int, Recompute]
 
 
 def shape_key(shape: Shape) -> TimesKey:
     """What layer times depend on where nothing is exchanged with every micro-batch."""
-    return shape.tp, shape.micro_batch, shape.recompute[0]
+    return shape.degrees, shape.micro_batch, shape.recompute[0]
 
 
 class Prover:
@@ -39,12 +39,13 @@ class Prover:
         self.space = space
         self.instance = space.instance
         self.layers = space.instance.workload.layers
+        self._columns = TimeColumns(self.instance)
         self.times = lru_cache(maxsize=None)(self._times)
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
-        self._memories: dict[tuple[object, ...], Recomputation] = {}
+        self._memories: dict[tuple[object, ...], Recomputation | ByGroup] = {}
 
-    def _times(self, tp: int, b: int, recompute: Recompute) -> LayerTimes:
-        return layer_times(self.instance, tp, b, recompute)
+    def _times(self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute) -> LayerTimes:
+        return self._columns.times(degrees, b, recompute)
 
     def stage_times(self, shape: Shape) -> tuple[Array, Array, Array]:
         """[J, n, n] ns of layers [a, b): forward, backward, weight gradients that are put off.
@@ -73,14 +74,18 @@ class Prover:
         least = 0 if self.instance.search.embedding_only_stages else 1
         return (layers >= 1) & (blocks >= least)
 
-    def recomputation(self, shape: Shape) -> Recomputation:
+    def recomputation(self, shape: Shape) -> Recomputation | ByGroup:
         """What the stages of a shape recompute and have room for."""
-        degrees = (shape.tp, shape.micro_batch, shape.pp == 1, shape.zero, shape.dp)
+        degrees = (shape.degrees, shape.micro_batch, shape.pp == 1, shape.zero, shape.dp)
         key = (*degrees, shape.recompute)
         if key not in self._memories:
-            times = [self.times(shape.tp, shape.micro_batch, way) for way in shape.recompute]
+            times = [self.times(shape.degrees, shape.micro_batch, way) for way in shape.recompute]
             memory = layer_memory(self.instance, shape)
-            self._memories[key] = Recomputation(self.instance, shape.recompute, times, memory)
+            known = {
+                id(own): Recomputation(self.instance, shape.recompute, times, own) for own in memory
+            }
+            parts = [known[id(own)] for own in memory]
+            self._memories[key] = parts[0] if len(known) == 1 else ByGroup(parts)
         return self._memories[key]
 
     def extra(self, shape: Shape, stage: int, micro_batches: int) -> Array:
@@ -112,24 +117,27 @@ class Prover:
         return uniform_plan(self.instance, shape, order, ends, shares, chosen)
 
     def lacks_memory(self, shape: Shape) -> bool:
-        """Whether no split fits, even if every stage had the largest GPU used to itself.
+        """Whether no split fits, even if every stage had the roomiest GPU used to itself.
 
-        Proof. In any plan of the shape each stage k lies on GPUs of at most this capacity, and
-        holds at least as many micro-batches in flight as a replica with m micro-batches does, m
-        the least that a replica can have: that grows with m. What its device holds of other chunks
-        comes on top. So a plan that fits is a chain of intervals that fit here. `ends` are the
-        layers at which a chain of k intervals can end, for k = 0, 1, ...; without the last layer
-        among them at the end there is none.
+        Proof. In any plan of the shape each stage k lies on GPUs of some group used, and holds at
+        least as many micro-batches in flight as a replica with m micro-batches does, m the least
+        that a replica can have: that grows with m. What its device holds of other chunks comes on
+        top. Of groups with equal degrees the one with most memory has room for all that others
+        have. So a plan that fits is a chain of intervals that fit here. `ends` are the layers at
+        which a chain of k intervals can end, for k = 0, 1, ...; without the last layer among them
+        at the end there is none.
         """
         total = self.instance.workload.global_batch // shape.micro_batch
         even = self.instance.search.micro_batches == "even"
         least = total // shape.dp if even else 1
-        capacities = capacity_bytes(self.instance)
-        used = (j for j, n in enumerate(shape.nodes_used) if n)
-        largest = max(used, key=lambda j: int(capacities[j]))
+        capacities, largest = capacity_bytes(self.instance), dict[Degrees, int]()
+        used = [j for j, n in enumerate(shape.nodes_used) if n]
+        for j in sorted(used, key=lambda j: int(capacities[j])):
+            largest[shape.degrees[j]] = j
+        roomy = list(largest.values())
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
         for k in range(shape.num_stages):
-            fits = self.enough_blocks & (self.extra(shape, k, least)[largest] < NEVER)
+            fits = self.enough_blocks & (self.extra(shape, k, least)[roomy] < NEVER).any(axis=0)
             ends = np.any(fits[ends], axis=0)
         return not ends[-1]

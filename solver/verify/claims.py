@@ -1,5 +1,6 @@
 """Status, lower bound and gap: what the document claims of all plans, held against its log."""
 
+from formulations.instance.target import TARGET_NAMES
 from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.document import PlanDocument
@@ -55,7 +56,8 @@ def _check_with_plan(
     status = Status.OPTIMAL if proved else Status.FEASIBLE
     text = f"{status.value}: gap {gap}, requested {document.requested_gap}"
     findings.require(document.status is status, "status", document.status.value, text)
-    findings.note(f"{document.status.value}{'' if gap is None else f', gap {gap:.3%}'}")
+    claim = f"{document.status.value} for {TARGET_NAMES[document.target]}"
+    findings.note(claim if gap is None else f"{claim}, gap {gap:.3%}")
     _check_closed(document, log, findings)
     _check_bounded(document, objective, findings)
 

@@ -22,6 +22,7 @@ from formulations.plan import GRADIENTS_SPLIT, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.bounds import Prover, shape_key
 from solver.verify.least_costs import LeastCosts
+from solver.verify.volumes import num_slots
 
 Numbers = NDArray[np.float64]
 Array = NDArray[np.int64]
@@ -89,7 +90,7 @@ class ClosedForms:
         tail, start = np.zeros(self.work.shape), np.zeros(len(self.shapes))
         for i, one in enumerate(self.costs):
             shape = one.shape
-            key = (shape.tp, shape.dp, shape.pp, shape.zero, shape.nodes_used)
+            key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used)
             if key not in known:
                 known[key] = one.tail_ns()
             tail[i][:, list(one.used)], start[i] = known[key]
@@ -113,9 +114,11 @@ class ClosedForms:
     @cached_property
     def slots(self) -> Numbers:
         """[N, J] slots of all nodes used of a group."""
-        sizes = np.array([group.gpus_per_node for group in self.prover.instance.cluster.groups])
-        slots = self.nodes * (sizes // self.column("tp")[:, None])
-        return slots.astype(np.float64)
+        groups = range(self.nodes.shape[1])
+        instance = self.prover.instance
+        sizes = [[num_slots(instance, shape, j) for j in groups] for shape in self.shapes]
+        slots: Numbers = (self.nodes * np.array(sizes)).astype(np.float64)
+        return slots
 
     @cached_property
     def total(self) -> Array:

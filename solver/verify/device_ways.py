@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_maxima, interval_sums
-from formulations.costs.memory import capacity_bytes, layer_memory
+from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.plan import Shape
 from formulations.schedules import held
 from solver.verify.bounds import Prover
@@ -101,9 +101,12 @@ class DeviceWays:
         return np.stack([self._least(tail - tail[0, 0]) for tail in self.graph.tails.whole]), once
 
     @cached_property
-    def _memory(self) -> tuple[Array, Array, Array]:
+    def _kinds(self) -> tuple[LayerMemory, ...]:
+        """[J] what layers take on the GPUs of a group."""
+        return layer_memory(self.instance, self.shape)
+
+    def _memory(self, memory: LayerMemory) -> tuple[Array, Array, Array]:
         """[S, n] bytes: what stays, per micro-batch held, while a block is recomputed."""
-        memory = layer_memory(self.instance, self.shape)
         parts = interval_sums(memory.static_bytes), interval_sums(memory.activation_bytes)
         static, activation, workspace = map(
             self._least, (*parts, interval_maxima(memory.workspace_bytes))
@@ -130,16 +133,25 @@ class DeviceWays:
             sizes, busy = np.concatenate([sizes[:, own], count[None]]), more[own, count]
         return sizes[:, sizes.sum(axis=0) <= most]
 
-    def _bytes(self, k: int, sizes: Array) -> Array:
+    def _room(self, k: int, sizes: Array) -> Mask:
+        """[J, N] whether a device with chunks of these sizes may have room on a group."""
+        known: dict[int, Array] = {}
+        for memory in self._kinds:
+            if id(memory) not in known:
+                known[id(memory)] = self._bytes(k, sizes, memory)
+        need = np.stack([known[id(memory)] for memory in self._kinds])
+        room: Mask = need <= capacity_bytes(self.instance)[:, None]
+        return room
+
+    def _bytes(self, k: int, sizes: Array, memory: LayerMemory) -> Array:
         """[N] that a device with chunks of these sizes needs at least."""
         static, activation, workspace = (
-            part[self._device(k)[:, None], sizes] for part in self._memory
+            part[self._device(k)[:, None], sizes] for part in self._memory(memory)
         )
         shape = self.shape
         whole = held(shape.schedule, shape.pp, k, self.share, shape.vpp).whole
-        fixed = layer_memory(self.instance, shape).fixed_bytes
         need: Array = (whole @ activation).max(axis=0) + static.sum(axis=0) + workspace.max(axis=0)
-        return need + fixed
+        return need + memory.fixed_bytes
 
     def everything(self, below_ns: int) -> Left | None:
         """All ways whose devices and memory alone leave the claim open; None if too many."""
@@ -155,17 +167,17 @@ class DeviceWays:
 
     def _ways(self, k: int, limit: int) -> Ways | None:
         step, p, v = self.graph.built[k], self.shape.pp, self.shape.vpp
-        sizes, capacities = self._sizes(k, limit), capacity_bytes(self.instance)
+        sizes = self._sizes(k, limit)
         count = sizes.sum(axis=0)
         least, most = k * v * bool(k), (self.length - (p - k) * v) * bool(k)
         before = np.arange(least, most + 1)
         rest = self.length - before[:, None] - count
         joined = rest == 0 if k == p - 1 else rest >= (p - 1 - k) * v
-        need, rows, total = self._bytes(k, sizes), [], 0
+        room, rows, total = self._room(k, sizes), [], 0
         for x, groups in enumerate(step.group):
             passes = self._times[:, groups[:, None, None], self._device(k)[:, None], sizes]
             busy = self.share * passes.sum(axis=(0, 2))
-            fits = (busy <= limit).all(axis=0) & (need <= capacities[groups].min())
+            fits = (busy <= limit).all(axis=0) & room[groups].all(axis=0)
             first, own = np.nonzero(joined & fits)
             total += len(own)
             if total > MOST_WAYS:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from formulations.instance import Instance
-from formulations.plan import Group, Plan, Replica, Shape, Stage
+from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
 from solver.verify.space import PlanSpace
@@ -26,13 +26,19 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     if not findings.require(known, "shape.nodes_used", used, f"up to {counts} nodes per group"):
         return False
     findings.require(space.allows_nodes(used), "shape.nodes_used", used, _nodes_rule(space))
-    gpus = sum(n * group.gpus_per_node for n, group in zip(used, groups, strict=True))
-    product = shape.tp * shape.dp * shape.pp
-    text = f"{gpus}, the GPUs of the nodes used"
-    fits = findings.require(product == gpus, "shape: tp * dp * pp", product, text)
-    inside = all(g.gpus_per_node % shape.tp == 0 for g, n in zip(groups, used, strict=True) if n)
-    text = "a divisor of the GPUs of every node used"
-    fits &= findings.require(inside, "shape.tp", shape.tp, text)
+    text = f"{len(groups)}, one per node group"
+    if not findings.require(
+        len(shape.degrees) == len(groups), "shape.degrees", len(shape.degrees), text
+    ):
+        return False
+    fits, slots = True, 0
+    for j, (group, own) in enumerate(zip(groups, shape.degrees, strict=True)):
+        inside = group.gpus_per_node % own.width == 0 or not used[j]
+        text = f"a divisor of the {group.gpus_per_node} GPUs of a node of {group.name}"
+        fits &= findings.require(inside, f"shape.degrees[{j}]: tp * parts", own.width, text)
+        slots += used[j] * (group.gpus_per_node // own.width)
+    product, text = shape.dp * shape.pp, f"{slots}, the slots of the nodes used"
+    fits &= findings.require(product == slots, "shape: dp * pp", product, text)
     _check_choices(space, shape, findings)
     return fits and _check_schedule(space, shape, findings)
 
@@ -46,16 +52,20 @@ def _nodes_rule(space: PlanSpace) -> str:
 
 def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     """Every value is one that the instance leaves open."""
-    search = space.instance.search
+    search, groups = space.instance.search, space.instance.cluster.groups
     total = space.instance.workload.global_batch // shape.micro_batch
     choices: list[tuple[str, object, Sequence[object] | None]] = [
-        ("tp", shape.tp, space.tensor_degrees(shape.nodes_used)),
+        ("degrees", shape.degrees, space.degrees(shape.nodes_used)),
         ("dp", shape.dp, search.data_parallel),
         ("pp", shape.pp, search.pipeline_parallel),
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
         ("recompute", shape.recompute, space.recomputations(shape.vpp, shape.zero)),
-        ("zero", shape.zero, space.zero_stages(shape.dp, shape.pp)),
+        (
+            "zero",
+            shape.zero,
+            space.zero_stages(max(map(shape.ranks, range(len(groups)))), shape.pp),
+        ),
     ]
     for name, found, allowed in choices:
         if allowed is not None:
@@ -101,14 +111,17 @@ def node_order(
     return order if findings.num_problems == start else None
 
 
-def _slots(instance: Instance, tp: int, order: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
-    """Node and GPUs of every tensor group, in rank order."""
-    groups = instance.cluster.node_groups
-    return [
-        (node, tuple(range(first, first + tp)))
-        for node in order
-        for first in range(0, instance.cluster.groups[groups[node]].gpus_per_node, tp)
-    ]
+def _slots(
+    instance: Instance, shape: Shape, order: Sequence[int]
+) -> list[tuple[int, tuple[int, ...], Degrees]]:
+    """Node, GPUs and degrees of every slot, in rank order."""
+    cluster, found = instance.cluster, []
+    for node in order:
+        j = cluster.node_groups[node]
+        own = shape.degrees[j]
+        for first in range(0, cluster.groups[j].gpus_per_node, own.width):
+            found.append((node, tuple(range(first, first + own.width)), own))
+    return found
 
 
 def check_placement(
@@ -130,13 +143,14 @@ def check_placement(
         return False
     names = document.instance.cluster.node_names
     seen: set[tuple[str, int]] = set()
-    for slot, (node, gpus) in enumerate(_slots(document.instance, shape.tp, order)):
+    for slot, (node, gpus, degrees) in enumerate(_slots(document.instance, shape, order)):
         k, r = divmod(slot, shape.dp)
         own: set[tuple[str, int]] = set()
         for s in range(k, shape.num_stages, shape.pp):
             stage, field = document.replicas[r].stages[s], f"replicas[{r}].stages[{s}]"
             findings.equal(f"{field}.node", stage.node, names[node])
             findings.equal(f"{field}.gpus", stage.gpus, gpus)
+            findings.equal(f"{field}.degrees", stage.degrees, degrees)
             own |= {(stage.node, gpu) for gpu in stage.gpus}
             text = "GPUs that no other stage uses"
             findings.require(not own & seen, f"{field}.gpus", f"{stage.gpus}, used twice", text)
@@ -221,7 +235,7 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
     recomputed = layers and check_recomputed(instance, shape, document.replicas, findings)
     if not recomputed or not shares:
         return None
-    findings.note(f"layout of {shape.slots * shape.tp} GPUs, layers and micro-batches")
+    findings.note(f"layout of {num_gpus(instance, shape)} GPUs, layers and micro-batches")
     number = {name: n for n, name in enumerate(instance.cluster.node_names)}
     return Plan(
         shape=shape,
@@ -235,6 +249,7 @@ def _replica(number: dict[str, int], replica: ReplicaDocument) -> Replica:
         Stage(
             layers=stage.layers,
             group=Group(node=number[stage.node], gpus=stage.gpus),
+            degrees=stage.degrees,
             recomputed=stage.recomputed,
         )
         for stage in replica.stages

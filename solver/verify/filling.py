@@ -35,32 +35,15 @@ groups so slow that they would need v < 0 have v = 0. d is 0; or as large as lea
 negative, and no block of the longest run of equal ones better off on the first stage.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import takewhile
 
 import numpy as np
 
 from formulations.plan import Shape
-from formulations.schedules import SCHEDULES, Kind, device_order
 from solver.verify.bounds import Prover
-from solver.verify.closed_forms import Array, ClosedForms, Mask, Numbers, whole_ns
-
-#: Stages with c_i below this share of m are not used.
-LEAST_SHARE = 1e-3
-
-
-def _along(values: Numbers, order: Array) -> Numbers:
-    return np.take_along_axis(values, order, axis=1)
-
-
-def _before_return(shape: Shape, device: int, micro_batches: int) -> int:
-    """Most forwards of one chunk of a device before the first backward of its last chunk."""
-    last = (shape.vpp - 1) * shape.pp + device
-    order = device_order(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-    ahead = takewhile(lambda one: one != (Kind.BACKWARD, last, 0), order)
-    return max(Counter(one.stage for one in ahead if one.kind == Kind.FORWARD).values())
+from solver.verify.closed_forms import Array, ClosedForms, Numbers, whole_ns
+from solver.verify.stage_loads import LEAST_SHARE, StageLoads
 
 
 def bounds_ns(prover: Prover, shapes: Sequence[Shape]) -> Array:
@@ -75,130 +58,21 @@ class Filling:
     """The filling bounds of some shapes."""
 
     def __init__(self, forms: ClosedForms) -> None:
-        self.forms = forms
-
-    @cached_property
-    def micro_batches(self) -> Array:
-        """[N] m, those of every replica where all have equally many, of one at least elsewhere."""
-        micro_batches: Array = -(-self.forms.total // self.forms.column("dp"))
-        return micro_batches
-
-    @cached_property
-    def _chunked(self) -> Mask:
-        """[N] whether devices have several chunks."""
-        chunked: Mask = self.forms.column("vpp") > 1
-        return chunked
+        self.forms, self.loads = forms, StageLoads(forms)
 
     @cached_property
     def _passed(self) -> Numbers:
         """[N, U, J] of one layer what the latency counts."""
         forward, backward, _ = self.forms.layers
-        passed: Numbers = np.where(self._chunked[:, None, None], forward, forward + backward)
+        passed: Numbers = np.where(self.loads.chunked[:, None, None], forward, forward + backward)
         return passed
-
-    @cached_property
-    def _c(self) -> Numbers:
-        """[N, P] c_i; inf beyond the last stage."""
-        counted = (self.forms.nodes > 0)[:, None, :] & (self.forms.work > 0)
-        shares = np.where(counted, self.forms.layers / np.maximum(self.forms.work, 1), 0.0).max(
-            axis=(2, 3)
-        )
-        stage = np.arange(int(self.forms.column("pp").max()))
-        left = np.full((len(self.forms.shapes), len(stage)), -np.inf)
-        for schedule in {shape.schedule for shape in self.forms.shapes}:
-            rows = np.flatnonzero([shape.schedule == schedule for shape in self.forms.shapes])
-            pp, m = self.forms.column("pp")[rows, None], self.micro_batches[rows, None]
-            own = np.minimum(stage, pp - 1)
-            for path in SCHEDULES[schedule].missed(pp, own, m, np.ones_like(m)):
-                kinds = zip(shares[:, rows, None], path, strict=True)
-                missed = sum((share * number for share, number in kinds), np.zeros(own.shape))
-                left[rows] = np.maximum(left[rows], m - 1 - missed)
-        for n in np.flatnonzero(self._chunked).tolist():
-            shape, count = self.forms.shapes[n], int(self.micro_batches[n])
-            before = [_before_return(shape, i, count) for i in range(shape.pp)]
-            left[n, : shape.pp] = count - shares[0, n] * np.array(before)
-        return np.where(stage < self.forms.column("pp")[:, None], left, np.inf)
-
-    @cached_property
-    def _whole_work(self) -> Numbers:
-        """[N, J] of all layers; 1 at least."""
-        whole: Numbers = np.maximum((self.forms.work * self.forms.counts[:, None]).sum(axis=1), 1)
-        return whole
-
-    @cached_property
-    def _order(self) -> Array:
-        """[N, J] groups used, fastest first, then the others."""
-        return np.argsort(
-            np.where(self.forms.nodes > 0, self._whole_work, np.inf), axis=1, kind="stable"
-        )
-
-    @cached_property
-    def _ends(self) -> Numbers:
-        """[N, J] stages of a replica up to a group, along `_order`."""
-        if not self.forms.even:
-            return self._most_ends
-        ends = (
-            np.cumsum(_along(self.forms.slots, self._order), axis=1)
-            / self.forms.column("dp")[:, None]
-        )
-        two = ((self.forms.nodes > 0).sum(axis=1) == 2)[:, None]
-        last = np.arange(ends.shape[1]) >= 1
-        return np.where(two & ~last, np.floor(ends), ends)
-
-    @property
-    def _most_ends(self) -> Numbers:
-        """[N, J] the same at most, of any replica."""
-        dp = self.forms.column("dp")[:, None]
-        each = self.forms.slots // np.maximum(self.forms.nodes, 1)
-        up, down = (
-            _along(self.forms.nodes * part, self._order) for part in (-(-each // dp), each // dp)
-        )
-        others = down.sum(axis=1, keepdims=True) - np.cumsum(down, axis=1)
-        ends: Numbers = np.minimum(np.cumsum(up, axis=1), self.forms.column("pp")[:, None] - others)
-        return ends
-
-    @cached_property
-    def _loads(self) -> Numbers:
-        """[N, J] load of weight 1 on each group, along `_order`."""
-        ranked = np.sort(self._c, axis=1)
-        usable = ranked[:, :1] > LEAST_SHARE * self.micro_batches[:, None]
-        rate = np.where(usable, 1 / np.where(usable, ranked, 1.0), 0.0)
-        none = np.zeros((len(rate), 1))
-        before = np.concatenate([none, np.cumsum(rate, axis=1)], axis=1)
-        rate = np.concatenate([rate, none], axis=1)
-        ends = np.minimum(self._ends, self.forms.column("pp")[:, None])
-        stage = ends.astype(np.int64)
-        until = _along(before, stage) + (ends - stage) * _along(rate, stage)
-        loads: Numbers = np.diff(until, axis=1, prepend=0.0)
-        return loads
-
-    def _weights(self, capacity: Numbers) -> Numbers:
-        """[N, J] weights that load the stages to `capacity` [N]."""
-        whole = _along(self._whole_work, self._order)
-        spread = np.cumsum(self._loads / whole, axis=1)
-        some = spread > 0
-        level = (capacity[:, None] + np.cumsum(self._loads, axis=1)) / np.where(some, spread, 1.0)
-        fast = some & (level >= whole)
-        last = fast.shape[1] - 1 - np.argmax(fast[:, ::-1], axis=1)
-        chosen = np.where(fast.any(axis=1), level[np.arange(len(last)), last], 0.0)
-        weights: Numbers = np.maximum(chosen[:, None] / self._whole_work - 1, 0.0)
-        return weights
-
-    @cached_property
-    def _counted(self) -> Mask:
-        """[N, J] groups on which the replica may have stages."""
-        if not self.forms.even:
-            return self.forms.nodes > 0
-        counted = np.zeros(self.forms.nodes.shape, dtype=bool)
-        np.put_along_axis(counted, self._order, np.diff(self._ends, axis=1, prepend=0.0) > 0, 1)
-        return counted & (self.forms.nodes > 0)
 
     def _less(self, weights: Numbers) -> Numbers:
         """[N] d for these weights."""
         runs = self.forms.prover.instance.workload.layer_runs
         u = max(range(len(runs)), key=lambda u: (runs[u].count * runs[u].layer.is_block, -u))
         ratio = np.minimum(self.forms.tail[:, u] / np.maximum(self.forms.work[:, u], 1), weights)
-        less = np.where(self._counted, ratio, np.inf).min(axis=1)
+        less = np.where(self.loads.counted, ratio, np.inf).min(axis=1)
         return np.where(self.forms.column("pp") == 1, 0.0, less)
 
     @cached_property
@@ -215,10 +89,12 @@ class Filling:
 
     def _sum(self, weights: Numbers, less: Numbers) -> Numbers:
         """[N] least cost of all layers, one by one."""
-        other = self.forms.least(weights[:, None] * self.forms.work + self._passed, self._counted)
+        other = self.forms.least(
+            weights[:, None] * self.forms.work + self._passed, self.loads.counted
+        )
         lighter = (weights - less[:, None])[:, None]
         zeroth = self.forms.least(
-            lighter * self.forms.work + self._passed + self.forms.tail, self._counted
+            lighter * self.forms.work + self._passed + self.forms.tail, self.loads.counted
         )
         first, later = self._places
         free = self.forms.counts - first - later
@@ -229,22 +105,22 @@ class Filling:
 
     def filling_ns(self) -> Array:
         """[N] the filling bound."""
-        plain = self._weights(np.ones(len(self.forms.shapes)))
+        plain = self.loads.weights(np.ones(len(self.forms.shapes)))
         less = self._less(plain)
-        c_0 = np.maximum(self._c[:, 0], LEAST_SHARE)
-        more = self._weights(1 + less / c_0)
+        c_0 = np.maximum(self.loads.c[:, 0], LEAST_SHARE)
+        more = self.loads.weights(1 + less / c_0)
         bound = np.maximum(self._sum(plain, 0 * less), self._sum(more, less))
         return whole_ns(bound + self.forms.start + self._once)
 
     @property
     def _once(self) -> Numbers:
         """[N] tied embeddings, transfers of one micro-batch, backwards that are there once more."""
-        ways = np.where(self._chunked, 1, 2)
+        ways = np.where(self.loads.chunked, 1, 2)
         once: Numbers = np.array([one.embedding_ns() for one in self.forms.costs], dtype=np.float64)
         once = once + ways * [one.send_ns() for one in self.forms.costs]
         blocks = [run.layer.is_block for run in self.forms.prover.instance.workload.layer_runs]
-        if not self._chunked.any() or self.forms.prover.instance.search.embedding_only_stages:
+        if not self.loads.chunked.any() or self.forms.prover.instance.search.embedding_only_stages:
             return once
         least = self.forms.least(self.forms.layers[1], self.forms.nodes > 0)[:, blocks].min(axis=1)
-        once = once + self._chunked * (self.forms.column("pp") - 1) * least
+        once = once + self.loads.chunked * (self.forms.column("pp") - 1) * least
         return once

@@ -37,6 +37,7 @@ from solver.verify.lane_graph import Hosts, LaneGraph
 from solver.verify.orders import Tally, Used, exact_tally
 from solver.verify.refutation import MOST_CUTS, Allowed, Refutation
 from solver.verify.stages import Stages
+from solver.verify.volumes import num_slots
 from solver.verify.ways import Cut, Left
 from solver.verify.zone_links import keeps_stages_apart
 
@@ -77,8 +78,7 @@ class Lanes:
         self.prover, self.shape, self.clock = prover, shape, clock or Clock()
         self.below_ns = below_ns
         self.apart = keeps_stages_apart(prover, shape, below_ns)
-        groups = prover.instance.cluster.groups
-        sizes = [group.gpus_per_node // shape.tp for group in groups]
+        sizes = [num_slots(prover.instance, shape, j) for j in range(len(shape.degrees))]
         used = {size for size, n in zip(sizes, shape.nodes_used, strict=True) if n}
         self.size = gcd(shape.dp, *used)
         self.number = shape.dp // self.size

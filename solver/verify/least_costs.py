@@ -1,6 +1,6 @@
 """What communication and optimizer cost at least, in whatever order the nodes stand.
 
-Slots are tensor groups in node order: a node of group j covers c_j of them in a row, stage k of
+Slots are in node order: a node of group j covers c_j of them in a row, stage k of
 replica r has slot k dp + r. Every figure here is one of `solver.verify.recount`, with the unknown
 node replaced by the best one used and the unknown number of flows or nodes by its least value.
 Each is proved at its function. Rounded up where the real cost is, after a margin for float noise.
@@ -25,7 +25,9 @@ from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.volumes import (
     collective_factors,
     message_bytes,
+    message_lanes,
     num_holders,
+    num_slots,
     tied_bytes,
     touched_bytes,
 )
@@ -60,7 +62,7 @@ class LeastCosts:
     @cached_property
     def slots(self) -> tuple[int, ...]:
         """Slots c_j on one node of each group used."""
-        return tuple(group.gpus_per_node // self.shape.tp for group in self.groups)
+        return tuple(num_slots(self.instance, self.shape, j) for j in self.used)
 
     @cached_property
     def visits(self) -> tuple[int, ...]:
@@ -93,12 +95,12 @@ class LeastCosts:
         boundaries = self.shape.pp - 1
         visits = zip(self.counts, self.visits, strict=True)
         inside = min(boundaries, sum(n * (most - 1) for n, most in visits))
-        size, tp = message_bytes(self.instance, self.shape), self.shape.tp
-        within = min(inside_s(g, size) for g in self.groups)
-        without = min(
-            outside_s(self.instance, tp, g, g.inter_node, tp * self.flows, size)
-            for g in self.groups
-        )
+        within, without = float("inf"), float("inf")
+        for j, g in zip(self.used, self.groups, strict=True):
+            size, own = message_bytes(self.instance, self.shape, j), self.shape.degrees[j]
+            flows = message_lanes(self.instance, self.shape, j) * self.flows
+            within = min(within, inside_s(g, size))
+            without = min(without, outside_s(self.instance, own.tp, g, g.inter_node, flows, size))
         crossing = int(at_least_ns(without))
         easiest = min(crossing, int(at_least_ns(within)))
         return (boundaries - inside) * crossing + inside * easiest
@@ -109,16 +111,19 @@ class LeastCosts:
         Proof: the two slots of a replica are (pp - 1) dp apart, so on two nodes unless one has
         more slots than that; then `flows` replicas at least cross its border together.
         """
-        size = tied_bytes(self.instance, self.shape)
-        if not size:
+        sizes = [tied_bytes(self.instance, self.shape, j) for j in self.used]
+        if not any(sizes):
             return 0
-        lanes = self.shape.tp * self.flows
-        ways = [(g.inter_node, lanes) for g in self.groups]
+        known = list(zip(self.used, self.groups, sizes, strict=True))
+        degrees = self.shape.degrees
+        ways = [(g.inter_node, degrees[j].tp * self.flows, size) for j, g, size in known]
         apart = (self.shape.pp - 1) * self.shape.dp
         ways += [
-            (g.intra_node, 1) for g, c in zip(self.groups, self.slots, strict=True) if c > apart
+            (g.intra_node, 1, size)
+            for (_, g, size), c in zip(known, self.slots, strict=True)
+            if c > apart
         ]
-        return min(int(at_least_ns(pair_s(*way, size))) for way in ways)
+        return min(int(at_least_ns(pair_s(*way))) for way in ways)
 
     def spans(self) -> range:
         """Numbers of nodes that one stage may lie on.
@@ -142,20 +147,30 @@ class LeastCosts:
         nodes = zip(self.counts, values, strict=True)
         return sorted(value for count, value in nodes for _ in range(count))
 
+    @property
+    def _least_tp(self) -> int:
+        return min(self.shape.degrees[j].tp for j in self.used)
+
     def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
         """[U, groups used] ring collective of a stage with a node of the group, and its start.
+
+        sizes_bytes: [U, groups used].
 
         Proof, for each N of `spans`; the least over N counts, layer by layer. One node holds
         ceil(dp / N) slots or more. N - 2 nodes, or all if every c_j is q, are whole, so their rings
         join c_j slots each; one of them is no faster than the (N - 2)-th fastest such ring of all
         nodes, nor one of the N nodes' links than the N-th fastest. If N > 1, tp rings cross each
         border at least. With a node of a group they cross that one's too, and N - 1 others hold
-        what it leaves of the stage.
+        what it leaves of the stage. Where groups differ in their degrees, buffers are as small as
+        on any of them, lanes as few, and a slot has as few parts.
         """
-        dp, tp, groups = self.shape.dp, self.shape.tp, self.groups
+        dp, tp, groups = self.shape.dp, self._least_tp, self.groups
+        degrees = [self.shape.degrees[j] for j in self.used]
+        fewest = min(own.parts for own in degrees)
+        ranks = [c * own.parts for c, own in zip(self.slots, degrees, strict=True)]
         whole_s = [
             (c - 1) / c / g.intra_node.bandwidth_bytes_per_s
-            for g, c in zip(groups, self.slots, strict=True)
+            for g, c in zip(groups, ranks, strict=True)
         ]
         rings_s = [0.0, *self._ranked(whole_s)]
         own_s = [1 / g.inter_node.bandwidth_bytes_per_s for g in groups]
@@ -166,7 +181,7 @@ class LeastCosts:
         aligned = self.flows == max(self.slots)
         inside_s, outside_s, lacking, starts_ns = [], [], [], []
         for nodes in self.spans():
-            members = ceil_div(dp, nodes)
+            members = ceil_div(dp, nodes) * fewest
             whole = nodes if aligned else max(nodes - 2, 0)
             efficiency = self.instance.cluster.efficiency(nodes)
             inside_s.append(factor * max((members - 1) / members / inner, rings_s[whole]))
@@ -176,9 +191,11 @@ class LeastCosts:
             lacking.append([nodes < 1 + count for count in others])
             start_ns = at_least_ns(factor * inner_s * (members - 1))
             starts_ns.append(start_ns + at_least_ns(factor * delays_s[nodes] * (nodes - 1)))
-        sizes = sizes_bytes[:, None, None].astype(np.float64)
-        inside = at_least_ns(sizes * np.array(inside_s)[:, None])
-        layers = inside + at_least_ns(sizes * np.array(outside_s))
+        lanes = np.array([own.tp for own in degrees])
+        least = sizes_bytes.min(axis=1)[:, None, None].astype(np.float64)
+        crossing = ((sizes_bytes * lanes).min(axis=1) / tp)[:, None, None]
+        inside = at_least_ns(least * np.array(inside_s)[:, None])
+        layers = inside + at_least_ns(crossing * np.array(outside_s))
         layers = np.where(np.array(lacking), np.iinfo(np.int64).max, layers).min(axis=1)
         return layers, int(min(starts_ns))
 
@@ -188,10 +205,14 @@ class LeastCosts:
         Gradient sync, optimizer (of a replica on that group; the slowest counts), gather: one
         after the other. On the first stage the tied embeddings come between.
         """
-        workload, shards = self.instance.workload, num_holders(self.shape, 1)
+        workload = self.instance.workload
+        shards = np.array([num_holders(self.shape, 1, j) for j in self.used])
         reduces, gathers = collective_factors(self.instance, self.shape)
         counts = [
-            run.layer.parameters_per_gpu(self.shape.tp, self.shape.pp)
+            [
+                run.layer.parameters_per_gpu(self.shape.degrees[j].tp, self.shape.pp)
+                for j in self.used
+            ]
             for run in workload.layer_runs
         ]
         parameters = np.array(counts, dtype=np.int64)
@@ -203,5 +224,5 @@ class LeastCosts:
             layers, start = layers + gather, start + gather_start
         touched = touched_bytes(workload) * -(-parameters // shards)
         speeds = [group.gpu.memory_bandwidth_bytes_per_s for group in self.groups]
-        optimizer = at_least_ns(touched[:, None] / np.array(speeds))
+        optimizer = at_least_ns(touched / np.array(speeds))
         return layers + optimizer, start

@@ -1,6 +1,7 @@
 """What messages and collectives take over given links."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +12,14 @@ from formulations.units import NANOSECONDS_PER_SECOND, ceil_ns
 
 Array = NDArray[np.int64]
 
-#: A node of a stage: its group, its slots of the stage, rings of GPUs over its border.
-Member = tuple[NodeGroup, int, int]
+
+class Member(NamedTuple):
+    """A node of a stage: its group, GPUs per ring, rings over its border, buffers [L]."""
+
+    group: NodeGroup
+    ranks: int
+    rings: int
+    sizes_bytes: Array
 
 
 def ceil_all_ns(seconds: ArrayLike) -> Array:
@@ -48,23 +55,31 @@ def rings_ns(
     instance: Instance,
     factor: float,
     members: Sequence[Member],
-    more: Iterable[tuple[Link, int]],
-    sizes_bytes: Array,
+    more: Iterable[tuple[Link, int, Array]],
 ) -> tuple[Array, int]:
     """Ring collective over the nodes of a stage: of every buffer, and its start.
 
-    more: links beside those of the nodes, with the rings that share them.
+    more: links beside those of the nodes, with the rings that share them and their buffers.
     """
-    count = len(members)
-    links = [(group.inter_node, rings) for group, _, rings in members] + list(more)
-    inside_s_per_byte = max(
-        ring_share(factor, n) / group.intra_node.bandwidth_bytes_per_s for group, n, _ in members
+    count, efficiency = len(members), instance.cluster.efficiency(len(members))
+    links = [(one.group.inter_node, one.rings, one.sizes_bytes) for one in members] + list(more)
+    inside = [
+        ceil_all_ns(
+            one.sizes_bytes
+            * (ring_share(factor, one.ranks) / one.group.intra_node.bandwidth_bytes_per_s)
+        )
+        for one in members
+    ]
+    outside = [
+        ceil_all_ns(
+            sizes_bytes
+            * (rings * ring_share(factor, count) / link.bandwidth_bytes_per_s / efficiency)
+        )
+        for link, rings, sizes_bytes in links
+    ]
+    start_s = max(
+        ring_latency_s(factor, one.ranks, one.group.intra_node.latency_s) for one in members
     )
-    outside_s_per_byte = max(
-        rings * ring_share(factor, count) / link.bandwidth_bytes_per_s for link, rings in links
-    ) / instance.cluster.efficiency(count)
-    start_s = max(ring_latency_s(factor, n, g.intra_node.latency_s) for g, n, _ in members)
-    between_s = max(ring_latency_s(factor, count, link.latency_s) for link, _ in links)
-    layers = ceil_all_ns(sizes_bytes * inside_s_per_byte)
-    layers = layers + ceil_all_ns(sizes_bytes * outside_s_per_byte)
+    between_s = max(ring_latency_s(factor, count, link.latency_s) for link, _, _ in links)
+    layers = np.max(inside, axis=0) + np.max(outside, axis=0)
     return layers, ceil_ns(start_s) + ceil_ns(between_s)

@@ -20,9 +20,10 @@ class MemoryRecount:
         #: layers on the GPUs of every stage
         self.stages = [list(chain(*runs[k :: self.shape.pp])) for k in range(self.shape.pp)]
         memory = layer_memory(instance, self.shape)
-        #: parameters of every layer on one GPU
-        self.parameters = [int(count) for count in memory.parameters]
-        self.kept = dict(zip(self.shape.recompute, memory.kept, strict=True))
+        #: by node group, parameters of every layer on one GPU
+        self.parameters: list[list[int]] = [own.parameters.tolist() for own in memory]
+        #: by node group and way to recompute
+        self.kept = [dict(zip(self.shape.recompute, own.kept, strict=True)) for own in memory]
 
     def ways_of(self, s: int, r: int) -> list[tuple[int, Recompute]]:
         """The layers of virtual stage s of replica r, and what is recomputed of each."""
@@ -34,25 +35,31 @@ class MemoryRecount:
             left -= first
         return found
 
+    def group_of(self, k: int, r: int) -> int:
+        """Node group of stage k of replica r."""
+        node = self.plan.replicas[r].stages[k].group.node
+        return self.instance.cluster.node_groups[node]
+
     def parts(self, k: int, r: int) -> dict[str, int]:
         """What the memory of a GPU of stage k of replica r holds, in bytes."""
-        workload, shape = self.instance.workload, self.shape
-        counts = [self.parameters[layer] for layer in self.stages[k]]
+        workload, shape, j = self.instance.workload, self.shape, self.group_of(k, r)
+        own, counts = shape.degrees[j], [self.parameters[j][layer] for layer in self.stages[k]]
         weights, gradients, states = (
-            sum(ceil_div(count, num_holders(shape, zero)) for count in counts) for zero in (3, 2, 1)
+            sum(ceil_div(count, num_holders(shape, zero, j)) for count in counts)
+            for zero in (3, 2, 1)
         )
         stages = range(k, len(self.runs), shape.pp)
-        held = [(x, self.kept[way]) for s in stages for x, way in self.ways_of(s, r)]
-        recomputed = max(int(own.workspace_bytes[x]) for x, own in held)
+        held = [(x, self.kept[j][way]) for s in stages for x, way in self.ways_of(s, r)]
+        recomputed = max(int(kept.workspace_bytes[x]) for x, kept in held)
         tensors = max(layer.output_tensors for layer in workload.layers)
-        message = shape.micro_batch * tensors * workload.boundary_bytes
-        lanes = shape.tp if self.instance.search.sequence_parallel else 1
+        message = shape.micro_batch // own.parts * tensors * workload.boundary_bytes
+        lanes = own.tp if self.instance.search.sequence_parallel else 1
         messages = 2 * (shape.pp > 1) * ceil_div(message, lanes)
         scales = workload.optimizer_block_bytes * sum(
-            ceil_div(ceil_div(count, num_holders(shape, 1)), QUANTIZED_BLOCK) for count in counts
+            ceil_div(ceil_div(count, num_holders(shape, 1, j)), QUANTIZED_BLOCK) for count in counts
         )
         return {
-            "weights_bytes": workload.parameter_bytes * weights + self._copies_bytes(k),
+            "weights_bytes": workload.parameter_bytes * weights + self._copies_bytes(k, j),
             "gradients_bytes": workload.gradient_bytes * gradients,
             "optimizer_bytes": workload.optimizer_bytes * states + scales,
             "activations_bytes": self._most_kept(k, r) + recomputed,
@@ -60,11 +67,11 @@ class MemoryRecount:
             "reserve_bytes": self.instance.limits.framework_reserve_bytes,
         }
 
-    def _copies_bytes(self, k: int) -> int:
+    def _copies_bytes(self, k: int, j: int) -> int:
         """8-bit copies of the parameters that products of blocks read."""
         workload, layers = self.instance.workload, self.stages[k]
         blocks = [layer for layer in layers if workload.layers[layer].is_block]
-        return workload.copy_bytes * sum(self.parameters[layer] for layer in blocks)
+        return workload.copy_bytes * sum(self.parameters[j][layer] for layer in blocks)
 
     def _most_kept(self, k: int, r: int) -> int:
         """Most bytes that a GPU of stage k of replica r keeps for backward passes at once.
@@ -81,12 +88,12 @@ class MemoryRecount:
                 self.shape.vpp,
             )
         )
-        put_off = any(one.kind == Kind.WEIGHT for one in order)
+        put_off, j = any(one.kind == Kind.WEIGHT for one in order), self.group_of(k, r)
         whole = [
-            sum(int(self.kept[way].activation_bytes[x]) for x, way in self.ways_of(s, r))
+            sum(int(self.kept[j][way].activation_bytes[x]) for x, way in self.ways_of(s, r))
             for s in range(len(self.runs))
         ]
-        late = [self._late_bytes(own) if put_off else 0 for own in self.runs]
+        late = [self._late_bytes(own, j) if put_off else 0 for own in self.runs]
         change = {
             Kind.FORWARD: whole,
             Kind.BACKWARD: [b - a for a, b in zip(whole, late, strict=True)],
@@ -94,9 +101,9 @@ class MemoryRecount:
         }
         return max(accumulate(change[one.kind][one.stage] for one in order))
 
-    def _late_bytes(self, run: Iterable[int]) -> int:
+    def _late_bytes(self, run: Iterable[int], j: int) -> int:
         """What the weight gradients of these layers need of one micro-batch."""
-        layers, shape = self.instance.workload.layers, self.shape
+        layers, own = self.instance.workload.layers, self.shape.degrees[j]
         split = self.instance.search.sequence_parallel
-        sizes = (layers[x].weight_gradient_bytes(shape.tp, split) for x in run)
-        return shape.micro_batch * sum(sizes)
+        sizes = (layers[x].weight_gradient_bytes(own.tp, split) for x in run)
+        return self.shape.micro_batch // own.parts * sum(sizes)

@@ -30,6 +30,7 @@ from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.stage_messages import Messages, Spot, stage_slots
 from solver.verify.tails import Tails
+from solver.verify.volumes import num_slots
 from solver.verify.zone_links import passing, zone_link
 
 Array = NDArray[np.int64]
@@ -91,8 +92,7 @@ class OrderGraph:
     ) -> None:
         self.instance, self.shape, self.apart = instance, shape, apart
         self.tally = tally or exact_tally(shape.nodes_used)
-        groups = instance.cluster.groups
-        self.sizes = [group.gpus_per_node // shape.tp for group in groups]
+        self.sizes = [num_slots(instance, shape, j) for j in range(len(shape.degrees))]
         used = [c for c, n in zip(self.sizes, shape.nodes_used, strict=True) if n]
         self.width = gcd(shape.dp, *used)
         self.lanes = range(0, shape.dp, self.width)
@@ -202,7 +202,7 @@ class OrderGraph:
     def _backs_ns(self, k: int, owners: Sequence[Spot]) -> list[list[int]]:
         """[R, K] messages from the last stage to the first on these nodes; 0 to others."""
         if k:
-            return [[0] * len(self.messages.sizes_bytes) for _ in owners]
+            return [[0] * len(self.messages.sizes_bytes[0]) for _ in owners]
         return [self.messages.back_ns(one, r) for r, one in zip(self.lanes, owners, strict=True)]
 
     def _sends_ns(
@@ -211,7 +211,7 @@ class OrderGraph:
         """[R, K] messages between stages k - 1 and k on these nodes; 0 before the first."""
         after = self._owners(k, spots)
         if not k:
-            return [[0] * len(self.messages.sizes_bytes) for _ in after]
+            return [[0] * len(self.messages.sizes_bytes[0]) for _ in after]
         sources = self._owners(k - 1, before)
         groups = ([spot.group for spot in own] for own in (sources, after))
         crossing = passing(self.instance, *groups)

@@ -45,7 +45,7 @@ def _before(values: Array) -> Array:
 
 
 class Recomputation:
-    """The stages of shapes with one tp, micro-batch and memory."""
+    """The stages of shapes with one micro-batch and memory."""
 
     def __init__(
         self,
@@ -188,3 +188,23 @@ class Recomputation:
                 best, least = option, time if room else NEVER
         assert best is not None  # the first option always is possible
         return Recomputed(way=best.way, blocks=int(best.blocks[0]))
+
+
+class ByGroup:
+    """The same where node groups have degrees of their own; parts: [J]."""
+
+    def __init__(self, parts: Sequence[Recomputation]) -> None:
+        self.parts = parts
+
+    def extra(self, moments: tuple[tuple[int, int], ...]) -> Array:
+        """[J, n, n] as of `Recomputation`."""
+        return np.stack([part.extra(moments)[j] for j, part in enumerate(self.parts)])
+
+    @property
+    def most_held(self) -> Array:
+        """[J, n, n] as of `Recomputation`."""
+        return np.stack([part.most_held[j] for j, part in enumerate(self.parts)])
+
+    def chosen(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
+        """As of `Recomputation`."""
+        return self.parts[group].chosen(group, moments, layers)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.collectives import HALF
-from formulations.costs.compute import layer_times
+from formulations.costs.compute import TimeColumns
 from formulations.costs.memory import capacity_bytes
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance
@@ -34,7 +34,6 @@ from solver.verify.layout import Layout
 from solver.verify.memory_recount import MemoryRecount
 from solver.verify.volumes import (
     collective_factors,
-    message_bytes,
     num_holders,
     tied_bytes,
     touched_bytes,
@@ -50,29 +49,27 @@ class Recount:
         self.instance, self.plan, self.shape = instance, plan, plan.shape
         self.runs = [range(*stage.layers) for stage in plan.replicas[0].stages]
         last = [instance.workload.layers[layers[-1]] for layers in self.runs[:-1]]
-        tensor = message_bytes(instance, plan.shape)
         stages, replicas = range(self.shape.pp), plan.replicas
         self.layout = Layout(
             instance,
             self.shape,
             tuple(tuple(one.stages[k].group.node for one in replicas) for k in stages),
-            tuple(layer.output_tensors * tensor for layer in last),
+            tuple(layer.output_tensors for layer in last),
         )
-        tp, b, ways = self.shape.tp, self.shape.micro_batch, self.shape.recompute
-        self.by_way = {way: layer_times(instance, tp, b, way) for way in ways}
+        columns, b, ways = TimeColumns(instance), self.shape.micro_batch, self.shape.recompute
+        self.by_way = {way: columns.times(self.shape.degrees, b, way) for way in ways}
         self.times = self.by_way[ways[0]]
         self.memory = MemoryRecount(instance, plan, self.runs)
 
     def costs(self) -> PlanCosts:
         """All costs of the plan."""
         reduces, gathers = collective_factors(self.instance, self.shape)
-        tied = tied_bytes(self.instance, self.shape)
         forward, backward, weight = self._passes()
         return PlanCosts(
             shape=self.shape,
             micro_batches=tuple(replica.micro_batches for replica in self.plan.replicas),
             blocking_sends=self.instance.search.blocking_sends,
-            tied=tied > 0,
+            tied=any(tied_bytes(self.instance, self.shape, j) for j in self._groups),
             forward_ns=forward,
             backward_ns=backward,
             weight_ns=weight,
@@ -80,7 +77,7 @@ class Recount:
             sync_ns=self._collectives(reduces, self.gradients),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
             gather_ns=self._collectives(gathers, self.weights),
-            embedding_ns=self.layout.embedding_ns(tied),
+            embedding_ns=self.layout.embedding_ns(),
             memory_bytes=self._per_group(lambda k, r, _: sum(self.memory.parts(k, r).values())),
             limit_bytes=self._per_group(lambda k, r, j: int(self.capacities[j])),
         )
@@ -104,20 +101,27 @@ class Recount:
         ]
         return np.array(rows, dtype=np.int64)
 
-    @cached_property
-    def gradients(self) -> list[int]:
-        """Bytes of gradients of every layer on one GPU, whole."""
-        return [self.instance.workload.gradient_bytes * count for count in self.memory.parameters]
+    @property
+    def _groups(self) -> range:
+        return range(len(self.shape.degrees))
 
     @cached_property
-    def weights(self) -> list[int]:
-        """Bytes of parameters of every layer on one GPU, whole."""
-        return [self.instance.workload.parameter_bytes * count for count in self.memory.parameters]
+    def gradients(self) -> Array:
+        """[L, J] bytes of gradients of every layer on one GPU, whole."""
+        counts = np.array(self.memory.parameters, dtype=np.int64).T
+        return self.instance.workload.gradient_bytes * counts
+
+    @cached_property
+    def weights(self) -> Array:
+        """[L, J] bytes of parameters of every layer on one GPU, whole."""
+        counts = np.array(self.memory.parameters, dtype=np.int64).T
+        return self.instance.workload.parameter_bytes * counts
 
     def _passes(self) -> tuple[Array, Array, Array]:
         """[S, R] forward, backward, of that weight gradients, with what ZeRO 2 and 3 exchange."""
         times = self.times
-        if self.shape.zero < 2 or self.shape.dp == 1:
+        alone = all(self.shape.ranks(j) == 1 for j in self._groups if self.shape.nodes_used[j])
+        if self.shape.zero < 2 or alone:
             weight = self._per_run(times.weight_ns)
             return self._per_run(times.forward_ns), self._backward_ns(), weight
         rows = self.layout.nodes[0]
@@ -136,9 +140,9 @@ class Recount:
         )
         return forward, backward, weight
 
-    def _exchange_ns(self, size_bytes: int) -> int:
+    def _exchange_ns(self, sizes_bytes: Array) -> int:
         """One ring pass over all replicas for one layer."""
-        return self.layout.collective_ns(0, HALF, [size_bytes]) if size_bytes else 0
+        return self.layout.collective_ns(0, HALF, sizes_bytes[None]) if sizes_bytes.any() else 0
 
     def _beside(self, compute_ns: int, exchange_ns: int) -> int:
         """A pass of a layer with its exchange, of which a share hides while the pass lasts."""
@@ -169,21 +173,20 @@ class Recount:
         rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
-    def _collectives(self, factor: float, sizes_bytes: list[int]) -> Array:
+    def _collectives(self, factor: float, sizes_bytes: Array) -> Array:
         """[p] over the replicas of every stage."""
         times = [
-            self.layout.collective_ns(k, factor, [sizes_bytes[layer] for layer in layers])
-            * (factor > 0)
+            self.layout.collective_ns(k, factor, sizes_bytes[layers]) * (factor > 0)
             for k, layers in enumerate(self.memory.stages)
         ]
         return np.array(times, dtype=np.int64)
 
     def _optimizer_ns(self, k: int, _: int, j: int) -> int:
         touched = touched_bytes(self.instance.workload)
-        shards = num_holders(self.shape, 1)
+        shards = num_holders(self.shape, 1, j)
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         sizes = (
-            touched * ceil_div(self.memory.parameters[layer], shards)
+            touched * ceil_div(self.memory.parameters[j][layer], shards)
             for layer in self.memory.stages[k]
         )
         return sum(ceil_count(size / speed * NANOSECONDS_PER_SECOND) for size in sizes)

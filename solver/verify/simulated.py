@@ -192,7 +192,7 @@ def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array
     embeddings, each as fast as its nodes.
     """
     whole: Array = (ready + tail).max(axis=0)
-    if not graph.tails.tied:
+    if not any(graph.tails.tied):
         return whole
     embedding = np.array(graph.tails.embeddings)[rows]
     synced = (ready + sync)[[0, -1]].max(axis=0) + embedding[[0, -1]].max(axis=0)

@@ -2,7 +2,7 @@
 
 Nodes used: per group 0 up to all, not none at all; all nodes if none may be idle; within the limit
 on the price. For such a vector: tp divides the GPU count of every node used and the key and value
-heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp tensor groups fill
+heads (Megatron-LM's `num_query_groups % tensor_model_parallel_size`), dp * pp slots fill
 the nodes, no stage lacks a layer (a block, unless stages without one are allowed), b divides the
 global batch, and every replica has a micro-batch (all the same number, if even). With one replica
 nothing can be split, so of the ZeRO stages the least counts; 2 and 3 are for one pipeline stage and
@@ -20,10 +20,10 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from formulations.instance.workload import Recompute
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
-from solver.verify.launch import runs_zero
+from solver.verify.launch import runs_degrees, runs_parts, runs_zero
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
 
@@ -34,7 +34,7 @@ class Key(NamedTuple):
     """A shape as a plain tuple: quick to hash and to compare."""
 
     nodes_used: Nodes
-    tp: int
+    degrees: tuple[Degrees, ...]
     dp: int
     pp: int
     micro_batch: int
@@ -48,7 +48,7 @@ def key_of(shape: Shape) -> Key:
     """The shape's fields."""
     return Key(
         shape.nodes_used,
-        shape.tp,
+        shape.degrees,
         shape.dp,
         shape.pp,
         shape.micro_batch,
@@ -117,15 +117,32 @@ class PlanSpace:
         ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
         return frozenset(filter(self.allows_nodes, product(*ranges)))
 
-    def tensor_degrees(self, nodes_used: Nodes) -> list[int]:
-        """Sizes of tensor groups that fill every node used and share the heads evenly."""
+    @cached_property
+    def tensor_degrees(self) -> list[int]:
+        """Sizes of tensor groups that share the heads evenly."""
         groups = self.instance.cluster.groups
         given = self.instance.search.tensor_parallel
         sizes = _doubling(max(group.gpus_per_node for group in groups)) if given is None else given
-        nodes = [g.gpus_per_node for g, n in zip(groups, nodes_used, strict=True) if n]
-        heads = self.instance.workload.kv_heads
-        fitting = (tp for tp in sorted(set(sizes)) if not any(gpus % tp for gpus in nodes))
-        return [tp for tp in fitting if heads % tp == 0]
+        return [tp for tp in sorted(set(sizes)) if self.instance.workload.kv_heads % tp == 0]
+
+    def degrees(self, nodes_used: Nodes) -> list[tuple[Degrees, ...]]:
+        """Per node group how the GPUs of a slot share its stage."""
+        nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
+        used = [j for j, count in enumerate(nodes_used) if count]
+        if self.instance.search.degrees == "uniform":
+            fitting = (tp for tp in self.tensor_degrees if all(nodes[j] % tp == 0 for j in used))
+            return [(Degrees(tp=tp),) * len(nodes) for tp in fitting]
+        found = []
+        for own in product(*(self._slots(nodes[j]) for j in used)):
+            if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
+                named = dict(zip(used, own, strict=True))
+                found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
+        return found
+
+    def _slots(self, gpus: int) -> list[Degrees]:
+        """Slots of which a whole number make a node of so many GPUs."""
+        pairs = product(self.tensor_degrees, range(1, gpus + 1))
+        return [Degrees(tp=tp, parts=n) for tp, n in pairs if gpus % (tp * n) == 0]
 
     @cached_property
     def micro_batches(self) -> list[int]:
@@ -134,8 +151,8 @@ class PlanSpace:
         sizes = _doubling(LARGEST_MICRO_BATCH) if given is None else given
         return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
 
-    def zero_stages(self, dp: int, pp: int) -> list[int]:
-        """ZeRO stages; of several that one replica makes equal, the least.
+    def zero_stages(self, holders: int, pp: int) -> list[int]:
+        """ZeRO stages; of several that a single holder of all states makes equal, the least.
 
         Those that exchange gradients with every micro-batch need one stage, and replicas with
         equally many.
@@ -143,7 +160,7 @@ class PlanSpace:
         search = self.instance.search
         most = 3 if pp == 1 and search.micro_batches == "even" else 1
         found: list[int] = [zero for zero in range(most + 1) if zero in search.zero]
-        if dp == 1:
+        if holders == 1:
             return found[:1]
         return [zero for zero in found if runs_zero(search.target, zero, pp)]
 
@@ -163,23 +180,32 @@ class PlanSpace:
         total = self.instance.workload.global_batch // micro_batch
         return total >= dp and (self.instance.search.micro_batches == "uneven" or total % dp == 0)
 
-    def partial_keys(self, nodes_used: Nodes) -> Iterator[tuple[int, int, int, int]]:
-        """All (tp, dp, pp, b) on these nodes."""
+    def partial_keys(
+        self, nodes_used: Nodes
+    ) -> Iterator[tuple[tuple[Degrees, ...], int, int, int]]:
+        """All (degrees, dp, pp, b) on these nodes."""
         groups = self.instance.cluster.groups
-        gpus = sum(n * g.gpus_per_node for g, n in zip(groups, nodes_used, strict=True))
-        for tp in self.tensor_degrees(nodes_used):
-            for dp, pp in self.pipelines(gpus // tp):
+        for degrees in self.degrees(nodes_used):
+            known = zip(nodes_used, groups, degrees, strict=True)
+            slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
+            for dp, pp in self.pipelines(slots):
+                if not runs_degrees(self.instance, degrees, nodes_used, dp, pp):
+                    continue
                 for b in self.micro_batches:
-                    if self.shares_exist(dp, b):
-                        yield tp, dp, pp, b
+                    if self.shares_exist(dp, b) and not any(b % own.parts for own in degrees):
+                        yield degrees, dp, pp, b
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
-        for tp, dp, pp, b in self.partial_keys(nodes_used):
-            strategies = product(self.schedules(dp, pp, b), self.zero_stages(dp, pp))
+        for degrees, dp, pp, b in self.partial_keys(nodes_used):
+            holders = dp * max(own.parts for own in degrees)
+            strategies = product(self.schedules(dp, pp, b), self.zero_stages(holders, pp))
+            used = [own.parts for own, count in zip(degrees, nodes_used, strict=True) if count]
             for (schedule, vpp), zero in strategies:
+                if not runs_parts(self.instance.search.target, used, zero):
+                    continue
                 for recompute in self.recomputations(vpp, zero):
-                    yield Key(nodes_used, tp, dp, pp, b, schedule, recompute, zero, vpp)
+                    yield Key(nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:

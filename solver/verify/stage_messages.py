@@ -10,7 +10,7 @@ from formulations.instance import Instance, Link, NodeGroup
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.link_times import inside_s, outside_s
-from solver.verify.volumes import message_bytes
+from solver.verify.volumes import message_bytes, message_lanes
 from solver.verify.zone_links import zone_link
 
 
@@ -39,7 +39,12 @@ class Messages:
         self.instance, self.shape = instance, shape
         counts = [layer.output_tensors for layer in instance.workload.layers]
         tensors = sorted(set(counts))
-        self.sizes_bytes = [n * message_bytes(instance, shape) for n in tensors]
+        #: [J, K]
+        self.sizes_bytes = [
+            [n * message_bytes(instance, shape, j) for n in tensors]
+            for j in range(len(shape.degrees))
+        ]
+        self.lanes = [message_lanes(instance, shape, j) for j in range(len(shape.degrees))]
         #: [n] of which number of tensors the message before a layer is
         self.kind = np.array([0, *map(tensors.index, counts)])
         self._departures = lru_cache(maxsize=None)(self._flows_out)
@@ -60,26 +65,26 @@ class Messages:
         """Flows of slots of stage k on the node whose other ends, so far on, are not on it."""
         own = common(spot.slots, stage_slots(self.shape, k))
         ends = range(own.start + shift, own.stop + shift)
-        return self.shape.tp * (len(own) - len(common(spot.slots, ends)))
+        return self.lanes[spot.group] * (len(own) - len(common(spot.slots, ends)))
 
     def _group(self, spot: Spot) -> NodeGroup:
         return self.instance.cluster.groups[spot.group]
 
     def inside_ns(self, spot: Spot) -> list[int]:
         """[K] inside a node."""
-        return [ceil_ns(inside_s(self._group(spot), size)) for size in self.sizes_bytes]
+        sizes = self.sizes_bytes[spot.group]
+        return [ceil_ns(inside_s(self._group(spot), size)) for size in sizes]
 
     def between_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
         """[K] between stages k - 1 and k on these nodes, so many between their zones."""
         if source == target:
             return self.inside_ns(source)
-        ends = [
-            (self._group(source), self._group(source).inter_node, self._departures(source, k - 1)),
-            (self._group(target), self._group(target).inter_node, self._arrivals(target, k - 1)),
+        ends: list[tuple[int, Link, int]] = [
+            (source.group, self._group(source).inter_node, self._departures(source, k - 1)),
+            (target.group, self._group(target).inter_node, self._arrivals(target, k - 1)),
         ]
         if zone := zone_link(self.instance, (source.group, target.group)):
-            flows = crossing * self.shape.tp
-            ends += [(self._group(source), zone, flows), (self._group(target), zone, flows)]
+            ends += [(j, zone, crossing * self.lanes[j]) for j in (source.group, target.group)]
         return self._slowest_ns(ends)
 
     def back_ns(self, spot: Spot, r: int) -> list[int]:
@@ -87,11 +92,16 @@ class Messages:
         last, group = self.shape.pp - 1, self._group(spot)
         if last * self.shape.dp + r in spot.slots:
             return self.inside_ns(spot)
-        return self._slowest_ns([(group, group.inter_node, self._arrivals(spot, last))])
+        return self._slowest_ns([(spot.group, group.inter_node, self._arrivals(spot, last))])
 
-    def _slowest_ns(self, ends: Sequence[tuple[NodeGroup, Link, int]]) -> list[int]:
-        instance, tp = self.instance, self.shape.tp
-        return [
-            max(ceil_ns(outside_s(instance, tp, *end, size)) for end in ends)
-            for size in self.sizes_bytes
+    def _slowest_ns(self, ends: Sequence[tuple[int, Link, int]]) -> list[int]:
+        """[K] over links at nodes of these groups, each with the flows that share it."""
+        times = [
+            [self._over_ns(j, link, flows, size) for size in self.sizes_bytes[j]]
+            for j, link, flows in ends
         ]
+        return [max(column) for column in zip(*times, strict=True)]
+
+    def _over_ns(self, j: int, link: Link, flows: int, size_bytes: int) -> int:
+        group, tp = self.instance.cluster.groups[j], self.shape.degrees[j].tp
+        return ceil_ns(outside_s(self.instance, tp, group, link, flows, size_bytes))

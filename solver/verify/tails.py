@@ -10,13 +10,19 @@ from formulations.costs.memory import layer_memory
 from formulations.instance import Instance, Link
 from formulations.plan import Shape
 from formulations.units import ceil_div, ceil_ns
-from solver.verify.link_times import ceil_all_ns, pair_s, rings_ns
+from solver.verify.link_times import Member, ceil_all_ns, pair_s, rings_ns
 from solver.verify.stage_messages import Spot, common, stage_slots
-from solver.verify.volumes import collective_factors, num_holders, tied_bytes, touched_bytes
+from solver.verify.volumes import (
+    collective_factors,
+    num_holders,
+    tied_bytes,
+    touched_bytes,
+    widest,
+)
 from solver.verify.zone_links import zone_link
 
 Array = NDArray[np.int64]
-Member = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
+Place = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
 
 
 class Tails:
@@ -28,8 +34,10 @@ class Tails:
 
     def __init__(self, instance: Instance, shape: Shape) -> None:
         self.instance, self.shape = instance, shape
-        self.tied = tied_bytes(instance, shape)
-        self.parameters = layer_memory(instance, shape).parameters
+        groups = range(len(shape.degrees))
+        self.tied = [tied_bytes(instance, shape, j) for j in groups]
+        memory = layer_memory(instance, shape)
+        self.parameters = np.stack([own.parameters for own in memory], axis=1)  # [L, J]
         self.whole: list[Array] = []
         self.syncs: list[Array] = []
         self.embeddings: list[int] = []
@@ -40,7 +48,7 @@ class Tails:
         """The row of stage k on these nodes."""
         stage = stage_slots(self.shape, k)
         members = sorted((s.group, len(common(s.slots, stage)), self._rings(s)) for s in spots)
-        tied = self.tied and k in (0, self.shape.pp - 1)
+        tied = any(self.tied) and k in (0, self.shape.pp - 1)
         embedding = max(map(self._embedding_ns, spots)) if tied else 0
         key = (*members, embedding)
         if key not in self._rows:
@@ -58,12 +66,12 @@ class Tails:
             self.whole.append(whole)
         return self._rows[key]
 
-    def _sync_ns(self, members: Sequence[Member]) -> Array:
+    def _sync_ns(self, members: Sequence[Place]) -> Array:
         """[n, n] gradient sync."""
         sizes = self.instance.workload.gradient_bytes * self.parameters
         return self._collective_ns(members, collective_factors(self.instance, self.shape)[0], sizes)
 
-    def _after_ns(self, members: Sequence[Member]) -> Array:
+    def _after_ns(self, members: Sequence[Place]) -> Array:
         """[n, n] slowest optimizer, gather."""
         slowest: Array = np.max([self._optimizer_ns(j) for j, _, _ in members], axis=0)
         sizes = self.instance.workload.parameter_bytes * self.parameters
@@ -72,17 +80,21 @@ class Tails:
 
     def _optimizer_ns(self, j: int) -> Array:
         """[n, n] on GPUs of group j."""
-        shards = num_holders(self.shape, 1)
-        sizes = touched_bytes(self.instance.workload) * -(-self.parameters // shards)
+        shards = num_holders(self.shape, 1, j)
+        sizes = touched_bytes(self.instance.workload) * -(-self.parameters[:, j] // shards)
         speed = self.instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
         return interval_sums(ceil_all_ns(sizes / speed))
 
-    def _collective_ns(self, members: Sequence[Member], factor: float, sizes_bytes: Array) -> Array:
-        """[n, n] ring collective over the replicas of a stage on all its nodes."""
-        nodes = [(self.instance.cluster.groups[j], n, rings) for j, n, rings in members]
-        between = zone_link(self.instance, (j for j, _, _ in members))
-        more = [(between, self.shape.tp)] if between else []
-        layers, start_ns = rings_ns(self.instance, factor, nodes, more, sizes_bytes)
+    def _collective_ns(self, members: Sequence[Place], factor: float, sizes_bytes: Array) -> Array:
+        """[n, n] ring collective over the replicas of a stage on all its nodes; sizes: [L, J]."""
+        groups, degrees = self.instance.cluster.groups, self.shape.degrees
+        nodes = [
+            Member(groups[j], n * degrees[j].parts, rings, sizes_bytes[:, j])
+            for j, n, rings in members
+        ]
+        between, most = zone_link(self.instance, (j for j, _, _ in members)), widest(self.shape)
+        more = [(between, degrees[most].tp, sizes_bytes[:, most])] if between else []
+        layers, start_ns = rings_ns(self.instance, factor, nodes, more)
         return interval_sums(layers) + start_ns
 
     def _rings(self, spot: Spot) -> int:
@@ -91,7 +103,8 @@ class Tails:
             dp, slots = self.shape.dp, spot.slots
             stages = range(slots.start // dp, ceil_div(slots.stop, dp))
             parts = [len(common(slots, stage_slots(self.shape, k))) for k in stages]
-            self._crossing[spot] = self.shape.tp * sum(part < dp for part in parts)
+            tp = self.shape.degrees[spot.group].tp
+            self._crossing[spot] = tp * sum(part < dp for part in parts)
         return self._crossing[spot]
 
     def _embedding_ns(self, spot: Spot) -> int:
@@ -101,7 +114,7 @@ class Tails:
         group, crossing = self.instance.cluster.groups[spot.group], sum(a != b for a, b in pairs)
         links: list[tuple[Link, int]] = []
         if crossing:
-            links.append((group.inter_node, crossing * self.shape.tp))
+            links.append((group.inter_node, crossing * self.shape.degrees[spot.group].tp))
         if any(a and b for a, b in pairs):
             links.append((group.intra_node, 1))
-        return max(ceil_ns(pair_s(*link, self.tied)) for link in links)
+        return max(ceil_ns(pair_s(*link, self.tied[spot.group])) for link in links)

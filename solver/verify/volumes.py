@@ -7,9 +7,21 @@ from formulations.plan import Shape
 from formulations.units import ceil_div
 
 
-def num_holders(shape: Shape, split_from: int) -> int:
-    """Replicas over which ZeRO from this stage on splits what the others hold whole."""
-    return shape.dp if shape.zero >= split_from else 1
+def num_holders(shape: Shape, split_from: int, group: int) -> int:
+    """Parts of replicas over which ZeRO from this stage on splits what others hold whole."""
+    return shape.dp * shape.degrees[group].parts if shape.zero >= split_from else 1
+
+
+def num_slots(instance: Instance, shape: Shape, group: int) -> int:
+    """Slots of one node of a group."""
+    own = shape.degrees[group]
+    return instance.cluster.groups[group].gpus_per_node // (own.tp * own.parts)
+
+
+def widest(shape: Shape) -> int:
+    """The node group whose tensor groups are largest among those used, the first of them."""
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    return max(used, key=lambda j: (shape.degrees[j].tp, -j))
 
 
 def collective_factors(instance: Instance, shape: Shape) -> tuple[float, float]:
@@ -26,10 +38,21 @@ def collective_factors(instance: Instance, shape: Shape) -> tuple[float, float]:
     return (HALF * (1 - hidden) if shape.zero == 1 else 0), (HALF if shape.zero < 3 else 0)
 
 
-def message_bytes(instance: Instance, shape: Shape) -> int:
+def message_bytes(instance: Instance, shape: Shape, group: int) -> int:
     """One tensor of one micro-batch that one GPU sends to the next stage; a message has some."""
-    whole = shape.micro_batch * instance.workload.boundary_bytes
-    return ceil_div(whole, shape.tp) if instance.search.splits_messages else whole
+    own = shape.degrees[group]
+    whole = shape.micro_batch // own.parts * instance.workload.boundary_bytes
+    return ceil_div(whole, own.tp) if instance.search.splits_messages else whole
+
+
+def message_lanes(instance: Instance, shape: Shape, group: int) -> int:
+    """How often it crosses a border of nodes, per slot: see `CostTables.message_lanes`.
+
+    Whole messages as often as the largest tensor group of the plan has GPUs; parts once.
+    """
+    own = shape.degrees[group]
+    split = instance.search.splits_messages
+    return own.parts * (own.tp if split else shape.widest_tp)
 
 
 def touched_bytes(workload: Workload) -> int:
@@ -37,10 +60,10 @@ def touched_bytes(workload: Workload) -> int:
     return workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
 
 
-def tied_bytes(instance: Instance, shape: Shape) -> int:
+def tied_bytes(instance: Instance, shape: Shape, group: int) -> int:
     """Gradient of the copy of the embedding on the last stage, per GPU; 0 if there is none."""
-    head = instance.workload.layers[-1]
+    head, tp = instance.workload.layers[-1], shape.degrees[group].tp
     if shape.pp == 1 or not head.tied_copy:
         return 0
-    rows = padded_vocabulary(head.vocabulary_rows, shape.tp) // shape.tp
+    rows = padded_vocabulary(head.vocabulary_rows, tp) // tp
     return rows * head.vocabulary_columns * instance.workload.gradient_bytes

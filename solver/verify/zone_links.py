@@ -11,7 +11,7 @@ from formulations.instance import Instance, ZoneLink
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.bounds import Prover
-from solver.verify.volumes import collective_factors
+from solver.verify.volumes import collective_factors, num_slots, widest
 
 
 def zone_link(instance: Instance, groups: Iterable[int]) -> ZoneLink | None:
@@ -31,8 +31,9 @@ def passing(instance: Instance, before: Sequence[int], after: Sequence[int]) -> 
 def zone_slots(instance: Instance, shape: Shape) -> Counter[str | None]:
     """Slots of the nodes used in every zone."""
     slots = Counter[str | None]()
-    for group, count in zip(instance.cluster.groups, shape.nodes_used, strict=True):
-        slots[group.zone] += count * (group.gpus_per_node // shape.tp)
+    groups = zip(instance.cluster.groups, shape.nodes_used, strict=True)
+    for j, (group, count) in enumerate(groups):
+        slots[group.zone] += count * num_slots(instance, shape, j)
     return slots
 
 
@@ -55,15 +56,15 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     one micro-batch, each layer on some group used, whatever the schedule. Then follow its gradient
     sync and gather, one after the other. The stage has a layer, and N nodes, from 2 to min(dp, all
     nodes): its tp rings at least share the link between two zones, so no collective has less time
-    per byte than tp rings on that link, nor a shorter start than the latency of N on it. Of several
-    layers each adds its own time; the least over layers and N is no more than any.
+    per byte than tp rings on that link, the widest, nor a shorter start than the latency of N on
+    it. Of several layers each adds its own time; the least over layers and N is no more than any.
     """
-    instance, tp = prover.instance, shape.tp
+    instance, tp = prover.instance, shape.widest_tp
     link, used = instance.cluster.zone_link, [j for j, n in enumerate(shape.nodes_used) if n]
     assert link is not None  # Cluster: two zones have one
     forward, _, _ = prover.stage_times(shape)
     onward = np.diff(forward[used, 0], axis=1).min(axis=0).sum()
-    parameters = layer_memory(instance, shape).parameters
+    parameters = layer_memory(instance, shape)[widest(shape)].parameters
     sizes = (instance.workload.gradient_bytes, instance.workload.parameter_bytes)
     phases = list(zip(collective_factors(instance, shape), sizes, strict=True))
     least = []

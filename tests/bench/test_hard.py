@@ -28,7 +28,7 @@ def shape_of(name: str, *figures: int) -> tuple[TimeTables, Shape]:
     [found] = [
         one
         for one in shapes(instance)
-        if (one.tp, one.dp, one.pp, one.micro_batch, one.zero) == figures
+        if (one.widest_tp, one.dp, one.pp, one.micro_batch, one.zero) == figures
     ]
     return TimeTables(instance), found
 

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.sailor import CASES, NAMES, contradicted, even_plan, line, sailor_split
+from bench.sailor import CASES, NAMES, Both, best, contradicted, even_plan, line, sailor_split
+from bench.super_gpus import degrees_per_group, super_gpus
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from solver.options import SolveOptions
+from solver.search.driver import solve
 from solver.search.shapes import shapes
 
 BLOCK = 2  # all from the second on have the same times
@@ -69,15 +72,53 @@ def test_all_instances_load() -> None:
         assert load_instance(CASES / f"{name}.yaml").name == f"sailor_{name}"
 
 
+def test_one_degree_is_one_gpu(small: Instance) -> None:
+    """With tensor degree 1 everywhere larger GPUs are the GPUs: the same step to the nanosecond."""
+    search = small.search.model_copy(update={"tensor_parallel": (1,), "pipeline_parallel": (3,)})
+    alone = small.model_copy(update={"search": search})
+    times = [solve(one, SolveOptions()).step_time_ns for one in (alone, super_gpus(alone, (1, 1)))]
+    assert times[0] == times[1]
+
+
+def test_larger_gpus_are_slower_by_what_was_measured(small: Instance) -> None:
+    """Two V100 as one: two a node, blocks of 4.224 + 9.51 ms, 2 / (1 + 1/12) of the memory.
+
+    Of a block's activations 32 MiB of 384 MiB are whole on each GPU.
+    """
+    changed = super_gpus(small, (1, 2))
+    a100, v100 = changed.cluster.groups
+    assert (a100.gpus_per_node, v100.gpus_per_node) == (4, 2)
+    assert changed.profile is not None
+    times, _ = changed.profile.time_s("block", v100.gpu.name, 1, 1)
+    assert (times.forward, times.backward) == pytest.approx((4.224e-3, 9.51e-3))
+    usable = [
+        gpu.memory_bytes * (1 - small.limits.memory_headroom) - small.limits.framework_reserve_bytes
+        for gpu in (small.cluster.groups[1].gpu, v100.gpu)
+    ]
+    assert usable[1] == pytest.approx(24 / 13 * usable[0])
+
+
+def test_every_pair_of_degrees_is_tried(small: Instance) -> None:
+    """Three degrees on two groups of nodes of four: nine pairs."""
+    assert len(set(degrees_per_group(small))) == 9
+
+
+def test_best_space_is_proved_by_all() -> None:
+    """The least times and bounds count, and a proof that is missing anywhere is missing."""
+    one = Both((1, 1), 3.0, 2.0, 1.9, None, True, ())
+    other = Both((1, 2), 2.5, 2.1, 1.8, None, False, ("x",))
+    assert best([one, other]) == Both((1, 1), 2.5, 2.0, 1.8, None, False, ("x",))
+
+
 @pytest.mark.parametrize(
     ("even", "problems", "wrong"),
     [(1.2, [], False), (1.0, [], True), (1.2, ["a stage does not fit"], True), (None, [], False)],
 )
 def test_contradictions(even: float | None, problems: list[str], wrong: bool) -> None:
     """An even split below our bound, or an objection of the verifier's, fails the run."""
-    shape = {"pp": 2}
-    figures: dict[str, Any] = {"instance": "x", "even_s": even, "even_shape": shape}
-    figures |= {"ours_s": 1.1, "bound_s": 1.05, "ours_shape": shape, "status": "optimal"}
-    figures |= {"gap": 0.0, "cpu_s": 1.0, "problems": problems, "proof_repeated": True}
+    fine: dict[str, Any] = {"even_s": 1.2, "ours_s": 1.1, "bound_s": 1.05, "problems": []}
+    fine |= {"repeated": True, "cpu_s": 1.0, "degrees": (1, 2)}
+    figures = {"instance": "x", "uniform": fine | {"even_s": even, "problems": problems}}
+    figures |= {"per_type": fine}
     assert contradicted(figures) is wrong
-    assert line(figures).startswith("x: even")
+    assert line(figures).startswith("x: uniform: even")

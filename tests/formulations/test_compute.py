@@ -8,6 +8,7 @@ from formulations.costs.compute import layer_times
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
+from formulations.plan import uniform_degrees
 from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.driver import solve
@@ -49,9 +50,11 @@ def lacking(sizes: tuple[int, int], degrees: tuple[list[int], list[int]]) -> Ins
 def test_bug_profile_without_a_degree_that_small_nodes_cannot_hold() -> None:
     """Nodes of 4 GPUs need no times at tp 8, beside nodes of 8: their column shows the others'."""
     instance = lacking((8, 4), ([1, 2, 4, 8], [1, 2, 4]))
-    times = layer_times(instance, 8, 1, "none")
+    times = layer_times(instance, uniform_degrees(instance, 8), 1, "none")
     assert times.forward_ns[1].tolist() == [1_000_000, 1_000_000]
-    assert layer_times(instance, 4, 1, "none").forward_ns[1].tolist() == [1_000_000, 2_000_000]
+    assert layer_times(instance, uniform_degrees(instance, 4), 1, "none").forward_ns[
+        1
+    ].tolist() == [1_000_000, 2_000_000]
     assert solve(instance, SolveOptions(gap=0.1)).status is Status.OPTIMAL
 
 
@@ -66,7 +69,12 @@ def test_times_that_plans_need_are_missed() -> None:
     cluster = instance.cluster.model_copy(update={"groups": groups})
     line = "^profile: no times on V100-32 at tensor-parallel degree 8; allowed: "
     with pytest.raises(InstanceError, match=line):
-        layer_times(instance.model_copy(update={"cluster": cluster}), 8, 1, "none")
+        layer_times(
+            instance.model_copy(update={"cluster": cluster}),
+            uniform_degrees(instance, 8),
+            1,
+            "none",
+        )
 
 
 def test_bug_templates_of_a_profile_without_a_degree(tmp_path: Path) -> None:

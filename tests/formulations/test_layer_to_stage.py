@@ -49,7 +49,7 @@ def sized(
 ) -> CostTables:
     """Tables of four layers with these bytes per layer, and nothing else in memory."""
     memory = layers_of(np.array(static), np.array(activation), np.array(workspace))
-    return replace(tables, memory=memory, capacity_bytes=np.array([capacity]))
+    return replace(tables, memory=(memory,), capacity_bytes=np.array([capacity]))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

@@ -10,7 +10,7 @@ from formulations.costs.tables import build_tables
 from formulations.instance import Instance
 from formulations.instance.load import catalogue, parse_instance
 from formulations.instance.overlap import Overlap
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 
 
 def instance(overlap: str) -> Instance:
@@ -34,7 +34,7 @@ search: {{overlap: {overlap}}}
 def shape(pp: int, vpp: int = 1) -> Shape:
     """Four GPUs in stages of two or four replicas."""
     return Shape(
-        tp=1,
+        degrees=(Degrees(tp=1),),
         dp=4 // pp,
         pp=pp,
         micro_batch=1,
@@ -54,7 +54,11 @@ def sync_ns(one: Instance, of: Shape) -> int:
 def test_hidden_tensor_traffic_leaves_the_rest() -> None:
     """Of the difference between a quarter hidden and nothing, four times is all traffic."""
     none, quarter, most = (
-        int(layer_times(instance(f"{{tensor_parallel: {share}}}"), 2, 1, "none").forward_ns[1, 0])
+        int(
+            layer_times(
+                instance(f"{{tensor_parallel: {share}}}"), (Degrees(tp=2),), 1, "none"
+            ).forward_ns[1, 0]
+        )
         for share in (0.0, 0.25, 0.5)
     )
     assert none - most == pytest.approx(2 * (none - quarter), abs=2)

@@ -9,7 +9,7 @@ from formulations.costs.memory import layer_memory
 from formulations.instance import GpuType, Instance, Layer, Link, NodeGroup
 from formulations.instance.load import parse_instance
 from formulations.instance.precision import PRECISIONS, Precision
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 
 S, H, HEADS = 8, 4, 2
 LINK = Link(bandwidth_bytes_per_s=1e18, latency_s=0)
@@ -38,7 +38,7 @@ GROUP = NodeGroup(
     inter_node=LINK,
 )
 SHAPE = Shape(
-    tp=1,
+    degrees=(Degrees(tp=1),),
     dp=1,
     pp=1,
     micro_batch=1,
@@ -112,7 +112,7 @@ def test_logits_are_fp32_in_every_precision() -> None:
 
 def test_fp8_keeps_copies_of_the_blocks_parameters() -> None:
     """2 bytes more per parameter of the block, none of embedding and head."""
-    fp8, bf16 = (layer_memory(instance(one), SHAPE) for one in ("fp8", "bf16"))
+    fp8, bf16 = (layer_memory(instance(one), SHAPE)[0] for one in ("fp8", "bf16"))
     more = fp8.weights_bytes - bf16.weights_bytes
     assert more.tolist() == [0, 2 * int(bf16.parameters[1]), 0]
     assert fp8.activation_bytes.tolist() == bf16.activation_bytes.tolist()

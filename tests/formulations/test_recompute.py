@@ -6,10 +6,12 @@ from formulations.costs.compute import layer_times
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Profile, ProfileEntry
 from formulations.instance.workload import Recompute
+from formulations.plan import Degrees
 from tests.equal_nodes import equal_nodes
 from tests.small_instances import layer, plain_shape, workload
 
 MODES: tuple[Recompute, ...] = ("none", "selective", "full")
+ALONE = (Degrees(tp=1),)
 #: Of a block: 10 GFLOP, a fifth of them in the core of attention, which keeps 600 of 1000 B.
 BLOCK = layer("block", 10, 0, 1000).model_copy(
     update={
@@ -33,7 +35,9 @@ def instance() -> Instance:
 @pytest.mark.usefixtures("round_times")
 def test_recomputation_prolongs_the_backward_pass_of_blocks() -> None:
     """Selective repeats the core's fifth of a forward pass of 0.2 ms, full all of it."""
-    found = {mode: layer_times(instance(), 1, 1, mode).backward_ns[:, 0].tolist() for mode in MODES}
+    found = {
+        mode: layer_times(instance(), ALONE, 1, mode).backward_ns[:, 0].tolist() for mode in MODES
+    }
     ends = 40_000
     assert found == {
         "none": [ends, 400_000, 400_000, ends],
@@ -51,7 +55,7 @@ def test_measured_times_are_shared_out_as_the_analytic_model_does() -> None:
     )
     profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
     measured = instance().model_copy(update={"profile": profile})
-    found = [int(layer_times(measured, 1, 1, mode).backward_ns[1, 0]) for mode in MODES]
+    found = [int(layer_times(measured, ALONE, 1, mode).backward_ns[1, 0]) for mode in MODES]
     assert found == [2_000_000, 2_200_000, 3_000_000]
 
 
@@ -88,4 +92,4 @@ def test_a_split_sequence_is_sent_in_parts_that_nobody_gathers() -> None:
         )
         assert search.splits_messages
         assert not search.gathers_messages
-        assert (tables.send_bytes, tables.memory.buffers_bytes) == (500_000, 2 * 500_000)
+        assert (tables.send_bytes, tables.memory[0].buffers_bytes) == ((500_000,), 2 * 500_000)

@@ -71,7 +71,7 @@ def test_replicas_go_in_lockstep() -> None:
     )
     cluster = instance.cluster.model_copy(update={"groups": groups})
     mixed = instance.model_copy(update={"cluster": cluster})
-    alone, (together,) = layer_times(mixed, 1, 1, "none"), shape_times(mixed, shape)
+    alone, (together,) = layer_times(mixed, shape.degrees, 1, "none"), shape_times(mixed, shape)
     assert (alone.forward_ns[:, 0] > alone.forward_ns[:, 1]).all()
     assert together.forward_ns.T.tolist() == [alone.forward_ns[:, 0].tolist()] * 2
 
@@ -88,7 +88,7 @@ def test_bytes_that_each_stage_splits() -> None:
     quarter = -(-count // 4)
     found = []
     for zero in (0, 1, 2, 3):
-        memory = layer_memory(instance, shape_of(zero))
+        (memory,) = layer_memory(instance, shape_of(zero))
         found.append(
             tuple(
                 int(part[1])

@@ -133,9 +133,9 @@ def test_deepspeed_takes_pipeline_and_configuration(
         bounds: dict[str, int] = {}
         part = SimpleNamespace(_topo=topology, global_rank=rank.rank, _set_bounds=bounds.update)
         module.PlannedPipeline._partition_layers(part)
-        stage = UNEVEN.plan.replicas[rank.replica].stages[rank.stage]
+        stage = UNEVEN.plan.replicas[rank.data].stages[rank.stage]
         assert (bounds["start"], bounds["stop"]) == stage.layers
-        assert topology.get_coord(rank.rank) == (rank.stage, rank.replica)
+        assert topology.get_coord(rank.rank) == (rank.stage, rank.data)
     configuration = needed("deepspeed.runtime.config").DeepSpeedConfig
     path = tmp_path / deepspeed.CONFIG
     path.write_text(texts[deepspeed.CONFIG])

@@ -91,7 +91,7 @@ def test_what_follows_the_last_backward_counts_where_it_is_given(seed: int) -> N
     for tables, bare, fitting in cases(range(seed, seed + 10)):
         stages = np.arange(1, tables.shape.pp + 1)[:, None]
         after = np.concatenate(
-            [0 * stages, np.cumsum(stages * tables.gradient_bytes, axis=1)], axis=1
+            [0 * stages, np.cumsum(stages * tables.gradient_bytes[:, 0], axis=1)], axis=1
         )
         balance = Balance(bare.space, bare.groups, bare.shares, after)
         limit = balance.least_limit(1 << 50)

@@ -186,7 +186,7 @@ def test_megatron_grows_tensor_then_pipeline_until_it_fits(
     found = megatron_rule(instance, shapes(instance))
     assert found is not None
     shape = found[0].shape
-    assert (shape.tp, shape.dp, shape.pp) == degrees
+    assert (shape.widest_tp, shape.dp, shape.pp) == degrees
     recomputed = {stage.recomputed.way for one in found[0].replicas for stage in one.stages}
     assert recomputed == {"none"}
 
@@ -210,7 +210,7 @@ def test_megatron_splits_the_optimizer_only_if_nothing_else_fits(
     found = megatron_rule(instance, shapes(instance))
     assert found is not None
     shape = found[0].shape
-    assert (shape.zero, shape.tp, shape.dp, shape.pp) == (zero, 2, 2, 1)
+    assert (shape.zero, shape.widest_tp, shape.dp, shape.pp) == (zero, 2, 2, 1)
 
 
 def test_megatron_leaves_nodes_out_where_all_of_them_cannot_divide_the_batch() -> None:
@@ -268,7 +268,7 @@ def test_megatron_rule_gives_the_published_degrees(
     instance = Instance(name=name, source="test", workload=gpt, cluster=cluster, search=search)
     found = megatron_rule(instance, shapes(instance))
     assert found is not None
-    assert (found[0].shape.tp, found[0].shape.pp) == (tp, pp)
+    assert (found[0].shape.widest_tp, found[0].shape.pp) == (tp, pp)
 
 
 def test_equal_chunks_fit_and_their_time_is_the_simulated_one() -> None:

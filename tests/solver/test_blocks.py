@@ -83,7 +83,8 @@ def timed_tables() -> CostTables:
         for group in tables.instance.cluster.groups
     )
     cluster = tables.instance.cluster.model_copy(update={"groups": groups})
-    nothing = np.zeros(LAYERS, dtype=np.int64)
+    nothing, fixed = np.zeros(LAYERS, dtype=np.int64), tables.memory[0].fixed_bytes
+    none = np.zeros((LAYERS, len(groups)), dtype=np.int64)
     forward = np.tile(np.array([400, 1200, 1600]), (LAYERS, 1))
     return replace(
         tables,
@@ -91,11 +92,11 @@ def timed_tables() -> CostTables:
         forward_ns=forward,
         backward_ns=forward * 3 // 2,
         optimizer_ns=0 * forward,
-        memory=layers_of(nothing, nothing + GIB // 64, nothing, tables.memory.fixed_bytes),
-        gradient_bytes=nothing,
-        gather_bytes=nothing,
-        send_bytes=0,
-        embedding_bytes=0,
+        memory=(layers_of(nothing, nothing + GIB // 64, nothing, fixed),) * len(groups),
+        gradient_bytes=none,
+        gather_bytes=none,
+        send_bytes=(0,) * len(groups),
+        embedding_bytes=(0,) * len(groups),
     )
 
 
@@ -194,7 +195,7 @@ def test_faster_nodes_take_the_place_of_slower_ones_only_where_memory_allows() -
     """Fast nodes hold one layer: two spare ones go to the stage that has one, or nowhere."""
     tables = timed_tables()
     # 1 micro-batch in flight, 1/64 GiB a layer
-    capacity = np.array([tables.memory.fixed_bytes + GIB // 64, 8 * GIB, 8 * GIB])
+    capacity = np.array([tables.memory[0].fixed_bytes + GIB // 64, 8 * GIB, 8 * GIB])
     blocks = blocks_of(replace(tables, capacity_bytes=capacity))
     groups = np.array([[[0, 1, 1, 2], [0, 1, 1, 2]]])  # 4 fast nodes, 8 middle, 4 slow
     order = blocks.order(Patterns(groups, np.array([[0, 1, 10, 11, 12]])))
@@ -256,8 +257,8 @@ def test_blocks_find_what_no_exchange_of_two_nodes_does() -> None:
 def test_plans_with_blocks_fit_and_are_never_slower(seed: int) -> None:
     """Judged by the simulator; fast nodes have just room for three layers of any first stage."""
     tables = random_tables(seed)
-    three = max(tables.device_memory([(k, k + 3)], 0, 2) for k in range(LAYERS - 2))
-    whole = tables.device_memory([(0, LAYERS)], 0, 2)
+    three = max(tables.device_memory([(k, k + 3)], 0, 0, 2) for k in range(LAYERS - 2))
+    whole = tables.device_memory([(0, LAYERS)], 0, 0, 2)
     tables = replace(tables, capacity_bytes=np.array([three, whole, whole]))
     search = ShapeSearch(tables, PathPool())
     state = start(search, (0, 3, 6, 9, 12))
@@ -266,7 +267,9 @@ def test_plans_with_blocks_fit_and_are_never_slower(seed: int) -> None:
     assert step_time_ns(costs) == found.step_time_ns <= state.step_time_ns
     for slot, j in enumerate(found.order):
         start_layer, end = found.split[slot // 4 : slot // 4 + 2]
-        assert tables.device_memory([(start_layer, end)], slot // 4, 2) <= tables.capacity_bytes[j]
+        assert (
+            tables.device_memory([(start_layer, end)], slot // 4, j, 2) <= tables.capacity_bytes[j]
+        )
 
 
 def test_a_stopped_search_returns_what_it_has() -> None:

@@ -65,7 +65,7 @@ def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) 
     one = instance()
     workload = one.workload.model_copy(update={"kv_heads": kv_heads})
     narrow = one.model_copy(update={"workload": workload})
-    assert {shape.tp for shape in shapes(narrow)} == degrees
+    assert {shape.widest_tp for shape in shapes(narrow)} == degrees
     assert set(all_keys(narrow)) == {key_of(shape) for shape in shapes(narrow)}
 
 

@@ -102,3 +102,19 @@ def test_bug_limit_hid_that_a_bound_was_within_the_gap() -> None:
     assert closer.by_bound(late, 1000.0).record.reason == "infeasible"
     early = replace(task, bound_ns=899)
     assert closer.by_bound(early, 1000.0).record.reason == "open"
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.05])
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
+def test_records_claim_what_the_result_needs(seed: int, gap: float) -> None:
+    """The least bound is that of the result; none is more than a nanosecond of step above it."""
+    instance = rented(seed, (1.0, 3.0, 7.0))
+    result = solve(instance, SolveOptions(gap=gap))
+    if result.objective is None or result.bound is None:
+        pytest.skip("no plan")
+    for record in result.log.shapes:
+        if record.bound_ns is not None:
+            weight = objective_weight(instance, record.shape)
+            assert result.bound <= record.bound_ns * weight * (1 + 1e-12)
+            needed = max(result.bound, result.objective * (1 - gap))
+            assert record.bound_ns * weight <= needed + weight

@@ -12,6 +12,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
 from formulations.paths import PathCut
+from formulations.plan import Degrees
 from solver.search.paths import CutPool, first_cuts, harvest
 from tests import brute_force, recursion
 from tests.random_shapes import random_tables
@@ -139,7 +140,7 @@ def test_pool_keeps_schedules_and_stages_apart() -> None:
     pool, shape = CutPool(), random_tables(0).shape
     pool.of(shape).update(first_cuts(shape.schedule, shape.pp, 2))
     deeper = shape.model_copy(update={"pp": shape.pp + 1})
-    assert pool.of(shape.model_copy(update={"tp": 8}))
+    assert pool.of(shape.model_copy(update={"degrees": (Degrees(tp=8),)}))
     assert not pool.of(deeper)
     assert not pool.of(shape.model_copy(update={"vpp": 2}))
 

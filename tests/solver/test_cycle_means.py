@@ -6,7 +6,8 @@ import pytest
 from formulations.costs.placement import Placer
 from solver.bounds import cycle_means
 from solver.bounds.cycle_means import by_windows
-from solver.bounds.latency_bottleneck import frontier, tighten
+from solver.bounds.frontier import frontier, no_stages
+from solver.bounds.latency_bottleneck import tighten
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.layered.all_orders import free_order
 from solver.layered.edges import Layers, build_layers
@@ -22,10 +23,10 @@ def tightened(problem: SplitProblem, cutoff: int) -> Layers:
     return layers
 
 
-def by_stages_ns(layers: Layers, cutoff: int) -> int:
+def by_stages_ns(problem: SplitProblem, layers: Layers, cutoff: int) -> int:
     """Bound of all paths by latency and single stages."""
     none = np.zeros(1, dtype=np.int64)
-    return int(frontier(layers, 0, cutoff).bound(0, none, none, none)[0])
+    return int(frontier(problem, layers, 0, cutoff).bound(0, none, no_stages())[0])
 
 
 def keeps(problem: SplitProblem, best: SplitOutcome, lane: int = 0) -> bool:
@@ -109,7 +110,7 @@ def test_an_early_stage_drains_after_a_turn_of_a_later_one() -> None:
         "1f1b", 3, forward[:, None] * columns, backward[:, None] * columns, [0, 0], [0, 0]
     )
     layers = tightened(problem, 18_000)
-    assert by_stages_ns(layers, 18_000) == 16_000
+    assert by_stages_ns(problem, layers, 18_000) == 16_000
     assert solve_split(problem, NO_CUTOFF).step_time_ns == 17_000
     assert 16_990 <= by_windows(problem, layers, 18_000).bound_ns <= 17_000
 
@@ -145,7 +146,10 @@ def test_windows_are_tighter_than_single_stages() -> None:
         best = solve_split(problem, NO_CUTOFF).step_time_ns
         assert best is not None
         layers = tightened(problem, best + 1)
-        found = by_stages_ns(layers, best + 1), by_windows(problem, layers, best + 1).bound_ns
+        found = (
+            by_stages_ns(problem, layers, best + 1),
+            by_windows(problem, layers, best + 1).bound_ns,
+        )
         distances.append([1 - ns / best for ns in found])
     by_stages, by_turns = np.mean(distances, axis=0)
     assert by_turns < by_stages / 2

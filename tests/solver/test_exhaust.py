@@ -17,7 +17,7 @@ from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
 from tests import brute_force
 from tests.chain_instances import FAST, SLOW, measured_chain
-from tests.cramped import with_cores, with_less_memory
+from tests.cramped import cramped_tables, with_cores, with_less_memory
 from tests.random_shapes import (
     crowded_instance,
     random_optimum_ns,
@@ -124,3 +124,15 @@ def test_too_many_orders_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = measured_chain(SLOW)
     prover = Prover(PlanSpace(tables.instance))
     assert exhaust(prover, tables.shape, 1, Clock()) is None
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 4))
+def test_claims_where_stages_recompute_in_part(seeds: Sequence[int], schedule: str) -> None:
+    """Where memory decides what is recomputed, a claim 1 ns above the optimum is refuted."""
+    for seed in seeds:
+        tables = cramped_tables(seed, schedule)
+        best = brute_force.optimum_ns(tables)
+        assert opinion(tables, best or ANY_TIME_NS).plan is None
+        if best is not None:
+            assert opinion(tables, best + 1).step_time_ns == best

@@ -15,7 +15,7 @@ from formulations.errors import PlannerError
 from solver.export import megatron
 from solver.export.arguments import read_arguments
 from solver.export.job import Job
-from tests.export_cases import job_of, recomputing
+from tests.export_cases import UNTIED, job_of, recomputing
 
 CASES = {
     "uneven": job_of(),
@@ -51,6 +51,17 @@ def test_files_are_read_back_as_the_plan(name: str) -> None:
 def test_layout_has_the_layers_of_the_plan(name: str, layout: str) -> None:
     """Head, tail and uneven pieces, chunk by chunk."""
     assert arguments(CASES[name])[megatron.LAYOUT] == [layout]
+
+
+def test_predicted_tokens_stand_before_the_loss() -> None:
+    """Modules of multi-token prediction are in the plan's head; Megatron-LM wants their number."""
+    job = job_of(workload=f"{UNTIED.removesuffix('}, sequence_length: 1024')}, {MTP}")
+    assert arguments(job)[megatron.LAYOUT] == ["Et*3|t*3|t*2|t*4mL"]
+    assert arguments(job)["--mtp-num-layers"] == ["1"]
+    megatron.check(job, megatron.files(job))
+
+
+MTP = "mtp_layers: 1}, sequence_length: 1024"
 
 
 def test_arguments_of_a_plan() -> None:

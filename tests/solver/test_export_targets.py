@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 
 from formulations.errors import PlannerError
+from formulations.launch import able
+from formulations.plan import Group
 from solver.export import accelerate, deepspeed, flagscale, megatron_bridge, torchtitan
 from solver.export.arguments import read_arguments
-from solver.export.job import Job
+from solver.export.job import Job, Sizes
 from solver.export.modules import read_settings
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
 from tests.export_cases import UNTIED, job_of, recomputing
+from tests.hand_made import results
+from tests.seeds import one_each
 
 UNEVEN = job_of(workload=UNTIED)
 CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
@@ -128,6 +132,48 @@ def test_job_that_flagscale_would_end_at_start_is_found() -> None:
         changed = texts[flagscale.ARGUMENTS].replace(old, new)
         with pytest.raises(PlannerError, match="read back"):
             flagscale.check(job, {**texts, flagscale.ARGUMENTS: changed})
+
+
+class Shared(Job):
+    """Two stages: tp 2 in two parts on the A100s, tp 1 in two parts on a node of A10s."""
+
+    def sizes(self, stage: int) -> Sizes:
+        """Unlike by stage."""
+        return Sizes(2, 2) if stage == 0 else Sizes(1, 2)
+
+
+def unlike_degrees(search: str = "target: any", workload: str = UNTIED) -> Shared:
+    """One replica, whose stage 0 has a whole node of four GPUs."""
+    job = job_of(search, workload, pp=2, dp=1, cuts=(0, 9, 14), shares=(8,), order=(0, 1))
+    (replica,) = job.plan.replicas
+    groups = [Group(node=0, gpus=(0, 1, 2, 3)), Group(node=1, gpus=(0, 1))]
+    stages = [
+        stage.model_copy(update={"group": group})
+        for stage, group in zip(replica.stages, groups, strict=True)
+    ]
+    changed = replica.model_copy(update={"stages": tuple(stages)})
+    return Shared(job.instance, job.plan.model_copy(update={"replicas": (changed,)}))
+
+
+def test_unlike_degrees_are_meshes() -> None:
+    """Each with its tp and dp; the micro-batch of the first is half of the plan's two sequences."""
+    job = unlike_degrees()
+    assert list(flagscale.faults(job)) == []
+    flagscale.check(job, flagscale.files(job))
+    found = flagscale_arguments(job)
+    assert found["--hetero-process-meshes"] == ["2", "1", "1", "2", "1", "1", "1", "1", "2", "1"]
+    assert found["--micro-batch-size"] == ["1"]
+    assert "--sequence-parallel" in found
+    places = [(one.tensor, one.data, one.stage) for one in job.ranks]
+    assert places == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1), (0, 1, 1)]
+
+
+def test_unlike_degrees_need_sequence_parallelism() -> None:
+    """And equal tensor groups for tied embeddings; FlagScale ends other jobs at start."""
+    (fault,) = flagscale.faults(unlike_degrees("target: any, sequence_parallel: false"))
+    assert "unlike tensor-parallel degrees" in fault.found
+    (tied,) = flagscale.faults(unlike_degrees(workload="catalogue: gpt2"))
+    assert "tied embeddings on tensor groups of 2 and 1" in tied.found
 
 
 def test_recipe_of_megatron_bridge() -> None:
@@ -263,3 +309,17 @@ def test_modules_are_python(name: ExportTarget) -> None:
             for file, text in EXPORTERS[name].files(job).items():
                 if file.endswith(".py"):
                     compile(text, file, "exec")
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 12))
+def test_any_plan_is_exported_whole_or_refused(seed: int) -> None:
+    """Random plans: whoever takes one writes files that sum to it, and rules agree on who can."""
+    for result in results([seed]):
+        assert result.plan is not None
+        job = Job(result.instance, result.plan)
+        launchers = able(result.instance, result.plan)
+        for name, exporter in EXPORTERS.items():
+            if next(exporter.faults(job), None) is None:
+                exporter.check(job, exporter.files(job))
+            if name in ("megatron", "flagscale", "torchtitan") and name not in launchers:
+                assert next(exporter.faults(job), None) is not None

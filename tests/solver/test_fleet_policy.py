@@ -19,7 +19,7 @@ from solver.replay.instance_policies import InstancePolicies, PolicyOptions, mea
 from solver.replay.planned import instance_with
 from solver.replay.policy import Configuration
 from solver.replay.trace import Event, Trace
-from solver.templates.generate import NoTemplateError
+from solver.templates.template_result import NoTemplateError
 from tests.small_instances import random_instance
 
 FAST = Horizon(ENDLESS_NS)

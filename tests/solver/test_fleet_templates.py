@@ -12,10 +12,12 @@ from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
+from solver.layered.node_sharing import NodeSplit
+from solver.layered.places import place_costs, strategies
 from solver.replay.planned import instance_with
-from solver.templates.generate import NoTemplateError, TemplateGenerator
-from solver.templates.places import place_costs, strategies
-from solver.templates.template_options import Split, TemplateOptions
+from solver.templates.generate import TemplateGenerator
+from solver.templates.template_options import TemplateOptions
+from solver.templates.template_result import NoTemplateError
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
 from tests.seeds import one_each
@@ -35,7 +37,9 @@ def holds_a_step(instance: Instance, nodes: Sequence[str]) -> bool:
         template_costs(left, strategy, template).fits(left.workload.global_batch)
         for strategy in strategies(left, 1)
         for number in range(1, len(nodes) + 1)
-        for template in all_templates(place_costs(left, strategy, Split.ALIGNED).several, number)
+        for template in all_templates(
+            place_costs(left, strategy, NodeSplit.ALIGNED).several, number
+        )
         if left.search.embedding_only_stages
         or all(any(blocks[slice(*stage.layers)]) for stage in template.stages)
     )

@@ -10,14 +10,15 @@ from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.instance import Instance, Link
 from formulations.template import Template
+from solver.layered.gpu_graph import Counts
+from solver.layered.node_sharing import NodeSplit
+from solver.layered.places import place_costs, strategies
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
-from solver.templates.chains import Counts
 from solver.templates.generate import TemplateGenerator
 from solver.templates.oobleck import oobleck_value
-from solver.templates.places import place_costs, strategies
 from solver.templates.step_time import StepTimeSearch
-from solver.templates.template_options import Split, TemplateObjective, TemplateOptions
+from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -57,7 +58,7 @@ def test_best_of_all_templates_and_strategies(seed: int, objective: TemplateObje
 
 def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective) -> None:
     """Every mix against every template of it."""
-    split = Split.ANY if seed % 2 else Split.ALIGNED
+    split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
     options = TemplateOptions(objective=objective, split=split, micro_batch=1)
     generator = TemplateGenerator(instance, options)
     every = range(1, sum(generator.available) + 1)

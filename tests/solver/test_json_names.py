@@ -44,12 +44,13 @@ TOP = {
     "instance",
     "digest",
 }
-SHAPE = {"tp", "dp", "pp", "micro_batch", "schedule", "recompute", "zero", "nodes_used"}
+SHAPE = {"degrees", "dp", "pp", "micro_batch", "schedule", "recompute", "zero", "nodes_used"}
 STAGE = {
     "layers",
     "node",
     "gpus",
     "gpu_type",
+    "degrees",
     "forward_s",
     "backward_s",
     "send_forward_s",
@@ -80,8 +81,8 @@ def fields() -> dict[str, object]:
 
 
 def test_names_of_the_object() -> None:
-    """All names of schema version 5 are there."""
-    assert fields()["schema_version"] == 5
+    """All names of schema version 6 are there."""
+    assert fields()["schema_version"] == 6
     assert set(fields()) >= TOP
 
 

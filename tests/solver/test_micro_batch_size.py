@@ -10,10 +10,10 @@ from solver.fleets.fleet import start_fleet
 from solver.fleets.micro_batch_size import generator_for
 from solver.fleets.template_document import templates_document
 from solver.search.shapes import micro_batches
-from solver.templates.generate import NoTemplateError
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_options import TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
+from solver.templates.template_result import NoTemplateError
 from tests.random_fleets import enlarged
 
 

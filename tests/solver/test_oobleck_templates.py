@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from bench.planner import PS_PER_MS, places, read_case
+from solver.layered.node_sharing import NodeSplit
+from solver.layered.places import PlaceCosts
 from solver.templates.judge import fits
 from solver.templates.oobleck import (
     oobleck_in_memory,
@@ -13,8 +15,6 @@ from solver.templates.oobleck import (
     stage_times,
     value_of,
 )
-from solver.templates.places import PlaceCosts
-from solver.templates.template_options import Split
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 
@@ -34,9 +34,9 @@ def test_value_by_hand(times: list[int], value: int) -> None:
     assert oobleck_value(times) == value
 
 
-@pytest.mark.parametrize("split", list(Split))
+@pytest.mark.parametrize("split", list(NodeSplit))
 @pytest.mark.parametrize("seed", one_each(range(12), 7))
-def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
+def test_optimum_is_that_of_all_templates(seed: int, split: NodeSplit) -> None:
     """One to two node groups of 1 to 4 GPUs, 1 to 3 nodes, some with many equal stage times."""
     tables = small_case(seed, split)
     finals = finals_of(tables)
@@ -49,9 +49,9 @@ def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
             assert found[n].num_nodes == n
 
 
-@pytest.mark.parametrize("split", list(Split))
+@pytest.mark.parametrize("split", list(NodeSplit))
 @pytest.mark.parametrize("seed", one_each(range(30), 7))
-def test_optimum_in_memory_is_that_of_all_templates_that_fit(seed: int, split: Split) -> None:
+def test_optimum_in_memory_is_that_of_all_templates_that_fit(seed: int, split: NodeSplit) -> None:
     """The same with room for few micro-batches in flight: of 30 seeds 23 sizes need the counts."""
     tables, micro_batches = small_case(seed, split, room=2 + seed % 3), 1 + seed % 5
     costs, finals = PlaceCosts(tables, tables), finals_of(tables)
@@ -68,7 +68,7 @@ def test_optimum_in_memory_is_that_of_all_templates_that_fit(seed: int, split: S
 
 def test_stopped_in_memory_the_bound_is_below_the_optimum() -> None:
     """Without any time: no template, and a bound of at most the least that fits."""
-    tables = small_case(3, Split.ALIGNED, room=2)
+    tables = small_case(3, NodeSplit.ALIGNED, room=2)
     costs, finals = PlaceCosts(tables, tables), finals_of(tables)
     free = oobleck_templates(costs, finals)
     for n, own in finals.items():

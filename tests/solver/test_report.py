@@ -140,7 +140,7 @@ def test_step_and_memory_are_the_sums_that_the_document_shows(seeds: Sequence[in
 def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
     """Stage 0 of 2 keeps two micro-batches in flight; ZeRO 1 halves 12 bytes a parameter."""
     assert document.shape is not None
-    assert (document.shape.tp, document.shape.dp, document.shape.zero) == (1, 2, 1)
+    assert (document.shape.widest_tp, document.shape.dp, document.shape.zero) == (1, 2, 1)
     workload, memory = document.instance.workload, document.replicas[0].stages[0].memory
     layers = workload.layers[slice(*document.replicas[0].stages[0].layers)]
     counts = [layer.parameters_per_gpu(1, 2) for layer in layers]

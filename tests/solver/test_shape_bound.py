@@ -12,7 +12,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from solver.bounds import shape_bound
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.layered.all_orders import order_graph
@@ -84,7 +84,7 @@ def two_speeds(
         search=SearchSpace(micro_batches=shares, embedding_only_stages=True),
     )
     shape = Shape(
-        tp=1,
+        degrees=(Degrees(tp=1),) * 2,
         dp=dp,
         pp=pp,
         micro_batch=1,
@@ -118,12 +118,13 @@ def test_memory_limits_the_share_of_a_replica() -> None:
     """With room for one micro-batch in flight under GPipe, neither replica can have two."""
     tables = two_speeds(4, "uneven")
     shape = tables.shape.model_copy(update={"schedule": "gpipe"})
-    size = tables.capacity_bytes - tables.memory.static_bytes.sum() - tables.memory.fixed_bytes
+    memory = tables.memory[0]
+    size = tables.capacity_bytes - memory.static_bytes.sum() - memory.fixed_bytes
     full = np.array([0, int(size.min()), 0])
-    cramped = replace(tables, shape=shape, memory=with_activations(tables.memory, full))
+    cramped = replace(tables, shape=shape, memory=(with_activations(memory, full),) * 2)
     assert brute_force.optimum_ns(cramped) is None
     assert shape_bound_ns(Intervals(cramped), NO_CUTOFF) == NO_CUTOFF
-    roomy = replace(cramped, memory=with_activations(tables.memory, full // 3))
+    roomy = replace(cramped, memory=(with_activations(memory, full // 3),) * 2)
     assert shape_bound_ns(Intervals(roomy), NO_CUTOFF) < NO_CUTOFF
 
 

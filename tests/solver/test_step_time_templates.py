@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from solver.layered.node_sharing import NodeSplit
+from solver.layered.places import PlaceCosts, Places
 from solver.templates.judge import fits, step_time
-from solver.templates.places import PlaceCosts, Places
 from solver.templates.step_time import StepTimeSearch
-from solver.templates.template_options import Split
 from solver.templates.template_outcome import TemplateOutcome
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
@@ -27,21 +27,19 @@ def _found(
     stop: Callable[[], bool] = _never,
 ) -> TemplateOutcome:
     """What a search for one key finds."""
-    search = StepTimeSearch(PlaceCosts(places, places), {0: finals}, m, gap)
-    search.prepare(stop)
+    search = StepTimeSearch(PlaceCosts(places, places), {0: finals}, {0: m}, gap)
     return search.run(0, cutoff, stop)
 
 
-@pytest.mark.parametrize("split", list(Split))
+@pytest.mark.parametrize("split", list(NodeSplit))
 @pytest.mark.parametrize("seed", one_each(range(30), 7))
-def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
+def test_optimum_is_that_of_all_templates(seed: int, split: NodeSplit) -> None:
     """Transfers, memory, tied embeddings, blocking sends, GPipe, one and two node groups."""
     several = small_case(seed, split, None if seed % 2 else 3)
     several = replace(several, schedule="gpipe" if seed % 7 == 3 else "1f1b")
     costs = PlaceCosts(several, several)
     finals, micro_batches = finals_of(several), 1 + seed % 9
-    search = StepTimeSearch(costs, finals, micro_batches)
-    search.prepare(_never)
+    search = StepTimeSearch(costs, finals, dict.fromkeys(finals, micro_batches))
     for n in finals:
         templates = [t for t in all_templates(several, n) if fits(costs, t, micro_batches)]
         times = [step_time(costs, t, micro_batches) for t in templates]
@@ -55,7 +53,7 @@ def test_optimum_is_that_of_all_templates(seed: int, split: Split) -> None:
 
 def test_only_templates_below_the_cutoff() -> None:
     """The optimum as cutoff: nothing is found, and the bound says that nothing is below it."""
-    places = small_case(5, Split.ALIGNED)
+    places = small_case(5, NodeSplit.ALIGNED)
     best = _found(places, [(2,)], 4).value
     assert best is not None
     found = _found(places, [(2,)], 4, best)
@@ -65,7 +63,7 @@ def test_only_templates_below_the_cutoff() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_stopped_at_once_the_bound_holds(seed: int) -> None:
     """Without any time there is a template all the same, and the bound is below the optimum."""
-    places = small_case(seed, Split.ALIGNED)
+    places = small_case(seed, NodeSplit.ALIGNED)
     own = finals_of(places)[2]
     best = _found(places, own, 4).value
     stopped = _found(places, own, 4, stop=lambda: True)
@@ -74,23 +72,10 @@ def test_stopped_at_once_the_bound_holds(seed: int) -> None:
     assert stopped.bound <= best <= stopped.value
 
 
-@pytest.mark.parametrize("seed", one_each(range(30), 7))
-def test_bounds_of_what_sizes_share_hold(seed: int) -> None:
-    """All sizes prepared together, no time for any: no optimum is below the bound."""
-    places = small_case(seed, Split.ALIGNED, None if seed % 2 else 3)
-    costs, finals, m = PlaceCosts(places, places), finals_of(places), 1 + seed % 6
-    shared = StepTimeSearch(costs, finals, m)
-    shared.prepare(_never)
-    for n, own in finals.items():
-        best, stopped = _found(places, own, m), shared.run(n, None, lambda: True)
-        assert (best.value is None) == (stopped.value is None)
-        assert best.value is None or stopped.bound <= best.value
-
-
 @pytest.mark.parametrize("gap", [0.05, 0.3])
 def test_bound_keeps_to_the_gap(gap: float) -> None:
     """The best found is within the gap of the bound, and the bound below the optimum."""
-    places = small_case(7, Split.ANY)
+    places = small_case(7, NodeSplit.ANY)
     best = _found(places, [(1, 2), (2, 1)], 6).value
     found = _found(places, [(1, 2), (2, 1)], 6, gap=gap)
     assert best is not None

@@ -5,6 +5,7 @@ import pytest
 from formulations.costs.plan_costs import plan_costs, plan_memory
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
+from formulations.instance.overlap import Overlap
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import objective_weight
@@ -118,3 +119,16 @@ def test_more_memory_never_hurts(seed: int) -> None:
     tight = solve(instance.model_copy(update={"limits": limits})).objective
     best = solve(instance).objective
     assert tight is None or (best is not None and best <= tight)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_hiding_more_traffic_never_hurts(seed: int) -> None:
+    """Of tensor-parallel traffic, gradient sync, what ZeRO 2 and 3 exchange; brute force agrees."""
+    steps = []
+    for share in (0.0, 0.3, 0.9):
+        overlap = Overlap(tensor_parallel=share, gradient_sync=share, sharding=share)
+        one = variant(widened(seed), overlap=overlap, micro_batches="even")
+        found = solve(one).objective
+        assert found == least(one)
+        steps.append(float("inf") if found is None else found)
+    assert steps == sorted(steps, reverse=True)

@@ -137,12 +137,12 @@ def test_gradient_rings_share_the_border_of_a_node() -> None:
 
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
-    "degrees": ("pipelined", {"shape.pp": 1}, "shape: tp * dp * pp: found 2, expected 4"),
+    "degrees": ("pipelined", {"shape.pp": 1}, "shape: dp * pp: found 2, expected 4"),
     "too_many_nodes": ("pipelined", {"shape.nodes_used": [2, 0]}, "shape.nodes_used"),
     "group_across_nodes": (
         "pipelined",
-        {"shape.tp": 4, "shape.dp": 1, "shape.pp": 1},
-        "shape.tp: found 4, expected a divisor",
+        {"shape.degrees.0.tp": 4, "shape.dp": 1, "shape.pp": 1},
+        "shape.degrees[0]: tp * parts: found 4, expected a divisor",
     ),
     "idle_node": ("idle", {"instance.search.idle_nodes": False}, "shape.nodes_used"),
     "rent": ("idle", {"instance.limits.max_price_usd_per_hour": 11.9}, "shape.nodes_used"),
@@ -150,8 +150,8 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     "schedule": ("idle", {"instance.search.schedule": ["gpipe"]}, "shape.schedule"),
     "zero": ("idle", {"instance.search.zero": [1]}, "shape.zero"),
     "micro_batch": ("idle", {"instance.search.micro_batch": [2]}, "shape.micro_batch"),
-    "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.tp"),
-    "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.tp"),
+    "tensor_parallel": ("idle", {"instance.search.tensor_parallel": [1]}, "shape.degrees"),
+    "heads": ("tensor_parallel", {"instance.workload.kv_heads": 3}, "shape.degrees"),
     "data_parallel": ("idle", {"instance.search.data_parallel": [2]}, "shape.dp"),
     "pipeline_parallel": ("idle", {"instance.search.pipeline_parallel": [2]}, "shape.pp"),
     "unknown_node": ("pipelined", {"node_order.0": "x-0"}, "node_order[0]: found 'x-0'"),

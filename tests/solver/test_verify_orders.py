@@ -95,7 +95,7 @@ def test_steps_are_those_of_all_orders(seed: int) -> None:
     Tails without tied embeddings: an order knows these only as a whole.
     """
     tables = random_tables(seed)
-    known = 2 if tables.embedding_bytes else 3
+    known = 2 if tables.tied else 3
     cut = [
         [{one[:known] for one in stage} for stage in way(tables)] for way in (by_graph, by_orders)
     ]
@@ -119,7 +119,7 @@ def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
     instance = one.model_copy(update={"workload": tied})
     shape = chain_tables(instance).shape
     with_tied, without = OrderGraph(instance, shape), OrderGraph(instance, shape)
-    without.tails.tied = 0
+    without.tails.tied = [0] * 3
     added = []
     assert with_tied.steps is not None
     assert without.steps is not None

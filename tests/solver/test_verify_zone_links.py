@@ -8,7 +8,7 @@ import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.instance.load import load_instance
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
@@ -69,7 +69,7 @@ def test_zones_that_stages_do_not_span(dp: int) -> None:
     best_ns = int(json.loads((hard / "best_known.json").read_text())["zones_64_gpus"]["bound_ns"])
     shape = Shape(
         nodes_used=(2, 24, 3),
-        tp=1,
+        degrees=(Degrees(tp=1),) * 3,
         dp=dp,
         pp=64 // dp,
         micro_batch=2,

@@ -33,7 +33,7 @@ AFTER_NS = 2 * OPTIMIZER_NS + 2_000
 def bounds_of(tables: CostTables) -> Filling:
     """The bounds of one shape."""
     shape = tables.shape
-    times = layer_times(tables.instance, shape.tp, shape.micro_batch, shape.recompute[0])
+    times = layer_times(tables.instance, shape.degrees, shape.micro_batch, shape.recompute[0])
     return Filling(WorkBounds(ShapeColumns(tables.instance, [shape]), [times]))
 
 
@@ -156,7 +156,9 @@ def test_many_shapes_at_once_are_bounded_as_one_by_one() -> None:
     for seed in range(6):
         instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
         space = list(shapes(instance))
-        times = [layer_times(instance, one.tp, one.micro_batch, one.recompute[0]) for one in space]
+        times = [
+            layer_times(instance, one.degrees, one.micro_batch, one.recompute[0]) for one in space
+        ]
         forms = closed_forms(instance, space, times)
         known = [form.bound_ns for form in forms]
         single = list(zip(space, times, known, strict=True))
@@ -183,7 +185,7 @@ def test_chunks_and_weight_gradients_stay_below_the_optimum(
         if optimum is None:
             continue
         instance, shape = tables.instance, tables.shape
-        times = [layer_times(instance, shape.tp, shape.micro_batch, shape.recompute[0])]
+        times = [layer_times(instance, shape.degrees, shape.micro_batch, shape.recompute[0])]
         assert closed_forms(instance, [shape], times)[0].bound_ns <= optimum
         assert not refuted(instance, [shape], times, [optimum + 1])[0]
         assert filling.bounds_ns(Prover(PlanSpace(instance)), [shape])[0] <= optimum

@@ -32,7 +32,7 @@ def test_no_bound_exceeds_the_optimum(seeds: Sequence[int]) -> None:
     for seed in seeds:
         tables, best = extreme_tables(seed), optimum_ns(seed)
         shape = tables.shape
-        times = layer_times(tables.instance, shape.tp, shape.micro_batch, shape.recompute[0])
+        times = layer_times(tables.instance, shape.degrees, shape.micro_batch, shape.recompute[0])
         assert closed_forms(tables.instance, [shape], [times])[0].bound_ns <= best, seed
         assert shape_bound_ns(Intervals(tables), NO_CUTOFF) <= best, seed
         assert best == NO_CUTOFF or shape_bound_ns(Intervals(tables), best + 1) <= best, seed

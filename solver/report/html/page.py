@@ -4,6 +4,7 @@ import json
 from html import escape
 from importlib import resources
 
+from formulations.instance.target import TARGET_NAMES
 from solver.document import PlanDocument
 from solver.report.html import sections
 from solver.report.html.search import search_chart
@@ -60,7 +61,8 @@ def _asset(name: str) -> str:
 
 def _headline(document: PlanDocument) -> str:
     """The figures that matter most, each with its name."""
-    found = [("step time", time_text(document.step_time_s or 0.0)), ("status", document.status)]
+    status = f"{document.status} for {TARGET_NAMES[document.target]}"
+    found = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
     if document.lower_bound_s is not None and document.gap is not None:
         found.append(("no plan is below", time_text(document.lower_bound_s)))
         found.append(("gap", percent(document.gap)))

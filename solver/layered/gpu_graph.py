@@ -1,4 +1,4 @@
-"""Where stages may stand: the graph of GPU positions that templates are paths of.
+"""Where stages of free size may stand: the graph of GPU positions that pipelines are paths of.
 
 A state says how many nodes of every group are used, how far the last of them is filled, and at
 which place the last stage stands, as far as transfers tell places apart. A step places a stage on
@@ -14,10 +14,11 @@ import numpy as np
 
 from formulations.schedules import in_flight
 from formulations.template import Template, TemplateStage
+from solver.layered.node_sharing import may_start
+from solver.layered.places import Places
 from solver.layered.problem import Mask
-from solver.templates.arrangement import may_start
-from solver.templates.chains import Counts
-from solver.templates.places import Places
+
+Counts = tuple[int, ...]  #: nodes per node group
 
 
 class State(NamedTuple):
@@ -37,7 +38,7 @@ class Step(NamedTuple):
     fresh: bool
 
 
-class TemplateGraph:
+class GpuGraph:
     """All templates whose nodes are counted by one of `finals`, which have equally many nodes."""
 
     def __init__(self, places: Places, finals: Sequence[Counts]) -> None:
@@ -113,13 +114,9 @@ class TemplateGraph:
                 counts[state] |= counts[step.after] << 1
         return counts
 
-    @cached_property
-    def stages_from(self) -> dict[State, tuple[int, int]]:
-        """Least and largest number of stages from a state to a final vector."""
-        return {
-            state: ((bits & -bits).bit_length() - 1, bits.bit_length() - 1)
-            for state, bits in self._counts.items()
-        }
+    def may_be_followed(self, state: State, stages: int) -> bool:
+        """Whether so many more stages can lead from a state to a final vector."""
+        return bool(self._counts[state] >> stages & 1)
 
     @cached_property
     def numbers(self) -> list[int]:

@@ -10,15 +10,15 @@ from itertools import product
 
 import numpy as np
 
+from formulations.costs.compute import has_times
 from formulations.costs.tables import CostTables
 from formulations.costs.template_costs import between_ns, stage_tables
 from formulations.costs.transfers import embedding_ns, inside_ns
 from formulations.fleet import Strategy
-from formulations.instance import Instance
+from formulations.instance import Instance, NodeGroup
 from formulations.instance.instance import ScheduleName, plain_schedules
+from solver.layered.node_sharing import NodeSplit, filled, is_power_of_two
 from solver.layered.problem import Array, Intervals
-from solver.templates.arrangement import degrees_of, filled
-from solver.templates.template_options import Split
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Places:
     between two.
     """
 
-    split: Split
+    split: NodeSplit
     nodes: tuple[int, ...]
     node_gpus: tuple[int, ...]
     group: tuple[int, ...]
@@ -76,19 +76,36 @@ def strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
     ]
 
 
+def degrees_of(instance: Instance, group: NodeGroup, split: NodeSplit) -> tuple[int, ...]:
+    """Numbers of GPUs that a stage may have on a node of the group, ascending.
+
+    Those that the instance lists and the profile has times for; for any split without a profile,
+    all that divide the heads.
+    """
+    most, heads = group.gpus_per_node, instance.workload.kv_heads
+    listed = instance.search.tensor_parallel or tuple(range(1, most + 1))
+    if split is NodeSplit.ANY and instance.profile is None:
+        listed = tuple(range(1, most + 1))
+    possible = {g for g in listed if g <= most and heads % g == 0}
+    fitting = sorted(g for g in possible if has_times(instance, group, g))
+    return tuple(g for g in fitting if split is NodeSplit.ANY or is_power_of_two(g))
+
+
 def _embedding_ns(tables: CostTables, j: int, across: bool) -> tuple[int, int]:
     """All-reduce of the tied matrix inside a node of group j, and between two nodes.
 
     across: these are of a template in several zones.
     """
     cluster = tables.instance.cluster
-    group, lanes = cluster.groups[j], tables.shape.tp
+    group, lanes = cluster.groups[j], tables.shape.degrees[j].tp
     links = [group.inter_node, *([cluster.zone_link] if across and cluster.zone_link else [])]
-    between = max(embedding_ns(tables, lanes, link) for link in links)
-    return embedding_ns(tables, 1, group.intra_node), between
+    between = max(embedding_ns(tables, j, lanes, link) for link in links)
+    return embedding_ns(tables, j, 1, group.intra_node), between
 
 
-def _places(instance: Instance, strategy: Strategy, split: Split, pp: int, across: bool) -> Places:
+def _places(
+    instance: Instance, strategy: Strategy, split: NodeSplit, pp: int, across: bool
+) -> Places:
     groups = instance.cluster.groups
     found = [(j, g) for j, group in enumerate(groups) for g in degrees_of(instance, group, split)]
     tables = {g: stage_tables(instance, strategy, g, pp) for _, g in found}
@@ -127,14 +144,14 @@ def _places(instance: Instance, strategy: Strategy, split: Split, pp: int, acros
         send=sends(1),
         send_back=sends(0),
         embedding=np.array(embedding, dtype=np.int64).T,
-        tied=any(own.embedding_bytes > 0 for own in tables.values()),
+        tied=any(own.tied for own in tables.values()),
         blocking=instance.search.blocking_sends,
         schedule=strategy.schedule,
     )
 
 
 def place_costs(
-    instance: Instance, strategy: Strategy, split: Split, across: bool = False
+    instance: Instance, strategy: Strategy, split: NodeSplit, across: bool = False
 ) -> PlaceCosts:
     """Tables of one strategy, for templates in one zone, or for those `across` several.
 

@@ -1,0 +1,26 @@
+"""Tensor groups and parts of a plan's slots, in words."""
+
+from formulations.instance import Instance
+from formulations.plan import Degrees, Shape
+
+
+def tensor_text(shape: Shape) -> str:
+    """GPUs of a tensor group, x4 where 4 of them share a stage; by node group if they differ."""
+    found = dict.fromkeys(map(_short, shape.degrees_used))
+    return " / ".join(found)
+
+
+def _short(degrees: Degrees) -> str:
+    return f"{degrees.tp}" + (f"*{degrees.parts}" if degrees.parts > 1 else "")
+
+
+def by_group(instance: Instance, shape: Shape) -> str | None:
+    """Degrees of every node group used; None where all are alike and undivided."""
+    if len(set(shape.degrees_used)) == 1 and shape.degrees_used[0].parts == 1:
+        return None
+    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    return ", ".join(
+        f"{group.name}: tp {own.tp} x {own.parts}" + (" parts" if own.parts > 1 else "")
+        for group, own, count in groups
+        if count
+    )

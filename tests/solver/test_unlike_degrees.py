@@ -1,0 +1,195 @@
+"""Node groups with tensor-parallel degrees and parts of their own, against trying every plan."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from formulations.costs.compute import analytic_s
+from formulations.costs.plan_costs import plan_costs
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from formulations.instance.profile import Profile, ProfileEntry
+from solver.bounds.shape_bound import shape_bound_ns
+from solver.heuristics.choose import TimeTables
+from solver.layered.problem import Intervals
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.search.closing import enumerate_shape
+from solver.search.driver import solve
+from solver.search.engines import model_engine
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+from solver.verify import verify_document
+from solver.verify.recount import Recount
+from solver.verify.space import PlanSpace, key_of
+from tests import brute_force
+from tests.formulations.test_placement import assert_counted
+from tests.loop_checks import solve_shape
+from tests.seeds import few_and_many, one_each
+from tests.unlike_degrees import unlike_instance, unlike_tables
+
+NO_CUTOFF = 1 << 56
+EXACT = SolveOptions(gap=0.0)
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(200), 8))
+def test_placement_equals_the_count_from_slots(seeds: Sequence[int]) -> None:
+    """Every cost of every order is what slots of unlike width, lanes and parts give."""
+    for seed in seeds:
+        if tables := unlike_tables(seed):
+            assert_counted(tables, brute_force.all_orders(tables))
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 15))
+def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
+    """The best plan of a shape by enumeration, CP-SAT and MILP; and the verifier recounts it."""
+    for seed in seeds:
+        tables = unlike_tables(seed)
+        if tables is None:
+            continue
+        best = brute_force.optimum_ns(tables)
+        found = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+        assert (found.step_time_ns, found.complete) == (best, True), seed
+        if found.plan is not None:
+            costs = Recount(tables.instance, found.plan).costs()
+            assert step_time_ns(costs) == best, seed
+            assert (
+                plan_costs(tables.instance, found.plan).memory_bytes == costs.memory_bytes
+            ).all()
+        for method in ("cpsat", "milp"):
+            assert solve_shape(tables, model_engine(method)).step_time_ns == best, seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 5))
+def test_bounds_never_exceed_the_optimum(seeds: Sequence[int]) -> None:
+    """Of the search and of the verifier, which also finds no plan below it."""
+    for seed in seeds:
+        tables = unlike_tables(seed)
+        best = None if tables is None else brute_force.optimum_ns(tables)
+        if tables is None or best is None:
+            continue
+        known = TimeTables(tables.instance)
+        bounds = [known.forms([tables.shape])[0].bound_ns, *known.packed_ns([tables.shape])]
+        bounds.append(shape_bound_ns(Intervals(tables), NO_CUTOFF))
+        assert max(bounds) <= best, seed
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 8))
+def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[int]) -> None:
+    """Two enumerations list the same shapes, and the whole file is proved again."""
+    for seed in seeds:
+        instance = unlike_instance(seed)
+        space = PlanSpace(instance)
+        listed = [key_of(shape) for shape in shapes(instance)]
+        keys = [key for nodes in space.nodes for key in space.keys(nodes)]
+        assert len(listed) == len(set(listed)), seed
+        assert set(listed) == set(keys), seed
+        document = build_document(solve(instance, EXACT), EXACT)
+        report = verify_document(document)
+        assert report.complete, (seed, report.problems)
+
+
+def test_bug_single_row_that_may_be_negative_was_taken_for_a_maximum() -> None:
+    """Rings of one group alone: the tail's largest value was too small for the best plan."""
+    tables = unlike_tables(45)
+    assert tables is not None
+    best = brute_force.optimum_ns(tables)
+    assert solve_shape(tables, model_engine("milp")).step_time_ns == best
+
+
+@pytest.mark.parametrize("seed", one_each(range(24), 4))
+def test_own_degrees_are_never_slower_and_groups_have_no_order(seed: int) -> None:
+    """Nor do the names of the groups change what is found."""
+    own = unlike_instance(seed)
+    uniform = own.search.model_copy(update={"degrees": "uniform"})
+    steps = [
+        solve(instance, EXACT).objective
+        for instance in (own, permuted(own), own.model_copy(update={"search": uniform}))
+    ]
+    assert steps[0] == steps[1], seed
+    assert steps[2] is None or (steps[0] is not None and steps[0] <= steps[2]), seed
+
+
+def permuted(instance: Instance) -> Instance:
+    """The groups in reverse, under other names; zones keep the order in which rings visit them."""
+    if instance.cluster.zone_link is not None:
+        return instance
+    groups = tuple(
+        group.model_copy(update={"name": f"z{j}"})
+        for j, group in enumerate(reversed(instance.cluster.groups))
+    )
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+def super_gpus(instance: Instance, parts: int) -> Instance:
+    """Nodes of the second group as one GPU that is as fast on b as `parts` of them on b / parts.
+
+    By a profile; with the memory of one, as each keeps a part of the activations.
+    """
+    first, second = instance.cluster.groups
+    entries = [
+        ProfileEntry(
+            kind=run.layer.kind,
+            gpu=group.gpu.name,
+            tp=1,
+            micro_batch=b,
+            forward_s=passes.forward,
+            backward_s=passes.backward,
+        )
+        for group, shares in ((first, 1), (second, parts))
+        for run in instance.workload.layer_runs
+        for b in (2, 4)
+        for passes in [analytic_s(run.layer, group, instance.workload.precision, 1, b // shares)]
+    ]
+    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=tuple(entries))
+    alone = second.model_copy(update={"gpus_per_node": 1})
+    cluster = instance.cluster.model_copy(update={"groups": (first, alone)})
+    search = instance.search.model_copy(update={"degrees": "uniform"})
+    return instance.model_copy(update={"cluster": cluster, "search": search, "profile": profile})
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 8))
+def test_super_gpus_have_the_same_optimum_up_to_the_sync_among_parts(seed: int) -> None:
+    """Nodes of two GPUs in two parts, beside nodes of GPUs that are twice as fast on half as much.
+
+    Without anything to synchronise, and with room for everything.
+    """
+    one = unlike_instance(4 * seed)
+    groups = tuple(
+        group.model_copy(
+            update={
+                "gpus_per_node": size,
+                "nodes": 1 + j,
+                "gpu": group.gpu.model_copy(update={"memory_bytes": 1 << 44}),
+                "intra_node": group.intra_node.model_copy(update={"latency_s": 0}),
+                "inter_node": one.cluster.groups[0].inter_node,
+            }
+        )
+        for j, (group, size) in enumerate(zip(one.cluster.groups, (1, 2), strict=True))
+    )
+    cluster = one.cluster.model_copy(update={"groups": groups, "zone_link": None})
+    chosen = {"tensor_parallel": (1,), "zero": (0,), "recompute": ("none",), "idle_nodes": False}
+    search = one.search.model_copy(update=chosen)
+    runs = tuple(
+        run.model_copy(update={"layer": run.layer.model_copy(update={"kind": f"layer {i}"})})
+        for i, run in enumerate(one.workload.layer_runs)
+    )
+    workload = one.workload.model_copy(update={"layer_runs": runs})
+    made = one.model_copy(update={"cluster": cluster, "search": search, "workload": workload})
+    emulated = super_gpus(made, 2)
+    found = []
+    for instance in (made, emulated):
+        best = None
+        for shape in shapes(instance):
+            if instance is made and [own.parts for own in shape.degrees] != [1, 2]:
+                continue
+            tables = build_tables(instance, shape)
+            none = 0 * tables.gradient_bytes
+            still = replace(tables, gradient_bytes=none, optimizer_ns=0 * tables.optimizer_ns)
+            answer = enumerate_shape(Intervals(still), NO_CUTOFF, 0.0, lambda: False)
+            times = [ns for ns in (best, answer.step_time_ns) if ns is not None]
+            best = min(times, default=None)
+        found.append(best)
+    assert found[0] == found[1]

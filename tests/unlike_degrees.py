@@ -1,0 +1,67 @@
+"""Tiny instances whose node groups have degrees of their own, and shapes of them."""
+
+import random
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance
+from formulations.instance.instance import ScheduleName
+from formulations.plan import Shape
+from solver.search.shapes import shapes
+from tests.random_shapes import scheduled, zoned
+from tests.small_instances import random_instance
+
+#: What nodes of the two groups may have, in GPUs.
+SIZES = [(4, 2), (2, 4), (2, 2), (4, 1), (2, 1), (3, 2)]
+SCHEDULES: tuple[ScheduleName, ...] = ("1f1b", "gpipe", "zb-h1", "interleaved")
+
+
+def unlike_instance(seed: int) -> Instance:
+    """Two types, up to three nodes of up to four GPUs, micro-batches of two and four sequences.
+
+    All schedules, even and uneven shares, whole and split messages, zones and ZeRO in turn.
+    """
+    rng = random.Random(seed)
+    one = next(
+        found
+        for found in map(random_instance, range(100 * seed, 100 * seed + 100))
+        if len(found.cluster.groups) == 2
+    )
+    sizes = rng.choice(SIZES)
+    groups = tuple(
+        group.model_copy(update={"gpus_per_node": size, "nodes": 1 if size == 4 else group.nodes})
+        for group, size in zip(one.cluster.groups, sizes, strict=True)
+    )
+    workload = one.workload.model_copy(update={"global_batch": 8, "sequence_length": 192})
+    schedule = SCHEDULES[seed % 4]
+    one = scheduled(one, schedule, seed) if schedule == "interleaved" else one
+    search = one.search.model_copy(
+        update={
+            "degrees": "per_group",
+            "micro_batch": (2, 4),
+            "micro_batches": "uneven" if seed % 8 == 1 else "even",
+            "idle_nodes": False,
+            "schedule": (schedule,),
+            "zero": (0, 1, 2, 3) if rng.random() < 0.3 else (rng.randint(0, 1),),
+            "recompute_per": rng.choice(["stage", "plan"]),
+            **rng.choice([{}, {"scatter_gather": True}, {"sequence_parallel": True}]),
+        }
+    )
+    cluster = one.cluster.model_copy(update={"groups": groups})
+    made = one.model_copy(update={"cluster": cluster, "workload": workload, "search": search})
+    return zoned(made, seed) if seed % 6 == 5 else made
+
+
+def unlike_shapes(instance: Instance, most_stages: int = 3) -> list[Shape]:
+    """Those whose groups differ in their degrees, small enough to be tried out."""
+    return [
+        shape
+        for shape in shapes(instance)
+        if len(set(shape.degrees_used)) > 1 and shape.pp <= most_stages and shape.dp <= 4
+    ]
+
+
+def unlike_tables(seed: int) -> CostTables | None:
+    """Costs of one of them; None if there is none."""
+    instance = unlike_instance(seed)
+    found = unlike_shapes(instance)
+    return build_tables(instance, random.Random(seed).choice(found)) if found else None
