@@ -18,7 +18,7 @@ from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.degrees import by_group, tensor_text
 from solver.report.document import costs_of, plan_of
-from solver.report.evidence import evidence_lines
+from solver.report.evidence import calibration_lines, evidence_lines
 from solver.report.layout import Lines, labelled
 from solver.report.quantities import (
     counted,
@@ -70,6 +70,7 @@ _SOURCES = {
     "interpolated": "interpolated between measurements",
     "scaled": "scaled beyond the measured micro-batch sizes",
     "analytic": "analytic model",
+    "corrected": "corrected by measured steps",
 }
 
 
@@ -224,6 +225,7 @@ def figures(document: PlanDocument) -> Lines:
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
         *evidence_lines(document),
+        *calibration_lines(document),
         *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
 
