@@ -163,6 +163,11 @@ def _tensor_degrees(
                 kind = "attention" if heads == architecture.heads else "key and value"
                 found = f"{tp} does not divide the {heads} {kind} heads"
                 raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
+            sizes = sorted({group.gpus_per_node for group in cluster.groups})
+            if written.search.degrees != "uniform" and all(size % tp for size in sizes):
+                nodes = " or ".join(map(str, sizes))
+                found = f"{tp} GPUs per tensor-parallel group, which fill no node of {nodes}"
+                raise at.listed(i).error(found, f"divisors of {nodes}")
         return written.search.tensor_parallel
     degrees = [1 << i for i in range(most.bit_length()) if heads % (1 << i) == 0]
     return (profile and covered_degrees(profile, kinds, cluster, degrees)) or degrees

@@ -10,7 +10,7 @@ from formulations.instance.target import most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.launch import runs_degrees
-from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
@@ -73,7 +73,7 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
     used = [j for j, count in enumerate(vector) if count]
     if instance.search.degrees == "uniform":
         for tp in tensor_degrees(instance, (groups[j].gpus_per_node for j in used)):
-            yield (Degrees(tp=tp),) * len(vector)
+            yield uniform_degrees(instance, tp)
         return
     choices = [slot_degrees(instance, groups[j].gpus_per_node) for j in used]
     for chosen in product(*choices):

@@ -20,7 +20,7 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Shape
+from formulations.plan import Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
 from solver.verify.launch import runs_degrees, runs_parts, runs_zero
@@ -140,7 +140,7 @@ class PlanSpace:
         used = [j for j, count in enumerate(nodes_used) if count]
         if self.instance.search.degrees == "uniform":
             fitting = (tp for tp in self.tensor_degrees if all(nodes[j] % tp == 0 for j in used))
-            return [(Degrees(tp=tp),) * len(nodes) for tp in fitting]
+            return [uniform_degrees(self.instance, tp) for tp in fitting]
         found = []
         for own in product(*(self._slots(nodes[j]) for j in used)):
             named, groups = dict(zip(used, own, strict=True)), self.instance.cluster.groups
