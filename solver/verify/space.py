@@ -114,8 +114,12 @@ class PlanSpace:
     @cached_property
     def nodes(self) -> frozenset[Nodes]:
         """All choices of nodes."""
+        return frozenset(self.node_choices())
+
+    def node_choices(self) -> Iterator[Nodes]:
+        """The same one by one, fewest nodes of the first groups first."""
         ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
-        return frozenset(filter(self.allows_nodes, product(*ranges)))
+        return filter(self.allows_nodes, product(*ranges))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
