@@ -36,7 +36,7 @@ def single_changes(own: Planned, objective: float, best: Plan) -> list[Answer]:
 
     objective: of the own plan.
     """
-    found = []
+    found: list[Answer] = []
     for change in _changes(own, best):
         plan = _plan(own, change)
         if plan is not None and plan != own.plan:

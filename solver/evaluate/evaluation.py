@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from solver.comparison import Evaluation
+from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
 from solver.evaluate.changes import single_changes
 from solver.evaluate.checked import checked
@@ -29,7 +29,7 @@ def predicted(own: Planned) -> tuple[PlanDocument, Evaluation]:
 def compared(own: Planned, alone: Evaluation, options: SolveOptions, solve: Solve) -> Evaluation:
     """The same with the best plan of the space, and what each of its decisions would bring."""
     best = solve(own.space, options)
-    changes = ()
+    changes: tuple[Answer, ...] = ()
     if best.plan is not None:
         with suppress(KeyboardInterrupt):
             changes = tuple(single_changes(own, alone.objective, best.plan))

@@ -219,10 +219,11 @@ def _schedule(settings: _Settings, folder: Path, pp: int, vpp: int, share: int) 
             allowed = f"{' or '.join(_NAMED)} with as many parts as it runs, or a schedule file"
             raise settings.error(_NAME, allowed, f" with {vpp} parts per rank")
         return found
-    names = (
+    parts = [
         one.value for one in ast.walk(settings.found[_CSV][0]) if isinstance(one, ast.Constant)
-    )
-    path = folder / next((one for one in names if str(one).endswith(".csv")), SCHEDULE)
+    ]
+    names = (one for one in parts if isinstance(one, str) and one.endswith(".csv"))
+    path = folder / next(names, SCHEDULE)
     rows = list(csv.reader(io.StringIO(read_text(path, "a schedule, as its module names it"))))
     if len(rows) != pp:
         raise PlanError(str(path), f"{len(rows)} rows", f"{pp}, one per pipeline rank")

@@ -118,8 +118,9 @@ class PlanSpace:
 
     def node_choices(self) -> Iterator[Nodes]:
         """The same one by one, fewest nodes of the first groups first."""
-        ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
-        return filter(self.allows_nodes, product(*ranges))
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        idle = self.instance.search.idle_nodes
+        return filter(self.allows_nodes, product(*(range(0 if idle else n, n + 1) for n in counts)))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
