@@ -159,9 +159,14 @@ class Plan(Record):
 Choose = Callable[[int, int, int, tuple[int, int]], Recomputed]
 
 
-def uniform_degrees(instance: Instance, tp: int) -> tuple[Degrees, ...]:
-    """Tensor groups of one size everywhere."""
-    return (Degrees(tp=tp),) * len(instance.cluster.groups)
+def uniform_degrees(instance: Instance, tp: int, cp: int = 1) -> tuple[Degrees, ...]:
+    """Tensor groups of one size everywhere; one object, as many shapes have them."""
+    return _uniform(tp, cp, len(instance.cluster.groups))
+
+
+@cache
+def _uniform(tp: int, cp: int, groups: int) -> tuple[Degrees, ...]:
+    return (Degrees(tp=tp, cp=cp),) * groups
 
 
 def num_gpus(instance: Instance, shape: Shape) -> int:

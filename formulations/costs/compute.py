@@ -180,16 +180,20 @@ class _Slot:
 
     def compute_s(self, layer: Layer) -> tuple[LayerSeconds, Origin | str]:
         """As measured, or by the analytic model."""
-        if self.instance.profile is not None:
-            name, tp = self.group.gpu.name, self.degrees.tp
-            return self.instance.profile.time_s(layer.kind, name, tp, self.sequences)
+        profile, name, tp = self.instance.profile, self.group.gpu.name, self.degrees.tp
+        lacks = profile and profile.completed and not profile.samples(layer.kind, name, tp)
+        if profile is not None and not lacks:
+            return profile.time_s(layer.kind, name, tp, self.sequences)
         return LayerSeconds(*self.passes_s(layer), None), "analytic"
 
-    def traffic_s(self, layer: Layer) -> tuple[float, float]:
-        """What the tensor group, the GPUs of a sequence and those of the experts exchange."""
+    def traffic_s(self, layer: Layer, timed: bool) -> tuple[float, float]:
+        """What the tensor group, the GPUs of a sequence and those of the experts exchange.
+
+        timed: whether the layer's times have that of the tensor group.
+        """
         own, workload, link = self.degrees, self.instance.workload, self.group.intra_node
-        profile, forward_s, backward_s = self.instance.profile, 0.0, 0.0
-        if own.tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
+        forward_s, backward_s = 0.0, 0.0
+        if own.tp > 1 and not timed:
             seen = 1 - self.instance.search.overlap.tensor_parallel
             size_bytes = self.share * workload.boundary_bytes
             one_s = seen * ring_s(ALL_REDUCE, own.tp, size_bytes, link)
@@ -216,13 +220,21 @@ class _Slot:
 
     def layer_ns(self, layer: Layer, recompute: Recompute) -> tuple[int, int, int, Origin | str]:
         """Forward, backward, of that weight gradients, and their origin."""
+        profile, calibration = self.instance.profile, self.instance.calibration
         (forward_s, backward_s, weight_s), origin = self.compute_s(layer)
         core_s = forward_s * self.core_share(layer)
         if weight_s is None:
             weight_s = layer.weight_gradient_share * backward_s
-        traffic = self.traffic_s(layer)
+        whole = profile is not None and profile.includes_tensor_parallel_traffic
+        traffic = self.traffic_s(layer, timed=whole and origin != "analytic")
         forward_s += traffic[0]
         backward_s += traffic[1]
+        known = layer.kind, self.group.gpu.name, self.degrees.tp, self.sequences
+        factor = calibration.factor(*known) if calibration else None
+        if factor is not None:
+            origin, core_s = "corrected", factor * core_s
+            forward_s, backward_s = factor * forward_s, factor * backward_s
+            weight_s = factor * weight_s
         if layer.is_block:
             backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
         return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
@@ -232,7 +244,7 @@ def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:
     """Whether the times of every layer kind on `tp` GPUs of the group are known."""
     profile, runs = instance.profile, instance.workload.layer_runs
     return profile is None or all(
-        profile.samples(run.layer.kind, group.gpu.name, tp) for run in runs
+        profile.has_time(run.layer.kind, group.gpu.name, tp) for run in runs
     )
 
 

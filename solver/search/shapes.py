@@ -10,7 +10,7 @@ from formulations.instance.target import most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.launch import runs_degrees
-from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
@@ -73,8 +73,8 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
     used = [j for j, count in enumerate(vector) if count]
     for cp in instance.search.context_parallel:
         if instance.search.degrees == "uniform":
-            for own in uniform_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
-                yield (own,) * len(vector)
+            for own in alike_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
+                yield uniform_degrees(instance, own.tp, cp)
             continue
         choices = [slot_degrees(instance, groups[j].gpus_per_node, cp) for j in used]
         for chosen in product(*choices):
@@ -89,7 +89,7 @@ def _size(degrees: Degrees) -> tuple[int, int]:
     return degrees.tp, degrees.parts
 
 
-def uniform_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
+def alike_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
     """Undivided slots that fill nodes of so many GPUs."""
     known = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
     return [own for own in known if shares_sequences(instance, own, nodes)]

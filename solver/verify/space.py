@@ -20,7 +20,7 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName, SearchSpace
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Shape
+from formulations.plan import Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
 from solver.verify.launch import runs_degrees, runs_parts, runs_zero
@@ -130,8 +130,13 @@ class PlanSpace:
     @cached_property
     def nodes(self) -> frozenset[Nodes]:
         """All choices of nodes."""
-        ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
-        return frozenset(filter(self.allows_nodes, product(*ranges)))
+        return frozenset(self.node_choices())
+
+    def node_choices(self) -> Iterator[Nodes]:
+        """The same one by one, fewest nodes of the first groups first."""
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        idle = self.instance.search.idle_nodes
+        return filter(self.allows_nodes, product(*(range(0 if idle else n, n + 1) for n in counts)))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
@@ -151,7 +156,8 @@ class PlanSpace:
             slots = [self._slots(nodes[j], cp) for j in used]
             if self.search.degrees == "uniform":
                 alike = (own for own in slots[0] if all(own in others for others in slots))
-                found += [(own,) * len(nodes) for own in alike if own.parts == 1]
+                plain = [own for own in alike if own.parts == 1]
+                found += [uniform_degrees(self.instance, own.tp, cp) for own in plain]
                 continue
             for own in product(*slots):
                 named = dict(zip(used, own, strict=True))

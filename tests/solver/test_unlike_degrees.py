@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from formulations.costs.compute import analytic_s
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
+from formulations.errors import InstanceError
 from formulations.instance import Instance, SearchSpace
+from formulations.instance.load import load_instance, parse_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.report.document import build_document
+from solver.result import Status
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.engines import model_engine
@@ -29,6 +33,7 @@ from tests.loop_checks import solve_shape
 from tests.seeds import few_and_many, one_each
 from tests.unlike_degrees import unlike_instance, unlike_tables
 
+ROOT = Path(__file__).parents[2]
 NO_CUTOFF = 1 << 56
 EXACT = SolveOptions(gap=0.0)
 
@@ -41,7 +46,7 @@ def test_placement_equals_the_count_from_slots(seeds: Sequence[int]) -> None:
             assert_counted(tables, brute_force.all_orders(tables))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(150), 15))
+@pytest.mark.parametrize("seeds", few_and_many(range(300), 30))
 def test_search_and_models_equal_brute_force(seeds: Sequence[int]) -> None:
     """The best plan of a shape by enumeration, CP-SAT and MILP; and the verifier recounts it."""
     for seed in seeds:
@@ -238,3 +243,22 @@ def test_nodes_of_two_kinds_are_solved_to_the_end(seed: int) -> None:
     if one_kind.step_time_ns is not None:
         assert result.step_time_ns is not None
         assert result.step_time_ns <= one_kind.step_time_ns
+
+
+def test_templates_have_nodes_of_one_kind() -> None:
+    """What stands twice in the cluster would be counted twice."""
+    text = (ROOT / "instances" / "hetero_small.yaml").read_text(encoding="utf-8")
+    text = text.replace("search:", "search:\n  degrees: per_node")
+    line = r"search\.degrees: per_node; allowed: uniform or per_group; solve takes the other$"
+    with pytest.raises(InstanceError, match=line):
+        parse_instance(text, "x.yaml", ROOT / "instances", plain=True)
+
+
+def test_figure_of_hetero_small() -> None:
+    """At most 790 ms by group, proved to 0.1 %, where equal degrees take 860.6 ms."""
+    one = load_instance(ROOT / "instances" / "hetero_small.yaml")
+    search = one.search.model_copy(update={"degrees": "per_group"})
+    result = solve(one.model_copy(update={"search": search}), SolveOptions(gap=0.001))
+    assert result.status is Status.OPTIMAL
+    assert result.step_time_ns is not None
+    assert result.step_time_ns <= 790_000_000

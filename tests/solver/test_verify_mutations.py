@@ -37,7 +37,6 @@ UNUSED = {
     "instance.workload.name": "a label",
     "instance.workload.source": "free text",
     "instance.workload.hidden_size": "in the bytes of messages",
-    "instance.workload.sequence_length": "in FLOPs and bytes",
     "instance.workload.parameters": "the published count; costs add up the layers",
     "instance.workload.layer_runs.layer.flash_bytes": "told to who could switch it on",
     "instance.workload.experts": "decides which expert_parallel may be written",
