@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from formulations.errors import InstanceError
+from formulations.instance.calibration import Calibration
 from formulations.instance.cluster import Cluster
 from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
 from formulations.instance.overlap import Overlap
@@ -99,6 +100,7 @@ class Instance(Record):
     workload: Workload
     cluster: Cluster
     profile: Profile | None = None
+    calibration: Calibration | None = None
     search: SearchSpace = SearchSpace()
     limits: Limits = Limits()
     objective: Objective = Objective()

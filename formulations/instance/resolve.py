@@ -21,6 +21,7 @@ from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
+from formulations.instance.resolve_calibration import resolve_calibration
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_strategies import (
@@ -31,7 +32,7 @@ from formulations.instance.resolve_strategies import (
 )
 from formulations.instance.resolve_target import resolve_target
 from formulations.instance.resolve_workload import resolve_workload
-from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
+from formulations.instance.schema import InstanceFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload
 
@@ -101,8 +102,11 @@ def resolve(
         workload=workload,
         cluster=cluster.in_two_kinds() if search.degrees == "per_node" else cluster,
         profile=times,
+        calibration=resolve_calibration(
+            written.calibration, place.at("calibration"), kinds, cluster
+        ),
         search=_search_space(written.search, strategies),
-        limits=_limits(written.limits),
+        limits=_limits(written),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
 
@@ -233,11 +237,12 @@ def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> Search
     )
 
 
-def _limits(written: LimitsFile) -> Limits:
+def _limits(file: InstanceFile) -> Limits:
     """Limits under their names with units; what is not written keeps its default."""
+    written, measured = file.limits, file.calibration and file.calibration.memory_headroom
     reserve, headroom = written.framework_reserve, written.memory_headroom
     fields = {
-        "memory_headroom": MEMORY_MODEL_ERROR if headroom is None else headroom,
+        "memory_headroom": max(MEMORY_MODEL_ERROR if headroom is None else headroom, measured or 0),
         "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
         "max_step_time_s": written.max_step_time,
         "max_cost_usd_per_step": written.max_cost_per_step,

@@ -123,8 +123,13 @@ class PlanSpace:
     @cached_property
     def nodes(self) -> frozenset[Nodes]:
         """All choices of nodes."""
-        ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
-        return frozenset(filter(self.allows_nodes, product(*ranges)))
+        return frozenset(self.node_choices())
+
+    def node_choices(self) -> Iterator[Nodes]:
+        """The same one by one, fewest nodes of the first groups first."""
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        idle = self.instance.search.idle_nodes
+        return filter(self.allows_nodes, product(*(range(0 if idle else n, n + 1) for n in counts)))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
