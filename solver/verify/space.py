@@ -127,9 +127,10 @@ class PlanSpace:
 
     def node_choices(self) -> Iterator[Nodes]:
         """The same one by one, fewest nodes of the first groups first."""
-        counts = [group.nodes for group in self.instance.cluster.groups]
-        idle = self.instance.search.idle_nodes
-        return filter(self.allows_nodes, product(*(range(0 if idle else n, n + 1) for n in counts)))
+        groups = self.instance.cluster.groups
+        some = self.instance.search.idle_nodes or any(group.again for group in groups)
+        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
+        return filter(self.allows_nodes, product(*ranges))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
