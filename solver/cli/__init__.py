@@ -10,6 +10,7 @@ with loading():
 
     import typer
 
+    from solver.cli.calibrate import calibrate_command
     from solver.cli.catalogue import catalogue_command
     from solver.cli.cross_check import cross_check_command
     from solver.cli.diff import diff_command
@@ -71,6 +72,7 @@ CLOSED_BY = (
 )
 
 app.command("init")(with_error_line(init_command))
+app.command("calibrate")(with_error_line(calibrate_command))
 app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("templates")(with_error_line(templates_command))

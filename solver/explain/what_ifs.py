@@ -86,7 +86,7 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
         if added := widened(instance, target):
             own = search.model_copy(update={"target": target, **added})
             change = f"all that {TARGET_NAMES[target]} can launch"
-            yield WhatIf(change, instance.model_copy(update={"search": own}), True)
+            yield WhatIf(change, instance.model_copy(update={"search": own}), target == "any")
 
     def changed(change: str, **fields: object) -> WhatIf:
         own = search.model_copy(update=fields)

@@ -184,7 +184,7 @@ def _hidden(document: FleetDocument) -> Lines:
     used = {document.designs[one.design].template for one in document.pipelines}
     return hidden(
         overlap,
-        tensor=overlap.tensor_parallel * any(s.gpus > 1 for one in used for s in one.stages),
+        tensor=overlap.tensor_parallel * any(s.degrees.tp > 1 for one in used for s in one.stages),
         sync=overlap.gradient_sync * any(one.num_stages == 1 for one in used),
     )
 

@@ -18,7 +18,7 @@ from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.degrees import by_group, tensor_text
 from solver.report.document import costs_of, plan_of
-from solver.report.evidence import evidence_lines
+from solver.report.evidence import calibration_lines, evidence_lines
 from solver.report.layers import layers_text
 from solver.report.layout import Lines, labelled
 from solver.report.quantities import (
@@ -70,6 +70,7 @@ _SOURCES = {
     "interpolated": "interpolated between measurements",
     "scaled": "scaled beyond the measured micro-batch sizes",
     "analytic": "analytic model",
+    "corrected": "corrected by measured steps",
 }
 
 
@@ -89,6 +90,7 @@ def cluster_text(instance: Instance) -> str:
         f"{counted(g.nodes, 'node')} of {g.gpus_per_node} {g.gpu.name}"
         + (f" in zone {g.zone}" if g.zone else "")
         for g in instance.cluster.groups
+        if not g.again
     )
 
 
@@ -112,6 +114,7 @@ def _recompute_text(document: PlanDocument) -> str:
 _DEGREES: dict[DegreesPer, str] = {
     "uniform": "uniform degrees",
     "per_group": "degrees per node group",
+    "per_node": "degrees per node, two kinds per group",
 }
 
 
@@ -223,6 +226,7 @@ def figures(document: PlanDocument) -> Lines:
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
         *evidence_lines(document),
+        *calibration_lines(document),
         *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
 

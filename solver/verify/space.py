@@ -20,7 +20,7 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Shape
+from formulations.plan import Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
 from solver.verify.launch import runs_degrees, runs_parts, runs_zero
@@ -104,11 +104,20 @@ class PlanSpace:
 
     def allows_nodes(self, nodes_used: Nodes) -> bool:
         """Whether a plan may use exactly these nodes."""
-        counts = [group.nodes for group in self.instance.cluster.groups]
-        if len(nodes_used) != len(counts) or not any(nodes_used):
+        groups = self.instance.cluster.groups
+        if len(nodes_used) != len(groups) or not any(nodes_used) or min(nodes_used) < 0:
             return False
-        least = [0] * len(counts) if self.instance.search.idle_nodes else counts
-        inside = all(a <= n <= b for a, n, b in zip(least, nodes_used, counts, strict=True))
+        together = dict[int, int]()  # of a group and its nodes again
+        for j, count in enumerate(nodes_used):
+            first = j - groups[j].again
+            if groups[j].again and count and not nodes_used[first]:
+                return False
+            together[first] = together.get(first, 0) + count
+        idle = self.instance.search.idle_nodes
+        inside = all(
+            count <= groups[j].nodes if idle else count == groups[j].nodes
+            for j, count in together.items()
+        )
         return inside and self.affordable(nodes_used)
 
     @cached_property
@@ -131,11 +140,14 @@ class PlanSpace:
         used = [j for j, count in enumerate(nodes_used) if count]
         if self.instance.search.degrees == "uniform":
             fitting = (tp for tp in self.tensor_degrees if all(nodes[j] % tp == 0 for j in used))
-            return [(Degrees(tp=tp),) * len(nodes) for tp in fitting]
+            return [uniform_degrees(self.instance, tp) for tp in fitting]
         found = []
         for own in product(*(self._slots(nodes[j]) for j in used)):
+            named, groups = dict(zip(used, own, strict=True)), self.instance.cluster.groups
+            twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
+            if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
+                continue
             if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
-                named = dict(zip(used, own, strict=True))
                 found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
         return found
 

@@ -66,6 +66,7 @@ def test_commands_and_options_stay() -> None:
             "--sequence-length",
             "--slurm",
         ],
+        "calibrate": ["--measured", "--out", "instance"],
         "export": ["--out", "--to", "plan"],
         "explain": ["--gap", "--json", "--time-limit", "--workers", "plan"],
         "diff": ["first", "second"],
