@@ -88,7 +88,8 @@ def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
         own.shape, degrees=other.degrees, dp=other.dp, pp=other.pp, nodes_used=other.nodes_used
     )
     alike = other.nodes_used == own.shape.nodes_used
-    idle = "" if alike else f" on {sum(other.nodes_used)} nodes"
+    names = [group.name for group in own.space.cluster.groups]
+    idle = "" if alike else f", nodes {_hosts(names, theirs.order)}"
     sizes = " and ".join(dict.fromkeys(str(one.width) for one in other.degrees_used))
     name = f"tensor {sizes} x data {other.dp} x pipeline {other.pp}{idle}"
     order = own.order if alike else theirs.order
