@@ -1,10 +1,11 @@
 """What a plan asks of whoever launches it, held against the rules of the launch targets."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import get_args
 
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.instance import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
+from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
@@ -15,7 +16,7 @@ from formulations.instance.target import (
     zero_stages,
 )
 from formulations.instance.workload import Recompute
-from formulations.plan import Plan
+from formulations.plan import Plan, Shape
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,6 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     found = decisions(instance, plan)
     if found["recompute_per"] == ["plan"] and target == "flagscale":
         del found["recompute"]  # where all stages are alike it recomputes as Megatron-LM does
-    if target == "flagscale" and _alike_by_stage(plan):
-        del found["degrees"]  # its process meshes
     if target == "megatron" and first_blocks(instance, plan) is not None:
         del found["recompute_per"]  # its method `block`
     barred = [
@@ -86,13 +85,37 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         for one in values
         if not allows(target, field, one)
     ]
-    return [*barred, *_zero(plan, target), *_stages(instance, plan, target)]
+    return [*barred, *_meshes(plan, target), *_zero(plan, target), *_stages(instance, plan, target)]
 
 
-def _alike_by_stage(plan: Plan) -> bool:
-    """Whether all replicas of a stage have the same degrees."""
+def runs_degrees(instance: Instance, shape: Shape) -> bool:
+    """Whether the target of an instance can run the degrees of a shape on every node order.
+
+    FlagScale's process meshes are runs of stages. Where node groups have degrees of their own,
+    every stage must have the same on all replicas: here, lie on one node. Unlike tensor groups need
+    sequence parallelism, and no tied embeddings between them; ZeRO 1 splits states over first and
+    last mesh, so the parts of one must divide those of the other.
+    """
+    search, own = instance.search, set(shape.degrees_used)
+    if search.target != "flagscale" or len(own) == 1:
+        return True
+    tied = instance.workload.tied_embeddings and shape.pp > 1
+    if len({one.tp for one in own}) > 1 and (tied or not search.sequence_parallel):
+        return False
+    parts = sorted({one.parts for one in own})
+    if shape.zero and any(most % least for least, most in pairwise(parts)):
+        return False
+    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    return all(group.gpus_per_node // one.width % shape.dp == 0 for group, one, n in groups if n)
+
+
+def _meshes(plan: Plan, target: Target) -> list[Obstacle]:
+    """Stages of FlagScale have the same degrees in all replicas."""
     stages = zip(*(replica.stages for replica in plan.replicas), strict=True)
-    return all(len({stage.degrees for stage in own}) == 1 for own in stages)
+    if target != "flagscale" or all(len({one.degrees for one in own}) == 1 for own in stages):
+        return []
+    reason = "whose stages have equal degrees in all replicas"
+    return [Obstacle("degrees", "per_group", reason, ("any",))]
 
 
 def _zero(plan: Plan, target: Target) -> list[Obstacle]:
@@ -116,7 +139,7 @@ def _stages(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
 
 #: All values of the fields that rules are about, the widest last where there is one value.
 _VALUES: dict[str, tuple[object, ...]] = {
-    "degrees": get_args(DegreesPer),
+    "degrees": ("uniform", "per_group"),
     "schedule": get_args(ScheduleName),
     "micro_batches": ("even", "uneven"),
     "recompute": RECOMPUTE_WAYS,
@@ -138,31 +161,36 @@ def runs(target: Target, search: SearchSpace) -> bool:
 def widened(instance: Instance, target: Target) -> dict[str, object]:
     """What another target would add to a plan space: fields with their wider values.
 
-    Only what the search's own target forbids: what it allows, the user left out. Where that is
-    uneven micro-batches, nothing that these exclude.
+    Only what the search's own target forbids: what it allows, the user left out; without what the
+    other target cannot run. Where that is uneven micro-batches, nothing that these exclude. Empty
+    where it adds nothing.
     """
     search = instance.search
-    found: dict[str, object] = {}
-    for field, values in _VALUES.items():
-        if field == "recompute" and instance.workload.flash_attention:
-            continue  # selective recomputation would change nothing
-        held = _listed(getattr(search, field))
-        more = [
-            one
-            for one in values
-            if allows(target, field, one) and not allows(search.target, field, one)
-        ]
-        if more and isinstance(getattr(search, field), tuple):
-            found[field] = tuple(one for one in values if one in held or one in more)
-        elif more and held != (more[-1],):
-            found[field] = more[-1]
-    if found.get("micro_batches") == "uneven":
-        found = {
-            field: found[field] for field in ("micro_batches", "recompute_per") if field in found
-        }
-        kept = tuple(one for one in search.schedule if one != "interleaved")
-        found |= {"schedule": kept or ("1f1b",)} if kept != search.schedule else {}
-    return found
+    found = {
+        field: _chosen(search, field, target)
+        for field in _VALUES
+        # without scores to recompute, selective recomputation would change nothing
+        if not (field == "recompute" and instance.workload.flash_attention)
+    }
+    changed = {field: one for field, one in found.items() if one != getattr(search, field)}
+    if all(allows(search.target, field, v) for field, one in changed.items() for v in _listed(one)):
+        return {}
+    if changed.get("micro_batches") == "uneven":
+        kept = tuple(one for one in search.schedule if one != "interleaved") or ("1f1b",)
+        own = ("micro_batches", "recompute_per")
+        changed = {field: one for field, one in changed.items() if field in own}
+        changed |= {"schedule": kept} if kept != search.schedule else {}
+    return changed
+
+
+def _chosen(search: SearchSpace, field: str, target: Target) -> object:
+    """A field of a plan space as another target would have it, see `widened`."""
+    held = getattr(search, field)
+    run = tuple(one for one in _VALUES[field] if allows(target, field, one))
+    new = tuple(one for one in run if not allows(search.target, field, one))
+    if isinstance(held, tuple):
+        return tuple(one for one in run if one in held or one in new)
+    return new[-1] if new else held if held in run else run[-1]
 
 
 def _listed(value: object) -> tuple[object, ...]:

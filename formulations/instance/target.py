@@ -48,7 +48,6 @@ RULES: Mapping[Target, Mapping[str, Rule]] = {
         "zero": _STATES,
     },
     "flagscale": {
-        "degrees": Rule(("uniform",), "whose stages have equal degrees on all their nodes"),
         "schedule": Rule(("1f1b",), "whose process meshes run 1F1B without chunks"),
         "micro_batches": _EVEN,
         "recompute": Rule(("none", "full"), "whose stages differ in full recomputation alone"),

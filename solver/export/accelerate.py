@@ -18,6 +18,7 @@ NAME = "Accelerate"
 MODULE = "planned_accelerator.py"
 
 RULES = {
+    "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
     "micro_batches": Rule(("even",), "which runs equally many in all replicas"),
     "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),
     "recompute": Rule(("none", "full"), "which recomputes blocks as a whole"),

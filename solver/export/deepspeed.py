@@ -19,6 +19,7 @@ NAME = "DeepSpeed"
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"
 
 RULES = {
+    "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
     "schedule": Rule(("1f1b",), "whose pipelines run 1F1B"),
     "micro_batches": Rule(("even",), "which runs equally many in all replicas"),
     "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),

@@ -30,6 +30,14 @@ def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
         )
+    if any(own.parts > 1 for own in shape.degrees_used):
+        yield (
+            "parts of a stage: each an equal share of every micro-batch, gradients reduced among"
+            " them inside the node, of tied embeddings one copy for all"
+        )
+    unlike = len({own.tp for own in shape.degrees_used}) > 1
+    if unlike and not instance.search.splits_messages:
+        yield "unlike tensor groups: whole messages cross nodes once per GPU of the largest"
     if "selective" in shape.recompute and instance.profile is not None:
         yield "selective recomputation: the analytic share of the measured forward pass again"
     if shape.zero >= GRADIENTS_SPLIT and shape.dp > 1:

@@ -19,7 +19,7 @@ from solver.search.remedies import changed
 #: Part of the time limit, or of the time that the search took, for all other targets together.
 SHARE = 0.05
 #: What they have at least, in seconds, where there is no limit.
-LEAST_S = 0.1
+LEAST_S = 0.5
 #: A smaller gain is not worth another framework.
 LEAST_GAIN = 0.001
 

@@ -7,7 +7,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.launch import able, obstacles
-from formulations.plan import Plan, Recomputed
+from formulations.plan import Degrees, Plan, Recomputed
 from tests.hand_made import pipelined_result
 
 RESULT = pipelined_result()  #: two replicas of two stages, ZeRO 1
@@ -78,3 +78,29 @@ def test_unequal_shares_are_for_any_target_alone() -> None:
         " replicas; any target can"
     )
     assert obstacles(RESULT.instance, uneven, "any") == []
+
+
+def test_degrees_by_stage_are_flagscales_alone() -> None:
+    """Its process meshes; not where the replicas of one stage differ."""
+    plan = plan_with()
+    wide, narrow = Degrees(tp=1, parts=2), Degrees(tp=1)
+    shape = plan.shape.model_copy(update={"degrees": (wide, narrow)})
+
+    def with_degrees(second: Degrees) -> Plan:
+        own = [[wide, narrow], [second, narrow]]
+        replicas = tuple(
+            replica.model_copy(
+                update={
+                    "stages": tuple(
+                        stage.model_copy(update={"degrees": one})
+                        for stage, one in zip(replica.stages, row, strict=True)
+                    )
+                }
+            )
+            for replica, row in zip(plan.replicas, own, strict=True)
+        )
+        used = shape.model_copy(update={"nodes_used": (1, 1)})
+        return plan.model_copy(update={"shape": used, "replicas": replicas})
+
+    assert able(with_ties(False), with_degrees(wide)) == ["flagscale"]
+    assert able(with_ties(False), with_degrees(narrow)) == []

@@ -10,7 +10,7 @@ from formulations.instance.schema import SearchFile
 from formulations.instance.target import RULES, Target, allows, launchers, zero_stages
 
 #: Decisions that other parts of the schema will bring; their rules stand already.
-COMING = {"degrees", "context_parallel"}
+COMING = {"context_parallel"}
 
 
 def parsed(search: str, gpu: str = "A100-40") -> Instance:

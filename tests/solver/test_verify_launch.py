@@ -1,21 +1,28 @@
 """The verifier's own rules of launch targets, against those of the instance."""
 
-from itertools import product
+from itertools import permutations, product
 from typing import Any, get_args
 
 import pytest
 
+from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
 from formulations.instance.target import RULES, Target, allows, zero_stages
+from formulations.plan import Shape
 from solver.search.driver import solve
+from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.findings import Findings
 from solver.verify.launch import check_target, runs_zero
+from solver.verify.space import PlanSpace, key_of
 from tests.hand_made import document_of, pipelined_result
 from tests.resealed import forged
+from tests.seeds import one_each
 from tests.small_instances import random_instance
+from tests.unlike_degrees import unlike_instance
 
 SPACES: list[dict[str, Any]] = [
+    *({"degrees": per} for per in ("uniform", "per_group")),
     *({"schedule": (name,)} for name in get_args(ScheduleName)),
     *({"micro_batches": shares} for shares in ("even", "uneven")),
     *({"recompute": (way,)} for way in RECOMPUTE_WAYS),
@@ -59,6 +66,39 @@ def test_forged_target_is_found() -> None:
     both = {"target": "megatron", "instance.search.target": "megatron"}
     narrowed = verify_document(forged(document, both)).problems
     assert any(line.startswith("instance.search.recompute_per: found stage") for line in narrowed)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 6))
+def test_both_list_the_same_unlike_degrees(seed: int) -> None:
+    """Of node groups with degrees of their own, for FlagScale and for any target."""
+    made = unlike_instance(seed)
+    workload = made.workload.model_copy(update={"tied_embeddings": seed % 3 == 0})
+    fields = {"micro_batches": "even", "schedule": ("1f1b",), "zero": (seed % 2,)}
+    for target in ("flagscale", "any"):
+        own = {"target": target, "sequence_parallel": seed % 4 > 0, **fields}
+        search = made.search.model_copy(update=own)
+        instance = made.model_copy(update={"search": search, "workload": workload})
+        space = PlanSpace(instance)
+        listed = {key for used in space.nodes for key in space.keys(used)}
+        found = [key_of(shape) for shape in shapes(instance)]
+        assert len(found) == len(set(found))
+        assert set(found) == listed
+        if target == "flagscale":
+            assert all(_alike_by_stage(instance, shape) for shape in shapes(instance))
+
+
+def _alike_by_stage(instance: Instance, shape: Shape) -> bool:
+    """Whether each stage has the same degrees in all replicas, whatever the node order."""
+    if len(set(shape.degrees_used)) == 1:
+        return True
+    nodes = [j for j, count in enumerate(shape.nodes_used) for _ in range(count)]
+    per_node = [g.gpus_per_node for g in instance.cluster.groups]
+    for order in set(permutations(nodes)):
+        slots = [j for j in order for _ in range(per_node[j] // shape.degrees[j].width)]
+        stages = [slots[k * shape.dp : (k + 1) * shape.dp] for k in range(shape.pp)]
+        if any(len({shape.degrees[j] for j in own}) > 1 for own in stages):
+            return False
+    return True
 
 
 @pytest.mark.parametrize("target", RULES)
