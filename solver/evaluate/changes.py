@@ -16,6 +16,8 @@ from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.planned import Planned, as_run, judged, settled
 from solver.result import Status
 
+_SETTINGS = "overlap and sequence parallelism of the instance"
+
 
 @dataclass(frozen=True)
 class _Change:
@@ -42,8 +44,7 @@ def single_changes(own: Planned, objective: float, best: Plan) -> list[Answer]:
         if plan is not None and plan != own.plan:
             found += _answers(change.name, own.instance, plan, objective)
     if own.instance != own.space:
-        found += _answers("what the instance says of overlap and sequence parallelism",
-                          own.space, own.plan, objective)  # fmt: skip
+        found += _answers(_SETTINGS, own.space, own.plan, objective)
     return sorted(found, key=lambda one: (one.least is None, -(one.least or 0.0)))
 
 

@@ -30,8 +30,10 @@ def evaluation_text(document: PlanDocument, step: Step, found: Evaluation) -> li
         labelled([*lines, *_distance(document, found)]),
     ]
     if found.changes:
+        longest = max(one.step_time_s or 0.0 for one in found.changes)
         rows = [
-            (one.change, time_text(one.step_time_s or 0.0), _saved(one)) for one in found.changes
+            (one.change, time_text(one.step_time_s or 0.0, longest), _saved(one))
+            for one in found.changes
         ]
         note = "one decision of the best plan put into this one, alone"
         parts += ["", note, table(("change",), ("step time", "saved"), rows)]

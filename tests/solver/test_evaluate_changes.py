@@ -98,6 +98,6 @@ def test_settings_of_the_instance_are_a_change() -> None:
     own = planned(instance, launched(flags, instance), (0, 1, 1))
     _, alone = predicted(own)
     [change] = single_changes(own, alone.objective, own.plan)
-    assert change.change.startswith("what the instance says of overlap")
+    assert change.change.startswith("overlap and sequence parallelism")
     assert change.least is not None
     assert change.least > 0

@@ -1,6 +1,7 @@
 """From an export back to its plan: what runs is the plan that was exported, to the nanosecond."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,14 @@ from solver.simulate import step_time_ns
 from tests.export_cases import UNTIED, instance_of, job_of, recomputing
 
 CHUNKS = (0, 2, 4, 5, 7, 8, 9, 11, 14)
-EIGHT = {"tp": 1, "dp": 8, "pp": 1, "cuts": (0, 14), "shares": (1,) * 8, "order": (0, 1, 1)}
-TENSOR = {"tp": 2, "dp": 1, "shares": (8,), "order": (0, 1, 1)}
+EIGHT: dict[str, Any] = {
+    "dp": 8,
+    "pp": 1,
+    "cuts": (0, 14),
+    "shares": (1,) * 8,
+    "order": (0, 1, 1),
+}
+TENSOR: dict[str, Any] = {"tp": 2, "dp": 1, "shares": (8,), "order": (0, 1, 1)}
 MODES = "target: any, sequence_parallel: true, overlap: {tensor_parallel: 0.5, gradient_sync: 0.5}"
 ALONE = "target: any, embedding_only_stages: true"
 WAYS = "target: any, recompute: [none, full]"
@@ -85,6 +92,6 @@ def test_degrees_are_the_plan() -> None:
 
 def test_one_source_is_asked_for() -> None:
     """None, or two: the three options."""
-    for given in ({}, {"arguments": Path("a.txt"), "stated": "tp=1"}):
+    for arguments, stated in ((None, None), (Path("a.txt"), "tp=1")):
         with pytest.raises(PlannerError, match="--megatron FILE, --torchtitan DIR, --degrees"):
-            read_run(instance_of(), **given)
+            read_run(instance_of(), arguments, stated=stated)
