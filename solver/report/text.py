@@ -57,6 +57,7 @@ _TERMINATION = {
     "interrupted": "interrupted",
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
+    "given": "the plan was given",
 }
 _MOST_RUNS = 8  # of equal layers, that are listed one by one
 _SCHEDULES: dict[ScheduleName, str] = {

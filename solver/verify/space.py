@@ -123,8 +123,14 @@ class PlanSpace:
     @cached_property
     def nodes(self) -> frozenset[Nodes]:
         """All choices of nodes."""
-        ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
-        return frozenset(filter(self.allows_nodes, product(*ranges)))
+        return frozenset(self.node_choices())
+
+    def node_choices(self) -> Iterator[Nodes]:
+        """The same one by one, fewest nodes of the first groups first."""
+        groups = self.instance.cluster.groups
+        some = self.instance.search.idle_nodes or any(group.again for group in groups)
+        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
+        return filter(self.allows_nodes, product(*ranges))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
@@ -141,15 +147,30 @@ class PlanSpace:
         if self.instance.search.degrees == "uniform":
             fitting = (tp for tp in self.tensor_degrees if all(nodes[j] % tp == 0 for j in used))
             return [uniform_degrees(self.instance, tp) for tp in fitting]
-        found = []
+        found, alike = [], self._alike(nodes_used)
         for own in product(*(self._slots(nodes[j]) for j in used)):
             named, groups = dict(zip(used, own, strict=True)), self.instance.cluster.groups
             twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
             if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
                 continue
+            swapped = ((named[i], named[j]) for i, j in alike)
+            if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
+                continue
             if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
                 found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
         return found
+
+    def _alike(self, nodes_used: Nodes) -> list[tuple[int, int]]:
+        """Groups used that differ in name and size alone, and not in the nodes used of them.
+
+        Plans of one with the degrees of the other are the same.
+        """
+        groups = self.instance.cluster.groups
+        own = [group.model_dump(exclude={"name", "nodes"}) for group in groups]
+        used = [j for j, count in enumerate(nodes_used) if count]
+        pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
+        listed = not any(group.again for group in groups)
+        return [(i, j) for i, j in pairs if listed and own[i] == own[j]]
 
     def _slots(self, gpus: int) -> list[Degrees]:
         """Slots of which a whole number make a node of so many GPUs."""
