@@ -1,10 +1,10 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterable, Iterator
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, product
 from math import gcd
 
-from formulations.instance import Instance
+from formulations.instance import Instance, NodeGroup
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import most_stages
 from formulations.instance.target import zero_stages as launched_stages
@@ -67,10 +67,11 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
 
     Own ones by group: slots that fill its nodes. Parts of all groups have no common divisor: with
     one, the plans are among those of as many times more replicas, of smaller micro-batches. Two
-    kinds of nodes of one group are not told apart by their order.
+    kinds of nodes of one group are not told apart by their order, nor are groups of equal machines.
     """
     groups = instance.cluster.groups
     used = [j for j, count in enumerate(vector) if count]
+    alike = _interchangeable(groups, vector)
     for cp in instance.search.context_parallel:
         if instance.search.degrees == "uniform":
             for own in alike_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
@@ -81,8 +82,22 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
             named = dict(zip(used, chosen, strict=True))
             twins = (j for j in used if groups[j].again)
             ordered = all(_size(named[j - 1]) < _size(named[j]) for j in twins)
+            ordered &= all(_size(named[i]) <= _size(named[j]) for i, j in alike)
             if ordered and gcd(*(one.parts for one in chosen)) == 1:
                 yield tuple(named.get(j, chosen[0]) for j in range(len(vector)))
+
+
+def _interchangeable(groups: Sequence[NodeGroup], vector: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Pairs of groups of equal machines, as many of each used; none where nodes come again."""
+    if any(group.again for group in groups):
+        return []
+    machines = [group.model_copy(update={"name": "", "nodes": 1}) for group in groups]
+    used = [j for j, count in enumerate(vector) if count]
+    return [
+        (i, j)
+        for i, j in combinations(used, 2)
+        if vector[i] == vector[j] and machines[i] == machines[j]
+    ]
 
 
 def _size(degrees: Degrees) -> tuple[int, int]:

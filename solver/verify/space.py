@@ -134,9 +134,10 @@ class PlanSpace:
 
     def node_choices(self) -> Iterator[Nodes]:
         """The same one by one, fewest nodes of the first groups first."""
-        counts = [group.nodes for group in self.instance.cluster.groups]
-        idle = self.instance.search.idle_nodes
-        return filter(self.allows_nodes, product(*(range(0 if idle else n, n + 1) for n in counts)))
+        groups = self.instance.cluster.groups
+        some = self.instance.search.idle_nodes or any(group.again for group in groups)
+        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
+        return filter(self.allows_nodes, product(*ranges))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
@@ -151,12 +152,12 @@ class PlanSpace:
         nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
         used = [j for j, count in enumerate(nodes_used) if count]
         found: list[tuple[Degrees, ...]] = []
-        groups = self.instance.cluster.groups
+        groups, alike = self.instance.cluster.groups, self._alike(nodes_used)
         for cp in sorted(set(self.search.context_parallel)):
             slots = [self._slots(nodes[j], cp) for j in used]
             if self.search.degrees == "uniform":
-                alike = (own for own in slots[0] if all(own in others for others in slots))
-                plain = [own for own in alike if own.parts == 1]
+                shared = (own for own in slots[0] if all(own in others for others in slots))
+                plain = [own for own in shared if own.parts == 1]
                 found += [uniform_degrees(self.instance, own.tp, cp) for own in plain]
                 continue
             for own in product(*slots):
@@ -164,9 +165,24 @@ class PlanSpace:
                 twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
                 if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
                     continue
+                swapped = ((named[i], named[j]) for i, j in alike)
+                if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
+                    continue
                 if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
                     found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
         return found
+
+    def _alike(self, nodes_used: Nodes) -> list[tuple[int, int]]:
+        """Groups used that differ in name and size alone, and not in the nodes used of them.
+
+        Plans of one with the degrees of the other are the same.
+        """
+        groups = self.instance.cluster.groups
+        own = [group.model_dump(exclude={"name", "nodes"}) for group in groups]
+        used = [j for j, count in enumerate(nodes_used) if count]
+        pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
+        listed = not any(group.again for group in groups)
+        return [(i, j) for i, j in pairs if listed and own[i] == own[j]]
 
     def _slots(self, gpus: int, cp: int) -> list[Degrees]:
         """Slots of which a whole number make a node of so many GPUs, cp of them per sequence."""

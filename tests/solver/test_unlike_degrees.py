@@ -14,6 +14,7 @@ from formulations.instance import Instance, SearchSpace
 from formulations.instance.load import load_instance, parse_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from solver.bounds.shape_bound import shape_bound_ns
+from solver.explain.what_ifs import what_ifs
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
@@ -262,3 +263,34 @@ def test_figure_of_hetero_small() -> None:
     assert result.status is Status.OPTIMAL
     assert result.step_time_ns is not None
     assert result.step_time_ns <= 790_000_000
+
+
+def test_groups_of_equal_machines_are_not_told_apart() -> None:
+    """Two groups of one node each have the plans of one group of two nodes of two kinds."""
+    one = of_two_kinds(0)
+    fast, again, _ = one.cluster.groups
+    alone = {"nodes": 1, "again": False}
+    listed = tuple(group.model_copy(update=alone) for group in (fast, again))
+    cluster = one.cluster.model_copy(update={"groups": listed})
+    search = one.search.model_copy(update={"degrees": "per_group"})
+    apart = one.model_copy(update={"cluster": cluster, "search": search})
+    kinds = one.cluster.model_copy(update={"groups": (fast, again)})
+    together = one.model_copy(update={"cluster": kinds})
+    own = [(shape.degrees, shape.dp, shape.pp, shape.zero) for shape in shapes(apart)]
+    assert len(own) == len(set(own))
+    assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for (a, b), *_ in own)
+    assert solve(apart, EXACT).step_time_ns == solve(together, EXACT).step_time_ns
+    assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in shapes(apart)}
+
+
+def test_changes_are_of_groups_as_they_are_listed() -> None:
+    """Without a group its nodes do not come again; one node more may be of either kind."""
+    instance = of_two_kinds(0)
+    changes = list(what_ifs(instance))
+    assert len({one.change for one in changes}) == len(changes)
+    sizes = {
+        one.change: [group.nodes for group in one.instance.cluster.groups]
+        for one in changes
+        if one.change.startswith(("one more", "without"))
+    }
+    assert list(sizes.values()) == [[3, 2, 1], [2, 1, 2, 1], [1], [2, 1]]
