@@ -21,7 +21,7 @@ LLAMA = {
     "dropout": False,
     "tied_embeddings": False,
 }
-MODELS = {
+MODELS: dict[str, dict[str, object]] = {
     "gpt": {"learned_positions": 16},
     "llama": LLAMA,
     "qwen3": {**LLAMA, "qk_norms": True, "head_dim": 16},
