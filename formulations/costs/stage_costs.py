@@ -182,7 +182,11 @@ class StageCosts:
 
         Of replicas with so many micro-batches. Chunks of one device are looked at one by one.
         """
-        key = group, self.moments(stage, micro_batches)
+        return self.extra_of(group, self.moments(stage, micro_batches))
+
+    def extra_of(self, group: int, moments: Moments) -> Array:
+        """The same of a stage that holds so much, wherever it stands."""
+        key = group, moments
         if key not in self._known:
             size = self.tables.num_layers + 1
             extra = np.zeros((size, size), dtype=np.int64)
@@ -198,10 +202,14 @@ class StageCosts:
 
         Alike for all stages of a shape that leaves no choice.
         """
+        return self.recomputed_of(group, self.moments(stage, micro_batches), layers)
+
+    def recomputed_of(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
+        """The same of a stage that holds so much, wherever it stands."""
         if not self.has_choice:
             return self.tables.least_recomputed(layers)
         bounds = (np.array([boundary]) for boundary in layers)
-        found = self.choose(group, self.moments(stage, micro_batches), *bounds)
+        found = self.choose(group, moments, *bounds)
         if found.fits[0]:
             return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
         return self.tables.least_recomputed(layers)

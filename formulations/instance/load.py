@@ -46,7 +46,7 @@ def parse_instance(text: str, name: str, folder: Path, *, plain: bool = False) -
     written = validated(InstanceFile, document)
     place = Place(document)
     if plain:
-        check_plain(written.search, place.at("search", "schedule"))
+        check_plain(written.search, place.at("search"))
     profile = _profile(written.profile, place.at("profile"), folder)
     return resolve(written, place, profile, catalogue(), folder)
 

@@ -100,7 +100,7 @@ def resolve(
         name=written.name,
         source=written.source,
         workload=workload,
-        cluster=cluster,
+        cluster=cluster.in_two_kinds() if search.degrees == "per_node" else cluster,
         profile=times,
         calibration=resolve_calibration(
             written.calibration, place.at("calibration"), kinds, cluster
@@ -170,6 +170,11 @@ def _tensor_degrees(
                 kind = "attention" if heads == architecture.heads else "key and value"
                 found = f"{tp} does not divide the {heads} {kind} heads"
                 raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
+            sizes = sorted({group.gpus_per_node for group in cluster.groups})
+            if written.search.degrees != "uniform" and all(size % tp for size in sizes):
+                nodes = " or ".join(map(str, sizes))
+                found = f"{tp} GPUs per tensor-parallel group, which fill no node of {nodes}"
+                raise at.listed(i).error(found, f"divisors of {nodes}")
         return written.search.tensor_parallel
     degrees = [1 << i for i in range(most.bit_length()) if heads % (1 << i) == 0]
     return (profile and covered_degrees(profile, kinds, cluster, degrees)) or degrees
@@ -184,10 +189,12 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
 
 
 def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for the first schedule that is not plain."""
+    """Raises InstanceError for the first schedule that is not plain, and for nodes of two kinds."""
     for i, name in enumerate(search.schedule):
         if name not in get_args(PlainSchedule):
-            raise place.listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+            raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+    if search.degrees == "per_node":
+        raise place.at("degrees").error("per_node", "uniform or per_group; solve takes the other")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:

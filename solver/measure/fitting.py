@@ -110,7 +110,7 @@ def _most_probable(tangents: Sequence[Tangent]) -> Fit:
             row[start : start + 2] = one.slopes
         precision += np.outer(row, row) / NOISE**2
         right += row * (one.step.log_s - one.log_time(NEUTRAL)) / NOISE**2
-    x: Floats = np.linalg.solve(precision, right)
+    x = np.linalg.solve(precision, right)
 
     def found(*keys: str | Kernels) -> Factors:
         blocks, ends = (sum(float(x[column[key] + i]) for key in keys) for i in (0, 1))
