@@ -100,15 +100,28 @@ class VtrainRow(NamedTuple):
     measured_s: float
 
 
+#: The columns of the whole numbers of a `VtrainRow`, in order.
+_COLUMNS = (
+    "hidden size",
+    "attention heads",
+    "# layers",
+    "sequence length",
+    "global batch",
+    "micro batch",
+    "tensor parallelism",
+    "data parallelism",
+    "pipeline parallelism",
+)
+
+
 def vtrain_rows(reference: Path, nodes: str) -> Iterator[VtrainRow]:
     """Rows of the `single` or `multi` node runs."""
     path = reference / "measured" / f"a100_iteration_times_{nodes}_node.csv"
-    names = ("hidden size", "attention heads", "# layers", "sequence length", "global batch")
-    names += ("micro batch", "tensor parallelism", "data parallelism", "pipeline parallelism")
     with path.open(newline="") as lines:
         for row in csv.DictReader(lines):
-            counts = (int(row[name]) for name in names)
-            yield VtrainRow(*counts, measured_s=float(row["iteration time (ms)"]) / 1e3)
+            h, heads, blocks, s, batch, b, tp, dp, pp = (int(row[name]) for name in _COLUMNS)
+            time_s = float(row["iteration time (ms)"]) / 1e3
+            yield VtrainRow(h, heads, blocks, s, batch, b, tp, dp, pp, time_s)
 
 
 def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:
