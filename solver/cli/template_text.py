@@ -47,6 +47,8 @@ def recomputed_text(template: Template) -> str:
 
 
 def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
+    steps = [one.step_time_s or 0.0 for one in document.templates]
+    values = [one.value_s or 0.0 for one in document.templates]
     nodes = _nodes_text(entry, document.node_groups)
     if entry.template is None or entry.value_s is None or entry.step_time_s is None:
         return [nodes, f"none ({entry.status.value})", "", str(entry.micro_batches), "", "", ""]
@@ -55,8 +57,8 @@ def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
         stages_text(entry.template),
         recomputed_text(entry.template),
         str(entry.micro_batches),
-        time_text(entry.step_time_s),
-        time_text(entry.value_s),
+        time_text(entry.step_time_s, max(steps)),
+        time_text(entry.value_s, max(values)),
         "0" if not entry.gap else percent(entry.gap),
     ]
 
