@@ -94,7 +94,7 @@ def runs_degrees(
     tied = pp > 1 and instance.workload.tied_embeddings
     if several and (tied or not instance.search.sequence_parallel):
         return False
-    return not any(gpus % (own.tp * own.parts * dp) for gpus, own in used)
+    return not any(gpus % (own.width * dp) for gpus, own in used)
 
 
 def runs_parts(target: Target, parts: Iterable[int], zero: int) -> bool:
