@@ -10,7 +10,7 @@ from formulations.instance.transformer import TransformerSizes, build_workload
 from tests.command_line import run
 
 SMALL = {"hidden_size": 32, "layers": 2, "heads": 4, "vocabulary_size": 64, "ffn_size": 64}
-LLAMA = {
+LLAMA: dict[str, object] = {
     "kv_heads": 2,
     "gated_ffn": True,
     "rotary_positions": True,
@@ -21,7 +21,7 @@ LLAMA = {
     "dropout": False,
     "tied_embeddings": False,
 }
-MODELS = {
+MODELS: dict[str, dict[str, object]] = {
     "gpt": {"learned_positions": 16},
     "llama": LLAMA,
     "qwen3": {**LLAMA, "qk_norms": True, "head_dim": 16},
