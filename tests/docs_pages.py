@@ -73,4 +73,6 @@ def _python(script: str) -> str:
 
 if __name__ == "__main__":
     for path in pages():
-        path.write_text(replayed(path), "utf-8")
+        text = replayed(path)
+        if stable(text) != stable(path.read_text("utf-8")):
+            path.write_text(text, "utf-8")
