@@ -47,7 +47,6 @@ def test_pages_name_no_machine() -> None:
 def test_site_builds_strictly(tmp_path: Path) -> None:
     """No broken link and no page that is left out; needs the extra `docs`."""
     pytest.importorskip("material", reason="the extra docs is not installed")
-<<<<<<< HEAD
     build = [
         sys.executable,
         "-m",
@@ -59,10 +58,4 @@ def test_site_builds_strictly(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     done = subprocess.run(build, cwd=DOCS.parent, capture_output=True, text=True, check=False)
-=======
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
-    done = subprocess.run(
-        [*build, str(tmp_path)], cwd=DOCS.parent, capture_output=True, text=True, check=False
-    )
->>>>>>> docs
     assert done.returncode == 0, done.stderr
