@@ -47,15 +47,8 @@ def test_pages_name_no_machine() -> None:
 def test_site_builds_strictly(tmp_path: Path) -> None:
     """No broken link and no page that is left out; needs the extra `docs`."""
     pytest.importorskip("material", reason="the extra docs is not installed")
-    build = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--site-dir",
-        str(tmp_path),
-    ]
-    done = subprocess.run(build, cwd=DOCS.parent, capture_output=True, text=True, check=False)
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
+    done = subprocess.run(
+        [*build, str(tmp_path)], cwd=DOCS.parent, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

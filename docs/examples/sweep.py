@@ -22,8 +22,7 @@ for nodes in product(*(range(group.nodes + 1) for group in groups)):
 
 print("nodes of", *(group.name for group in groups), " step s  USD per 1,000 steps")
 for time_s, cost_usd, nodes, status in sorted(found):
-    own = time_s, cost_usd
-    beaten = any(t <= own[0] and c <= own[1] and (t, c) != own for t, c, *_ in found)
+    better = {(t, c) for t, c, *_ in found if t <= time_s and c <= cost_usd}
     counts = "  ".join(f"{n:>6}" for n in nodes)
-    mark = "" if beaten else "  best"
+    mark = "" if len(better) > 1 else "  best"
     print(f"{counts}  {time_s:8.3f}  {1000 * cost_usd:10.3f}  {status}{mark}")
