@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formulations.costs.tables import build_tables
-from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.plan import Plan, Shape
+from formulations.plan import Degrees, Plan
+from solver.measure.steps import even_plan
 
 Row = Mapping[str, Any]
 
@@ -138,27 +137,17 @@ def _planned(
 ) -> tuple[Instance, Plan]:
     """A row as an instance and the plan that splits it evenly."""
     instance = parse_instance(text, f"{row['model']}.yaml", Path())
-    shape = Shape.model_validate(
-        {
-            "tp": row["tp"],
-            "dp": dp,
-            "pp": row["pp"],
-            "micro_batch": micro_batch,
-            "schedule": "interleaved" if chunks > 1 and row["pp"] > 1 else "1f1b",
-            "recompute": ("none",),
-            "zero": zero,
-            "nodes_used": (instance.cluster.groups[0].nodes,),
-            "vpp": chunks if row["pp"] > 1 else 1,
-        }
-    )
-    return instance, even_plan(instance, shape)
-
-
-def even_plan(instance: Instance, shape: Shape) -> Plan:
-    """Megatron-LM's plan of a shape on equal nodes: as many blocks on every stage."""
-    layers = len(instance.workload.layers)
-    each = (layers - 2) // shape.num_stages
-    boundaries = (0, *(1 + each * s for s in range(1, shape.num_stages)), layers)
-    share = instance.workload.global_batch // (shape.dp * shape.micro_batch)
-    decisions = Decisions((0,) * sum(shape.nodes_used), boundaries, (share,) * shape.dp)
-    return decisions.plan(build_tables(instance, shape))
+    fields = {
+        "degrees": (Degrees(tp=row["tp"]),),
+        "dp": dp,
+        "pp": row["pp"],
+        "micro_batch": micro_batch,
+        "schedule": "interleaved" if chunks > 1 and row["pp"] > 1 else "1f1b",
+        "recompute": ("none",),
+        "zero": zero,
+        "nodes_used": (instance.cluster.groups[0].nodes,),
+        "vpp": chunks if row["pp"] > 1 else 1,
+    }
+    plan = even_plan(instance, fields)
+    assert plan is not None  # what was published divides
+    return instance, plan

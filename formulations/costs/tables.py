@@ -91,6 +91,16 @@ class CostTables:
         return [j for j, count in enumerate(self.shape.nodes_used) if count]
 
     @cached_property
+    def work_ns(self) -> Array:
+        """[L, J] forward and backward."""
+        return self.forward_ns + self.backward_ns
+
+    @property
+    def least_work_ns(self) -> int:
+        """What a micro-batch takes at least: every layer on the fastest of the groups used."""
+        return int(self.work_ns[:, self.used].min(axis=1).sum())
+
+    @cached_property
     def roomiest(self) -> list[int]:
         """Of the node groups used, one of most memory of those with each degrees.
 

@@ -51,6 +51,11 @@ def parse_instance(text: str, name: str, folder: Path, *, plain: bool = False) -
     return resolve(written, place, profile, catalogue(), folder)
 
 
+def check_profile(text: str, name: str) -> None:
+    """Returns if the YAML text is a profile; InstanceError if not."""
+    validated(ProfileFile, parse_document(text, name))
+
+
 def gpu_catalogue() -> Mapping[str, GpuType]:
     """GPU types with sourced figures, by name."""
     return catalogue().gpus

@@ -71,7 +71,7 @@ def resolve(
     written = written.model_copy(update={"search": search})
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     if profile:
-        _check_profile_precision(profile, workload)
+        _check_profile(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
     fits = partial(_check_micro_batch, written, search_place.at("micro_batch"), workload)
     recompute = partial(resolve_recompute, written.search, search_place, flash)
@@ -134,12 +134,19 @@ def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None
             raise place.error(f"{found} has no peak", allowed)
 
 
-def _check_profile_precision(profile: WrittenProfile, workload: Workload) -> None:
-    measured = profile.profile.precision
-    if measured not in (None, workload.precision):
-        found = f"times in {measured}, for a workload in {workload.precision}"
-        allowed = f"times in {workload.precision}, or workload.precision: {measured}"
-        raise profile.place.at("precision").error(found, allowed)
+def _check_profile(profile: WrittenProfile, workload: Workload) -> None:
+    """What a profile was measured with must be what it is used for, as far as it says so."""
+    for name in ("precision", "hidden_size", "sequence_length"):
+        measured, own = getattr(profile.profile, name), getattr(workload, name)
+        if measured not in (None, own):
+            field = name.replace("_", " ")
+            found = f"times in {measured}, for a workload in {own}"
+            if name != "precision":
+                found = f"times of {field} {measured}, for a workload of {own}"
+            allowed = f"times of {own}, or a workload of {measured}"
+            if name == "precision":
+                allowed = f"times in {own}, or workload.precision: {measured}"
+            raise profile.place.at(name).error(found, allowed)
 
 
 def _tensor_degrees(

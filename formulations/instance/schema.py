@@ -99,6 +99,12 @@ class ProfileFile(Record):
     precision: Precision | None = Field(
         default=None, description="What they were measured in; of another one they say nothing."
     )
+    hidden_size: Count | None = Field(
+        default=None, description="Width of the model that they are of; of others they say nothing."
+    )
+    sequence_length: Batch | None = Field(
+        default=None, description="Tokens per sequence; of other lengths they say nothing."
+    )
     includes_tensor_parallel_traffic: bool = Field(
         description="Do the times contain the all-reduces among the tp GPUs?"
     )

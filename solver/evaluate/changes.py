@@ -16,6 +16,8 @@ from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.planned import Planned, as_run, judged, settled
 from solver.result import Status
 
+_SETTINGS = "overlap and sequence parallelism of the instance"
+
 
 @dataclass(frozen=True)
 class _Change:
@@ -42,8 +44,7 @@ def single_changes(own: Planned, objective: float, best: Plan) -> list[Answer]:
         if plan is not None and plan != own.plan:
             found += _answers(change.name, own.instance, plan, objective)
     if own.instance != own.space:
-        found += _answers("what the instance says of overlap and sequence parallelism",
-                          own.space, own.plan, objective)  # fmt: skip
+        found += _answers(_SETTINGS, own.space, own.plan, objective)
     return sorted(found, key=lambda one: (one.least is None, -(one.least or 0.0)))
 
 
@@ -88,7 +89,8 @@ def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
         own.shape, degrees=other.degrees, dp=other.dp, pp=other.pp, nodes_used=other.nodes_used
     )
     alike = other.nodes_used == own.shape.nodes_used
-    idle = "" if alike else f" on {sum(other.nodes_used)} nodes"
+    names = [group.name for group in own.space.cluster.groups]
+    idle = "" if alike else f", nodes {_hosts(names, theirs.order)}"
     sizes = " and ".join(dict.fromkeys(str(one.width) for one in other.degrees_used))
     name = f"tensor {sizes} x data {other.dp} x pipeline {other.pp}{idle}"
     order = own.order if alike else theirs.order

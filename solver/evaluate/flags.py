@@ -86,7 +86,7 @@ _IGNORED = re.compile(
     r"train|transformer|trust-remote|untie|use-(checkpoint|cpu-init|dist-ckpt|flash-attn|legacy|"
     r"mcore|mp-args|one-sent|persistent|precision-aware|pytorch-profiler|rotary|rope|te-rng|tp-pp|"
     r"ring)|v-head|valid|vocab|wandb|warmup|weight|weighted-loss|yaml)(-[a-z0-9-]+)?"
-    r"|--recompute-modules|--async-save"
+    r"|--recompute-modules|--empty-unused-memory-level"
 )
 
 #: From how alike on, of 1, an unknown flag is taken for one that is read, misspelt.

@@ -7,7 +7,8 @@ model, batch and precision must be what the flags say.
 from collections.abc import Callable
 
 from formulations.instance import Instance
-from formulations.instance.workload import Recompute
+from formulations.instance.precision import Precision
+from formulations.instance.workload import Recompute, Workload
 from solver.evaluate.flags import Flags
 from solver.evaluate.launched import Launched, num_blocks
 from solver.evaluate.splits import BLOCKS_PER_CHUNK, CHUNKS, LAYOUT, PP, boundaries
@@ -32,20 +33,13 @@ _STATED: dict[str, tuple[str, Callable[[Instance], int]]] = {
     "--num-query-groups": ("the key and value heads", lambda one: one.workload.kv_heads),
     BATCH: ("workload.global_batch", lambda one: one.workload.global_batch),
 }
-#: Flags that contradict an instance which does not say the same.
-_FACTS: dict[str, tuple[str, Callable[[Instance], bool]]] = {
-    "--bf16": ("workload.precision", lambda one: one.workload.precision in ("bf16", "fp8")),
-    "--fp16": ("workload.precision", lambda one: one.workload.precision in ("fp16", "fp8")),
-    "--fp8-format": ("workload.precision", lambda one: one.workload.precision == "fp8"),
-    "--accumulate-allreduce-grads-in-fp32": (
-        "workload.gradient_precision",
-        lambda one: one.workload.gradient_bytes == 4,
-    ),
-    "--grad-reduce-in-bf16": (
-        "workload.gradient_precision",
-        lambda one: one.workload.gradient_bytes == 2,
-    ),
+#: Flags of one format, and those of the instance with which they may stand.
+_PRECISIONS: dict[str, tuple[Precision, ...]] = {
+    "--bf16": ("bf16", "fp8"),
+    "--fp16": ("fp16", "fp8"),
+    "--fp8-format": ("fp8",),
 }
+_GRADIENT_BYTES = {"--accumulate-allreduce-grads-in-fp32": 4, "--grad-reduce-in-bf16": 2}
 
 
 def launched(flags: Flags, instance: Instance) -> Launched:
@@ -82,10 +76,7 @@ def _check(flags: Flags, instance: Instance) -> None:
         known = value(instance)
         if flags.number(flag, known) != known:
             raise flags.error(flag, f"{known}, {field} of the instance")
-    for flag, (field, holds) in _FACTS.items():
-        if flags.has(flag) and not holds(instance):
-            raise flags.error(flag, f"what {field} of the instance says, or another instance")
-    flags.exclude("--bf16", "--fp16")
+    _check_formats(flags, instance.workload)
     for flag, name in ((CP, "context"), (EP, "expert")):
         if flags.number(flag, 1) > 1:
             raise flags.error(flag, f"1: plans have no {name} parallelism")
@@ -94,15 +85,22 @@ def _check(flags: Flags, instance: Instance) -> None:
     if flags.text("--attention-backend") == "flash" and not instance.workload.flash_attention:
         allowed = "workload.flash_attention: true in the instance, or another backend"
         raise flags.error("--attention-backend", allowed)
-    _check_states(flags, instance)
 
 
-def _check_states(flags: Flags, instance: Instance) -> None:
-    """Formats of the optimizer's moments are those that the instance's memory is for."""
-    own = planned_states(instance.workload)
+def _check_formats(flags: Flags, workload: Workload) -> None:
+    """Raises PlannerError for precisions that the instance's times and memory are not for."""
+    flags.exclude("--bf16", "--fp16")
+    for flag, precisions in _PRECISIONS.items():
+        if flags.has(flag) and workload.precision not in precisions:
+            raise flags.error(flag, f"{workload.precision}, workload.precision of the instance")
+    for flag, size in _GRADIENT_BYTES.items():
+        if flags.has(flag) and workload.gradient_bytes != size:
+            found = f"{workload.gradient_bytes} bytes, workload.gradient_precision of the instance"
+            raise flags.error(flag, found)
+    own = planned_states(workload)
     for flag in ("--exp-avg-dtype", "--exp-avg-sq-dtype"):
-        found = flags.text(flag)
-        if own is not None and found is not None and found != own:
+        stated = flags.text(flag)
+        if own is not None and stated is not None and stated != own:
             raise flags.error(flag, f"{own}, workload.optimizer_state of the instance")
 
 

@@ -8,7 +8,7 @@ the loss counted as a block each. Chunks of a rank are equal, before these are t
 from formulations.instance import Instance
 from solver.evaluate.flags import Flags
 from solver.evaluate.launched import num_blocks
-from solver.export.megatron_layout import LAYERS, parsed
+from solver.export.megatron_layout import parsed
 
 LAYOUT = "--pipeline-model-parallel-layout"
 FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
@@ -38,8 +38,8 @@ def _layout(flags: Flags, text: str, instance: Instance, pp: int) -> list[int]:
     try:
         stages = parsed(text, pp, num_blocks(instance)).stages
     except ValueError as error:
-        known = ", ".join(f"{letter} {name}" for letter, name in LAYERS.items())
-        raise flags.error(LAYOUT, f"what Megatron-LM takes: {known}", f": {error}") from None
+        allowed = f"E, then {num_blocks(instance)} t, then L, in n * {pp} pieces apart by |"
+        raise flags.error(LAYOUT, allowed, f": {error}") from None
     pieces = [len(stages[i % pp][i // pp]) for i in range(pp * len(stages[0]))]
     if 0 in pieces:
         raise flags.error(LAYOUT, "a layer in every piece", f": piece {pieces.index(0)} is empty")

@@ -101,7 +101,7 @@ def _most_probable(tangents: Sequence[Tangent]) -> Fit:
     shapes = sorted({one.step.kernels for one in tangents})
     column = {key: 2 * i for i, key in enumerate([*gpus, *shapes])}
     size, shared = 2 * len(column), 2 * len(gpus)
-    precision = np.diag([COMMON**-2] * shared + [OWN**-2] * (size - shared))
+    precision: Floats = np.diag([COMMON**-2] * shared + [OWN**-2] * (size - shared))
     right = np.zeros(size)
     for one in tangents:
         kernels = one.step.kernels

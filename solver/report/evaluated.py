@@ -30,8 +30,10 @@ def evaluation_text(document: PlanDocument, step: Step, found: Evaluation) -> li
         labelled([*lines, *_distance(document, found)]),
     ]
     if found.changes:
+        longest = max(one.step_time_s or 0.0 for one in found.changes)
         rows = [
-            (one.change, time_text(one.step_time_s or 0.0), _saved(one)) for one in found.changes
+            (one.change, time_text(one.step_time_s or 0.0, longest), _saved(one))
+            for one in found.changes
         ]
         note = "one decision of the best plan put into this one, alone"
         parts += ["", note, table(("change",), ("step time", "saved"), rows)]
@@ -69,13 +71,14 @@ def _distance(document: PlanDocument, found: Evaluation) -> Lines:
     if best.step_time_ns is None or found.above_best is None:
         return [("best plan", f"{best.status} for {target}: none to compare with")]
     slower = "slower" if document.minimize == "step_time" else "dearer"
-    at_most = "" if found.above_bound is None else f"at most {percent(found.above_bound)} {slower}"
+    bound = "" if found.above_bound is None else f"at most {percent(found.above_bound)} {slower}"
     lines = [("best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}")]
     if found.above_best > 0:
-        lines.append(("distance", f"{percent(found.above_best)} {slower} than it"))
-        lines.append(("", f"{at_most} than any plan"))
+        text = f"{percent(found.above_best)} {slower} than it"
+        lines.append(("distance", text + bool(bound) * f"; {bound} than any plan"))
     else:
-        lines.append(("distance", f"no better plan was found; {at_most} than the best"))
+        text = "no better plan was found"
+        lines.append(("distance", text + bool(bound) * f"; {bound} than any"))
     saving = next((one for one in found.changes if one.least is not None and one.least > 0), None)
     if saving is not None and saving.least is not None:
         lines.append(("most brings", f"{saving.change}, alone: {percent(saving.least)} saved"))

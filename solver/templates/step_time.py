@@ -17,6 +17,9 @@ from solver.layered.problem import INFINITY, SplitProblem
 from solver.templates.judge import alone, step_time
 from solver.templates.template_outcome import TemplateOutcome
 
+#: Growth of the cutoffs: the bound that they start from knows of work alone.
+GROWTH = 1.12
+
 Stop = Callable[[], bool]
 
 
@@ -62,7 +65,7 @@ def _solved(
     problem: SplitProblem, least_ns: int, limit: int, gap: float, stop: Stop
 ) -> SplitOutcome:
     """The best pipeline below a limit; some pipeline, if there is one, even without any time."""
-    found = deepened(problem, least_ns, limit, gap, stop)
+    found = deepened(problem, least_ns, limit, gap, stop, GROWTH)
     trial = found.bound_ns
     while found.arcs is None and not found.complete and trial < limit:
         trial = min(limit, 2 * trial + 1)
