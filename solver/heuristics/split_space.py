@@ -54,12 +54,24 @@ class SplitSpace:
 
         Of replicas with so many micro-batches.
         """
-        if not self.intervals.stages.has_choice:
-            return [table[end, groups] - table[start, groups] for table in self.passes]
+        stages = self.intervals.stages
+        if not stages.has_choice or stages.shares_memory:
+            least = [table[end, groups] - table[start, groups] for table in self.passes]
+            least[1] = least[1] + self._chunks_extra(share, groups, start, end)
+            return least
         first = [self.columns.first(k, share) for k in range(len(start))]
         columns = groups + np.array(first).reshape(-1, *(1,) * (groups.ndim - 1))
         tables = [table for table in self.columns.times() if table is not None]
         return [table[columns, start, end] for table in tables]
+
+    def _chunks_extra(self, share: int, groups: Array, start: Array, end: Array) -> Array | int:
+        """[S, C, N] ns that stages [S, C, N] beside others on a device recompute for."""
+        stages = self.intervals.stages
+        if not stages.has_choice:
+            return 0
+        splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
+        lanes = groups[: self.tables.shape.pp, :, 0].T.tolist()
+        return np.stack([stages.extra_of(lane, share, splits) for lane in lanes], axis=1)
 
     def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.
