@@ -204,10 +204,10 @@ def check_recomputed(
             text = f"{min(allowed, default=0)} to {max(allowed, default=0)} blocks"
             findings.require(found.blocks in allowed, f"{field}.blocks", found.blocks, text)
         for d in range(shape.pp):
-            own = [one for one in replica.stages[d :: shape.pp] if any(blocks[slice(*one.layers)])]
-            found = sorted({one.recomputed.way for one in own})
+            chunks = replica.stages[d :: shape.pp]
+            known = {one.recomputed.way for one in chunks if any(blocks[slice(*one.layers)])}
             field = f"replicas[{r}].stages[{d}::{shape.pp}].recomputed"
-            findings.require(len(found) < 2, field, found, "one way for a device")
+            findings.require(len(known) < 2, field, sorted(known), "one way for a device")
     return findings.num_problems == start
 
 
