@@ -40,7 +40,7 @@ class ChunkCosts:
         fits = np.zeros(len(way), dtype=bool)
         for index, (kept, largest) in enumerate(zip(own.activation, own.largest, strict=True)):
             left = np.flatnonzero(~fits)
-            first, last = start[:, left], end[:, left]
+            first, last = (start[:, left], end[:, left]) if index else (start, end)
             need = (own.static[last] - own.static[first]).sum(axis=0)
             need += (whole[:, : len(start)] @ (kept[last] - kept[first])).max(axis=0)
             need += largest[first, last].max(axis=0)
@@ -48,15 +48,19 @@ class ChunkCosts:
             way[found], fits[found] = index, True
         return way, fits
 
-    def extra(self, groups: Sequence[int], micro_batches: int, splits: Array) -> Array:
-        """[S, N] ns beyond the least of splits [N, S + 1] with the devices on groups [p].
+    def extra(self, groups: Array, micro_batches: int, splits: Array) -> Array:
+        """[S, C, N] ns beyond the least of splits [N, S + 1] with the devices on groups [p, C].
 
         Where nothing fits as if the first way did.
         """
-        p, found = len(groups), np.zeros((splits.shape[1] - 1, len(splits)), dtype=np.int64)
-        for device, group in enumerate(groups):
+        p, lanes = groups.shape
+        found = np.zeros((splits.shape[1] - 1, lanes, len(splits)), dtype=np.int64)
+        for device, row in enumerate(groups):
             start, end = splits[:, device:-1:p].T, splits[:, device + 1 :: p].T
-            way, _ = self.way(device, group, micro_batches, start, end)
-            sums = np.stack([extra[:, group] for extra in self._extra])
-            found[device::p] = sums[way, end] - sums[way, start]
+            for group in np.unique(row).tolist():
+                way, _ = self.way(device, group, micro_batches, start, end)
+                if way.any():
+                    sums = np.stack([extra[:, group] for extra in self._extra])
+                    own = sums[way, end] - sums[way, start]
+                    found[device::p, row == group] = own[:, None]
         return found

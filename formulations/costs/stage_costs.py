@@ -174,7 +174,8 @@ class StageCosts:
         if not self.has_choice:
             return np.zeros((splits.shape[1] - 1, len(splits)), dtype=np.int64)
         if self.shares_memory:
-            return self.chunks.extra(groups, micro_batches, splits)
+            own_groups = np.array(groups)[:, None]
+            return self.chunks.extra(own_groups, micro_batches, splits)[:, 0]
         rows = (self.extra(j, k, micro_batches) for k, j in enumerate(groups))
         own = [row[splits[:, k], splits[:, k + 1]] for k, row in enumerate(rows)]
         return np.where(np.array(own) < NEVER, own, 0)

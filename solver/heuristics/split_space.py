@@ -70,8 +70,7 @@ class SplitSpace:
         if not stages.has_choice:
             return 0
         splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
-        lanes = groups[: self.tables.shape.pp, :, 0].T.tolist()
-        return np.stack([stages.extra_of(lane, share, splits) for lane in lanes], axis=1)
+        return stages.chunks.extra(groups[: self.tables.shape.pp, :, 0], share, splits)
 
     def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.
