@@ -3,4 +3,4 @@
 from solver.cli import app
 
 if __name__ == "__main__":
-    app()
+    app(prog_name="hetplan")

@@ -1,6 +1,9 @@
 """How far the analytic model is from published steps of dense models that no figure was fitted to.
 
-    python -m bench accuracy [--out RECORDS] [--picture FILE]
+    python -m bench accuracy [--out RECORDS] [--picture FILE] [--draws N]
+
+Then, on measured steps of A100 (`accuracy_choices`), error and regret of the model, of its
+corrections by measured steps (`hetplan calibrate`), and of other rules.
 
 Every row that can be expressed becomes an instance and a plan (`accuracy_rows`), whose step is
 simulated; the others are counted by what is missing. Records go to bench/results/accuracy.jsonl,
@@ -17,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.accuracy_choices import DRAWS, choices, figures
 from bench.accuracy_rows import Case, cases
 from bench.records import RESULTS, append, record, reference
 from bench.scatter import Point, scatter_picture
@@ -74,6 +78,17 @@ def table(rows: Sequence[Figures]) -> Table:
     return result
 
 
+def choice_table(rows: Sequence[Figures]) -> Table:
+    """Error and regret by rule."""
+    result = Table("layer times, or rule")
+    for name in ("steps", "error %", "regret %"):
+        result.add_column(name, justify="right")
+    for row in rows:
+        error = "" if row["error"] is None else f"{100 * row['error']:.1f}"
+        result.add_row(row["rule"], str(row["steps"]), error, f"{100 * row['regret']:.2f}")
+    return result
+
+
 def picture(rows: Sequence[Figures]) -> str:
     """Predicted over measured seconds, a colour per system."""
     points = [
@@ -88,16 +103,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench accuracy")
     parser.add_argument("--out", type=Path, default=RESULTS / "accuracy.jsonl")
     parser.add_argument("--picture", type=Path, default=RESULTS / "accuracy.svg")
+    parser.add_argument("--draws", type=int, default=DRAWS, help="of one step per kernel shape")
     chosen = parser.parse_args()
-    folder = reference("simumax/b200_steps.json", "megatron_bridge/throughput.json")
+    files = ("simumax/b200_steps.json", "megatron_bridge/throughput.json", "measured/*single*.csv")
+    folder = reference(*files)
     rows = [predicted(case) for case in cases(folder)]
     done = [row for row in rows if row["error"] is not None]
     left = Counter((row["source"], row["why_not"]) for row in rows if row["why_not"])
-    append(chosen.out, [record("accuracy", {"rows": done, "left_out": _named(left)})])
+    rules = list(figures(choices(folder), chosen.draws))
+    found = {"rows": done, "left_out": _named(left), "choices": rules, "draws": chosen.draws}
+    append(chosen.out, [record("accuracy", found)])
     chosen.picture.write_text(picture(done), encoding="utf-8")
     console = Console()
     console.width = max(console.width, 120)
     console.print(table(done))
+    console.print(choice_table(rules))
     for (source, why), count in left.items():
         console.print(f"{source}: {count} rows left out: {why}")
 

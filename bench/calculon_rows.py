@@ -58,8 +58,7 @@ def planned(base: Instance, row: Row) -> tuple[Instance, Plan]:
 def _layers_ns(instance: Instance, shape: Shape) -> Array:
     """[L] of a micro-batch, forward and backward."""
     tables = build_tables(instance, shape)
-    both: Array = (tables.forward_ns + tables.backward_ns)[:, 0]
-    return both
+    return tables.work_ns[:, 0]
 
 
 def _work_ns(instance: Instance, shape: Shape) -> dict[str, Array]:

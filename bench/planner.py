@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
-from formulations.template import Template, TemplateStage
+from formulations.template import Template, stage_on
 from solver.layered.node_sharing import NodeSplit, filled
-from solver.layered.places import Places
+from solver.layered.places import Places, Room
 from solver.layered.problem import Array
 
 PS_PER_MS = 10**9
@@ -84,8 +84,8 @@ def _template(fields: dict[str, Any], gpus_per_node: int) -> PlannerTemplate:
     counts = [stage["num_gpus"] for stage in fields["stages"]]
     begins = np.concatenate([[0], np.cumsum(counts)])
     stages = tuple(
-        TemplateStage(
-            layers=tuple(stage["layers"]),
+        stage_on(
+            layers=(stage["layers"][0], stage["layers"][1]),
             node=int(first // gpus_per_node),
             first_gpu=int(first % gpus_per_node),
             gpus=int(end - first),
@@ -127,7 +127,7 @@ def places(case: PlannerCase, split: NodeSplit = NodeSplit.ALIGNED) -> Places:
         forward=forward,
         backward=backward,
         finish=np.zeros_like(forward),
-        room=np.where(ends > ends[:, None], ALWAYS_FIT, 0) + np.zeros_like(forward),
+        memory=Room(np.where(ends > ends[:, None], ALWAYS_FIT, 0) + np.zeros_like(forward)),
         send=none,
         send_back=none,
         embedding=none[:, 0],

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import log2
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.published_times import KernelTime, LayerTime, Observation, StepTime, gpt
 from formulations.instance import GpuType, Layer, Link
@@ -85,36 +85,61 @@ def _on_a100(
     )
 
 
-def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:
+class VtrainRow(NamedTuple):
+    """One measured step: the model, the batch, the degrees."""
+
+    h: int
+    heads: int
+    blocks: int
+    s: int
+    batch: int
+    b: int
+    tp: int
+    dp: int
+    pp: int
+    measured_s: float
+
+
+#: The columns of the whole numbers of a `VtrainRow`, in order.
+_COLUMNS = (
+    "hidden size",
+    "attention heads",
+    "# layers",
+    "sequence length",
+    "global batch",
+    "micro batch",
+    "tensor parallelism",
+    "data parallelism",
+    "pipeline parallelism",
+)
+
+
+def vtrain_rows(reference: Path, nodes: str) -> Iterator[VtrainRow]:
+    """Rows of the `single` or `multi` node runs."""
     path = reference / "measured" / f"a100_iteration_times_{nodes}_node.csv"
     with path.open(newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    for row in rows:
-        batch, b, h, heads, blocks, s = (
-            int(row[name])
-            for name in (
-                "global batch",
-                "micro batch",
-                "hidden size",
-                "attention heads",
-                "# layers",
-                "sequence length",
-            )
-        )
-        tp, dp, pp = (int(row[f"{kind} parallelism"]) for kind in ("tensor", "data", "pipeline"))
-        if tp > GPUS_PER_NODE:
+        for row in csv.DictReader(lines):
+            h, heads, blocks, s, batch, b, tp, dp, pp = (int(row[name]) for name in _COLUMNS)
+            time_s = float(row["iteration time (ms)"]) / 1e3
+            yield VtrainRow(h, heads, blocks, s, batch, b, tp, dp, pp, time_s)
+
+
+def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:
+    for row in vtrain_rows(reference, nodes):
+        if row.tp > GPUS_PER_NODE:
             continue
+        degrees = f"tp {row.tp} dp {row.dp} pp {row.pp}"
         yield _on_a100(
             gpus,
             source=f"vtrain {nodes}-node",
-            label=f"h {h} layers {blocks} tp {tp} dp {dp} pp {pp} b {b} B {batch}",
-            published_s=float(row["iteration time (ms)"]) / 1e3,
-            sizes=(h, heads, blocks, s, VTRAIN_VOCABULARY),
-            global_batch=batch,
-            tp=tp,
-            dp=dp,
-            pp=pp,
-            micro_batch=b,
+            label=f"h {row.h} layers {row.blocks} {degrees} b {row.b} B {row.batch}",
+            published_s=row.measured_s,
+            sizes=(row.h, row.heads, row.blocks, row.s, VTRAIN_VOCABULARY),
+            global_batch=row.batch,
+            tp=row.tp,
+            dp=row.dp,
+            pp=row.pp,
+            micro_batch=row.b,
             chunks=1,
         )
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from formulations.instance.extent import Count
 from formulations.instance.instance import PlainSchedule
 from formulations.instance.record import Record
@@ -14,7 +16,8 @@ class Strategy(Record):
     """How the stages of a template run."""
 
     micro_batch: Count  #: sequences
-    recompute: Recompute
+    #: What a stage may choose among, least time first, see `formulations.costs.stage_costs`.
+    recompute: tuple[Recompute, ...] = Field(min_length=1, max_length=3)
     schedule: PlainSchedule
 
 
@@ -44,8 +47,9 @@ def layers_by_position(template: Template) -> tuple[range, ...]:
     starts = [template.num_layers] * template.num_nodes
     ends = [0] * template.num_nodes
     for stage in template.stages:
-        starts[stage.node] = min(starts[stage.node], stage.layers[0])
-        ends[stage.node] = max(ends[stage.node], stage.layers[1])
+        node = stage.group.node
+        starts[node] = min(starts[node], stage.layers[0])
+        ends[node] = max(ends[node], stage.layers[1])
     return tuple(map(range, starts, ends))
 
 

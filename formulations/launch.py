@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import get_args
 
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.instance import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
+from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
@@ -139,7 +139,7 @@ def _stages(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
 
 #: All values of the fields that rules are about, the widest last where there is one value.
 _VALUES: dict[str, tuple[object, ...]] = {
-    "degrees": get_args(DegreesPer),
+    "degrees": ("uniform", "per_group"),
     "schedule": get_args(ScheduleName),
     "micro_batches": ("even", "uneven"),
     "recompute": RECOMPUTE_WAYS,

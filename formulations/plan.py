@@ -138,8 +138,13 @@ Choose = Callable[[int, int, int, tuple[tuple[int, int], ...]], Sequence[Recompu
 
 
 def uniform_degrees(instance: Instance, tp: int) -> tuple[Degrees, ...]:
-    """Tensor groups of one size everywhere."""
-    return (Degrees(tp=tp),) * len(instance.cluster.groups)
+    """Tensor groups of one size everywhere; one object, as many shapes have them."""
+    return _uniform(tp, len(instance.cluster.groups))
+
+
+@cache
+def _uniform(tp: int, groups: int) -> tuple[Degrees, ...]:
+    return (Degrees(tp=tp),) * groups
 
 
 def num_gpus(instance: Instance, shape: Shape) -> int:

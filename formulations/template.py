@@ -1,8 +1,9 @@
-"""A pipeline template: one pipeline on so many nodes, before it is given machines.
+"""A pipeline template: a replica on nodes that have no names yet.
 
 Jang et al. (Oobleck, SOSP 2023), section 4.1: a template fixes nodes, stages, the layers of every
 stage and its GPUs; plans are put together from templates, and a failure swaps one for another.
-No stage spans nodes.
+Stages are those of plans; the node of a stage's group is a position in the template. No stage spans
+nodes, and the GPUs of a stage are one tensor-parallel group.
 """
 
 from itertools import pairwise
@@ -10,29 +11,28 @@ from itertools import pairwise
 from pydantic import Field, ValidationError, model_validator
 
 from formulations.errors import PlanError
-from formulations.instance.extent import GpusPerNode, Index
+from formulations.instance.extent import Index
 from formulations.instance.json_document import parse_json
 from formulations.instance.record import Record
+from formulations.plan import Degrees, Group, Recomputed, Stage
+
+#: Of stages that keep everything.
+NOTHING = Recomputed(way="none", blocks=0)
 
 
-class TemplateStage(Record):
-    """Layers [start, end) of the chain on some GPUs of one node.
-
-    node: position in the template's nodes. first_gpu, gpus: the GPUs [first_gpu, first_gpu + gpus)
-    of that node, which work as one tensor-parallel group.
-    """
-
-    layers: tuple[Index, Index]
-    node: Index
-    first_gpu: Index
-    gpus: GpusPerNode
+def stage_on(
+    layers: tuple[int, int], node: int, first_gpu: int, gpus: int, recomputed: Recomputed = NOTHING
+) -> Stage:
+    """A stage on GPUs [first_gpu, first_gpu + gpus) of the node at a position."""
+    group = Group(node=node, gpus=tuple(range(first_gpu, first_gpu + gpus)))
+    return Stage(layers=layers, group=group, degrees=Degrees(tp=gpus), recomputed=recomputed)
 
 
 class Template(Record):
     """Nodes in pipeline order, by node group of the cluster, and the stages that run on them."""
 
     node_groups: tuple[Index, ...] = Field(min_length=1)
-    stages: tuple[TemplateStage, ...] = Field(min_length=1)
+    stages: tuple[Stage, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _check(self) -> "Template":
@@ -50,6 +50,10 @@ class Template(Record):
         """Number of stages."""
         return len(self.stages)
 
+    def group_of(self, stage: Stage) -> int:
+        """Node group of the cluster that a stage runs on."""
+        return self.node_groups[stage.group.node]
+
     @property
     def num_layers(self) -> int:
         """Number of layers of the chain."""
@@ -61,7 +65,7 @@ class Template(Record):
 
     def idle_gpus(self, gpus_per_node: tuple[int, ...]) -> int:
         """GPUs of the template's nodes that no stage uses; `gpus_per_node`: per node group."""
-        used = sum(stage.gpus for stage in self.stages)
+        used = sum(len(stage.group.gpus) for stage in self.stages)
         return sum(gpus_per_node[j] for j in self.node_groups) - used
 
 
@@ -72,13 +76,28 @@ def _fault(template: Template) -> str | None:
         if stage.layers[0] != start or stage.layers[1] <= start:
             found = f"layers [{stage.layers[0]}, {stage.layers[1]})"
             return f"stages[{k}] has {found}; it must start with layer {start} and have one"
-    if list(dict.fromkeys(stage.node for stage in template.stages)) != [*range(template.num_nodes)]:
+        if fault := _group_fault(stage):
+            return f"stages[{k}] has {fault}"
+    positions = dict.fromkeys(stage.group.node for stage in template.stages)
+    if list(positions) != [*range(template.num_nodes)]:
         return f"stages must visit the nodes 0 to {template.num_nodes - 1} once each, in order"
     for k, (before, stage) in enumerate(pairwise(template.stages), start=1):
-        if stage.node == before.node and stage.first_gpu < before.first_gpu + before.gpus:
-            return f"stages[{k}] shares GPU {stage.first_gpu} of node {stage.node}"
-        if stage.node < before.node:
-            return f"stages[{k}] goes back to node {stage.node}"
+        own, last = stage.group, before.group
+        if own.node == last.node and own.gpus[0] <= last.gpus[-1]:
+            return f"stages[{k}] shares GPU {own.gpus[0]} of node {own.node}"
+        if own.node < last.node:
+            return f"stages[{k}] goes back to node {own.node}"
+    return None
+
+
+def _group_fault(stage: Stage) -> str | None:
+    """What is wrong with the GPUs of a stage, and what they have to be."""
+    gpus = stage.group.gpus
+    if not gpus or list(gpus) != [*range(gpus[0], gpus[0] + len(gpus))]:
+        return f"GPUs {gpus}; they must be one or more in a row"
+    if stage.degrees != Degrees(tp=len(gpus)):
+        found = f"{stage.degrees.parts} parts of {stage.degrees.tp}"
+        return f"{found} on {len(gpus)} GPUs; they must be one tensor-parallel group"
     return None
 
 

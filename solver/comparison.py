@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.result import Status, Termination, proves, relative_gap
+from solver.result import Result, Status, Termination, proves, relative_gap
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.
 NOISE = 1e-9
@@ -121,3 +121,30 @@ class Answer:
     step_time_s: float | None = None
     least: float | None = None
     most: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a plan that is run stands.
+
+    objective: its own. broken: limits that it breaks, one line each. best: the best plan found, and
+    the bound of all; None if it was not looked for. changes: the plan with one decision of the best
+    plan, most saved first; those that break a limit have no saving.
+    """
+
+    objective: float
+    broken: tuple[str, ...]
+    best: Result | None = None
+    changes: tuple[Answer, ...] = ()
+
+    @property
+    def above_best(self) -> float | None:
+        """How far the objective is above that of the best plan found, relative to it."""
+        best = None if self.best is None else self.best.objective
+        return self.objective / best - 1 if best else None
+
+    @property
+    def above_bound(self) -> float | None:
+        """How far it is above that of any plan at most."""
+        bound = None if self.best is None else self.best.bound
+        return max(0.0, self.objective / bound - 1) if bound else None

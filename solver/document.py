@@ -1,8 +1,9 @@
 """The plan file: one JSON object with the plan, its figures, its proof and its instance.
 
-`solve --json` prints it and `--out` writes it. `digest` is the SHA-256 of everything else in
-canonical form, so that no field can be changed unnoticed; `verify` also derives every figure
-again, except those of RECORDED, which only the digest protects.
+`solve --out` writes it; `solve --json` prints it, and without `--proof` leaves out PROOF. `digest`
+is the SHA-256 of everything else in canonical form, so that no field can be changed unnoticed;
+`verify` also derives every figure again, except those of RECORDED, which only the digest protects.
+Layers are counted along the whole chain: 0 is the embedding, 1 the first block.
 """
 
 import hashlib
@@ -39,6 +40,8 @@ from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termi
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
 SCHEMA_VERSION: Final = 6
 
+#: The log of the proof: a record for each of what may be thousands of shapes.
+PROOF = "closed_shapes"
 #: Fields that describe the run, or what lies beyond it, and cannot be derived from the plan.
 RECORDED = (
     "history",
@@ -202,9 +205,10 @@ def sealed(document: PlanDocument) -> PlanDocument:
     return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
 
 
-def to_json(document: Record) -> str:
-    """Readable JSON text of a document."""
-    return json.dumps(document.model_dump(mode="json"), indent=1, allow_nan=False) + "\n"
+def to_json(document: Record, *, leave_out: set[str] | None = None) -> str:
+    """Readable JSON text of a document, without the fields to leave out."""
+    fields = document.model_dump(mode="json", exclude=leave_out)
+    return json.dumps(fields, indent=1, allow_nan=False) + "\n"
 
 
 def read_document(path: Path) -> PlanDocument:
@@ -219,6 +223,8 @@ def read_document(path: Path) -> PlanDocument:
         found = "no schema version" if version is None else f"schema version {shown(version)}"
         where = json_document(text, name).where(("schema_version",))
         raise PlanError(where, found, f"{SCHEMA_VERSION}; solve again")
+    if PROOF not in fields:
+        raise PlanError(f"{name}:1:1", f"no {PROOF}", f"{allowed}, or by solve --json --proof")
     try:
         return PlanDocument.model_validate_json(text)
     except ValidationError as error:

@@ -31,7 +31,7 @@ from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 from solver.document import digest
 
-FLEET_SCHEMA_VERSION: Final = 2
+FLEET_SCHEMA_VERSION: Final = 3
 ALLOWED = "a fleet file written by templates --out or recover --out"
 
 #: Fields that describe the run and cannot be derived from the fleet.
@@ -87,7 +87,7 @@ class FleetDocument(Record):
     """
 
     kind: Literal["fleet"]
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     hetplan_version: Name
     faults: Index
     survives: Index

@@ -32,6 +32,7 @@ class Termination(StrEnum):
     INTERRUPTED = "interrupted"
     UNFINISHED = "unfinished"  #: an engine gave a shape up: numerical trouble, too many orders
     HEURISTIC = "heuristic"  #: a heuristic ran to its end; no proof was asked for
+    GIVEN = "given"  #: the plan was given; nothing was searched
 
 
 Reason = Literal["infeasible", "bounded", "solved", "open"]

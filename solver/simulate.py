@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
-from formulations.costs.template_costs import TemplateCosts
+from formulations.costs.template_costs import PipelineTimes
 from formulations.schedules import SCHEDULES, Kind, PathCounts, ScheduleGraph, schedule_graph
 
 Array = NDArray[np.int64]
@@ -165,7 +165,7 @@ def replica_graph(costs: PlanCosts, replica: int) -> ScheduleGraph:
     return schedule_graph(shape.schedule, shape.pp, costs.micro_batches[replica], shape.vpp)
 
 
-def pipeline_times(costs: TemplateCosts) -> Times:
+def pipeline_times(costs: PipelineTimes) -> Times:
     """Times of a pipeline of a template, N = 1."""
     return Times(
         costs.forward_ns[:, None],
@@ -176,7 +176,7 @@ def pipeline_times(costs: TemplateCosts) -> Times:
     )
 
 
-def pipeline_end_ns(costs: TemplateCosts, last: Array) -> Array:
+def pipeline_end_ns(costs: PipelineTimes, last: Array) -> Array:
     """[N] end of a single pipeline's step after its last backwards [p, N].
 
     Tied embeddings and optimizer follow; what goes on between pipelines is not counted.
@@ -188,7 +188,7 @@ def pipeline_end_ns(costs: TemplateCosts, last: Array) -> Array:
     return found
 
 
-def pipeline_step_ns(costs: TemplateCosts, micro_batches: int) -> int:
+def pipeline_step_ns(costs: PipelineTimes, micro_batches: int) -> int:
     """Simulated step of a single pipeline."""
     graph = schedule_graph(costs.schedule, costs.num_stages, micro_batches)
     end = simulate(graph, pipeline_times(costs))

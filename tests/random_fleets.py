@@ -5,12 +5,12 @@ from itertools import pairwise
 
 from formulations.fleet import Design, Pipeline, Strategy
 from formulations.instance import Cluster, Instance, Limits, Link, NodeGroup
-from formulations.template import Template, TemplateStage
+from formulations.template import Template, stage_on
 from solver.replay.planned import instance_with
 from tests.small_instances import gpu, layer, random_instance, workload
 
 LAYERS = 6
-STRATEGY = Strategy(micro_batch=1, recompute="none", schedule="1f1b")
+STRATEGY = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
 
 
 def cluster(nodes: int, others: int = 0) -> Cluster:
@@ -59,7 +59,7 @@ def even_designs(sizes: range) -> list[Design]:
         inner = [(LAYERS - 2) * k // size + 1 for k in range(1, size)]
         cuts = [0, *inner, LAYERS]
         stages = tuple(
-            TemplateStage(layers=layers, node=node, first_gpu=0, gpus=1)
+            stage_on(layers=layers, node=node, first_gpu=0, gpus=1)
             for node, layers in enumerate(pairwise(cuts))
         )
         template = Template(node_groups=(0,) * size, stages=stages)
@@ -81,7 +81,7 @@ def random_template(
         places.remove(next(place for place in places if counts.count(place[0]) > 1))
     cuts = [0, *sorted(rng.sample(range(1, num_layers), len(places) - 1)), num_layers]
     stages = (
-        TemplateStage(layers=layers, node=node, first_gpu=gpu, gpus=1)
+        stage_on(layers=layers, node=node, first_gpu=gpu, gpus=1)
         for layers, (node, gpu) in zip(pairwise(cuts), places, strict=True)
     )
     return Template(node_groups=node_groups, stages=tuple(stages))

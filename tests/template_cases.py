@@ -7,9 +7,13 @@ from random import Random
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
-from formulations.template import Template, TemplateStage
+from formulations.costs.template_costs import template_costs
+from formulations.fleet import Strategy
+from formulations.instance import Instance
+from formulations.plan import Recomputed, Stage
+from formulations.template import Template, stage_on
 from solver.layered.node_sharing import NodeSplit, filled
-from solver.layered.places import Places
+from solver.layered.places import Places, Room
 from solver.layered.problem import Array
 
 
@@ -65,7 +69,7 @@ def random_places(
         forward=interval_sums(times()),
         backward=interval_sums(times()),
         finish=interval_sums(times()),
-        room=np.where(inside, fits, 0),
+        memory=Room(np.where(inside, fits, 0)),
         send=sends(),
         send_back=sends(),
         embedding=sends()[:, 0],
@@ -110,14 +114,47 @@ def all_templates(places: Places, num_nodes: int) -> Iterator[Template]:
                 yield Template(
                     node_groups=order,
                     stages=tuple(
-                        TemplateStage(
-                            layers=(end - length, end), node=node, first_gpu=first, gpus=g
-                        )
+                        stage_on(layers=(end - length, end), node=node, first_gpu=first, gpus=g)
                         for (node, g), first, end, length in zip(
                             stages, firsts, ends, lengths, strict=True
                         )
                     ),
                 )
+
+
+def recomputing(
+    instance: Instance, strategy: Strategy, template: Template, micro_batches: int
+) -> Template | None:
+    """The template with what takes least time and fits, stage by stage; None if nothing does."""
+    stages = []
+    for k, stage in enumerate(template.stages):
+        tried = []
+        for recomputed in _options(instance, strategy, stage.layers):
+            one = _recomputing(stage, recomputed)
+            alike = [_recomputing(other, recomputed) for other in template.stages]
+            whole = template.model_copy(update={"stages": tuple(alike)})
+            costs = template_costs(instance, strategy, whole)
+            if costs.used_bytes(micro_batches)[k] <= costs.limit_bytes[k]:
+                tried.append((int(costs.backward_ns[k]), one))
+        if not tried:
+            return None
+        stages.append(min(tried, key=lambda pair: pair[0])[1])
+    return template.model_copy(update={"stages": tuple(stages)})
+
+
+def _recomputing(stage: Stage, recomputed: Recomputed) -> Stage:
+    return stage.model_copy(update={"recomputed": recomputed})
+
+
+def _options(
+    instance: Instance, strategy: Strategy, layers: tuple[int, int]
+) -> Iterator[Recomputed]:
+    """All that a stage may recompute: every block in a way, or the first few in full."""
+    blocks = sum(layer.is_block for layer in instance.workload.layers[slice(*layers)])
+    for way in strategy.recompute:
+        few = way == "full" and strategy.recompute[0] == "none"
+        for number in range(blocks + 1) if few else [blocks]:
+            yield Recomputed(way=way, blocks=0 if way == "none" else number)
 
 
 #: GPUs per node and nodes of the groups.

@@ -110,3 +110,19 @@ def test_console_script_runs_from_another_folder(site: Path, tmp_path: Path) -> 
 def test_launcher_runs_from_another_folder(tmp_path: Path) -> None:
     """`python cli.py` finds the packages beside it, whatever the working folder."""
     assert "solve" in run(sys.executable, ROOT / "cli.py", "--help", cwd=tmp_path)
+
+
+def test_wheel_works_without_the_repository(site: Path, tmp_path: Path) -> None:
+    """From an empty folder: an instance, its proved plan, the proof again, a page, a job."""
+
+    def hetplan(*arguments: str) -> str:
+        return run(site / "bin" / "hetplan", *arguments, cwd=tmp_path, PYTHONPATH=str(site))
+
+    nodes = ("--nodes", "1x2xA10", "--nodes", "1x2xT4@25 Gbit/s")
+    hetplan("init", "--model", "bert-base", "--global-batch", "8", *nodes, "--out", "mine.yaml")
+    assert "proved that no plan is better" in hetplan("solve", "mine.yaml", "--out", "plan.json")
+    assert hetplan("verify", "plan.json", "--instance", "mine.yaml").endswith("verified\n")
+    hetplan("report", "plan.json")
+    hetplan("export", "plan.json", "--to", "megatron", "--out", "job")
+    files = ["job", "mine.yaml", "plan.json", "report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == files

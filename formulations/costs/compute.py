@@ -139,8 +139,10 @@ def _core_share(instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: 
 def _compute_s(
     instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int
 ) -> tuple[LayerSeconds, Origin | str]:
-    if instance.profile is not None:
-        return instance.profile.time_s(layer.kind, group.gpu.name, tp, b)
+    profile = instance.profile
+    gpu = group.gpu.name
+    if profile is not None and not (profile.completed and not profile.samples(layer.kind, gpu, tp)):
+        return profile.time_s(layer.kind, gpu, tp, b)
     return LayerSeconds(*_analytic_s(instance, layer, group, tp, b), None), "analytic"
 
 
@@ -148,16 +150,21 @@ def _layer_ns(
     instance: Instance, layer: Layer, group: NodeGroup, tp: int, b: int, recompute: Recompute
 ) -> tuple[int, int, int, Origin | str]:
     """Forward, backward, of that weight gradients, and their origin."""
-    workload, profile = instance.workload, instance.profile
+    workload, profile, calibration = instance.workload, instance.profile, instance.calibration
     (forward_s, backward_s, weight_s), origin = _compute_s(instance, layer, group, tp, b)
     core_s = forward_s * _core_share(instance, layer, group, tp, b)
     if weight_s is None:
         weight_s = layer.weight_gradient_share * backward_s
-    if tp > 1 and not (profile and profile.includes_tensor_parallel_traffic):
+    timed_traffic = profile and profile.includes_tensor_parallel_traffic and origin != "analytic"
+    if tp > 1 and not timed_traffic:
         seen = 1 - instance.search.overlap.tensor_parallel
         one_s = seen * ring_s(ALL_REDUCE, tp, b * workload.boundary_bytes, group.intra_node)
         forward_s += layer.forward_all_reduces * one_s
         backward_s += layer.backward_all_reduces * one_s
+    factor = calibration.factor(layer.kind, group.gpu.name, tp, b) if calibration else None
+    if factor is not None:
+        origin, core_s = "corrected", factor * core_s
+        forward_s, backward_s, weight_s = factor * forward_s, factor * backward_s, factor * weight_s
     if layer.is_block:
         backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
     return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
@@ -167,7 +174,7 @@ def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:
     """Whether the times of every layer kind on `tp` GPUs of the group are known."""
     profile, runs = instance.profile, instance.workload.layer_runs
     return profile is None or all(
-        profile.samples(run.layer.kind, group.gpu.name, tp) for run in runs
+        profile.has_time(run.layer.kind, group.gpu.name, tp) for run in runs
     )
 
 

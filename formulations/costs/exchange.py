@@ -19,14 +19,13 @@ def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[in
     cluster, template = instance.cluster, design.template
     tables = {
         gpus: stage_tables(instance, design.strategy, gpus, template.num_stages)
-        for gpus in {stage.gpus for stage in template.stages}
+        for gpus in {stage.degrees.tp for stage in template.stages}
     }
     node_bytes = [0] * template.num_nodes
     for stage in template.stages:
-        group = template.node_groups[stage.node]
-        gradients = tables[stage.gpus].gradient_bytes[slice(*stage.layers), group]
-        lane_bytes = int(gradients.sum())
-        node_bytes[stage.node] += stage.gpus * lane_bytes
+        gpus, group = stage.degrees.tp, template.group_of(stage)
+        lane_bytes = int(tables[gpus].gradient_bytes[slice(*stage.layers), group].sum())
+        node_bytes[stage.group.node] += gpus * lane_bytes
     links = [cluster.groups[j].inter_node for j in template.node_groups]
     loads = [
         size / link.bandwidth_bytes_per_s for size, link in zip(node_bytes, links, strict=True)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.collectives import HALF, ring_latency_s, ring_share, wire_ns
+from formulations.costs.lanes import lanes_like
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
@@ -165,7 +166,7 @@ class Placer:
             k: min(stop, (k + 1) * shape.dp) - max(start, k * shape.dp)
             for k in range(start // shape.dp, (stop - 1) // shape.dp + 1)
         }
-        degrees, like = shape.degrees[j], tables.lanes_like[j]
+        degrees, like = shape.degrees[j], lanes_like(shape, j)
         rings = degrees.tp * sum(count < shape.dp for count in overlap.values())
         ranks = {k: count * degrees.parts for k, count in overlap.items()}
         inside, outside = group.intra_node, group.inter_node

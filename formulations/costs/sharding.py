@@ -26,6 +26,7 @@ from formulations.costs.collectives import (
     wire_ns,
 )
 from formulations.costs.compute import LayerTimes, TimeColumns, Times
+from formulations.costs.lanes import widest_group
 from formulations.instance import Instance
 from formulations.instance.cluster import Link
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
@@ -44,7 +45,7 @@ def _ring_ns(instance: Instance, shape: Shape, size_bytes: Times) -> Times:
     """
     cluster, num_nodes = instance.cluster, sum(shape.nodes_used)
     used = [j for j, n in enumerate(shape.nodes_used) if n]
-    widest = max(used, key=lambda j: shape.degrees[j].tp)
+    widest = widest_group(shape)
     members = [(j, cluster.groups[j].intra_node, _ranks(instance, shape, j)) for j in used]
     links: list[tuple[int, Link]] = [(j, cluster.groups[j].inter_node) for j in used]
     if cluster.zone_link and len({cluster.groups[j].zone for j in used}) > 1:

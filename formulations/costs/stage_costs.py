@@ -157,7 +157,11 @@ class StageCosts:
         Of replicas with so many micro-batches. Chunks of one device are looked at one by one:
         what all of them together recompute takes each no less.
         """
-        key = group, self.moments(stage, micro_batches)
+        return self.extra_of(group, self.moments(stage, micro_batches))
+
+    def extra_of(self, group: int, moments: Moments) -> Array:
+        """The same of a stage that holds so much, wherever it stands."""
+        key = group, moments
         if key not in self._known:
             size = self.tables.num_layers + 1
             extra = np.zeros((size, size), dtype=np.int64)
@@ -166,7 +170,7 @@ class StageCosts:
             self._known[key] = extra
         return self._known[key]
 
-    def extra_of(self, groups: Sequence[int], micro_batches: int, splits: Array) -> Array:
+    def extra_of_splits(self, groups: Sequence[int], micro_batches: int, splits: Array) -> Array:
         """[S, N] the same of splits [N, S + 1] with the devices on groups [p].
 
         Where there is no room, as if as little were recomputed as may be.
@@ -174,8 +178,8 @@ class StageCosts:
         if not self.has_choice:
             return np.zeros((splits.shape[1] - 1, len(splits)), dtype=np.int64)
         if self.shares_memory:
-            own_groups = np.array(groups)[:, None]
-            return self.chunks.extra(own_groups, micro_batches, splits)[:, 0]
+            lane = np.array(groups)[:, None]
+            return self.chunks.extra(lane, micro_batches, splits)[:, 0]
         rows = (self.extra(j, k, micro_batches) for k, j in enumerate(groups))
         own = [row[splits[:, k], splits[:, k + 1]] for k, row in enumerate(rows)]
         return np.where(np.array(own) < NEVER, own, 0)
@@ -187,18 +191,25 @@ class StageCosts:
 
         As little as fits, or as may be if nothing does. Alike for all of a shape without choice.
         """
-        least = [self.tables.least_recomputed(layers) for layers in chunks]
-        if not self.has_choice:
-            return least
+        if not self.shares_memory:
+            moments = self.moments(device, micro_batches)
+            return [self.recomputed_of(group, moments, layers) for layers in chunks]
         start, end = np.array(chunks).T[..., None]
-        if self.shares_memory:
-            way, fits = self.chunks.way(device, group, micro_batches, start, end)
-            blocks = self._blocks(start, end)[:, 0].tolist()
-            return [self._whole_of(int(way[0]), n) for n in blocks] if fits[0] else least
-        found = self.choose(group, self.moments(device, micro_batches), start[0], end[0])
+        way, fits = self.chunks.way(device, group, micro_batches, start, end)
+        if not self.has_choice or not fits[0]:
+            return [self.tables.least_recomputed(layers) for layers in chunks]
+        blocks = self._blocks(start, end)[:, 0].tolist()
+        return [self._whole_of(int(way[0]), count) for count in blocks]
+
+    def recomputed_of(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
+        """The same of a stage that has a device for itself and holds so much."""
+        if not self.has_choice:
+            return self.tables.least_recomputed(layers)
+        bounds = (np.array([boundary]) for boundary in layers)
+        found = self.choose(group, moments, *bounds)
         if found.fits[0]:
-            return [Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))]
-        return least
+            return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
+        return self.tables.least_recomputed(layers)
 
     def _whole_of(self, way: int, blocks: int) -> Recomputed:
         """A way for all blocks of a chunk; of none the first one, as all are alike."""

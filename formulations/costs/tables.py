@@ -91,6 +91,16 @@ class CostTables:
         return [j for j, count in enumerate(self.shape.nodes_used) if count]
 
     @cached_property
+    def work_ns(self) -> Array:
+        """[L, J] forward and backward."""
+        return self.forward_ns + self.backward_ns
+
+    @property
+    def least_work_ns(self) -> int:
+        """What a micro-batch takes at least: every layer on the fastest of the groups used."""
+        return int(self.work_ns[:, self.used].min(axis=1).sum())
+
+    @cached_property
     def roomiest(self) -> list[int]:
         """Of the node groups used, one of most memory of those with each degrees.
 
@@ -105,38 +115,6 @@ class CostTables:
     def tied(self) -> bool:
         """Whether the gradients of tied embeddings are reduced between first and last stage."""
         return max(self.embedding_bytes) > 0
-
-    @cached_property
-    def lanes_like(self) -> tuple[int, ...]:
-        """[J] the first node group whose tensor groups are as large: its lanes hold as much."""
-        sizes = [degrees.tp for degrees in self.shape.degrees]
-        return tuple(sizes.index(tp) for tp in sizes)
-
-    @cached_property
-    def layers_alike(self) -> tuple[Array, ...]:
-        """Masks [L] of layers, one if the groups used agree in the bytes of all, else per kind.
-
-        Within a mask the slowest of the rings on several groups is so for every layer.
-        """
-        kinds, which = np.unique(self.gradient_bytes[:, self.used], axis=0, return_inverse=True)
-        if all(self.lanes_like[j] == self.lanes_like[self.used[0]] for j in self.used):
-            return (np.ones(self.num_layers, dtype=np.int64),)
-        return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))
-
-    def message_lanes(self, group: int) -> int:
-        """How often a message between nodes is sent by, or for, the GPUs of a slot of a group.
-
-        Once by each of them, for its part. Where tensor groups do not split messages every GPU
-        needs its own whole, so in plans with unlike ones as often as the widest asks for.
-        """
-        own = self.shape.degrees[group]
-        whole = not self.instance.search.splits_messages
-        return own.parts * (self.shape.widest_tp if whole else own.tp)
-
-    @cached_property
-    def widest(self) -> int:
-        """Of the node groups used the first with the largest tensor groups."""
-        return max(self.used, key=lambda j: self.shape.degrees[j].tp)
 
     @cached_property
     def tensors(self) -> tuple[int, ...]:

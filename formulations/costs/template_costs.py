@@ -6,33 +6,31 @@ All messages count as the largest ones of the chain.
 Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from formulations.costs.compute import has_times
-from formulations.costs.memory import LayerMemory
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.errors import PlanError
 from formulations.fleet import Strategy
 from formulations.instance import Cluster, Instance
 from formulations.instance.instance import ScheduleName
-from formulations.plan import Shape, uniform_degrees
-from formulations.schedules import in_flight
-from formulations.template import Template, TemplateStage
+from formulations.plan import Shape, Stage, uniform_degrees
+from formulations.schedules import Held, in_flight
+from formulations.template import Template
 
 
 @dataclass(frozen=True)
-class TemplateCosts:
-    """Integers, ns and bytes; p stages.
+class PipelineTimes:
+    """What the simulator needs of one pipeline: integers, ns; p stages.
 
     forward_ns, backward_ns: [p] per micro-batch. send_ns, send_back_ns: [p - 1] from stage k to
     k + 1 and back. optimizer_ns: [p] after the last backward. embedding_ns: all-reduce between the
-    first and the last stage, 0 if there is none. memory_bytes: [p] per GPU without activations,
-    activation_bytes: [p] per micro-batch in flight, limit_bytes: [p].
+    first and the last stage, 0 if there is none.
     """
 
     schedule: ScheduleName
@@ -44,14 +42,24 @@ class TemplateCosts:
     send_back_ns: Array
     optimizer_ns: Array
     embedding_ns: int
-    memory_bytes: Array
-    activation_bytes: Array
-    limit_bytes: Array
 
     @property
     def num_stages(self) -> int:
         """Number of stages p."""
         return len(self.forward_ns)
+
+
+@dataclass(frozen=True)
+class TemplateCosts(PipelineTimes):
+    """The same of a template, and its memory.
+
+    memory_bytes: [p] per GPU without activations, activation_bytes: [p] per micro-batch in flight,
+    limit_bytes: [p].
+    """
+
+    memory_bytes: Array
+    activation_bytes: Array
+    limit_bytes: Array
 
     def fits(self, micro_batches: int) -> bool:
         """Whether every stage has room for so many micro-batches per step."""
@@ -65,48 +73,54 @@ class TemplateCosts:
 
 
 def template_costs(instance: Instance, strategy: Strategy, template: Template) -> TemplateCosts:
-    """Costs of a template whose node groups and GPUs the cluster has; PlanError without times."""
-    stages = template.stages
-    gpus = {stage.gpus for stage in stages}
-    tables = {g: stage_tables(instance, strategy, g, len(stages)) for g in gpus}
-    groups = [template.node_groups[stage.node] for stage in stages]
-    for k, (stage, j) in enumerate(zip(stages, groups, strict=True)):
-        if not has_times(instance, instance.cluster.groups[j], stage.gpus):
-            found = f"{stage.gpus} GPUs, for which the profile has no times"
-            raise PlanError(f"stages[{k}]", found, "degrees of the profile")
-    own = [tables[stage.gpus] for stage in stages]
+    """Costs of a template whose node groups and GPUs the cluster has.
 
-    def sums(name: str, tables: Sequence[CostTables | LayerMemory] = own) -> Array:
-        found = [
-            getattr(table, name)[slice(*stage.layers)]
-            for table, stage in zip(tables, stages, strict=True)
-        ]
-        each = [
-            layers.sum(axis=0)[group] if layers.ndim > 1 else layers.sum()
-            for layers, group in zip(found, groups, strict=True)
-        ]
+    Raises PlanError: no times for the GPUs of a stage, a way to recompute that is none of the
+    strategy's.
+    """
+    stages = template.stages
+    groups = [template.group_of(stage) for stage in stages]
+    for k, (stage, j) in enumerate(zip(stages, groups, strict=True)):
+        if not has_times(instance, instance.cluster.groups[j], stage.degrees.tp):
+            found = f"{stage.degrees.tp} GPUs, for which the profile has no times"
+            raise PlanError(f"stages[{k}]", found, "degrees of the profile")
+        if stage.recomputed.way not in strategy.recompute:
+            allowed = " or ".join(strategy.recompute)
+            raise PlanError(f"stages[{k}].recomputed", stage.recomputed.way, allowed)
+    gpus = {stage.degrees.tp for stage in stages}
+    tables = {g: stage_tables(instance, strategy, g, len(stages)) for g in gpus}
+    own = [tables[stage.degrees.tp] for stage in stages]
+    placed = list(zip(own, groups, stages, strict=True))
+
+    def sums(name: str) -> Array:
+        each = [int(getattr(one, name)[slice(*s.layers), j].sum()) for one, j, s in placed]
         return np.array(each, dtype=np.int64)
 
-    memory = [table.memory[j] for table, j in zip(own, groups, strict=True)]
-    workspace = [
-        int(held.workspace_bytes[slice(*stage.layers)].max(initial=0))
-        for held, stage in zip(memory, stages, strict=True)
-    ]
-    fixed = np.array([held.fixed_bytes for held in memory], dtype=np.int64)
+    again = [one.recomputed_ns(j, stage.layers, stage.recomputed) for one, j, stage in placed]
+    without, with_one = (
+        np.array([_memory_bytes(*one, held) for one in placed], dtype=np.int64) for held in (0, 1)
+    )
     return TemplateCosts(
         schedule=strategy.schedule,
         blocking_sends=instance.search.blocking_sends,
         tied=own[0].tied,
         forward_ns=sums("forward_ns"),
-        backward_ns=sums("backward_ns"),
+        backward_ns=sums("backward_ns") + np.array(again, dtype=np.int64),
         send_ns=_sends(own, template, 1),
         send_back_ns=_sends(own, template, 0),
         optimizer_ns=sums("optimizer_ns"),
         embedding_ns=_embedding_ns(own, template),
-        memory_bytes=fixed + sums("static_bytes", memory) + np.array(workspace, dtype=np.int64),
-        activation_bytes=sums("activation_bytes", memory),
+        memory_bytes=without,
+        activation_bytes=with_one - without,
         limit_bytes=own[0].capacity_bytes[groups],
     )
+
+
+def _memory_bytes(tables: CostTables, group: int, stage: Stage, micro_batches: int) -> int:
+    """Bytes per GPU of a stage that holds so many micro-batches."""
+    moments = Held(whole=np.array([[micro_batches]]), put_off=np.array([0]))
+    memory = tables.memory[group]
+    return sum(memory.parts([stage.layers], moments, tables.is_block, [stage.recomputed]))
 
 
 def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: int) -> CostTables:
@@ -117,7 +131,7 @@ def stage_tables(instance: Instance, strategy: Strategy, gpus: int, num_stages: 
         pp=num_stages,
         micro_batch=strategy.micro_batch,
         schedule=strategy.schedule,
-        recompute=(strategy.recompute,),
+        recompute=strategy.recompute,
         zero=0,
         nodes_used=tuple(group.nodes for group in instance.cluster.groups),
     )
@@ -129,8 +143,8 @@ def _sends(own: list[CostTables], template: Template, receiver: int) -> Array:
     found = []
     for tables, stages in zip(pairwise(own), pairwise(template.stages), strict=True):
         first, second = stages
-        groups = [template.node_groups[stage.node] for stage in stages]
-        if first.node == second.node:
+        groups = [template.group_of(stage) for stage in stages]
+        if first.group.node == second.group.node:
             found.append(inside_ns(tables[receiver], groups[0], tables[receiver].tensors[-1]))
         else:
             found.append(between_ns(tables[receiver], *groups))
@@ -154,20 +168,18 @@ def _embedding_ns(own: list[CostTables], template: Template) -> int:
     return max(times)
 
 
-def _copy_ns(
-    tables: CostTables, template: Template, stage: TemplateStage, other: TemplateStage
-) -> int:
+def _copy_ns(tables: CostTables, template: Template, stage: Stage, other: Stage) -> int:
     """The same, as the links of `stage`'s node and its GPUs decide it.
 
     In a template of several zones it is taken to cross between them, wherever its ends are.
     """
-    cluster, group = tables.instance.cluster, template.node_groups[stage.node]
-    if stage.node == other.node:
+    cluster, group = tables.instance.cluster, template.group_of(stage)
+    if stage.group.node == other.group.node:
         return embedding_ns(tables, group, 1, cluster.groups[group].intra_node)
     links = [cluster.groups[group].inter_node]
     if cluster.zone_link and in_several_zones(cluster, template.node_groups):
         links.append(cluster.zone_link)
-    return max(embedding_ns(tables, group, stage.gpus, link) for link in links)
+    return max(embedding_ns(tables, group, stage.degrees.tp, link) for link in links)
 
 
 def in_several_zones(cluster: Cluster, groups: Iterable[int]) -> bool:

@@ -1,6 +1,7 @@
 """One message, or the lanes of a tied matrix, over one link; alike for all node orders."""
 
 from formulations.costs.collectives import ALL_REDUCE, ring_latency_s
+from formulations.costs.lanes import message_lanes
 from formulations.costs.tables import CostTables
 from formulations.instance import Link
 from formulations.units import ceil_ns
@@ -22,7 +23,8 @@ def outside_ns(tables: CostTables, j: int, flows: int, link: Link, tensors: int)
     With scatter and gather the parts are gathered over the links inside the node.
     """
     degrees, size = tables.shape.degrees[j], tensors * tables.send_bytes[j]
-    outside_s = tables.message_lanes(j) * size * flows / link.bandwidth_bytes_per_s + link.latency_s
+    lanes = message_lanes(tables.instance, tables.shape, j)
+    outside_s = lanes * size * flows / link.bandwidth_bytes_per_s + link.latency_s
     gathers = tables.instance.search.gathers_messages and degrees.tp > 1
     return ceil_ns(
         outside_s + (_inside_s(tables, j, tensors) * (degrees.tp - 1) if gathers else 0.0)

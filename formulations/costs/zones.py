@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from formulations.costs.lanes import lanes_like, widest_group
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import embedding_ns, outside_ns
 from formulations.instance import ZoneLink
@@ -63,10 +64,10 @@ class ZoneTerms:
 
     def ring_rate(self, stages: int) -> RingRate:
         """Of a link that the rings of so many stages share, each as wide as the widest used."""
-        widest = self.tables.widest
+        widest = widest_group(self.tables.shape)
         lanes = self.tables.shape.degrees[widest].tp * stages
         s_per_byte = lanes / self.link.bandwidth_bytes_per_s
-        return RingRate(s_per_byte, self.tables.lanes_like[widest])
+        return RingRate(s_per_byte, lanes_like(self.tables.shape, widest))
 
     def embedding_ns(self, replicas: int) -> int:
         """All-reduce of the tied matrix, with so many replicas' lanes on the link."""

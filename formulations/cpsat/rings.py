@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ortools.sat.python import cp_model
 
+from formulations.costs.lanes import layers_alike
 from formulations.costs.placement import NodeTerms, SyncPhase
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.zones import RingRate
@@ -43,7 +44,7 @@ class RingTimes:
         """Sync or gather of a stage, ns: the slowest rings for layers of each kind."""
         total = self._start_up(phase, stage, name, self.nodes[stage])
         nodes = [(literal, node) for _, literal, node in self.nodes[stage]]
-        for layers in self.tables.layers_alike:
+        for layers in layers_alike(self.tables.shape, self.tables.gradient_bytes):
             total += self._inside(phase, stage, split, name, nodes, layers)
             total += self._outside(phase, stage, split, name, nodes, layers)
         return total

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from formulations.errors import InstanceError
+from formulations.instance.calibration import Calibration
 from formulations.instance.cluster import Cluster
 from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
 from formulations.instance.overlap import Overlap
@@ -19,7 +20,7 @@ ZeroStage = Literal[0, 1, 2, 3]
 RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 #: What has a tensor-parallel degree, and parts of a micro-batch, of its own.
-DegreesPer = Literal["uniform", "per_group"]
+DegreesPer = Literal["uniform", "per_group", "per_node"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
 PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
@@ -99,6 +100,7 @@ class Instance(Record):
     workload: Workload
     cluster: Cluster
     profile: Profile | None = None
+    calibration: Calibration | None = None
     search: SearchSpace = SearchSpace()
     limits: Limits = Limits()
     objective: Objective = Objective()

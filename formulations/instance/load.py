@@ -46,9 +46,14 @@ def parse_instance(text: str, name: str, folder: Path, *, plain: bool = False) -
     written = validated(InstanceFile, document)
     place = Place(document)
     if plain:
-        check_plain(written.search, place.at("search", "schedule"))
+        check_plain(written.search, place.at("search"))
     profile = _profile(written.profile, place.at("profile"), folder)
     return resolve(written, place, profile, catalogue(), folder)
+
+
+def check_profile(text: str, name: str) -> None:
+    """Returns if the YAML text is a profile; InstanceError if not."""
+    validated(ProfileFile, parse_document(text, name))
 
 
 def gpu_catalogue() -> Mapping[str, GpuType]:

@@ -52,15 +52,27 @@ def _between(low: ProfileEntry, high: ProfileEntry, share: float) -> LayerSecond
 
 
 class Profile(Record):
-    """Measured times; they replace the analytic compute model for the whole instance."""
+    """Measured times; they replace the analytic compute model for the whole instance.
+
+    completed: but for curves that are missing.
+    """
 
     source: Text
     includes_tensor_parallel_traffic: bool
+    completed: bool = False
     entries: tuple[ProfileEntry, ...] = Field(min_length=1)
 
     def samples(self, kind: str, gpu: str, tp: int) -> list[ProfileEntry]:
         """Entries of one curve, by micro-batch size; empty where nothing was measured."""
         return self._curves.get((kind, gpu, tp), [])
+
+    def has_time(self, kind: str, gpu: str, tp: int) -> bool:
+        """Whether there is a time for this curve, by measurement or by the analytic model."""
+        return self.completed or bool(self.samples(kind, gpu, tp))
+
+    def measures(self, gpu: str) -> bool:
+        """Whether there is any time on this GPU."""
+        return any(entry.gpu == gpu for entry in self.entries)
 
     @cached_property
     def _curves(self) -> dict[tuple[str, str, int], list[ProfileEntry]]:

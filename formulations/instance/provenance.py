@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 
+from formulations.instance.cluster import GpuType
 from formulations.instance.evidence import Evidence
 from formulations.instance.extent import Name
 from formulations.instance.instance import Instance
+from formulations.instance.precision import Precision
+from formulations.instance.profile import Profile
 from formulations.instance.record import Record
 
 
@@ -19,15 +22,21 @@ class GpuEvidence(Record):
     layer_times: Evidence  #: of a profile, or of the analytic model's efficiency
 
 
+def _layer_times(profile: Profile | None, gpu: GpuType, precision: Precision) -> Evidence:
+    """What was measured, or else what the analytic model rests on."""
+    if profile is None or (profile.completed and not profile.measures(gpu.name)):
+        return gpu.efficiency_evidence(precision)
+    return Evidence(kind="measured", source=profile.source)
+
+
 def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvidence, ...]:
     """One entry per GPU type and links of the nodes used, in the cluster's order."""
-    profile, precision = instance.profile, instance.workload.precision
+    precision = instance.workload.precision
     found = []
     for group, used in zip(instance.cluster.groups, nodes_used, strict=True):
         if not used:
             continue
         gpu, inside, outside = group.gpu, group.intra_node, group.inter_node
-        times = gpu.efficiency_evidence(precision)
         found.append(
             GpuEvidence(
                 gpu=gpu.name,
@@ -35,7 +44,7 @@ def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvid
                 memory=Evidence(kind=gpu.memory_kind, source=gpu.memory_source),
                 intra_node=Evidence(kind=inside.kind, source=inside.source),
                 inter_node=Evidence(kind=outside.kind, source=outside.source),
-                layer_times=Evidence(kind="measured", source=profile.source) if profile else times,
+                layer_times=_layer_times(instance.profile, gpu, precision),
             )
         )
     return tuple(dict.fromkeys(found))

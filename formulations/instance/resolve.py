@@ -21,6 +21,7 @@ from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
 from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
+from formulations.instance.resolve_calibration import resolve_calibration
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_strategies import (
@@ -31,7 +32,7 @@ from formulations.instance.resolve_strategies import (
 )
 from formulations.instance.resolve_target import resolve_target
 from formulations.instance.resolve_workload import resolve_workload
-from formulations.instance.schema import InstanceFile, LimitsFile, ProfileFile, SearchFile
+from formulations.instance.schema import InstanceFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import Workload
 
@@ -70,7 +71,7 @@ def resolve(
     written = written.model_copy(update={"search": search})
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     if profile:
-        _check_profile_precision(profile, workload)
+        _check_profile(profile, workload)
     times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
     fits = partial(_check_micro_batch, written, search_place.at("micro_batch"), workload)
     recompute = partial(resolve_recompute, written.search, search_place, flash)
@@ -99,10 +100,13 @@ def resolve(
         name=written.name,
         source=written.source,
         workload=workload,
-        cluster=cluster,
+        cluster=cluster.in_two_kinds() if search.degrees == "per_node" else cluster,
         profile=times,
+        calibration=resolve_calibration(
+            written.calibration, place.at("calibration"), kinds, cluster
+        ),
         search=_search_space(written.search, strategies),
-        limits=_limits(written.limits),
+        limits=_limits(written),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
 
@@ -130,12 +134,19 @@ def _check_precision(workload: Workload, cluster: Cluster, place: Place) -> None
             raise place.error(f"{found} has no peak", allowed)
 
 
-def _check_profile_precision(profile: WrittenProfile, workload: Workload) -> None:
-    measured = profile.profile.precision
-    if measured not in (None, workload.precision):
-        found = f"times in {measured}, for a workload in {workload.precision}"
-        allowed = f"times in {workload.precision}, or workload.precision: {measured}"
-        raise profile.place.at("precision").error(found, allowed)
+def _check_profile(profile: WrittenProfile, workload: Workload) -> None:
+    """What a profile was measured with must be what it is used for, as far as it says so."""
+    for name in ("precision", "hidden_size", "sequence_length"):
+        measured, own = getattr(profile.profile, name), getattr(workload, name)
+        if measured not in (None, own):
+            field = name.replace("_", " ")
+            found = f"times in {measured}, for a workload in {own}"
+            if name != "precision":
+                found = f"times of {field} {measured}, for a workload of {own}"
+            allowed = f"times of {own}, or a workload of {measured}"
+            if name == "precision":
+                allowed = f"times in {own}, or workload.precision: {measured}"
+            raise profile.place.at(name).error(found, allowed)
 
 
 def _tensor_degrees(
@@ -159,6 +170,11 @@ def _tensor_degrees(
                 kind = "attention" if heads == architecture.heads else "key and value"
                 found = f"{tp} does not divide the {heads} {kind} heads"
                 raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
+            sizes = sorted({group.gpus_per_node for group in cluster.groups})
+            if written.search.degrees != "uniform" and all(size % tp for size in sizes):
+                nodes = " or ".join(map(str, sizes))
+                found = f"{tp} GPUs per tensor-parallel group, which fill no node of {nodes}"
+                raise at.listed(i).error(found, f"divisors of {nodes}")
         return written.search.tensor_parallel
     degrees = [1 << i for i in range(most.bit_length()) if heads % (1 << i) == 0]
     return (profile and covered_degrees(profile, kinds, cluster, degrees)) or degrees
@@ -173,10 +189,12 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
 
 
 def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for the first schedule that is not plain."""
+    """Raises InstanceError for the first schedule that is not plain, and for nodes of two kinds."""
     for i, name in enumerate(search.schedule):
         if name not in get_args(PlainSchedule):
-            raise place.listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+            raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
+    if search.degrees == "per_node":
+        raise place.at("degrees").error("per_node", "uniform or per_group; solve takes the other")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:
@@ -226,11 +244,12 @@ def _search_space(written: SearchFile, resolved: Mapping[str, object]) -> Search
     )
 
 
-def _limits(written: LimitsFile) -> Limits:
+def _limits(file: InstanceFile) -> Limits:
     """Limits under their names with units; what is not written keeps its default."""
+    written, measured = file.limits, file.calibration and file.calibration.memory_headroom
     reserve, headroom = written.framework_reserve, written.memory_headroom
     fields = {
-        "memory_headroom": MEMORY_MODEL_ERROR if headroom is None else headroom,
+        "memory_headroom": max(MEMORY_MODEL_ERROR if headroom is None else headroom, measured or 0),
         "framework_reserve_bytes": None if reserve is None else -int(-reserve // 1),
         "max_step_time_s": written.max_step_time,
         "max_cost_usd_per_step": written.max_cost_per_step,

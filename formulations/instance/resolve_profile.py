@@ -19,6 +19,7 @@ def resolve_profile(written: ProfileFile, place: Place, kinds: list[str]) -> Pro
     return Profile(
         source=written.source,
         includes_tensor_parallel_traffic=written.includes_tensor_parallel_traffic,
+        completed=written.missing_times == "analytic",
         entries=tuple(_entries(written, place, kinds)),
     )
 
@@ -80,14 +81,14 @@ def check_coverage(
             raise place.at("times_ms", kind, gpu, tp).error(
                 f"no times of {kind} on {gpu} at tensor-parallel degree {tp}",
                 f"times of every layer kind ({', '.join(kinds)}) on every GPU ({', '.join(gpus)})"
-                " at every degree to choose from; or narrow search.tensor_parallel",
+                " at every degree to choose from; or narrow search.tensor_parallel, or"
+                " missing_times: analytic",
             )
 
 
 def _missing(
     profile: Profile, kinds: list[str], cluster: Cluster, tp: int
 ) -> Iterator[tuple[str, str]]:
-    """Kinds and GPUs without a curve, on the nodes that groups of tp GPUs fill exactly."""
+    """Kinds and GPUs without a time, on the nodes that groups of tp GPUs fill exactly."""
     gpus = [group.gpu.name for group in cluster.groups if group.gpus_per_node % tp == 0]
-    curves = {(entry.kind, entry.gpu) for entry in profile.entries if entry.tp == tp}
-    return ((kind, gpu) for kind in kinds for gpu in gpus if (kind, gpu) not in curves)
+    return ((kind, gpu) for kind in kinds for gpu in gpus if not profile.has_time(kind, gpu, tp))

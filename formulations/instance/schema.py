@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from formulations.instance.calibration import Factor, MeanError
 from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
 from formulations.instance.instance import DegreesPer, ScheduleName, ZeroStage
@@ -82,6 +83,7 @@ class WorkloadFile(Record):
     )
 
 
+PeakMemory = Annotated[float, Quantity("size", most="10 TiB", example="1.5 GiB")]
 Milliseconds = Annotated[float, Field(ge=1e-6, le=1e7)]  # a nanosecond at least
 Times = Annotated[
     Annotated[Milliseconds, Tag(NUMBER)]
@@ -91,11 +93,17 @@ Times = Annotated[
 
 
 class ProfileFile(Record):
-    """Measured layer times. They replace the analytic model, so they must be complete."""
+    """Measured layer times. They replace the analytic model, all of it by default."""
 
     source: Text = Field(description="Where the measurements come from.")
     precision: Precision | None = Field(
         default=None, description="What they were measured in; of another one they say nothing."
+    )
+    hidden_size: Count | None = Field(
+        default=None, description="Width of the model that they are of; of others they say nothing."
+    )
+    sequence_length: Batch | None = Field(
+        default=None, description="Tokens per sequence; of other lengths they say nothing."
     )
     includes_tensor_parallel_traffic: bool = Field(
         description="Do the times contain the all-reduces among the tp GPUs?"
@@ -113,6 +121,18 @@ class ProfileFile(Record):
         description="Backward time as a multiple of the forward time, where only the latter was"
         " measured.",
     )
+    missing_times: Literal["refuse", "analytic"] = Field(
+        default="refuse",
+        description="What if there is no time of a layer kind on a GPU at a degree to choose from?"
+        " analytic: the analytic model's, which was not measured.",
+    )
+    hardware: Text | None = Field(default=None, description="What they were measured on.")
+    versions: Text | None = Field(default=None, description="Of the software they are of.")
+    peak_memory: dict[Name, dict[Name, dict[Count, dict[Count, PeakMemory]]]] | None = Field(
+        default=None,
+        description="Layer kind -> GPU name -> tp -> micro-batch size -> peak memory of one layer,"
+        " such as 1.5 GiB. For people: plans take their memory from the memory model.",
+    )
     times_ms: dict[Name, dict[Name, dict[Count, dict[Count, Times]]]] = Field(
         min_length=1,
         description="Layer kind -> GPU name -> tp -> micro-batch size -> forward milliseconds, or"
@@ -124,6 +144,31 @@ Profile = Annotated[
     Annotated[Name, Tag(NAME)] | Annotated[ProfileFile, Tag(MAPPING)],
     Discriminator(name_or_mapping),
 ]
+
+
+class CalibrationFile(Record):
+    """Corrections of layer times by measured steps; `hetplan calibrate` writes them."""
+
+    source: Text = Field(description="The measured steps.")
+    expected_error: MeanError | None = Field(
+        default=None,
+        description="Mean error of measured steps, each predicted by the others, with a factor for"
+        " their GPU, degree and micro-batch size among them.",
+    )
+    expected_error_elsewhere: MeanError | None = Field(
+        default=None, description="The same without one."
+    )
+    memory_headroom: Headroom | None = Field(
+        default=None,
+        description="Share of the memory to leave free at least: measured peaks were above the"
+        " memory model's by as much.",
+    )
+    factors: dict[Name, dict[Name, dict[Count, dict[Count, Factor]]]] = Field(
+        min_length=1,
+        description="Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are"
+        " multiplied by, tensor-parallel traffic included. Where there is none: the mean of a kind"
+        " on a GPU.",
+    )
 
 
 class OverlapFile(Record):
@@ -170,7 +215,7 @@ class SearchFile(Record):
         default="uniform",
         description="uniform: one tensor-parallel degree for all GPUs. per_group: every node group"
         " has its own, and may run the sequences of each micro-batch of a stage in equal parts on"
-        " several tensor groups of a node.",
+        " several tensor groups of a node. per_node: nodes of one group may be of two kinds.",
     )
     data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
     pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")
@@ -272,6 +317,9 @@ class InstanceFile(Record):
         default=None,
         description="Measured layer times, or the path of a file with them, relative to this"
         " file's folder. Default: the analytic model.",
+    )
+    calibration: CalibrationFile | None = Field(
+        default=None, description="Corrections of layer times by measured steps."
     )
     search: SearchFile = Field(default=SearchFile(), description="The plans to choose among.")
     limits: LimitsFile = Field(default=LimitsFile(), description="What a plan must respect.")

@@ -1,5 +1,6 @@
 """Text files, read whole or refused in one line."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from formulations.errors import InstanceError
@@ -35,3 +36,15 @@ def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
 def line_and_column(before: str) -> str:
     """Position, from 1, of what follows the text `before`."""
     return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def csv_fields(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """Line number and (column, text) of the fields of every line of a CSV that is not blank."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        column, fields = 1, []
+        for field in line.split(","):
+            fields.append((column + len(field) - len(field.lstrip()), field.strip()))
+            column += len(field) + 1
+        yield number, fields

@@ -21,6 +21,14 @@ class CatalogueEntry(Record):
     sizes: TransformerSizes
 
 
+def catalogue_entry(catalogue: Mapping[str, object], name: str, where: str) -> CatalogueEntry:
+    """Entry `name` of the parsed `workloads.yaml`; InstanceError, with close names, without one."""
+    if name not in catalogue:
+        found = repr(name) + suggestion(name, list(catalogue))
+        raise InstanceError(where, found, ", ".join(catalogue))
+    return CatalogueEntry.model_validate(catalogue[name])
+
+
 def workload_from_catalogue(
     catalogue: Mapping[str, object],
     name: str,
@@ -37,10 +45,7 @@ def workload_from_catalogue(
     Raises InstanceError for an unknown name, naming close matches and all known ones, and as
     `build_workload` does.
     """
-    if name not in catalogue:
-        found = repr(name) + suggestion(name, list(catalogue))
-        raise InstanceError(where, found, ", ".join(catalogue))
-    entry = CatalogueEntry.model_validate(catalogue[name])
+    entry = catalogue_entry(catalogue, name, where)
     return build_workload(
         entry.sizes,
         name=name,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from formulations.costs.lanes import lanes_like, layers_alike
 from formulations.costs.placement import Placer, SyncPhase
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.zones import RingRate
@@ -33,7 +34,7 @@ class RingTimes:
             self._inside_start(phase, stage, f"{name}_inside_start_{stage}"),
             self._outside_start(phase, stage, f"{name}_outside_start_{stage}"),
         ]
-        for i, layers in enumerate(self.tables.layers_alike):
+        for i, layers in enumerate(layers_alike(self.tables.shape, self.tables.gradient_bytes)):
             kind = f"{stage}_{i}" if i else f"{stage}"
             parts.append(self._inside(phase, stage, split, f"{name}_inside_{kind}", layers))
             parts.append(self._outside(phase, stage, split, f"{name}_outside_{kind}", layers))
@@ -60,7 +61,7 @@ class RingTimes:
         spans, efficiency = self._spans[stage], self.tables.instance.cluster.efficiency
 
         def rate(key: Start) -> RingRate:
-            none = RingRate(0.0, self.tables.lanes_like[key[0]])
+            none = RingRate(0.0, lanes_like(self.tables.shape, key[0]))
             return self.placer.terms(*key).outside.get(stage, none)
 
         slots = self._covering.slots(stage)

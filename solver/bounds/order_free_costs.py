@@ -106,13 +106,13 @@ class ShapeColumns:
         return whole
 
     def alike(self, *columns: Array | Mask) -> tuple[list[Shape], Array]:
-        """One shape each of those with equal degrees that agree in these columns [N].
+        """One shape each of those that share degrees and agree in these columns [N].
 
         And [N] which of them it is.
         """
         numbers: dict[tuple[object, ...], int] = {}
         keys = zip(
-            (one.degrees for one in self.shapes),
+            (tuple(map(id, one.degrees)) for one in self.shapes),
             *(column.tolist() for column in columns),
             strict=True,
         )

@@ -137,7 +137,7 @@ def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:
     speed.
     """
     shape, sizes = tables.shape, tables.slots_per_node
-    times = (tables.forward_ns + tables.backward_ns).sum(axis=0)
+    times = tables.work_ns.sum(axis=0)
     left = list(shape.nodes_used)
     needed = [shape.dp * list(groups).count(j) for j in range(len(left))]
     order: list[int] = []

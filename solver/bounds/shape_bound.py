@@ -116,9 +116,7 @@ def _trial(intervals: Intervals, cutoff: int) -> _Trial | None:
 
 def _too_short(tables: CostTables) -> int:
     """A step time that no plan is below: all work on the fastest GPUs, shared by all slots."""
-    used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
-    work = int((tables.forward_ns + tables.backward_ns)[:, used].min(axis=1).sum())
-    return ceil_div(tables.num_micro_batches * work, tables.shape.slots)
+    return ceil_div(tables.num_micro_batches * tables.least_work_ns, tables.shape.slots)
 
 
 def shape_bound_ns(

@@ -10,13 +10,16 @@ with loading():
 
     import typer
 
+    from solver.cli.calibrate import calibrate_command
     from solver.cli.catalogue import catalogue_command
     from solver.cli.cross_check import cross_check_command
     from solver.cli.diff import diff_command
     from solver.cli.errors import with_error_line
+    from solver.cli.evaluate import evaluate_command
     from solver.cli.explain import explain_command
     from solver.cli.export import export_command
     from solver.cli.init import init_command
+    from solver.cli.profile import profile_command
     from solver.cli.recover import recover_command
     from solver.cli.replay import replay_command
     from solver.cli.report import report_command
@@ -30,7 +33,6 @@ with loading():
 
 app = typer.Typer(
     name="hetplan",
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -72,11 +74,14 @@ CLOSED_BY = (
 )
 
 app.command("init")(with_error_line(init_command))
+app.command("calibrate")(with_error_line(calibrate_command))
+app.command("profile")(with_error_line(profile_command))
 app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))
+app.command("evaluate")(with_error_line(evaluate_command))
 app.command("explain")(with_error_line(explain_command))
 app.command("diff")(with_error_line(diff_command))
 app.command("report")(with_error_line(report_command))

@@ -35,6 +35,11 @@ def refuse_changed(path: Path, verification: "Verification") -> None:
         raise PlanError(str(path), verification.problems[0], allowed)
 
 
+def names_file(model: str) -> bool:
+    """Whether a model is given by the path of its config.json, and not by name."""
+    return model.endswith(".json") or os.sep in model or os.path.isfile(model)
+
+
 def check_writable(path: Path) -> None:
     """Returns if `path` can be written as `write_text` does; PlannerError, in words, if not."""
     target = path.resolve()

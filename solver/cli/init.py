@@ -1,6 +1,5 @@
 """`init`: a first instance from a model and a list of machines."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from formulations.errors import PlannerError
-from solver.cli.files import check_writable, write_text
+from solver.cli.files import check_writable, names_file, write_text
 from solver.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def _training(model: str, sequence_length: int | None, global_batch: int | None)
     from formulations.instance.workload_catalogue import workload_from_catalogue
     from solver.setup.written import Training
 
-    if model.endswith(".json") or os.sep in model or os.path.isfile(model):
+    if names_file(model):
         path = Path(model)
         longest = from_config(path, maximum_positions) or DEFAULT_TOKENS
         length = sequence_length or min(longest, DEFAULT_TOKENS)

@@ -11,7 +11,7 @@ from formulations.errors import PlannerError
 from solver.options import MAX_WORKERS
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
     """Refuses nan and inf, which pass for numbers within a range."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a finite number")
@@ -22,13 +22,13 @@ def positive(value: float | None) -> float | None:
     """Refuses what is not a finite number above 0; None stays None."""
     if value is not None and value <= 0:
         raise typer.BadParameter(f"{value} is not above 0 seconds")
-    return _finite(value)
+    return finite(value)
 
 
 def _below_one(value: float) -> float:
     if value >= 1:
         raise typer.BadParameter(f"{value} is not below 1; 0.01 is one per cent")
-    _finite(value)
+    finite(value)
     return value
 
 

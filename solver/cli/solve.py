@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from formulations.errors import PlannerError
 from solver.cli.files import check_writable, write_text
 from solver.cli.search_options import (
     GapOption,
@@ -32,6 +33,10 @@ def solve_command(
         Path | None, typer.Option("--out", help="Write the plan, its proof and its figures here.")
     ] = None,
     as_json: JsonOption = False,
+    proof: Annotated[
+        bool,
+        typer.Option("--proof", help="In the JSON object also how every combination was closed."),
+    ] = False,
     method: Annotated[
         Method,
         typer.Option(
@@ -62,6 +67,8 @@ def solve_command(
     from solver.report.document import build_document
     from solver.search.targets import solve
 
+    if proof and not as_json:
+        raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
     workers = workers or all_cores()
     options = SolveOptions(method, time_limit, gap, seed, workers, write_model)
     for path in (out, write_model):
@@ -76,7 +83,7 @@ def solve_command(
         if out is not None:
             _write(out, document)
     finally:
-        _print(result, document, as_json)
+        _print(result, document, as_json, proof)
     raise typer.Exit(EXIT_CODES[result.status])
 
 
@@ -86,14 +93,14 @@ def _write(out: Path, document: "PlanDocument") -> None:
     write_text(out, to_json(document))
 
 
-def _print(result: "Result", document: "PlanDocument", as_json: bool) -> None:
-    from solver.document import to_json
+def _print(result: "Result", document: "PlanDocument", as_json: bool, proof: bool) -> None:
+    from solver.document import PROOF, to_json
     from solver.report.text import solution_text
 
     reason = result.infeasibility
     if not as_json:
         print_report(solution_text(document, reason))
         return
-    say(to_json(document), end="")
+    say(to_json(document, leave_out=None if proof else {PROOF}), end="")
     if reason is not None:
         say(f"{reason.constraint}; {reason.remedy}", err=True)

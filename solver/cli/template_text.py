@@ -23,8 +23,8 @@ def stages_text(template: Template) -> str:
     Equal neighbours on one node are counted: "2*(4x1)".
     """
     nodes = []
-    for _, own in groupby(template.stages, key=lambda stage: stage.node):
-        words = [f"{stage.layers[1] - stage.layers[0]}x{stage.gpus}" for stage in own]
+    for _, own in groupby(template.stages, key=lambda stage: stage.group.node):
+        words = [f"{stage.layers[1] - stage.layers[0]}x{stage.degrees.tp}" for stage in own]
         runs = [(word, len(list(run))) for word, run in groupby(words)]
         nodes.append(" ".join(word if n == 1 else f"{n}*({word})" for word, n in runs))
     return " | ".join(nodes)
@@ -38,17 +38,27 @@ def _nodes_text(entry: TemplateEntry, names: Sequence[str]) -> str:
     return f"{entry.nodes}: " + ", ".join(f"{n} {name}" for name, n in counts.items())
 
 
+def recomputed_text(template: Template) -> str:
+    """Blocks that are recomputed, by way: "full 12, selective 4"; "none" without any."""
+    blocks = Counter[str]()
+    for stage in template.stages:
+        blocks[stage.recomputed.way] += stage.recomputed.blocks
+    return ", ".join(f"{way} {number}" for way, number in blocks.items() if number) or "none"
+
+
 def _row(entry: TemplateEntry, document: TemplatesDocument) -> list[str]:
+    steps = [one.step_time_s or 0.0 for one in document.templates]
+    values = [one.value_s or 0.0 for one in document.templates]
     nodes = _nodes_text(entry, document.node_groups)
     if entry.template is None or entry.value_s is None or entry.step_time_s is None:
         return [nodes, f"none ({entry.status.value})", "", str(entry.micro_batches), "", "", ""]
     return [
         nodes,
         stages_text(entry.template),
-        entry.strategy.recompute if entry.strategy else "",
+        recomputed_text(entry.template),
         str(entry.micro_batches),
-        time_text(entry.step_time_s),
-        time_text(entry.value_s),
+        time_text(entry.step_time_s, max(steps)),
+        time_text(entry.value_s, max(values)),
         "0" if not entry.gap else percent(entry.gap),
     ]
 

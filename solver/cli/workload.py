@@ -1,12 +1,12 @@
 """`workload`: what a model costs before any plan."""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from solver.cli.files import names_file
 from solver.cli.terminal import print_report, say
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def workload_command(
     """Print parameters, FLOPs and bytes per layer of a workload."""
     from solver.report.workload import workload_json, workload_report
 
-    is_file = name.endswith(".json") or os.sep in name or os.path.isfile(name)
-    load = _from_config if is_file else _from_catalogue
+    load = _from_config if names_file(name) else _from_catalogue
     workload = load(name, sequence_length, global_batch)
     if as_json:
         say(json.dumps(workload_json(workload), indent=1))

@@ -19,8 +19,10 @@ from solver.layered.problem import Array, SplitProblem
 DESCENTS = 4
 #: Extensions of prefixes after which windows are worth their time: so many, and one per edges.
 FIRST_EXTENSIONS = 40
-EDGES_PER_EXTENSION = 25
+EDGES_PER_EXTENSION = 12
 
+#: With a split that is better by this share, edges and bounds are worked out anew.
+BETTER = 1e-3
 #: Growth of the cutoffs with which a problem is solved from below.
 DEEPER = 1.04
 
@@ -134,11 +136,20 @@ class _Search:
         search = Enumerator(
             problem, self.layers, fronts, target, self.cuts, self.gap, self.combined
         )
-        bound = search.run(stop)
+        enough = (1 - BETTER) * self.best_time
+        bound = search.run(lambda: stop() or (search.best_time or enough) < enough)
         self.bound = max(self.bound, bound)
         if search.best is not None and search.best_time is not None:
-            self.best, self.best_time = search.best, search.best_time
+            self._keep(*search.best, search.best_time)
         return bound >= self.target
+
+    def look(self, stop: Stop) -> bool:
+        """The same for a while, and again as long as that finds something much better."""
+        while True:
+            enough = (1 - BETTER) * self.best_time
+            complete = self.enumerate(_first(self.layers, stop))
+            if complete or self.best_time >= enough or stop():
+                return complete
 
 
 def _first(layers: Layers | None, stop: Stop) -> Stop:
@@ -156,7 +167,7 @@ def solve_split(
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     search = _Search(problem, cutoff, gap)
     search.descend(stop)
-    complete = search.enumerate(_first(search.layers, stop))
+    complete = search.look(stop)
     if not complete and not stop():
         if SCHEDULES[problem.schedule].turns:
             search.window(stop)
@@ -170,7 +181,12 @@ def solve_split(
 
 
 def deepened(
-    problem: SplitProblem, bound_ns: int, cutoff: int, gap: float, stop: Stop
+    problem: SplitProblem,
+    bound_ns: int,
+    cutoff: int,
+    gap: float,
+    stop: Stop,
+    growth: float = DEEPER,
 ) -> SplitOutcome:
     """As `solve_split`, by cutoffs that grow from a bound.
 
@@ -179,7 +195,7 @@ def deepened(
     trial = min(bound_ns, cutoff)
     found = SplitOutcome(None, None, None, trial, trial == cutoff)
     while found.arcs is None and trial < cutoff and not stop():
-        trial = min(cutoff, int(trial * DEEPER) + 1)
+        trial = min(cutoff, int(trial * growth) + 1)
         found = solve_split(problem, _above(trial, gap), gap, stop)
         if not found.complete:
             break

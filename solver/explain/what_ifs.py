@@ -34,19 +34,26 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     yield from _strategies(instance)
 
 
+def _groups(instance: Instance) -> list[NodeGroup]:
+    """Each once."""
+    return [group for group in instance.cluster.groups if not group.again]
+
+
 def _with_group(instance: Instance, j: int, **fields: object) -> Instance:
-    groups = list(instance.cluster.groups)
+    groups = _groups(instance)
     groups[j] = groups[j].model_copy(update=fields)
     return _with_groups(instance, groups)
 
 
 def _with_groups(instance: Instance, groups: list[NodeGroup]) -> Instance:
     cluster = instance.cluster.model_copy(update={"groups": tuple(groups)})
+    if instance.search.degrees == "per_node":
+        cluster = cluster.in_two_kinds()
     return instance.model_copy(update={"cluster": cluster})
 
 
 def _machines(instance: Instance) -> Iterator[WhatIf]:
-    groups = instance.cluster.groups
+    groups = _groups(instance)
     for j, group in enumerate(groups):
         kind = f"{group.gpus_per_node} {group.gpu.name}"
         more = _with_group(instance, j, nodes=group.nodes + 1)
@@ -62,7 +69,7 @@ def _faster(link: Link) -> Link:
 
 
 def _links(instance: Instance) -> Iterator[WhatIf]:
-    groups = instance.cluster.groups
+    groups = _groups(instance)
     if sum(group.nodes for group in groups) > 1:
         wider = [one.model_copy(update={"inter_node": _faster(one.inter_node)}) for one in groups]
         yield WhatIf("twice the bandwidth between nodes", _with_groups(instance, wider), True)
@@ -73,7 +80,7 @@ def _links(instance: Instance) -> Iterator[WhatIf]:
 
 def _memory(instance: Instance) -> Iterator[WhatIf]:
     groups = []
-    for group in instance.cluster.groups:
+    for group in _groups(instance):
         gpu = group.gpu.model_copy(update={"memory_bytes": 2 * group.gpu.memory_bytes})
         groups.append(group.model_copy(update={"gpu": gpu}))
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups), True)
@@ -86,7 +93,7 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
         if added := widened(instance, target):
             own = search.model_copy(update={"target": target, **added})
             change = f"all that {TARGET_NAMES[target]} can launch"
-            yield WhatIf(change, instance.model_copy(update={"search": own}), True)
+            yield WhatIf(change, instance.model_copy(update={"search": own}), target == "any")
 
     def changed(change: str, **fields: object) -> WhatIf:
         own = search.model_copy(update=fields)

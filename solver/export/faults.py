@@ -24,7 +24,7 @@ def launch_faults(job: Job, target: Target) -> Iterator[Fault]:
 
 def chain_faults(job: Job, name: str) -> Iterator[Fault]:
     """Layers or hosts that no launcher can lay out."""
-    if chain := chain_fault(job):
+    if chain := chain_fault(job.instance):
         yield Fault(f"{chain}: not for {name}", "a model of one stack of blocks")
     if order := order_fault(job):
         yield Fault(order, "a plan that verify accepts")

@@ -163,9 +163,9 @@ class Job:
         return next((one.way for one, piece in held if piece.blocks), "none")
 
 
-def chain_fault(job: Job) -> str | None:
+def chain_fault(instance: Instance) -> str | None:
     """Why no launcher knows the chain of layers; None where it is embedding, blocks, head."""
-    layers = job.instance.workload.layers
+    layers = instance.workload.layers
     inner = [layer.is_block for layer in layers[1:-1]]
     kinds = {layer.kind for layer in layers}
     if {"encoder", "decoder"} <= kinds:

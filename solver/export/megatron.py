@@ -42,7 +42,7 @@ def faults(job: Job) -> Iterator[Fault]:
 def core_faults(job: Job, name: str) -> Iterator[Fault]:
     """What no framework on Megatron-Core keeps."""
     yield from state_faults(job, name, ("fp32", "bf16"))
-    if planned_states(job) == "bf16" and not job.shape.zero:
+    if planned_states(job.instance.workload) == "bf16" and not job.shape.zero:
         yield Fault(
             f"optimizer_state: bf16 with ZeRO 0 is not for {name}, whose precision-aware optimizer"
             " is distributed",
@@ -78,7 +78,7 @@ def strategies(job: Job) -> Arguments:
     overlap, found = job.instance.search.overlap, recomputation(job)
     if job.shape.zero:
         found.append(("--use-distributed-optimizer",))
-    if planned_states(job) == "bf16":
+    if planned_states(job.instance.workload) == "bf16":
         found.append(("--use-precision-aware-optimizer",))
         found += [("--exp-avg-dtype", "bf16"), ("--exp-avg-sq-dtype", "bf16")]
     if job.sequence_parallel:

@@ -55,7 +55,7 @@ def faults(job: Job) -> Iterator[Fault]:
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
-    lines += _MOMENTS if planned_states(job) == "bf16" else []
+    lines += _MOMENTS if planned_states(job.instance.workload) == "bf16" else []
     module = _MODULE.format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
     usage = "SCRIPT [ARGUMENTS]    (a script that trains with apply(RECIPE()))"
     return {RECIPE: module, **launcher_files(job, usage, '"$@"', IMPORTABLE)}

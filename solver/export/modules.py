@@ -8,19 +8,20 @@ IMPORTABLE = 'export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"'
 
 
 def read_settings(text: str) -> dict[str, object]:
-    """Literals that a module assigns, by name, without running it.
+    """Literals that a module assigns, by name, without running it; what is computed is left out."""
+    found: dict[str, object] = {}
+    for name, value, _ in assignments(text):
+        try:
+            found[name] = ast.literal_eval(value)
+        except ValueError:
+            continue
+    return found
 
-    Fields of `cfg` and `config` stand without these names; what is computed is left out.
-    """
-    return dict(_literals(text))
 
-
-def _literals(text: str) -> Iterator[tuple[str, object]]:
+def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:
+    """What a module assigns: name, expression, line; fields of `cfg` and `config` without these."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Assign):
             name = ast.unparse(node.targets[0])
-            try:
-                value = ast.literal_eval(node.value)
-            except ValueError:
-                continue
-            yield name.removeprefix("cfg.").removeprefix("config."), value
+            name = name.removeprefix("cfg.").removeprefix("config.")
+            yield name, node.value, node.lineno

@@ -12,6 +12,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 
+from formulations.instance.instance import ScheduleName
 from formulations.schedules import SCHEDULES, device_order
 from formulations.schedules.operations import Kind
 from solver.export.faults import Fault, launch_faults
@@ -127,15 +128,20 @@ def schedule_text(job: Job) -> str:
 def operations(job: Job) -> list[list[str]]:
     """Per pipeline rank, its operations in order."""
     shape = job.shape
+    return schedule_rows(shape.schedule, shape.pp, shape.vpp, job.micro_batches)
+
+
+def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> list[list[str]]:
+    """The same of a schedule, for so many stages, chunks per rank and micro-batches."""
     letters = _LETTERS
-    if SCHEDULES[shape.schedule].splits_backward:
+    if SCHEDULES[name].splits_backward:
         letters = {**_LETTERS, Kind.BACKWARD: "I"}
     return [
         [
             f"{one.stage}{letters[one.kind]}{one.micro_batch}"
-            for one in device_order(shape.schedule, shape.pp, k, job.micro_batches, shape.vpp)
+            for one in device_order(name, pp, k, micro_batches, vpp)
         ]
-        for k in range(shape.pp)
+        for k in range(pp)
     ]
 
 

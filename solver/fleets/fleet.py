@@ -11,6 +11,7 @@ from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
 from solver.document import HETPLAN_VERSION
 from solver.fleet_document import (
+    FLEET_SCHEMA_VERSION,
     CopyDocument,
     FleetDocument,
     PipelineDocument,
@@ -123,7 +124,7 @@ def _document(
     return sealed_fleet(
         FleetDocument(
             kind="fleet",
-            schema_version=2,
+            schema_version=FLEET_SCHEMA_VERSION,
             hetplan_version=HETPLAN_VERSION,
             faults=faults,
             survives=len(pipelines) - 1,

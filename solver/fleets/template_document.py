@@ -57,7 +57,7 @@ class TemplatesDocument(Record):
     of fewer nodes than n0, and nothing is said of other numbers of nodes.
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     instance: str
     faults: int
     objective: TemplateObjective

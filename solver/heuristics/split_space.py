@@ -4,17 +4,12 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.stage_costs import NEVER
+from formulations.costs.stage_costs import NEVER, before
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
 from solver.heuristics.stages import least_ends
 from solver.layered.placements import Columns
 from solver.layered.problem import Intervals
-
-
-def _before(values: Array) -> Array:
-    """Sum of all values before each layer, [L + 1, ..]."""
-    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
 
 
 class SplitSpace:
@@ -25,10 +20,10 @@ class SplitSpace:
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
-        self.forward = _before(tables.forward_ns)
-        self.backward = _before(tables.backward_ns)
+        self.forward = before(tables.forward_ns)
+        self.backward = before(tables.backward_ns)
         self.work = self.forward + self.backward
-        self.optimizer = _before(tables.optimizer_ns)
+        self.optimizer = before(tables.optimizer_ns)
         self.least_ends = np.array(least_ends(tables))
 
     @cached_property
@@ -41,7 +36,7 @@ class SplitSpace:
         """[n, J] times of each kind of operation."""
         if not SCHEDULES[self.tables.shape.schedule].splits_backward:
             return self.forward, self.backward
-        weight = _before(self.tables.weight_ns)
+        weight = before(self.tables.weight_ns)
         return self.forward, self.backward - weight, weight
 
     @cached_property

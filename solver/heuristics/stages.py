@@ -41,7 +41,7 @@ class OrderStages:
         self.micro_batches = tuple(micro_batches)
         self.least_ends = least_ends(tables)
         self.groups = group_of_slot.reshape(shape.pp, shape.dp)
-        self._work = [_before(times) for times in (tables.forward_ns + tables.backward_ns).T]
+        self._work = [_before(times) for times in tables.work_ns.T]
         self._kinds = self._distinct()
 
     def _distinct(self) -> list[list[tuple[int, int]]]:

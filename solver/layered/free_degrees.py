@@ -8,13 +8,15 @@ no sync: what replicas of unlike pipelines exchange, `formulations.costs.exchang
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from formulations.schedules import in_flight
+from formulations.costs.stage_costs import NEVER
 from formulations.template import Template
 from solver.layered.gpu_graph import GpuGraph, State, Step
+from solver.layered.places import Places
 from solver.layered.problem import Arcs, Array, Mask, SplitProblem
 
 #: The least number of stages: what is one stage alone costs otherwise.
@@ -30,21 +32,54 @@ class _Arc:
     step: Step | None
 
 
+class _Columns:
+    """Times of stages by column: one per place and one for empty stages, more where it recomputes.
+
+    place: of every column. backward: [n, n] each.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self.places, self.empty = places, len(places.gpus)
+        size = places.num_layers + 1
+        self.backward = [*places.backward, np.zeros((size, size), dtype=np.int64)]
+        self.place = [*range(self.empty + 1)]
+        nothing = np.zeros((size, size), dtype=np.bool_)
+        nothing[0, 0] = True
+        self.nothing = self.empty, nothing
+        self._known = dict[tuple[int, int], tuple[int, Mask]]()
+
+    def of(self, place: int, held: int) -> tuple[int, Mask]:
+        """Column of stages at a place that hold so many micro-batches, and [n, n] their layers."""
+        if (place, held) not in self._known:
+            extra = self.places.memory.extra(place, held)
+            fits = extra < NEVER
+            column = place
+            if (extra[fits] > 0).any():
+                column = len(self.place)
+                self.place.append(place)
+                self.backward.append(self.places.backward[place] + np.where(fits, extra, 0))
+            self._known[place, held] = column, fits
+        return self._known[place, held]
+
+
 @dataclass
 class FreeDegrees:
     """The split problem of a graph, for pipelines with so many micro-batches."""
 
     graph: GpuGraph
     micro_batches: int
-    arcs: list[list[_Arc]] = field(default_factory=list)
-    known: dict[tuple[int, int], Mask] = field(default_factory=dict)
 
+    @cached_property
+    def arcs(self) -> list[list[_Arc]]:
+        """Per stage; none if there is no pipeline of two stages or more."""
+        return [list(own) for own in self._levels()]
+
+    @cached_property
     def problem(self) -> SplitProblem:
-        """The problem; no stages if there is no pipeline of two stages or more."""
-        places, size = self.graph.places, self.graph.places.num_layers + 1
-        self.arcs = [list(own) for own in self._levels()]
-        stages = [self._stage(k, own) for k, own in enumerate(self.arcs)]
-        none = np.zeros((1, size, size), dtype=np.int64)
+        """The problem; no stages if there are no arcs."""
+        places, columns = self.graph.places, _Columns(self.graph.places)
+        stages = [self._stage(k, own, columns) for k, own in enumerate(self.arcs)]
+        none = np.zeros((1, *places.forward.shape[1:]), dtype=np.int64)
         finish = np.concatenate([places.finish, none])
         return SplitProblem(
             schedule=places.schedule,
@@ -52,8 +87,8 @@ class FreeDegrees:
             tied=places.tied,
             stages=tuple(stages),
             micro_batches=(self.micro_batches,),
-            forward=np.concatenate([places.forward, none]),
-            backward=np.concatenate([places.backward, none]),
+            forward=np.concatenate([places.forward, none])[columns.place],
+            backward=np.stack(columns.backward),
             sync=np.zeros_like(finish),
             finish=finish,
         )
@@ -62,7 +97,7 @@ class FreeDegrees:
         """The pipeline along a path of arcs [p] with these boundaries [p + 1]."""
         path = [own[arc] for own, arc in zip(self.arcs, arcs, strict=True)]
         steps = [arc.step for arc in path if arc.step is not None]
-        return self.graph.template(steps, split[len(path) - len(steps) :])
+        return self.graph.template(steps, split[len(path) - len(steps) :], self.micro_batches)
 
     def _levels(self) -> Iterator[list[_Arc]]:
         """Arcs of every stage, such that as many stages as follow can end the pipeline."""
@@ -84,23 +119,23 @@ class FreeDegrees:
             yield arcs
             states = list(found)
 
-    def _stage(self, k: int, arcs: list[_Arc]) -> Arcs:
+    def _stage(self, k: int, arcs: list[_Arc], columns: _Columns) -> Arcs:
         places = self.graph.places
-        empty = len(places.gpus)  # number of its column
-        column = [empty if one.step is None else one.step.place for one in arcs]
+        held = places.held(len(self.arcs), k, self.micro_batches)
+        place = [columns.empty if one.step is None else one.step.place for one in arcs]
+        each = [columns.nothing if x == columns.empty else columns.of(x, held) for x in place]
         sends = [self._sends(one.step) for one in arcs]
         ends = [one.step is not None and self._is_end(k, one.step) for one in arcs]
         between = int(sum(self.graph.finals[0]) > 1)
-        embedding = np.append(places.embedding[between], 0)[column] * ends
         return Arcs(
             source=np.array([one.source for one in arcs]),
             target=np.array([one.target for one in arcs]),
-            column=np.array(column)[:, None],
+            column=np.array([[column] for column, _ in each]),
             send=np.array([[send] for send, _ in sends], dtype=np.int64),
             send_back=np.array([[back] for _, back in sends], dtype=np.int64),
-            tail=np.array(column),
-            embedding=embedding,
-            allowed=tuple(self._allowed(k, x) for x in column),
+            tail=np.array(place),
+            embedding=np.append(places.embedding[between], 0)[place] * ends,
+            allowed=tuple(allowed for _, allowed in each),
             begins=((),) * len(arcs),
         )
 
@@ -114,19 +149,6 @@ class FreeDegrees:
             return 0, 0
         pair = int(step.fresh), step.before.place, step.place
         return int(self.graph.places.send[pair]), int(self.graph.places.send_back[pair])
-
-    def _allowed(self, k: int, column: int) -> Mask:
-        """[n, n] layers of a stage at a place."""
-        places, p = self.graph.places, len(self.arcs)
-        held = in_flight(places.schedule, p, k, self.micro_batches)
-        if (column, held) not in self.known:
-            if column == len(places.gpus):
-                allowed = np.zeros(places.room.shape[1:], dtype=np.bool_)
-                allowed[0, 0] = True
-            else:
-                allowed = places.room[column] >= held
-            self.known[column, held] = allowed
-        return self.known[column, held]
 
     def least_ns(self) -> int:
         """No pipeline is faster: every GPU works all the time, and stays on its fastest layers.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.schedules import in_flight
-from formulations.template import Template, TemplateStage
+from formulations.plan import Stage
+from formulations.template import Template, stage_on
 from solver.layered.node_sharing import may_start
 from solver.layered.places import Places
 from solver.layered.problem import Mask
@@ -126,24 +126,23 @@ class GpuGraph:
 
     def room_by_followers(self, micro_batches: int, most: int) -> list[Mask]:
         """Per place [most, n, n]: layers that fit if 0, 1, .. `most` - 1 stages follow."""
-        held = [
-            in_flight(self.places.schedule, most, most - 1 - r, micro_batches) for r in range(most)
+        held = [self.places.held(most, most - 1 - r, micro_batches) for r in range(most)]
+        return [
+            np.stack([self.places.fits(x, one) for one in held])
+            for x in range(len(self.places.gpus))
         ]
-        return [room >= np.array(held)[:, None, None] for room in self.places.room]
 
-    def template(self, steps: Sequence[Step], boundaries: Sequence[int]) -> Template:
+    def template(
+        self, steps: Sequence[Step], boundaries: Sequence[int], micro_batches: int
+    ) -> Template:
         """The template of steps from the start to an end, and of p + 1 layer boundaries."""
-        stages, groups = list[TemplateStage](), list[int]()
-        for step, layers in zip(steps, pairwise(boundaries), strict=True):
+        stages, groups = list[Stage](), list[int]()
+        for k, (step, layers) in enumerate(zip(steps, pairwise(boundaries), strict=True)):
             gpus = self.places.gpus[step.place]
+            held = self.places.held(len(steps), k, micro_batches)
             if step.fresh:
                 groups.append(self.places.group[step.place])
-            stages.append(
-                TemplateStage(
-                    layers=layers,
-                    node=len(groups) - 1,
-                    first_gpu=step.after.filled - gpus,
-                    gpus=gpus,
-                )
-            )
+            recomputed = self.places.memory.recomputed(step.place, held, layers)
+            first = step.after.filled - gpus
+            stages.append(stage_on(layers, len(groups) - 1, first, gpus, recomputed))
         return Template(node_groups=tuple(groups), stages=tuple(stages))

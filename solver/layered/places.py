@@ -5,20 +5,73 @@ group. Times follow `formulations.costs`. A message to g GPUs of another node cr
 both nodes g times, as every GPU needs it whole; with scatter and gather once, in parts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from typing import Protocol
 
 import numpy as np
 
 from formulations.costs.compute import has_times
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.tables import CostTables
 from formulations.costs.template_costs import between_ns, stage_tables
 from formulations.costs.transfers import embedding_ns, inside_ns
 from formulations.fleet import Strategy
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import ScheduleName, plain_schedules
+from formulations.instance.instance import ScheduleName
+from formulations.plan import Recomputed
+from formulations.schedules import in_flight
+from formulations.template import NOTHING
 from solver.layered.node_sharing import NodeSplit, filled, is_power_of_two
-from solver.layered.problem import Array, Intervals
+from solver.layered.problem import Array, Intervals, Mask
+
+
+class StageMemory(Protocol):
+    """What memory makes the stages at places recompute, by the micro-batches that they hold."""
+
+    def extra(self, place: int, held: int) -> Array:
+        """[n, n] ns by which that lengthens backward passes; NEVER where layers may not stand."""
+
+    def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
+        """What a stage of these layers recomputes."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory of stages that never recompute. micro_batches: [C, n, n] as many as there is room for.
+
+    0 where layers may not stand.
+    """
+
+    micro_batches: Array
+
+    def extra(self, place: int, held: int) -> Array:
+        """See `StageMemory`."""
+        found: Array = np.where(self.micro_batches[place] >= max(1, held), 0, NEVER)
+        return found
+
+    def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
+        """See `StageMemory`."""
+        return NOTHING
+
+
+@dataclass(frozen=True)
+class PlaceMemory:
+    """Memory of the places [C] of an instance: their intervals and node groups."""
+
+    places: Sequence[tuple[Intervals, int]]
+
+    def extra(self, place: int, held: int) -> Array:
+        """See `StageMemory`."""
+        intervals, group = self.places[place]
+        extra = intervals.stages.extra_of(group, ((held, 0),))
+        found: Array = np.where(intervals.allowed, extra, NEVER)
+        return found
+
+    def recomputed(self, place: int, held: int, layers: tuple[int, int]) -> Recomputed:
+        """See `StageMemory`."""
+        intervals, group = self.places[place]
+        return intervals.stages.recomputed_of(group, ((held, 0),), layers)
 
 
 @dataclass(frozen=True)
@@ -26,11 +79,10 @@ class Places:
     """C places, J node groups; n = L + 1. Layers [a, b) of a stage cost what stands at [a, b]; ns.
 
     nodes, node_gpus: [J] nodes there are, and GPUs of each that stages fill. group, gpus: [C].
-    forward, backward: [C, n, n] per micro-batch. finish: [C, n, n] after the last backward. room:
-    [C, n, n] micro-batches in flight that fit, 0 if the layers may not stand there. send,
-    send_back: [2, C, C] to the stage at [., x, y] from the one before, x, and back; first inside
-    a node, then between two. embedding: [2, C] all-reduce of tied embeddings inside a node and
-    between two.
+    forward, backward: [C, n, n] per micro-batch, with as little recomputed as may be; `memory` says
+    what else. finish: [C, n, n] after the last backward. send, send_back: [2, C, C] to the stage at
+    [., x, y] from the one before, x, and back; first inside a node, then between two. embedding:
+    [2, C] all-reduce of tied embeddings inside a node and between two.
     """
 
     split: NodeSplit
@@ -41,7 +93,7 @@ class Places:
     forward: Array
     backward: Array
     finish: Array
-    room: Array
+    memory: StageMemory
     send: Array
     send_back: Array
     embedding: Array
@@ -54,6 +106,15 @@ class Places:
         """Number of layers L."""
         return int(self.forward.shape[-1]) - 1
 
+    def fits(self, place: int, held: int) -> Mask:
+        """[n, n] layers that may stand at a place and hold so many micro-batches."""
+        fits: Mask = self.memory.extra(place, held) < NEVER
+        return fits
+
+    def held(self, num_stages: int, stage: int, micro_batches: int) -> int:
+        """Micro-batches that a stage holds at once."""
+        return in_flight(self.schedule, num_stages, stage, micro_batches)
+
     def of_group(self, j: int) -> dict[int, int]:
         """Number of GPUs -> place, for one node group."""
         return {g: c for c, g in enumerate(self.gpus) if self.group[c] == j}
@@ -65,15 +126,6 @@ class PlaceCosts:
 
     alone: Places
     several: Places
-
-
-def strategies(instance: Instance, micro_batch: int) -> list[Strategy]:
-    """Every memory strategy and schedule that the instance allows."""
-    choices = product(instance.search.recompute, plain_schedules(instance.search))
-    return [
-        Strategy(micro_batch=micro_batch, recompute=recompute, schedule=schedule)
-        for recompute, schedule in choices
-    ]
 
 
 def degrees_of(instance: Instance, group: NodeGroup, split: NodeSplit) -> tuple[int, ...]:
@@ -140,7 +192,7 @@ def _places(
         forward=stacked("forward"),
         backward=stacked("backward"),
         finish=stacked("optimizer"),
-        room=stacked("room"),
+        memory=PlaceMemory([(intervals[g], j) for j, g in found]),
         send=sends(1),
         send_back=sends(0),
         embedding=np.array(embedding, dtype=np.int64).T,

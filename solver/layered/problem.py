@@ -244,7 +244,7 @@ class ChunkMemory:
         """[S, N] ns of a backward pass, with what devices recompute."""
         own, first, last = self.groups[:, lane], splits[:, :-1].T, splits[:, 1:].T
         whole = self.intervals.backward[np.resize(own, len(first))[:, None], first, last]
-        extra = self.intervals.stages.extra_of(own.tolist(), self.share, splits)
+        extra = self.intervals.stages.extra_of_splits(own.tolist(), self.share, splits)
         backward: Array = whole + extra
         return backward
 

@@ -56,8 +56,7 @@ class StageZones:
         least time, and one ring. So does the start-up, (n - 1) latencies of that link.
         """
         tables = self.tables
-        used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
-        forward = int(tables.forward_ns[:, used].min(axis=1).sum())
+        forward = int(tables.forward_ns[:, tables.used].min(axis=1).sum())
         most = min(tables.shape.dp, sum(tables.shape.nodes_used))
         phases = [phase for phase in (self.placer.sync, self.placer.gather) if phase is not None]
         return forward + sum(self._least_ring_ns(phase, range(2, most + 1)) for phase in phases)

@@ -10,14 +10,14 @@ is not there from the start; all others are.
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
 from formulations.errors import InstanceError
 from formulations.instance.positions import suggestion
 from formulations.instance.quantities import shown
-from formulations.instance.text_files import read_text
+from formulations.instance.text_files import csv_fields, read_text
 from solver.replay.trace import Event, EventKind, Trace
 
 COLUMNS = ("time", "node", "event")
@@ -44,7 +44,7 @@ def read_trace(path: Path, nodes: Sequence[str], end_ns: int | None) -> Trace:
     with file, line and column for what does not fit.
     """
     allowed = f"a CSV file with the columns {','.join(COLUMNS)}"
-    rows = list(_rows(read_text(path, allowed)))
+    rows = list(csv_fields(read_text(path, allowed)))
     if not rows or tuple(text for _, text in rows[0][1]) != COLUMNS:
         found = ",".join(text for _, text in rows[0][1]) if rows else ""
         line = rows[0][0] if rows else 1
@@ -60,18 +60,6 @@ def read_trace(path: Path, nodes: Sequence[str], end_ns: int | None) -> Trace:
     if end_ns is None and last_ns == 0:
         raise InstanceError(f"{path}:{rows[-1][0]}:1", "0", "a last time after 0, or a stated end")
     return Trace(there, tuple(reader.events), last_ns if end_ns is None else end_ns)
-
-
-def _rows(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:
-    """Line number and (column, text) of the fields of every line that is not blank."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        column, fields = 1, []
-        for field in line.split(","):
-            fields.append((column + len(field) - len(field.lstrip()), field.strip()))
-            column += len(field) + 1
-        yield number, fields
 
 
 class _Reader:

@@ -6,8 +6,9 @@ from rich.console import RenderableType
 
 from formulations.instance import GpuType, Workload
 from formulations.instance.precision import PRECISIONS
+from formulations.units import GIB
 from solver.report.layout import labelled, table
-from solver.report.quantities import decimal_text, significant, size_text
+from solver.report.quantities import significant
 
 
 def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
@@ -15,9 +16,9 @@ def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
     rows = [
         (
             name,
-            size_text(gpu.memory_bytes),
-            decimal_text(gpu.memory_bandwidth_bytes_per_s, "B/s"),
-            decimal_text(gpu.link.bandwidth_bytes_per_s, "B/s"),
+            f"{gpu.memory_bytes / GIB:.4g} GiB",
+            f"{gpu.memory_bandwidth_bytes_per_s / 1e9:,.0f} GB/s",
+            f"{gpu.link.bandwidth_bytes_per_s / 1e9:,.5g} GB/s",
             *(_tflops(gpu.peak_flops.get(precision)) for precision in PRECISIONS),
         )
         for name, gpu in gpus.items()

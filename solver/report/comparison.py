@@ -12,11 +12,12 @@ _HOUR_NS = 3600e9
 
 
 def _worth(comparison: Comparison, objective: float | None) -> str:
-    """An objective as a time, or as money if that is minimised."""
+    """An objective as a time, as all of a column are, or as money if that is minimised."""
     if objective is None:
         return "-"
     if comparison.instance.objective.minimize == "step_time":
-        return time_text(objective / 1e9)
+        longest = max(comparison.objective or 0.0, comparison.bound or 0.0)
+        return time_text(objective / 1e9, longest / 1e9)
     return money(objective / _HOUR_NS)
 
 

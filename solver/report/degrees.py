@@ -1,5 +1,7 @@
 """Tensor groups and parts of a plan's slots, in words."""
 
+from collections import Counter
+
 from formulations.instance import Instance
 from formulations.plan import Degrees, Shape
 
@@ -19,8 +21,11 @@ def by_group(instance: Instance, shape: Shape) -> str | None:
     if len(set(shape.degrees_used)) == 1 and shape.degrees_used[0].parts == 1:
         return None
     groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    found = [(group, own, count) for group, own, count in groups if count]
+    names = Counter(group.name for group, _, _ in found)
     return ", ".join(
-        f"{group.name}: tp {own.tp} x {own.parts}" + (" parts" if own.parts > 1 else "")
-        for group, own, count in groups
-        if count
+        (f"{count} of {group.name}" if names[group.name] > 1 else group.name)
+        + f": tp {own.tp} x {own.parts}"
+        + (" parts" if own.parts > 1 else "")
+        for group, own, count in found
     )

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 
 from solver.document import PlanDocument, StepDocument
 from solver.report.layout import labelled, table
-from solver.report.quantities import money, percent, significant, size_text, time_text
+from solver.report.quantities import Unit, money, percent, significant, size_unit, time_unit
 from solver.report.text import batches_text, shape_text
 
 _TERMS = {
@@ -42,12 +42,19 @@ def _row(
         yield name, text(a), text(b), f"{sign}{text(change)}{share}" if change else "none"
 
 
+def _measured(
+    name: str, a: float | None, b: float | None, unit: Callable[[float], Unit]
+) -> Iterator[Row]:
+    """The same, all in the unit of the larger one."""
+    yield from _row(name, a, b, unit(max(a or 0.0, b or 0.0)).text)
+
+
 def _times(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
-    yield from _row("step time", first.step_time_s, second.step_time_s, time_text)
+    yield from _measured("step time", first.step_time_s, second.step_time_s, time_unit)
     for field, name in _TERMS.items():
         a, b = (_term(one.critical_path, field) for one in (first, second))
         if a or b:
-            yield from _row(f"  {name}", a, b, time_text)
+            yield from _measured(f"  {name}", a, b, time_unit)
 
 
 def _term(path: StepDocument | None, field: str) -> float | None:
@@ -55,11 +62,11 @@ def _term(path: StepDocument | None, field: str) -> float | None:
 
 
 def _others(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
-    yield from _row("lower bound", first.lower_bound_s, second.lower_bound_s, time_text)
+    yield from _measured("lower bound", first.lower_bound_s, second.lower_bound_s, time_unit)
     a, b = first.throughput_sequences_per_s, second.throughput_sequences_per_s
     yield from _row("throughput", a, b, lambda rate: f"{significant(rate)} sequences/s")
     yield from _row("MFU", first.mfu, second.mfu, percent)
-    yield from _row("fullest GPU", _fullest(first), _fullest(second), size_text)
+    yield from _measured("fullest GPU", _fullest(first), _fullest(second), size_unit)
     a, b = first.cost_usd_per_step, second.cost_usd_per_step
     if a or b:
         yield from _row("money per step", a, b, money)

@@ -105,7 +105,9 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
             "time_sources": tuple(sorted(tables.origins)),
             "node_order": tuple(names[n] for n in plan.node_order),
             "idle_nodes": tuple(
-                name for n, name in enumerate(names) if n not in set(plan.node_order)
+                name
+                for name in dict.fromkeys(names)
+                if name not in {names[n] for n in plan.node_order}
             ),
             "replicas": tuple(
                 _replica(instance, replica, costs, memory[r], r)
@@ -179,7 +181,7 @@ def plan_of(document: PlanDocument) -> Plan:
         raise PlanError("digest", "the plan file was changed", allowed)
     if document.shape is None:
         raise PlanError("shape", f"no plan (status {document.status})", "a file with a plan")
-    number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
+    number = document.instance.cluster.numbers(document.shape.nodes_used)
     replicas = tuple(
         Replica(
             micro_batches=replica.micro_batches,

@@ -7,6 +7,7 @@ from formulations.instance.evidence import NOT_STATED, Evidence
 from formulations.instance.provenance import GpuEvidence
 from solver.document import PlanDocument
 from solver.report.layout import Lines
+from solver.report.quantities import percent
 
 _FIGURES = {
     "peak": "peaks",
@@ -31,6 +32,28 @@ def _kind_text(evidence: Evidence) -> str:
         return evidence.kind
     source = evidence.source
     return f"assumed by {source}" if source == NOT_STATED else f"assumed ({source})"
+
+
+def calibration_lines(document: PlanDocument) -> Lines:
+    """By what measured steps correct the layer times of a plan, and the error to expect."""
+    calibration, shape = document.instance.calibration, document.shape
+    if calibration is None or shape is None:
+        return []
+    error, where = calibration.expected_error, []
+    for group, used, own in zip(
+        document.instance.cluster.groups, shape.nodes_used, shape.degrees, strict=True
+    ):
+        size = shape.micro_batch // own.parts
+        if used and not calibration.was_measured(group.gpu.name, own.tp, size):
+            where.append(f"{group.gpu.name} at tensor {own.tp}, micro-batch {size}")
+    if where:
+        error = calibration.expected_error_elsewhere
+    why = f"; no step was measured on {', '.join(dict.fromkeys(where))}" if where else ""
+    expected = "not known" if error is None else f"{percent(error)} of the step time"
+    return [
+        ("corrected", f"layer times by {calibration.source}"),
+        ("error", f"expected {expected}{why}"),
+    ]
 
 
 def evidence_lines(document: PlanDocument) -> Lines:

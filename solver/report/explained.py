@@ -20,8 +20,9 @@ def explanation(
 ) -> list[RenderableType]:
     """What the time of a step goes into, and every change with what it saves, most first."""
     what = "time" if document.minimize == "step_time" else "money"
+    longest = max((one.step_time_s or 0.0 for one in found), default=0.0)
     rows = [
-        (one.change, _step(one), _gain(one))
+        (one.change, _step(one, longest), _gain(one))
         for one in sorted(found, key=lambda one: (one.least is None, -(one.least or 0.0)))
     ]
     note = f"changes, each solved again; saved: {what} per sequence against this plan, as proved"
@@ -33,8 +34,8 @@ def explanation(
     ]
 
 
-def _step(answer: Answer) -> str:
-    return "-" if answer.step_time_s is None else time_text(answer.step_time_s)
+def _step(answer: Answer, longest_s: float) -> str:
+    return "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
 
 
 def _gain(answer: Answer) -> str:

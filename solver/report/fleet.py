@@ -4,19 +4,19 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from formulations.transition import Links
 from solver.fleet_document import CopyDocument, FleetDocument, PipelineDocument, RecoveryDocument
 from solver.report.assumptions import hidden
-from solver.report.layout import Lines, labelled, table
+from solver.report.layers import layers_text
+from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.quantities import (
     counted,
     node_ranges,
     percent,
-    ranges,
     significant,
     size_text,
+    size_unit,
     time_text,
 )
 
@@ -38,9 +38,10 @@ def fleet_text(
     return [*parts, "", labelled(lines)]
 
 
-def _pipeline_table(document: FleetDocument) -> Table:
+def _pipeline_table(document: FleetDocument) -> Grid:
     rows = []
     changes = pipeline_changes(document)
+    longest = max(one.step_time_s for one in document.pipelines)
     for n, one in enumerate(document.pipelines):
         template = document.designs[one.design].template
         rows.append(
@@ -50,7 +51,7 @@ def _pipeline_table(document: FleetDocument) -> Table:
                 changes[n],
                 f"{template.num_stages}",
                 f"{one.micro_batches}",
-                time_text(one.step_time_s),
+                time_text(one.step_time_s, longest),
             ]
         )
     texts = ["pipeline", "nodes", "from" if document.recovery else ""]
@@ -100,23 +101,25 @@ def _of(recovery: RecoveryDocument, name: str) -> str:
     return str(_home(recovery, name))
 
 
-def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Table:
+def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Grid:
     grouped: dict[tuple[str, str | None, int | None], list[CopyDocument]] = defaultdict(list)
     for copy in recovery.copies:
         grouped[copy.target, copy.source, copy.replica].append(copy)
     links = Links(document.instance.cluster)
     numbers = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
+    sizes = {key: sum(copy.size_bytes for copy in copies) for key, copies in grouped.items()}
+    unit = size_unit(max(sizes.values()))
     rows = []
     for (target, source, replica), copies in grouped.items():
-        size = sum(copy.size_bytes for copy in copies)
+        size = sizes[target, source, replica]
         ends = [numbers[name] for name in (target, source) if name is not None]
         rows.append(
             [
                 target,
-                ranges(copy.layer for copy in copies),
+                layers_text(document.instance.workload, (copy.layer for copy in copies)),
                 "a checkpoint" if source is None else f"{source} (pipeline {replica} before)",
-                size_text(size),
-                time_text(float(max(links.node_ns(node, size) for node in ends)) / 1e9),
+                unit.text(size),
+                f"{max(links.node_ns(node, size) for node in ends) / 1e9:.3f} s",
             ]
         )
     return table(["node", "receives layers", "from"], ["size", "if alone"], rows)
@@ -141,7 +144,8 @@ def _recovery_lines(document: FleetDocument) -> Lines:
     ]
     unsaved = sorted({copy.layer for copy in recovery.copies if copy.source is None})
     if unsaved:
-        lines.append(("checkpoint", f"no node is left that holds layers {ranges(unsaved)}"))
+        names = layers_text(document.instance.workload, unsaved)
+        lines.append(("checkpoint", f"no node is left that holds layers {names}"))
     return lines
 
 
@@ -180,7 +184,7 @@ def _hidden(document: FleetDocument) -> Lines:
     used = {document.designs[one.design].template for one in document.pipelines}
     return hidden(
         overlap,
-        tensor=overlap.tensor_parallel * any(s.gpus > 1 for one in used for s in one.stages),
+        tensor=overlap.tensor_parallel * any(s.degrees.tp > 1 for one in used for s in one.stages),
         sync=overlap.gradient_sync * any(one.num_stages == 1 for one in used),
     )
 

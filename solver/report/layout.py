@@ -1,16 +1,19 @@
 """The two forms that reports take on a terminal: tables and labelled lines."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import IO
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 Lines = list[tuple[str, str]]
 _LABEL_WIDTH = 12
 WIDTH = 100  # columns where no terminal says otherwise
+_GAP = 2  # columns between two of a table
+_FOLDED = 8  # characters that a broken word keeps on a line
 
 
 def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = False) -> None:
@@ -23,19 +26,62 @@ def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = Fal
         emoji=False,
     )
     for part in parts:
-        console.print(part, markup=False, soft_wrap=isinstance(part, str))
+        console.print(part, markup=False)
 
 
-def table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without frame: columns of text first, then columns of numbers."""
-    grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for heading in texts:
-        grid.add_column(heading, overflow="fold")
-    for heading in numbers:
-        grid.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    return grid
+@dataclass(frozen=True)
+class Grid:
+    """A table without frame: columns of text first, then columns of numbers.
+
+    On a narrow page first headings are broken between words, then cells of text, then words of
+    text; numbers never.
+    """
+
+    texts: tuple[str, ...]
+    numbers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The table in the columns that there are."""
+        grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        widths = iter(self.widths(options.max_width))
+        for heading in self.texts:
+            grid.add_column(heading, width=next(widths), overflow="fold")
+        for heading in self.numbers:
+            grid.add_column(heading, width=next(widths), justify="right")
+        for row in self.rows:
+            grid.add_row(*(Text(cell) for cell in row))
+        yield grid
+
+    def widths(self, page: int) -> list[int]:
+        """Characters of every column, on a page of so many."""
+        headings, first = self.texts + self.numbers, len(self.texts)
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(headings)
+        headed = [(one, *column) for one, column in zip(headings, columns, strict=True)]
+        widths = [max(map(len, column)) for column in headed]
+        cells = [max(_longest_word(one[:1]), *map(len, one[1:]), 0) for one in headed]
+        words = [_longest_word(column) for column in headed[:first]]
+        for texts in (cells[:first], words, [min(one, _FOLDED) for one in words]):
+            _narrow(widths, texts + cells[first:], page - _GAP * (len(widths) - 1))
+        return widths
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((len(word) for text in texts for word in text.split()), default=0)
+
+
+def _narrow(widths: list[int], least: Sequence[int], room: int) -> None:
+    """Takes from the widest column that is wider than it must be until all have room."""
+    while sum(widths) > room:
+        wide = [n for n, width in enumerate(widths) if width > least[n]]
+        if not wide:
+            return
+        widths[max(wide, key=widths.__getitem__)] -= 1
+
+
+def table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str]]) -> Grid:
+    """A table with these headings of columns of text, then of numbers."""
+    return Grid(tuple(texts), tuple(numbers), tuple(map(tuple, rows)))
 
 
 def labelled(lines: Lines) -> Table:

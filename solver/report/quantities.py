@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 _TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _SIZE = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
@@ -17,17 +18,43 @@ def significant(value: float, digits: int = 4) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def _scaled(value: float, scale: Sequence[tuple[float, str]], like: float) -> str:
-    factor, unit = next((row for row in scale if abs(like) >= row[0]), scale[-1])
-    if not value or not like:
-        return f"0 {unit}"
-    decimals = max(0, 3 - math.floor(math.log10(abs(like) / factor)))
-    return f"{value / factor:,.{decimals}f} {unit}"
+@dataclass(frozen=True)
+class Unit:
+    """A unit, and the decimals with which all numbers of a column are written in it."""
+
+    name: str
+    factor: float
+    decimals: int
+
+    def number(self, value: float) -> str:
+        """The value in this unit, without its name."""
+        return f"{value / self.factor:,.{self.decimals}f}" if value else "0"
+
+    def text(self, value: float) -> str:
+        """The value in this unit, with its name."""
+        return f"{self.number(value)} {self.name}"
+
+
+def _unit(scale: Sequence[tuple[float, str]], like: float) -> Unit:
+    """The unit that shows the value `like` with four significant digits."""
+    factor, name = next((row for row in scale if abs(like) >= row[0]), scale[-1])
+    decimals = max(0, 3 - math.floor(math.log10(abs(like) / factor))) if like else 0
+    return Unit(name, factor, decimals)
+
+
+def time_unit(longest_s: float) -> Unit:
+    """The unit of a column of times in seconds."""
+    return _unit(_TIME, longest_s)
+
+
+def size_unit(largest_bytes: float) -> Unit:
+    """The unit of a column of sizes in bytes."""
+    return _unit(_SIZE, largest_bytes)
 
 
 def time_text(time_s: float, like: float | None = None) -> str:
     """Seconds in a fitting unit; `like`: in the unit and with the decimals of that time."""
-    return _scaled(time_s, _TIME, time_s if like is None else like)
+    return time_unit(time_s if like is None else like).text(time_s)
 
 
 def round_time_text(time_s: float, like: float) -> str:
@@ -38,7 +65,12 @@ def round_time_text(time_s: float, like: float) -> str:
 
 def size_text(size_bytes: float, like: float | None = None) -> str:
     """Bytes in a fitting binary unit; `like`: in the unit and with the decimals of that size."""
-    return _scaled(size_bytes, _SIZE, size_bytes if like is None else like)
+    return size_unit(size_bytes if like is None else like).text(size_bytes)
+
+
+def decimal_unit(largest: float, unit: str) -> Unit:
+    """The unit of a column, with a decimal prefix."""
+    return _unit([(factor, prefix + unit) for factor, prefix in _DECIMAL], largest)
 
 
 def decimal_text(value: float, unit: str) -> str:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from solver.document import PlanDocument, ReplicaDocument, StageDocument
+from solver.report.layers import layers_text
 from solver.report.quantities import node_ranges
-from solver.report.stages import layers_text
 from solver.simulate import Operation, Step
 
 
@@ -17,7 +17,7 @@ class Row:
     """What one stage does during the step, in order, for replicas that do the same."""
 
     stage: int
-    layers: str  #: first-last of every chunk
+    layers: str  #: by name, chunk by chunk
     replicas: tuple[int, ...]
     nodes: str
     gpu_type: str
@@ -50,7 +50,7 @@ def stages_of(document: PlanDocument, stage: int, replicas: tuple[int, ...]) -> 
 
 def rows_of(document: PlanDocument, step: Step) -> list[Row]:
     """Rows by group of replicas, then stage; what all replicas share stands in every group."""
-    rows = []
+    rows, workload = [], document.instance.workload
     for group in identical_replicas(document):
         bars: dict[int, list[Operation]] = defaultdict(list)
         for operation in (*step.operations(group[0]), *step.tail):
@@ -61,7 +61,7 @@ def rows_of(document: PlanDocument, step: Step) -> list[Row]:
             rows.append(
                 Row(
                     stage=k,
-                    layers=", ".join(layers_text(chunk.layers) for chunk in chunks),
+                    layers=", ".join(layers_text(workload, range(*one.layers)) for one in chunks),
                     replicas=group,
                     nodes=node_ranges(dict.fromkeys(stage.node for stage in stages)),
                     gpu_type=stages[0].gpu_type,

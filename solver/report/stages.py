@@ -3,12 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from rich.table import Table
-
 from formulations.instance.instance import MEMORY_MODEL_ERROR
 from solver.document import MemoryDocument, PlanDocument, StageDocument
-from solver.report.layout import table
-from solver.report.quantities import node_ranges, percent, ranges, size_text, time_text
+from solver.report.layers import layers_text
+from solver.report.layout import Grid, table
+from solver.report.quantities import (
+    Unit,
+    node_ranges,
+    percent,
+    ranges,
+    size_text,
+    size_unit,
+    time_unit,
+)
 
 
 def placed(stages: Iterable[StageDocument]) -> str:
@@ -20,11 +27,6 @@ def placed(stages: Iterable[StageDocument]) -> str:
     for node, gpus in by_node.items():
         nodes[ranges(gpus)].append(node)
     return "; ".join(f"{node_ranges(names)}: {gpus}" for gpus, names in nodes.items())
-
-
-def layers_text(layers: tuple[int, int]) -> str:
-    """A half-open range as people count: first-last."""
-    return ranges(range(*layers))
 
 
 def num_chunks(document: PlanDocument) -> int:
@@ -45,7 +47,7 @@ def alike(document: PlanDocument) -> Iterator[tuple[int, int, list[int], list[St
             yield stage, chunk, replicas, [document.replicas[r].stages[s] for r in replicas]
 
 
-def stage_table(document: PlanDocument) -> Table:
+def stage_table(document: PlanDocument) -> Grid:
     """Stages with layers, place, time per micro-batch and memory per GPU.
 
     A GPU's place and memory stand with the first of its chunks, where it has several. The
@@ -53,8 +55,8 @@ def stage_table(document: PlanDocument) -> Table:
     schedule puts them off, and blocks recomputed where some are.
     """
     stages = [stage for replica in document.replicas for stage in replica.stages]
-    longest = max(max(stage.forward_s, stage.backward_s) for stage in stages)
-    largest = max(stage.memory_limit_bytes for stage in stages)
+    time = time_unit(max(max(stage.forward_s, stage.backward_s) for stage in stages))
+    size = size_unit(max(stage.memory_limit_bytes for stage in stages))
     uneven = len({replica.micro_batches for replica in document.replicas}) > 1
     split = any(stage.weight_gradient_s for stage in stages)
     chunks = num_chunks(document) > 1
@@ -63,22 +65,29 @@ def stage_table(document: PlanDocument) -> Table:
         (
             str(k),
             *([str(chunk)] * chunks),
-            layers_text(own[0].layers),
+            layers_text(document.instance.workload, range(*own[0].layers)),
             ranges(replicas),
             *(("", "") if chunk else (placed(own), own[0].gpu_type)),
             *([str(document.replicas[replicas[0]].micro_batches)] * uneven),
-            time_text(own[0].forward_s, longest),
-            time_text(own[0].backward_s, longest),
-            *([time_text(own[0].weight_gradient_s, longest)] * split),
+            time.number(own[0].forward_s),
+            time.number(own[0].backward_s),
+            *([time.number(own[0].weight_gradient_s)] * split),
             *([_recomputed(document, own[0])] * again),
-            *(("", "") if chunk else _memory(own[0], largest)),
+            *(("", "") if chunk else _memory(own[0], size)),
         )
         for k, chunk, replicas, own in alike(document)
     ]
     texts = ("stage", *(["chunk"] * chunks), "layers", "replicas", "node: GPUs", "GPU type")
-    times = ("forward", "backward", *(["weights"] * split), *(["recomputed"] * again))
-    numbers = (*(["batches"] * uneven), *times, "memory", "free")
+    times = _headed(("forward", "backward", *(["weights"] * split)), time)
+    recomputed = ["recomputed"] * again
+    memory = _headed(("used", "free"), size)
+    numbers = (*(["batches"] * uneven), *times, *recomputed, *memory)
     return table(texts, numbers, rows)
+
+
+def _headed(names: Iterable[str], unit: Unit) -> list[str]:
+    """Headings of columns in one unit."""
+    return [f"{name} {unit.name}" for name in names]
 
 
 def _recomputed(document: PlanDocument, stage: StageDocument) -> str:
@@ -90,31 +99,31 @@ def _recomputed(document: PlanDocument, stage: StageDocument) -> str:
     return f"{stage.recomputed.blocks} of {blocks}{way}" if stage.recomputed.blocks else "none"
 
 
-def _memory(stage: StageDocument, like: float) -> tuple[str, str]:
+def _memory(stage: StageDocument, size: Unit) -> tuple[str, str]:
     """What a GPU needs and what is left."""
     left = stage.memory_limit_bytes - stage.memory_bytes
-    return size_text(stage.memory_bytes, like), size_text(left, like)
+    return size.number(stage.memory_bytes), size.number(left)
 
 
-def traffic_table(document: PlanDocument) -> Table:
+def traffic_table(document: PlanDocument) -> Grid:
     """Transfers per micro-batch, by stage and chunk; syncs and optimizer per step, by stage."""
     stages = [stage for replica in document.replicas for stage in replica.stages]
-    longest = max(max(stage.send_forward_s, stage.send_backward_s) for stage in stages)
+    send = time_unit(max(max(stage.send_forward_s, stage.send_backward_s) for stage in stages))
     chunks = num_chunks(document) > 1
-    sync = max(max(_updates(stage)) for stage in stages)
+    sync = time_unit(max(max(_updates(stage)) for stage in stages))
     rows = [
         (
             str(k),
             *([str(chunk)] * chunks),
             ranges(replicas),
-            time_text(own[0].send_forward_s, longest),
-            time_text(own[0].send_backward_s, longest),
-            *("" if chunk else time_text(one, sync) for one in _updates(own[0])),
+            send.number(own[0].send_forward_s),
+            send.number(own[0].send_backward_s),
+            *("" if chunk else sync.number(one) for one in _updates(own[0])),
         )
         for k, chunk, replicas, own in alike(document)
     ]
-    transfers = ("send forward", "send backward")
-    updates = ("gradient sync", "embedding sync", "optimizer")
+    transfers = _headed(("send forward", "send backward"), send)
+    updates = _headed(("gradient sync", "embedding sync", "optimizer"), sync)
     texts = ("stage", *(["chunk"] * chunks), "replicas")
     return table(texts, (*transfers, *updates), rows)
 
@@ -124,23 +133,25 @@ def _updates(stage: StageDocument) -> tuple[float, float, float]:
     return stage.gradient_sync_s, stage.embedding_sync_s, stage.optimizer_s
 
 
-def memory_table(document: PlanDocument) -> Table:
+def memory_table(document: PlanDocument) -> Grid:
     """What the memory of a GPU holds, by stage."""
     parts = tuple(MemoryDocument.model_fields)
-    largest = max(s.memory_limit_bytes for replica in document.replicas for s in replica.stages)
+    limits = (s.memory_limit_bytes for replica in document.replicas for s in replica.stages)
+    size = size_unit(max(limits))
     rows = [
         (
             str(k),
             ranges(replicas),
-            *(size_text(getattr(own[0].memory, part), largest) for part in parts),
+            *(size.number(getattr(own[0].memory, part)) for part in parts),
         )
         for k, chunk, replicas, own in alike(document)
         if not chunk
     ]
-    return table(("stage", "replicas"), [part.removesuffix("_bytes") for part in parts], rows)
+    names = _headed((part.removesuffix("_bytes") for part in parts), size)
+    return table(("stage", "replicas"), names, rows)
 
 
-def placement_table(document: PlanDocument) -> Table:
+def placement_table(document: PlanDocument) -> Grid:
     """Every node of the cluster, those of the plan first in rank order, and what its GPUs run."""
     runs: dict[str, list[tuple[tuple[int, ...], int, int]]] = defaultdict(list)
     for r, replica in enumerate(document.replicas):

@@ -18,14 +18,14 @@ from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
 from solver.report.degrees import by_group, tensor_text
 from solver.report.document import costs_of, plan_of
-from solver.report.evidence import evidence_lines
+from solver.report.evidence import calibration_lines, evidence_lines
+from solver.report.layers import layers_text
 from solver.report.layout import Lines, labelled
 from solver.report.quantities import (
     counted,
     money,
     node_ranges,
     percent,
-    ranges,
     significant,
     time_text,
 )
@@ -57,6 +57,7 @@ _TERMINATION = {
     "interrupted": "interrupted",
     "unfinished": "some shapes could not be closed",
     "heuristic": "a heuristic, which proves nothing",
+    "given": "the plan was given",
 }
 _MOST_RUNS = 8  # of equal layers, that are listed one by one
 _SCHEDULES: dict[ScheduleName, str] = {
@@ -70,16 +71,18 @@ _SOURCES = {
     "interpolated": "interpolated between measurements",
     "scaled": "scaled beyond the measured micro-batch sizes",
     "analytic": "analytic model",
+    "corrected": "corrected by measured steps",
 }
 
 
 def chain_text(workload: Workload) -> str:
-    """The layers by number: "0 embedding, 1-24 block, 25 head"; of many runs the numbers."""
+    """The layers by name: "E embedding, 0-23 block, H head"; of many runs the numbers."""
     if len(workload.layer_runs) > _MOST_RUNS:
         kinds = Counter(layer.kind for layer in workload.layers)
         return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     runs = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
-    return ", ".join(f"{ranges(n for n, _ in layers)} {kind}" for kind, layers in runs)
+    named = ((layers_text(workload, (n for n, _ in layers)), kind) for kind, layers in runs)
+    return ", ".join(f"{layers} {kind}" for layers, kind in named)
 
 
 def cluster_text(instance: Instance) -> str:
@@ -88,6 +91,7 @@ def cluster_text(instance: Instance) -> str:
         f"{counted(g.nodes, 'node')} of {g.gpus_per_node} {g.gpu.name}"
         + (f" in zone {g.zone}" if g.zone else "")
         for g in instance.cluster.groups
+        if not g.again
     )
 
 
@@ -111,6 +115,7 @@ def _recompute_text(document: PlanDocument) -> str:
 _DEGREES: dict[DegreesPer, str] = {
     "uniform": "uniform degrees",
     "per_group": "degrees per node group",
+    "per_node": "degrees per node, two kinds per group",
 }
 
 
@@ -222,6 +227,7 @@ def figures(document: PlanDocument) -> Lines:
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
         *evidence_lines(document),
+        *calibration_lines(document),
         *([] if document.shape is None else assumptions(document.instance, document.shape)),
     ]
 

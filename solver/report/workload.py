@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from formulations.instance import Layer, Workload
+from solver.report.layers import layers_text
 from solver.report.layout import labelled, table
-from solver.report.quantities import decimal_text, ranges, significant, size_text
+from solver.report.quantities import decimal_text, decimal_unit, significant, size_text, size_unit
 
 
 def _state_bytes(workload: Workload, parameters: int) -> int:
@@ -30,10 +31,12 @@ def _places(workload: Workload) -> dict[Layer, list[int]]:
     return places
 
 
-def _place_text(layers: list[int]) -> str:
-    """Numbers of layers: "4-61", or "12 of 1-23" where others stand between them."""
+def _place_text(workload: Workload, layers: list[int]) -> str:
+    """Names of layers: "3-60", or "12 of 0-22" where others stand between them."""
     first, last = layers[0], layers[-1]
-    return ranges(layers) if last - first < len(layers) else f"{len(layers)} of {first}-{last}"
+    if last - first < len(layers):
+        return layers_text(workload, layers)
+    return f"{len(layers)} of {layers_text(workload, range(first, last + 1))}"
 
 
 def trained_parameters(workload: Workload) -> int:
@@ -79,15 +82,21 @@ def _message_text(workload: Workload) -> str:
 def workload_report(workload: Workload) -> list[RenderableType]:
     """The same figures for people; bytes for one GPU, before any split."""
     tokens, batch = workload.sequence_length, workload.global_batch
+    kinds = list(_places(workload))
+    most = max(layer.parameters for layer in kinds)
+    weights = size_unit(most * workload.parameter_bytes)
+    state = size_unit(_state_bytes(workload, most))
+    kept = size_unit(max(layer.activation_bytes(1) for layer in kinds))
+    work = decimal_unit(max(layer.forward_flops for layer in kinds), "FLOP")
     rows = [
         (
-            _place_text(layers),
+            _place_text(workload, layers),
             layer.kind,
             f"{layer.parameters:,}",
-            size_text(layer.parameters * workload.parameter_bytes),
-            size_text(_state_bytes(workload, layer.parameters)),
-            size_text(layer.activation_bytes(1)),
-            decimal_text(layer.forward_flops, "FLOP"),
+            weights.text(layer.parameters * workload.parameter_bytes),
+            state.text(_state_bytes(workload, layer.parameters)),
+            kept.text(layer.activation_bytes(1)),
+            work.text(layer.forward_flops),
         )
         for layer, layers in _places(workload).items()
     ]

@@ -42,9 +42,7 @@ def largest_share(tables: CostTables, step_time_limit_ns: int) -> int:
     forward + backward time on each micro-batch; the slowest of its p stages works at least 1/p of
     that, on each of its m micro-batches, one after the other.
     """
-    used = [j for j, count in enumerate(tables.shape.nodes_used) if count]
-    work = int((tables.forward_ns + tables.backward_ns)[:, used].min(axis=1).sum())
-    return max(0, step_time_limit_ns) * tables.shape.pp // max(work, 1)
+    return max(0, step_time_limit_ns) * tables.shape.pp // max(tables.least_work_ns, 1)
 
 
 def shares_of(tables: CostTables, fixed: Fixed, largest: int | None) -> Sequence[int]:

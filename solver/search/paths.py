@@ -106,7 +106,7 @@ def _times(
     send = placement.send_ns[kinds, devices[:-1, None], replica]
     blocking = tables.instance.search.blocking_sends
     forward, backward, *weight = map(sums, tables.passes)
-    backward += stages.extra_of(groups[: shape.pp, 0].tolist(), share, splits)
+    backward += stages.extra_of_splits(groups[: shape.pp, 0].tolist(), share, splits)
     return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 

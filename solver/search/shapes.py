@@ -1,16 +1,16 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterable, Iterator
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, product
 from math import gcd
 
-from formulations.instance import Instance
+from formulations.instance import Instance, NodeGroup
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.launch import runs_degrees
-from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
 
@@ -30,11 +30,27 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
     """Nodes used per group: all of them, or any non-empty choice within the price limit."""
     groups = instance.cluster.groups
     limit = instance.limits.max_price_usd_per_hour
-    ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
-    for vector in product(*ranges):
+    for vector in product(*(range(g.nodes + 1) for g in groups)):
+        if not any(vector) or not _possible(instance, vector):
+            continue
         rent = rent_usd_per_hour(instance, vector)
-        if any(vector) and (limit is None or rent <= limit * (1 + _NOISE)):
+        if limit is None or rent <= limit * (1 + _NOISE):
             yield vector
+
+
+def _possible(instance: Instance, vector: tuple[int, ...]) -> bool:
+    """Whether there are so many nodes, counted once where they come again, and none must idle.
+
+    Nodes of one kind only are never those that come again.
+    """
+    groups, numbers = instance.cluster.groups, list(vector)
+    for j, group in enumerate(groups):
+        if group.again and vector[j]:
+            numbers[j - 1] += vector[j]
+            if not vector[j - 1] or numbers[j - 1] > groups[j - 1].nodes:
+                return False
+    own = [(n, g.nodes) for n, g in zip(numbers, groups, strict=True) if not g.again]
+    return instance.search.idle_nodes or all(n == most for n, most in own)
 
 
 def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
@@ -50,19 +66,41 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
     """Degrees by node group, of groups that are not used those of the first that is.
 
     Own ones by group: slots that fill its nodes. Parts of all groups have no common divisor: with
-    one, the plans are among those of as many times more replicas, of smaller micro-batches.
+    one, the plans are among those of as many times more replicas, of smaller micro-batches. Two
+    kinds of nodes of one group are not told apart by their order, nor are groups of equal machines.
     """
     groups = instance.cluster.groups
     used = [j for j, count in enumerate(vector) if count]
     if instance.search.degrees == "uniform":
         for tp in tensor_degrees(instance, (groups[j].gpus_per_node for j in used)):
-            yield (Degrees(tp=tp),) * len(vector)
+            yield uniform_degrees(instance, tp)
         return
     choices = [slot_degrees(instance, groups[j].gpus_per_node) for j in used]
+    alike = _interchangeable(groups, vector)
     for chosen in product(*choices):
-        if gcd(*(own.parts for own in chosen)) == 1:
-            own = dict(zip(used, chosen, strict=True))
+        own = dict(zip(used, chosen, strict=True))
+        twins = (j for j in used if groups[j].again)
+        ordered = all(_size(own[j - 1]) < _size(own[j]) for j in twins)
+        ordered &= all(_size(own[i]) <= _size(own[j]) for i, j in alike)
+        if ordered and gcd(*(one.parts for one in chosen)) == 1:
             yield tuple(own.get(j, chosen[0]) for j in range(len(vector)))
+
+
+def _interchangeable(groups: Sequence[NodeGroup], vector: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Pairs of groups of equal machines, as many of each used; none where nodes come again."""
+    if any(group.again for group in groups):
+        return []
+    machines = [group.model_copy(update={"name": "", "nodes": 1}) for group in groups]
+    used = [j for j, count in enumerate(vector) if count]
+    return [
+        (i, j)
+        for i, j in combinations(used, 2)
+        if vector[i] == vector[j] and machines[i] == machines[j]
+    ]
+
+
+def _size(degrees: Degrees) -> tuple[int, int]:
+    return degrees.tp, degrees.parts
 
 
 def slot_degrees(instance: Instance, gpus: int) -> list[Degrees]:

@@ -9,7 +9,8 @@ from itertools import product
 
 import numpy as np
 
-from formulations.template import Template, TemplateStage
+from formulations.plan import Stage
+from formulations.template import Template, stage_on
 from solver.layered.gpu_graph import Counts
 from solver.layered.node_sharing import ways
 from solver.layered.places import Places
@@ -46,7 +47,8 @@ class Weights:
 
 def times_by_length(places: Places) -> Array:
     """[C, length, first layer] stage times; INFINITY where layers may not stand."""
-    busy = np.where(places.room > 0, places.forward + places.backward, INFINITY)
+    fits = np.stack([places.fits(x, 1) for x in range(len(places.gpus))])
+    busy = np.where(fits, places.forward + places.backward, INFINITY)
     found = np.full(busy.shape, INFINITY)
     for length in range(1, busy.shape[-1]):
         first = np.arange(busy.shape[-1] - length)
@@ -214,14 +216,13 @@ class NodeTables:
         raise AssertionError("no arrangement attains the cost")
 
     def _built(self, nodes: Sequence[tuple[int, Stages]]) -> tuple[Template, list[int]]:
-        stages, times = list[TemplateStage](), list[int]()
+        stages, times = list[Stage](), list[int]()
         for i, (_, own) in enumerate(nodes):
             offset = 0
             for start, end, place in own:
                 gpus = self.places.gpus[place]
-                stages.append(
-                    TemplateStage(layers=(start, end), node=i, first_gpu=offset, gpus=gpus)
-                )
+                recomputed = self.places.memory.recomputed(place, 1, (start, end))
+                stages.append(stage_on((start, end), i, offset, gpus, recomputed))
                 times.append(int(self.chains.busy[place, end - start, start]))
                 offset += gpus
         groups = tuple(j for j, _ in nodes)

@@ -29,6 +29,7 @@ class CountedTables:
         self, graph: GpuGraph, weights: Weights, micro_batches: int, low: Array, high: Array
     ) -> None:
         self.graph, self.weights, self.low, self.high = graph, weights, low, high
+        self.micro_batches = micro_batches
         places = graph.places
         self.busy = places.forward + places.backward
         self.most = max(graph.numbers, default=0)
@@ -100,7 +101,7 @@ class CountedTables:
             ends.append(end)
             state, start, left = step.after, end, left - 1
         times = [int(self.busy[step.place, *ends[k : k + 2]]) for k, step in enumerate(steps)]
-        return self.graph.template(steps, ends), times
+        return self.graph.template(steps, ends, self.micro_batches), times
 
     def _next(
         self, state: State, role: int, left: int, start: int, b: int

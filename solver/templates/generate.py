@@ -16,12 +16,12 @@ from solver.interrupt import NoTimeError, TimeUp
 from solver.layered.edges import has_split
 from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
-from solver.layered.places import PlaceCosts, place_costs, strategies
+from solver.layered.places import PlaceCosts, place_costs
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
 from solver.templates.clock import Clock
-from solver.templates.judge import alone, fits
-from solver.templates.searches import Searches
+from solver.templates.judge import alone
+from solver.templates.searches import Searches, strategies
 from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 from solver.templates.template_result import TemplateResult
@@ -92,6 +92,10 @@ class TemplateGenerator:
         return ceil_div(sequences, sum(self.available) * self.micro_batch)
 
     @property
+    def _strategies(self) -> list[Strategy]:
+        return strategies(self.instance, self.micro_batch, self.options.objective)
+
+    @property
     def too_small(self) -> str:
         """What to say where no number of nodes is enough."""
         total = sum(self.available)
@@ -126,11 +130,11 @@ class TemplateGenerator:
     def _holds(self, mix: Counts) -> bool:
         """Whether any template on these nodes fits into memory, by any strategy."""
         m = self.micro_batches(sum(mix))
-        for strategy in strategies(self.instance, self.micro_batch):
+        for strategy in self._strategies:
             costs = self._places(strategy)
-            if any(fits(costs, one, m) for one in alone(costs.alone, [mix])):
+            if alone(costs.alone, [mix], m):
                 return True
-            if has_split(FreeDegrees(GpuGraph(costs.several, [mix]), m).problem()):
+            if has_split(FreeDegrees(GpuGraph(costs.several, [mix]), m).problem):
                 return True
         return False
 
@@ -173,8 +177,7 @@ class TemplateGenerator:
         if across not in known:
             own = {i: mix for i, mix in enumerate(mixes) if self._across(mix) == across}
             numbers = {i: self.micro_batches(sum(mix)) for i, mix in own.items()}
-            every = strategies(self.instance, self.micro_batch)
-            costs = {one: self._places(one, across) for one in every}
+            costs = {one: self._places(one, across) for one in self._strategies}
             known[across] = Searches(self.options, costs, own, numbers)
         search = partial(known[across].best, key)
         outcome = self.clock.run(search, self.clock.share(len(mixes) - key))

@@ -47,7 +47,7 @@ def oobleck_templates(
     """
     found = BottleneckSearch(costs.several, WEIGHTS, finals).run()
     for key, own in finals.items():
-        for one in alone(costs.alone, own):
+        for one in alone(costs.alone, own, 1):
             found[key] = _better(costs, found.get(key), one)
     return found
 
@@ -84,9 +84,8 @@ def oobleck_in_memory(
     tables = partial(CountedTables, graph, WEIGHTS, micro_batches)
     search = BottleneckSearch(costs.several, WEIGHTS, {0: [finals[0]]}, tables)
     best = search.run(stop).get(0)
-    for one in alone(costs.alone, finals):
-        if fits(costs, one, micro_batches):
-            best = _better(costs, best, one)
+    for one in alone(costs.alone, finals, micro_batches):
+        best = _better(costs, best, one)
     found = None if best is None else value_of(costs, best)
     bound = min(int(search.bound[0]), int(INFINITY) if found is None else found)
     complete = bool(search.bound[0] >= INFINITY)

@@ -1,18 +1,38 @@
 """The best template of one mix of nodes over all strategies, under either objective."""
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Protocol
 
 from formulations.fleet import Strategy
+from formulations.instance import Instance
+from formulations.instance.instance import plain_schedules
 from solver.layered.gpu_graph import Counts
 from solver.layered.places import PlaceCosts
 from solver.layered.problem import INFINITY
+from solver.search.shapes import recompute_ways
 from solver.templates.oobleck import OobleckSearch
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 
 Stop = Callable[[], bool]
+
+
+def strategies(
+    instance: Instance, micro_batch: int, objective: TemplateObjective
+) -> list[Strategy]:
+    """Every memory strategy and schedule that the instance allows.
+
+    Oobleck's objective knows no stages that recompute more than others.
+    """
+    ways = recompute_ways(instance, zero=0)
+    if objective is TemplateObjective.OOBLECK:
+        ways = ((way,) for way in instance.search.recompute)
+    return [
+        Strategy(micro_batch=micro_batch, recompute=own, schedule=schedule)
+        for own, schedule in product(ways, plain_schedules(instance.search))
+    ]
 
 
 class TemplateSearch(Protocol):

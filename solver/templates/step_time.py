@@ -14,8 +14,11 @@ from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
 from solver.layered.places import PlaceCosts
 from solver.layered.problem import INFINITY, SplitProblem
-from solver.templates.judge import alone, fits, step_time
+from solver.templates.judge import alone, step_time
 from solver.templates.template_outcome import TemplateOutcome
+
+#: Growth of the cutoffs: the bound that they start from knows of work alone.
+GROWTH = 1.12
 
 Stop = Callable[[], bool]
 
@@ -39,7 +42,7 @@ class StepTimeSearch:
         best, value = self._alone(key, limit)
         limit = limit if value is None else value
         graph = FreeDegrees(GpuGraph(self.costs.several, self.finals[key]), self.micro_batches[key])
-        problem = graph.problem()
+        problem = graph.problem
         if not has_split(problem):
             return TemplateOutcome(best, value, limit, True)
         found = _solved(problem, graph.least_ns(), below(limit, self.gap), self.gap, stop)
@@ -51,9 +54,7 @@ class StepTimeSearch:
     def _alone(self, key: int, limit: int) -> tuple[Template | None, int | None]:
         """The best template of one stage below a limit, and its step time."""
         m = self.micro_batches[key]
-        every = [
-            one for one in alone(self.costs.alone, self.finals[key]) if fits(self.costs, one, m)
-        ]
+        every = alone(self.costs.alone, self.finals[key], m)
         times = [step_time(self.costs, one, m) for one in every]
         if min(times, default=limit) >= limit:
             return None, None
@@ -64,7 +65,7 @@ def _solved(
     problem: SplitProblem, least_ns: int, limit: int, gap: float, stop: Stop
 ) -> SplitOutcome:
     """The best pipeline below a limit; some pipeline, if there is one, even without any time."""
-    found = deepened(problem, least_ns, limit, gap, stop)
+    found = deepened(problem, least_ns, limit, gap, stop, GROWTH)
     trial = found.bound_ns
     while found.arcs is None and not found.complete and trial < limit:
         trial = min(limit, 2 * trial + 1)

@@ -64,7 +64,7 @@ def check_log(
 
 def space_has_shapes(space: PlanSpace) -> bool:
     """Whether the plan space holds any shape at all."""
-    return any(True for used in space.nodes for _ in space.keys(used))
+    return any(True for used in space.node_choices() for _ in space.keys(used))
 
 
 def _check_coverage(

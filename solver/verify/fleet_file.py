@@ -5,8 +5,8 @@ from math import ceil
 
 from formulations.costs.exchange import exchange_times_ns
 from formulations.costs.template_costs import TemplateCosts, template_costs
-from formulations.fleet import Design, Pipeline, holdings
-from formulations.template import Template
+from formulations.fleet import Design, Pipeline, Strategy, holdings
+from formulations.plan import Recomputed
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
@@ -36,7 +36,7 @@ def _check_content(document: FleetDocument, findings: Findings) -> None:
     _check_places(document, document.pipelines, "pipelines", findings)
     _check_nodes(document, findings)
     for n, design in enumerate(document.designs):
-        _check_template(document, design.template, f"designs[{n}].template", findings)
+        _check_template(document, design, f"designs[{n}].template", findings)
     _check_designs(document.designs, findings)
     if findings.num_problems > before:
         return
@@ -87,9 +87,10 @@ def _check_designs(designs: tuple[Design, ...], findings: Findings) -> None:
 
 
 def _check_template(
-    document: FleetDocument, template: Template, field: str, findings: Findings
+    document: FleetDocument, design: Design, field: str, findings: Findings
 ) -> None:
     """All layers, GPUs that the nodes have, degrees that the heads allow, a block a stage."""
+    template = design.template
     workload, groups = document.instance.workload, document.instance.cluster.groups
     blocks = [layer.is_block for layer in workload.layers]
     findings.equal(f"{field}: layers", template.num_layers, len(blocks))
@@ -98,15 +99,32 @@ def _check_template(
     ):
         return
     for k, stage in enumerate(template.stages):
-        have = groups[template.node_groups[stage.node]].gpus_per_node
-        last = stage.first_gpu + stage.gpus
+        have, gpus = groups[template.group_of(stage)].gpus_per_node, stage.degrees.tp
+        last = stage.group.gpus[-1] + 1
         where = f"{field}.stages[{k}]"
         findings.require(last <= have, where, f"GPUs up to {last}", f"at most {have}")
-        divides = workload.kv_heads % stage.gpus == 0
-        findings.require(divides, where, f"{stage.gpus} GPUs", f"a divisor of {workload.kv_heads}")
-        any_block = any(blocks[slice(*stage.layers)])
-        allowed = any_block or document.instance.search.embedding_only_stages
-        findings.require(allowed, where, f"no block in {stage.layers}", "a block")
+        divides = workload.kv_heads % gpus == 0
+        findings.require(divides, where, f"{gpus} GPUs", f"a divisor of {workload.kv_heads}")
+        number = sum(blocks[slice(*stage.layers)])
+        allowed = number or document.instance.search.embedding_only_stages
+        findings.require(bool(allowed), where, f"no block in {stage.layers}", "a block")
+        _check_recomputed(design.strategy, stage.recomputed, number, where, findings)
+
+
+def _check_recomputed(
+    strategy: Strategy, found: Recomputed, blocks: int, where: str, findings: Findings
+) -> None:
+    """One of the strategy's ways, for all blocks; for no more with others where none need be."""
+    ways = strategy.recompute
+    findings.require(found.way in ways, f"{where}.recomputed.way", found.way, f"one of {ways}")
+    fewest = 0 if "none" in ways and found.way == "full" else blocks
+    most = 0 if found.way == "none" else blocks
+    findings.require(
+        min(fewest, most) <= found.blocks <= most,
+        f"{where}.recomputed.blocks",
+        found.blocks,
+        f"{min(fewest, most)} to {most}",
+    )
 
 
 def _check_figures(

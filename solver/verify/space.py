@@ -20,7 +20,7 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Shape
+from formulations.plan import Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
 from solver.verify.launch import runs_degrees, runs_parts, runs_zero
@@ -104,18 +104,33 @@ class PlanSpace:
 
     def allows_nodes(self, nodes_used: Nodes) -> bool:
         """Whether a plan may use exactly these nodes."""
-        counts = [group.nodes for group in self.instance.cluster.groups]
-        if len(nodes_used) != len(counts) or not any(nodes_used):
+        groups = self.instance.cluster.groups
+        if len(nodes_used) != len(groups) or not any(nodes_used) or min(nodes_used) < 0:
             return False
-        least = [0] * len(counts) if self.instance.search.idle_nodes else counts
-        inside = all(a <= n <= b for a, n, b in zip(least, nodes_used, counts, strict=True))
+        together = dict[int, int]()  # of a group and its nodes again
+        for j, count in enumerate(nodes_used):
+            first = j - groups[j].again
+            if groups[j].again and count and not nodes_used[first]:
+                return False
+            together[first] = together.get(first, 0) + count
+        idle = self.instance.search.idle_nodes
+        inside = all(
+            count <= groups[j].nodes if idle else count == groups[j].nodes
+            for j, count in together.items()
+        )
         return inside and self.affordable(nodes_used)
 
     @cached_property
     def nodes(self) -> frozenset[Nodes]:
         """All choices of nodes."""
-        ranges = [range(group.nodes + 1) for group in self.instance.cluster.groups]
-        return frozenset(filter(self.allows_nodes, product(*ranges)))
+        return frozenset(self.node_choices())
+
+    def node_choices(self) -> Iterator[Nodes]:
+        """The same one by one, fewest nodes of the first groups first."""
+        groups = self.instance.cluster.groups
+        some = self.instance.search.idle_nodes or any(group.again for group in groups)
+        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
+        return filter(self.allows_nodes, product(*ranges))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
@@ -131,13 +146,31 @@ class PlanSpace:
         used = [j for j, count in enumerate(nodes_used) if count]
         if self.instance.search.degrees == "uniform":
             fitting = (tp for tp in self.tensor_degrees if all(nodes[j] % tp == 0 for j in used))
-            return [(Degrees(tp=tp),) * len(nodes) for tp in fitting]
-        found = []
+            return [uniform_degrees(self.instance, tp) for tp in fitting]
+        found, alike = [], self._alike(nodes_used)
         for own in product(*(self._slots(nodes[j]) for j in used)):
+            named, groups = dict(zip(used, own, strict=True)), self.instance.cluster.groups
+            twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
+            if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
+                continue
+            swapped = ((named[i], named[j]) for i, j in alike)
+            if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
+                continue
             if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
-                named = dict(zip(used, own, strict=True))
                 found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
         return found
+
+    def _alike(self, nodes_used: Nodes) -> list[tuple[int, int]]:
+        """Groups used that differ in name and size alone, and not in the nodes used of them.
+
+        Plans of one with the degrees of the other are the same.
+        """
+        groups = self.instance.cluster.groups
+        own = [group.model_dump(exclude={"name", "nodes"}) for group in groups]
+        used = [j for j, count in enumerate(nodes_used) if count]
+        pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
+        listed = not any(group.again for group in groups)
+        return [(i, j) for i, j in pairs if listed and own[i] == own[j]]
 
     def _slots(self, gpus: int) -> list[Degrees]:
         """Slots of which a whole number make a node of so many GPUs."""

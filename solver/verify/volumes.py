@@ -46,7 +46,7 @@ def message_bytes(instance: Instance, shape: Shape, group: int) -> int:
 
 
 def message_lanes(instance: Instance, shape: Shape, group: int) -> int:
-    """How often it crosses a border of nodes, per slot: see `CostTables.message_lanes`.
+    """How often it crosses a border of nodes, per slot: see `formulations.costs.lanes`.
 
     Whole messages as often as the largest tensor group of the plan has GPUs; parts once.
     """

@@ -28,7 +28,7 @@ def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
         placed = brute_force.place(tables, order)
         groups = Placer(tables).costs(order).group_of_slot.reshape(shape.pp, -1)[:, 0]
         splits = np.array(list(brute_force.all_splits(tables))[-12:])
-        extra = stages.extra_of(groups.tolist(), m, splits)
+        extra = stages.extra_of_splits(groups.tolist(), m, splits)
         own = np.tile(groups, shape.vpp)[:, None].repeat(len(splits), axis=1)
         assert (extra == ways.extra_ns(own, m, splits.T)).all()
         for i, split in enumerate(splits.tolist()):

@@ -84,3 +84,23 @@ def test_bug_templates_of_a_profile_without_a_degree(tmp_path: Path) -> None:
     code, out, _ = run("templates", path, "--faults", 0, "--gap", 0.1)
     assert code == 0
     assert "1 V100-32" in out
+
+
+def test_partial_profile_is_completed_where_the_user_says_so() -> None:
+    """Missing curves are the analytic model's, with its traffic; the others stay as measured."""
+    sizes, degrees = (8, 8), ([1, 2, 4], [1])
+    text = text_of(sizes, degrees)
+    with pytest.raises(InstanceError, match="or missing_times: analytic"):
+        parse_instance(text + "search: {tensor_parallel: [1, 2]}\n", "x.yaml", Path())
+    completed = text.replace("'source'", "'missing_times': analytic, 'source'")
+    instance = parse_instance(completed, "x.yaml", Path())
+    assert instance.search.tensor_parallel == (1, 2, 4, 8)
+    bare = instance.model_copy(update={"profile": None})
+    for tp, measured in ((1, (1_000_000, 2_000_000)), (2, (1_000_000, None)), (8, (None, None))):
+        own = layer_times(instance, uniform_degrees(instance, tp), 1, "none")
+        modelled = layer_times(bare, uniform_degrees(instance, tp), 1, "none").forward_ns[1]
+        expected = [one or int(modelled[j]) for j, one in enumerate(measured)]
+        assert own.forward_ns[1].tolist() == expected
+        assert own.origins == {"measured" if one else "analytic" for one in measured}
+    result = solve(instance, SolveOptions(gap=0.1))
+    assert result.status is Status.OPTIMAL

@@ -6,7 +6,7 @@ from formulations.costs.exchange import exchange_times_ns
 from formulations.fleet import Design
 from formulations.instance import Instance, Link
 from formulations.instance.overlap import Overlap
-from formulations.template import Template, TemplateStage
+from formulations.template import Template, stage_on
 from tests.random_fleets import STRATEGY, even_designs, fleet_instance
 
 PAIR = even_designs(range(2, 3))[0]
@@ -41,13 +41,11 @@ def test_stages_of_a_node_share_its_link() -> None:
     two = Template(
         node_groups=(0,),
         stages=(
-            TemplateStage(layers=(0, 3), node=0, first_gpu=0, gpus=1),
-            TemplateStage(layers=(3, 6), node=0, first_gpu=1, gpus=1),
+            stage_on(layers=(0, 3), node=0, first_gpu=0, gpus=1),
+            stage_on(layers=(3, 6), node=0, first_gpu=1, gpus=1),
         ),
     )
-    one = Template(
-        node_groups=(0,), stages=(TemplateStage(layers=(0, 6), node=0, first_gpu=0, gpus=2),)
-    )
+    one = Template(node_groups=(0,), stages=(stage_on(layers=(0, 6), node=0, first_gpu=0, gpus=2),))
     times = [
         exchange_times_ns(instance, Design(template=template, strategy=STRATEGY), 2)[1]
         for template in (two, one)
@@ -75,7 +73,7 @@ def test_sync_of_single_stages_hides() -> None:
         template = Template(
             node_groups=(0,),
             stages=tuple(
-                TemplateStage(layers=layers, node=0, first_gpu=k, gpus=1)
+                stage_on(layers=layers, node=0, first_gpu=k, gpus=1)
                 for k, layers in enumerate(stages)
             ),
         )

@@ -4,12 +4,13 @@ import pytest
 from pydantic import ValidationError
 
 from formulations.errors import PlannerError
-from formulations.template import Template, TemplateStage, template_from_json
+from formulations.plan import Stage
+from formulations.template import Template, stage_on, template_from_json
 
 
-def stage(start: int, end: int, node: int, first_gpu: int, gpus: int) -> TemplateStage:
+def stage(start: int, end: int, node: int, first_gpu: int, gpus: int) -> Stage:
     """A stage."""
-    return TemplateStage(layers=(start, end), node=node, first_gpu=first_gpu, gpus=gpus)
+    return stage_on(layers=(start, end), node=node, first_gpu=first_gpu, gpus=gpus)
 
 
 #: Two nodes of group 1 and one of group 0: stages of 4 GPUs, of 2 and 2, of 2 (and 2 idle).
@@ -41,7 +42,7 @@ def test_counts_of_a_template() -> None:
         (2, stage(4, 6, 0, 4, 2), "goes back to node 0"),
     ],
 )
-def test_broken_templates_are_refused(position: int, wrong: TemplateStage, words: str) -> None:
+def test_broken_templates_are_refused(position: int, wrong: Stage, words: str) -> None:
     """Gaps and overlaps of layers, shared GPUs, nodes without a stage or visited twice."""
     stages = (*GOOD[:position], wrong, *GOOD[position + 1 :])
     if "goes back" in words:

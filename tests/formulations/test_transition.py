@@ -5,7 +5,7 @@ from fractions import Fraction
 from formulations.fleet import Pipeline, holdings, layers_by_position
 from formulations.instance import Cluster, Link, NodeGroup
 from formulations.instance.cluster import ZoneLink
-from formulations.template import Template, TemplateStage
+from formulations.template import Template, stage_on
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from tests.small_instances import gpu, layer, workload
 
@@ -15,7 +15,7 @@ def template(*stages: tuple[int, int, int]) -> Template:
     made, used = [], dict[int, int]()
     for start, end, node in stages:
         first = used.get(node, 0)
-        made.append(TemplateStage(layers=(start, end), node=node, first_gpu=first, gpus=1))
+        made.append(stage_on(layers=(start, end), node=node, first_gpu=first, gpus=1))
         used[node] = first + 1
     return Template(node_groups=(0,) * len(used), stages=tuple(made))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from formulations.errors import InstanceError, PlannerError
 from solver.cli import app
@@ -65,7 +66,30 @@ def test_commands_and_options_stay() -> None:
             "--sequence-length",
             "--slurm",
         ],
+        "profile": [
+            "--device",
+            "--gpu",
+            "--micro-batch",
+            "--model",
+            "--out",
+            "--precision",
+            "--sequence-length",
+            "--tensor-parallel",
+        ],
+        "calibrate": ["--measured", "--out", "instance"],
         "export": ["--out", "--to", "plan"],
+        "evaluate": [
+            "--degrees",
+            "--gap",
+            "--json",
+            "--megatron",
+            "--order",
+            "--out",
+            "--time-limit",
+            "--torchtitan",
+            "--workers",
+            "instance",
+        ],
         "explain": ["--gap", "--json", "--time-limit", "--workers", "plan"],
         "diff": ["first", "second"],
         "report": ["--out", "--trace", "plan"],
@@ -74,6 +98,7 @@ def test_commands_and_options_stay() -> None:
             "--json",
             "--method",
             "--out",
+            "--proof",
             "--seed",
             "--time-limit",
             "--workers",
@@ -220,6 +245,21 @@ except SystemExit:
     assert done.stdout.splitlines()[-1] in ("[]", "['pydantic']")  # newer Typer needs pydantic
 
 
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("hetplan so", ["solve"]), ("hetplan export x --to mega", ["megatron", "megatron-bridge"])],
+)
+def test_shells_complete_commands_and_values(
+    words: str, completed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the script of `--show-completion` asks for at every press of Tab."""
+    monkeypatch.setenv("_HETPLAN_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    done = CliRunner().invoke(app, prog_name="hetplan")
+    assert done.stdout.split() == completed
+
+
 # Exit codes
 
 
@@ -308,10 +348,12 @@ def test_text_does_not_depend_on_the_window(
 
 
 def test_out_writes_what_json_prints(answer: Answer, tmp_path: Path) -> None:
-    """The plan file is the printed object; no other file is left."""
+    """The plan file is the printed object, with the log of the proof; no other file is left."""
     answer(pipelined_result())
-    _, out, _ = run("solve", "x.yaml", "--json", "--out", tmp_path / "plan.json")
+    _, out, _ = run("solve", "x.yaml", "--json", "--proof", "--out", tmp_path / "plan.json")
     assert (tmp_path / "plan.json").read_text(encoding="utf-8") == out
+    _, short, _ = run("solve", "x.yaml", "--json")
+    assert set(json.loads(out)) - set(json.loads(short)) == {"closed_shapes"}
     assert os.listdir(tmp_path) == ["plan.json"]
 
 
@@ -340,3 +382,19 @@ def test_failing_write_still_prints_the_plan(
     code, out, err = run("solve", "x.yaml", "--out", tmp_path / "plan.json")
     assert (code, err) == (2, "error: cannot write plan.json: disk full\n")
     assert "step time" in out
+
+
+def test_printed_plan_without_its_proof_is_no_plan_file(answer: Answer, tmp_path: Path) -> None:
+    """`verify` says what is missing, and which option adds it; so does --proof without --json."""
+    answer(pipelined_result())
+    path = tmp_path / "plan.json"
+    path.write_text(run("solve", "x.yaml", "--json")[1], encoding="utf-8")
+    code, _, err = run("verify", path)
+    assert (code, err) == (
+        2,
+        f"error: {path}:1:1: no closed_shapes; allowed: a plan file written by solve --out, "
+        "or by solve --json --proof\n",
+    )
+    code, _, err = run("solve", "x.yaml", "--proof")
+    assert code == 2
+    assert "--json" in err

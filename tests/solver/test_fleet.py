@@ -173,7 +173,9 @@ CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
     "joined": lambda f: change(f, "recovery.joined", f["away"]),
     "template_twice": lambda f: f["designs"].append(f["designs"][0]),
     "micro_batch": lambda f: change(f, "designs.1.strategy.micro_batch", 2),
-    "gpus": lambda f: change(f, "designs.0.template.stages.0.first_gpu", 5),
+    "gpus": lambda f: change(f, "designs.0.template.stages.0.group.gpus", [5]),
+    "recomputed": lambda f: change(f, "designs.0.template.stages.0.recomputed.blocks", 99),
+    "way": lambda f: change(f, "designs.0.template.stages.0.recomputed.way", "selective"),
     "layers": lambda f: change(f, "designs.0.template.stages.1.layers", [3, 5]),
     "memory": lambda f: change(f, "instance.limits.framework_reserve_bytes", 2 * 10**10),
 }

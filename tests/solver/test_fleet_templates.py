@@ -13,15 +13,16 @@ from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
 from solver.layered.node_sharing import NodeSplit
-from solver.layered.places import place_costs, strategies
+from solver.layered.places import place_costs
 from solver.replay.planned import instance_with
 from solver.templates.generate import TemplateGenerator
-from solver.templates.template_options import TemplateOptions
+from solver.templates.searches import strategies
+from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_result import NoTemplateError
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
 from tests.seeds import one_each
-from tests.template_cases import all_templates
+from tests.template_cases import all_templates, recomputing
 
 HOUR = Horizon(3600 * 10**9)
 ONE = TemplateOptions(micro_batch=1)
@@ -34,8 +35,8 @@ def holds_a_step(instance: Instance, nodes: Sequence[str]) -> bool:
     left = instance_with(instance, counts)
     blocks = [layer.is_block for layer in left.workload.layers]
     return any(
-        template_costs(left, strategy, template).fits(left.workload.global_batch)
-        for strategy in strategies(left, 1)
+        recomputing(left, strategy, template, left.workload.global_batch) is not None
+        for strategy in strategies(left, 1, TemplateObjective.STEP_TIME)
         for number in range(1, len(nodes) + 1)
         for template in all_templates(
             place_costs(left, strategy, NodeSplit.ALIGNED).several, number

@@ -12,17 +12,18 @@ from formulations.instance import Instance, Link
 from formulations.template import Template
 from solver.layered.gpu_graph import Counts
 from solver.layered.node_sharing import NodeSplit
-from solver.layered.places import place_costs, strategies
+from solver.layered.places import place_costs
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateGenerator
 from solver.templates.oobleck import oobleck_value
+from solver.templates.searches import strategies
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 from tests.seeds import one_each
 from tests.small_instances import random_instance
-from tests.template_cases import all_templates
+from tests.template_cases import all_templates, recomputing
 
 
 def _holds_blocks(instance: Instance, template: Template) -> bool:
@@ -36,12 +37,14 @@ def _values(
     instance: Instance, options: TemplateOptions, nodes: int, m: int, b: int
 ) -> Iterator[tuple[Template, int]]:
     """Every template and strategy that fits, with its objective."""
-    for strategy in strategies(instance, b):
+    for strategy in strategies(instance, b, options.objective):
         places = place_costs(instance, strategy, options.split).several
-        for template in all_templates(places, nodes):
-            costs = template_costs(instance, strategy, template)
-            if not costs.fits(m) or not _holds_blocks(instance, template):
+        for one in all_templates(places, nodes):
+            template = recomputing(instance, strategy, one, m)
+            if template is None or not _holds_blocks(instance, template):
                 continue
+            costs = template_costs(instance, strategy, template)
+            assert costs.fits(m)
             if options.objective is TemplateObjective.STEP_TIME:
                 yield template, pipeline_step_ns(costs, m)
             else:
@@ -113,6 +116,22 @@ def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) 
     assert generator.least_nodes == next((n for n in every if held[n]), None)
     results = generator.by_mix(every)
     assert len(results) == sum(len(generator.mixes(nodes)) for nodes in every)
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 10))
+def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
+    """Each way alone for all stages, beside both, of which every stage chooses."""
+    instance = random_instance(seed)
+    each = {}
+    for ways in (("none",), ("full",), ("none", "full")):
+        search = instance.search.model_copy(update={"recompute": ways})
+        one = instance.model_copy(update={"search": search})
+        generator = TemplateGenerator(one, TemplateOptions(micro_batch=1))
+        every = range(1, sum(generator.available) + 1)
+        each[ways] = [result.outcome.value for result in generator.by_mix(every)]
+    for alone, other, both in zip(*each.values(), strict=True):
+        known = [value for value in (alone, other) if value is not None]
+        assert not known or (both is not None and both <= min(known))
 
 
 def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:

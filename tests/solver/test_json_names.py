@@ -1,11 +1,14 @@
 """Names in machine-readable output that scripts rely on. Adding is fine, renaming is not."""
 
 import json
+import re
 from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
+from formulations.instance.instance import Instance, Limits, Objective, SearchSpace
+from formulations.instance.schema import InstanceFile, LimitsFile, ObjectiveFile, SearchFile
 from solver.cli import app
 from solver.document import to_json
 from solver.result import Proof, Status, Termination
@@ -185,3 +188,13 @@ def test_names_of_a_workload() -> None:
         "activation_bytes_per_sequence",
         "forward_flops_per_sequence",
     }
+
+
+def test_names_of_the_instance_are_those_of_its_file() -> None:
+    """What YAML calls `zero` or `micro_batch`, a plan file does too; limits add their unit."""
+    assert set(InstanceFile.model_fields) == set(Instance.model_fields)
+    assert set(SearchFile.model_fields) == set(SearchSpace.model_fields)
+    assert set(ObjectiveFile.model_fields) == set(Objective.model_fields)
+    units = r"_s$|_bytes$|_usd(?=_per)"
+    names = {re.sub(units, "", name) for name in Limits.model_fields}
+    assert names == set(LimitsFile.model_fields)

@@ -70,5 +70,5 @@ def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> 
     generator = generator_for(enlarged(9), TemplateOptions(), 1)
     generator.by_mix([1])
     assert generator.interrupted
-    assert len(stopped) > 3
+    assert len(stopped) > 1
     assert all(stopped[1:])

@@ -17,6 +17,8 @@ from formulations.instance.transformer import build_workload
 from formulations.units import seconds
 from solver.document import PlanDocument, digest, read_document, sealed, to_json
 from solver.report.document import costs_of, plan_of
+from solver.report.layers import layers_text
+from solver.report.layout import table
 from solver.report.quantities import (
     counted,
     decimal_text,
@@ -29,7 +31,7 @@ from solver.report.quantities import (
     size_text,
     time_text,
 )
-from solver.report.stages import placed
+from solver.report.stages import memory_table, placed, stage_table, traffic_table
 from solver.report.text import (
     chain_text,
     cluster_text,
@@ -48,13 +50,18 @@ GPT_OSS = Path(__file__).resolve().parent.parent / "data" / "huggingface" / "gpt
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def printed(parts: list[RenderableType]) -> str:
-    """What a 100-column terminal shows."""
-    console = Console(width=100, color_system=None)
+def drawn(parts: list[RenderableType], columns: int) -> str:
+    """What a terminal of so many columns shows."""
+    console = Console(width=columns, color_system=None)
     with console.capture() as captured:
         for part in parts:
             console.print(part, markup=False)
     return captured.get()
+
+
+def printed(parts: list[RenderableType]) -> str:
+    """What a 100-column terminal shows."""
+    return drawn(parts, 100)
 
 
 def test_layers_of_many_runs_are_counted() -> None:
@@ -69,7 +76,7 @@ def test_layers_of_many_runs_are_counted() -> None:
         flash_attention=True,
     )
     assert chain_text(workload) == "1 embedding, 12 sliding_block, 12 block, 1 head"
-    assert "12 of 1-23  sliding_block" in printed(workload_report(workload))
+    assert "12 of 0-22  sliding_block" in printed(workload_report(workload))
 
 
 # The document
@@ -315,8 +322,8 @@ def test_plan_space_is_told(search: SearchSpace, line: str) -> None:
 def test_result_text_groups_identical_replicas(document: PlanDocument, step: Step) -> None:
     """One line per stage: both replicas do the same."""
     text = printed(result_text(document, costs_of(document), step))
-    rows = [line.split()[:3] for line in text.splitlines() if re.match(r"\d +\d+-\d+ +0-1 ", line)]
-    assert rows == [["0", "0-1", "0-1"], ["1", "2-3", "0-1"]]
+    rows = [line.split()[:3] for line in text.splitlines() if re.match(r"\d +\S, \S +0-1 ", line)]
+    assert rows == [["0", "E,", "0"], ["1", "1,", "H"]]
 
 
 def test_result_text_has_a_unit_behind_every_figure(document: PlanDocument, step: Step) -> None:
@@ -353,6 +360,38 @@ def test_result_text_fits_a_hundred_columns(seeds: Sequence[int]) -> None:
         text = printed(result_text(document, costs, simulate_step(costs)))
         assert "…" not in text
         assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(12), 4))
+def test_tables_fit_a_terminal_of_eighty_columns(seeds: Sequence[int]) -> None:
+    """Headings and cells are broken between words alone, numbers never, for plans of many forms."""
+    for result in results(seeds):
+        document = document_of(result)
+        for grid in (stage_table(document), memory_table(document), traffic_table(document)):
+            lines = drawn([grid], 80).splitlines()
+            assert max(map(len, lines)) <= 80
+            words = {word for row in grid.rows for cell in row for word in cell.split()}
+            assert words <= {word for line in lines for word in line.split()}
+
+
+def test_words_are_broken_where_nothing_else_helps() -> None:
+    """A column of text keeps eight characters a line; no number loses a digit."""
+    lines = drawn([table(["node"], ["time ms"], [["abcdefghijkl", "123456.789"]])], 20).splitlines()
+    assert [line.split() for line in lines] == [
+        ["node", "time", "ms"],
+        ["─" * 20],
+        ["abcdefgh", "123456.789"],
+        ["ijkl"],
+    ]
+
+
+def test_layers_have_the_numbers_of_megatron() -> None:
+    """Blocks from 0, whatever stands before them; embedding and head by letter."""
+    workload = equal_nodes(2, 4, 1, 2, 4).instance.workload
+    last = len(workload.layers) - 1
+    assert layers_text(workload, [0, 1, 2]) == "E, 0-1"
+    assert layers_text(workload, [last, last - 1]) == f"{last - 2}, H"
+    assert layers_text(workload, [0]) == "E"
 
 
 def test_text_without_plan_tells_the_status() -> None:

@@ -94,10 +94,10 @@ def test_marks_keep_shares_where_bars_are_short() -> None:
 
 
 def test_text_timeline_has_equal_lines(document: PlanDocument, step: Step) -> None:
-    """Each stage has one line of 72 letters, shared by its identical replicas."""
+    """Each stage has one line of 80 columns, shared by its identical replicas."""
     text = text_timeline(document, step)
     lines = re.findall(r"^stage \d ([A-Z.]+) ", text, re.MULTILINE)
-    assert [len(line) for line in lines] == [72, 72]
+    assert [len(line) for line in lines] == [80 - len("stage 0  fast")] * 2
     assert "replicas 0-1" in text
     assert lines[0].startswith("F")
 
@@ -128,7 +128,7 @@ def test_picture_is_xml_with_title_and_labels(document: PlanDocument, step: Step
     root = ElementTree.fromstring(svg_picture(document, step))
     texts = [element.text or "" for element in root.iter(f"{SVG}text")]
     assert texts[0] == f"tiny: one training step, {time_text(step.step_time_ns / 1e9)}"
-    assert "stage 0, layers 0-1: fast-0 (fast)" in texts
+    assert "stage 0, layers E, 0: fast-0 (fast)" in texts
     assert "replicas 0-1 (x 2, all alike): 2 micro-batches each" in texts
     assert "time in the step" in texts
     assert len(list(root.iter(f"{SVG}polyline"))) == 1

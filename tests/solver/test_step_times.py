@@ -9,7 +9,7 @@ import pytest
 from formulations.costs.template_costs import TemplateCosts, template_costs
 from formulations.fleet import Design, Strategy
 from formulations.instance.instance import ScheduleName
-from formulations.template import Template, TemplateStage
+from formulations.template import Template, stage_on
 from solver.fleets.step_times import kinds_of, step_times_ns
 from solver.simulate import pipeline_step_ns
 from tests.random_fleets import random_template
@@ -82,7 +82,7 @@ def test_times_end_where_memory_does() -> None:
 
 def test_costs_of_a_template_are_those_of_its_layers() -> None:
     """Stage times are sums over layers of the tables for the stage's degree and group."""
-    strategy = Strategy(micro_batch=1, recompute="none", schedule="1f1b")
+    strategy = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
     for seed in range(20):
         instance = random_instance(seed)
         rng = random.Random(seed)
@@ -93,7 +93,7 @@ def test_costs_of_a_template_are_those_of_its_layers() -> None:
         costs = template_costs(instance, strategy, template)
         whole = Template(
             node_groups=groups[:1],
-            stages=(TemplateStage(layers=(0, num_layers), node=0, first_gpu=0, gpus=1),),
+            stages=(stage_on(layers=(0, num_layers), node=0, first_gpu=0, gpus=1),),
         )
         if len(set(groups)) == 1:
             total = template_costs(instance, strategy, whole).forward_ns.sum()
@@ -119,12 +119,12 @@ def test_messages_inside_a_node_are_faster() -> None:
         return Template(
             node_groups=(0,) * (second_node + 1),
             stages=tuple(
-                TemplateStage(layers=layers, node=node, first_gpu=gpu, gpus=1)
+                stage_on(layers=layers, node=node, first_gpu=gpu, gpus=1)
                 for layers, (node, gpu) in zip(ends, places, strict=True)
             ),
         )
 
-    strategy = Strategy(micro_batch=1, recompute="none", schedule="1f1b")
+    strategy = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
     inside, between = (template_costs(instance, strategy, cut(n)) for n in (0, 1))
     assert inside.send_ns[0] < between.send_ns[0]
     assert inside.embedding_ns <= between.embedding_ns

@@ -39,6 +39,7 @@ UNUSED = {
     "instance.workload.sequence_length": "in FLOPs and bytes",
     "instance.workload.parameters": "the published count; costs add up the layers",
     "instance.workload.layer_runs.layer.flash_bytes": "told to who could switch it on",
+    "instance.workload.mtp_layers": "said again by the head, which has them; for exports",
     "instance.workload.flash_attention": "said again by the layers, which keep no scores",
     "instance.cluster.groups.gpu.compute_capability": "decides defaults when a file is read",
     "instance.workload.tied_embeddings": "said again by the layers' tied_copy",

@@ -6,9 +6,10 @@ from html import escape
 from formulations.costs.plan_costs import PlanCosts
 from solver.document import MemoryDocument, PlanDocument
 from solver.report.critical import by_type, improvements
+from solver.report.layers import layers_text
 from solver.report.layout import Lines
 from solver.report.quantities import percent, ranges, size_text, time_text
-from solver.report.stages import alike, layers_text, num_chunks, placed
+from solver.report.stages import alike, num_chunks, placed
 from solver.simulate import Step
 
 PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
@@ -83,7 +84,8 @@ def stages(document: PlanDocument) -> str:
     for s, stage in enumerate(document.replicas[0].stages):
         types = dict.fromkeys(one.stages[s].gpu_type for one in document.replicas)
         width = 100 * (stage.layers[1] - stage.layers[0]) / size
-        text = f"stage {s % num_devices}: layers {layers_text(stage.layers)} on {', '.join(types)}"
+        layers = layers_text(document.instance.workload, range(*stage.layers))
+        text = f"stage {s % num_devices}: layers {layers} on {', '.join(types)}"
         inner = "".join(f"<i class={classes[name]}></i>" for name in types)
         bars.append(
             f'<div class=stage style="width:{width:.3f}%" title="{escape(text)}">'

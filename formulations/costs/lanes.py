@@ -1,0 +1,46 @@
+"""Lanes of a slot, where node groups have degrees of their own.
+
+A lane is a GPU of a tensor group with those that hold the same part of each layer elsewhere: on
+other replicas, and in the other parts of the slot.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.instance import Instance
+from formulations.plan import Shape
+
+
+def lanes_like(shape: Shape, group: int) -> int:
+    """The first node group whose tensor groups are as large: its lanes hold as much."""
+    sizes = [degrees.tp for degrees in shape.degrees]
+    return sizes.index(sizes[group])
+
+
+def widest_group(shape: Shape) -> int:
+    """Of the node groups used the first with the largest tensor groups."""
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    return max(used, key=lambda j: shape.degrees[j].tp)
+
+
+def message_lanes(instance: Instance, shape: Shape, group: int) -> int:
+    """How often a message between nodes is sent by, or for, the GPUs of a slot of a group.
+
+    Once by each of them, for its part. Where tensor groups do not split messages every GPU needs
+    its own whole, so in plans with unlike ones as often as the widest asks for.
+    """
+    own = shape.degrees[group]
+    whole = not instance.search.splits_messages
+    return own.parts * (shape.widest_tp if whole else own.tp)
+
+
+def layers_alike(shape: Shape, lane_bytes: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Masks [L] of layers, one if the groups used agree in the bytes of all, else per kind.
+
+    lane_bytes: [L, J]. Within a mask the slowest of rings on several groups is so for every layer.
+    """
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    if len({shape.degrees[j].tp for j in used}) == 1:
+        return (np.ones(len(lane_bytes), dtype=np.int64),)
+    kinds, which = np.unique(lane_bytes[:, used], axis=0, return_inverse=True)
+    return tuple((which.ravel() == i).astype(np.int64) for i in range(len(kinds)))

@@ -1,0 +1,68 @@
+"""Corrections of layer times by measured steps, per kernel shape.
+
+Kernels of a layer take their sizes from the model's width, the tensor-parallel degree and the
+micro-batch; the width is the instance's. The times of a layer kind on a GPU type at a degree and
+micro-batch size, with their tensor-parallel traffic, are multiplied by one factor.
+"""
+
+from functools import cached_property
+from math import exp, log
+from statistics import fmean
+from typing import Annotated
+
+from pydantic import Field
+
+from formulations.instance.extent import Count, Name, Text
+from formulations.instance.record import Record
+
+LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0
+Factor = Annotated[float, Field(ge=LEAST_FACTOR, le=MOST_FACTOR)]
+MeanError = Annotated[float, Field(ge=0, le=100)]
+
+
+class Correction(Record):
+    """What the times of one layer kind at one kernel shape are multiplied by."""
+
+    kind: Name
+    gpu: Name  #: GpuType.name
+    tp: Count
+    micro_batch: Count
+    factor: Factor
+
+
+class Calibration(Record):
+    """Factors, what they come from, and how far steps are expected to be off with them.
+
+    expected_error: mean |error| of measured steps, each predicted without itself by others of its
+    kernel shape; None where no shape has two. expected_error_elsewhere: the same of steps that are
+    predicted by other shapes alone; None where there is one shape.
+    """
+
+    source: Text
+    expected_error: MeanError | None = None
+    expected_error_elsewhere: MeanError | None = None
+    corrections: tuple[Correction, ...] = Field(min_length=1)
+
+    def factor(self, kind: str, gpu: str, tp: int, micro_batch: int) -> float | None:
+        """Of a layer kind at a kernel shape; where it has none the geometric mean on this GPU type.
+
+        None for a layer kind without any there.
+        """
+        own = self._factors.get((kind, gpu), {})
+        return own.get((tp, micro_batch)) or self._means.get((kind, gpu))
+
+    def was_measured(self, gpu: str, tp: int, micro_batch: int) -> bool:
+        """Whether a kernel shape has factors of its own."""
+        known = (own for (_, one), own in self._factors.items() if one == gpu)
+        return any((tp, micro_batch) in own for own in known)
+
+    @cached_property
+    def _factors(self) -> dict[tuple[str, str], dict[tuple[int, int], float]]:
+        found: dict[tuple[str, str], dict[tuple[int, int], float]] = {}
+        for one in self.corrections:
+            found.setdefault((one.kind, one.gpu), {})[one.tp, one.micro_batch] = one.factor
+        return found
+
+    @cached_property
+    def _means(self) -> dict[tuple[str, str], float]:
+        return {key: exp(fmean(map(log, own.values()))) for key, own in self._factors.items()}

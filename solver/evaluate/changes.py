@@ -1,0 +1,147 @@
+"""What brings most: each decision of the best plan, put into the plan that is run, alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+from formulations.costs.stage_costs import StageCosts
+from formulations.costs.tables import build_tables
+from formulations.decisions import Decisions, decisions_of, even_shares
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.plan import Plan, Shape, simulable, uniform_plan
+from solver.comparison import Answer
+from solver.evaluate.checked import checked
+from solver.evaluate.launched import block_boundaries, num_blocks
+from solver.evaluate.planned import Planned, as_run, judged, settled
+from solver.result import Status
+
+_SETTINGS = "overlap and sequence parallelism of the instance"
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A plan: what differs in words, its shape, its order and its layer boundaries.
+
+    best: does every stage recompute as the best plan's would?
+    """
+
+    name: str
+    shape: Shape
+    order: tuple[int, ...]
+    boundaries: tuple[int, ...]
+    best: bool = False
+
+
+def single_changes(own: Planned, objective: float, best: Plan) -> list[Answer]:
+    """Each decision of the best plan in the own one, most saved first; what is no plan is not told.
+
+    objective: of the own plan.
+    """
+    found: list[Answer] = []
+    for change in _changes(own, best):
+        plan = _plan(own, change)
+        if plan is not None and plan != own.plan:
+            found += _answers(change.name, own.instance, plan, objective)
+    if own.instance != own.space:
+        found += _answers(_SETTINGS, own.space, own.plan, objective)
+    return sorted(found, key=lambda one: (one.least is None, -(one.least or 0.0)))
+
+
+def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Iterator[Answer]:
+    """The plan, judged; nothing where it is outside the plan space."""
+    result = judged(instance, plan)
+    _, broken, others = checked(result)
+    if others or result.objective is None or result.step_time_ns is None:
+        return
+    step_s = result.step_time_ns / 1e9
+    saved = 1 - result.objective / objective if objective else 0.0
+    if broken:
+        yield Answer(name, Status.INFEASIBLE, step_s)
+    else:
+        yield Answer(name, Status.FEASIBLE, step_s, saved, saved)
+
+
+def _changes(own: Planned, best: Plan) -> Iterator[_Change]:
+    shape, other, theirs = own.shape, best.shape, decisions_of(own.space, best)
+    plain = _Change("", shape, own.order, own.run.boundaries)
+    names = [group.name for group in own.space.cluster.groups]
+    if sorted(own.order) == sorted(theirs.order):
+        yield replace(plain, name=f"node order {_hosts(names, theirs.order)}", order=theirs.order)
+    if shape.num_stages == other.num_stages:
+        blocks = _blocks(own.space, theirs.boundaries)
+        yield replace(plain, name=f"split {blocks} blocks", boundaries=theirs.boundaries)
+    yield _with_degrees(own, other, theirs)
+    size = other.micro_batch
+    yield replace(plain, name=f"micro-batches of {size}", shape=_set(shape, micro_batch=size))
+    schedule = _set(shape, schedule=other.schedule, vpp=other.vpp)
+    chunks = f", {other.vpp} chunks per GPU" if other.vpp > 1 else ""
+    cuts = _boundaries(own, schedule, theirs)
+    yield replace(plain, name=f"schedule {other.schedule}{chunks}", shape=schedule, boundaries=cuts)
+    ways = _set(shape, recompute=other.recompute)
+    yield replace(plain, name=f"recomputation {_ways(best)}", shape=ways, best=True)
+    yield replace(plain, name=f"ZeRO {other.zero}", shape=_set(shape, zero=other.zero))
+
+
+def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
+    """Degrees and nodes go together: they fill each other."""
+    changed = _set(
+        own.shape, degrees=other.degrees, dp=other.dp, pp=other.pp, nodes_used=other.nodes_used
+    )
+    alike = other.nodes_used == own.shape.nodes_used
+    names = [group.name for group in own.space.cluster.groups]
+    idle = "" if alike else f", nodes {_hosts(names, theirs.order)}"
+    sizes = " and ".join(dict.fromkeys(str(one.width) for one in other.degrees_used))
+    name = f"tensor {sizes} x data {other.dp} x pipeline {other.pp}{idle}"
+    order = own.order if alike else theirs.order
+    return _Change(name, changed, order, _boundaries(own, changed, theirs))
+
+
+def _set(shape: Shape, **fields: object) -> Shape:
+    return shape.model_copy(update=fields)
+
+
+def _boundaries(own: Planned, shape: Shape, theirs: Decisions) -> tuple[int, ...]:
+    """The own split where it has as many stages, else the best plan's, else an even one."""
+    stages = shape.num_stages
+    for known in (own.run.boundaries, theirs.boundaries):
+        if len(known) == stages + 1:
+            return known
+    each, rest = divmod(num_blocks(own.space), stages)
+    return block_boundaries(own.space, [each + (k < rest) for k in range(stages)])
+
+
+def _hosts(names: Sequence[str], order: Sequence[int]) -> str:
+    """Node groups as the option of the command line takes them: small,big*2."""
+    runs = ((names[j], sum(1 for _ in run)) for j, run in groupby(order))
+    return ",".join(f"{name}*{number}" if number > 1 else name for name, number in runs)
+
+
+def _blocks(instance: Instance, boundaries: Sequence[int]) -> str:
+    """Blocks of each stage: 5/7/7/5."""
+    blocks = [layer.is_block for layer in instance.workload.layers]
+    return "/".join(str(sum(blocks[a:b])) for a, b in pairwise(boundaries))
+
+
+def _ways(best: Plan) -> str:
+    ways = dict.fromkeys(one.recomputed.way for rep in best.replicas for one in rep.stages)
+    return " and ".join(ways)
+
+
+def _plan(own: Planned, change: _Change) -> Plan | None:
+    """The changed plan; None where there is no such plan."""
+    instance = own.instance
+    way = own.run.recompute
+    shape = change.shape if change.best else settled(own.space, change.shape, way)
+    total = instance.workload.global_batch // shape.micro_batch
+    if total < shape.dp or total % shape.dp or not simulable(instance, shape):
+        return None
+    if any(a >= b for a, b in pairwise(change.boundaries)):
+        return None
+    try:
+        tables = build_tables(instance, shape)
+    except InstanceError:  # a profile without such layers
+        return None
+    choose = StageCosts(tables).recomputed if change.best else as_run(tables, own.run)
+    shares = even_shares(tables)
+    return uniform_plan(instance, shape, change.order, change.boundaries, shares, choose)

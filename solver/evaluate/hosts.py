@@ -1,0 +1,79 @@
+"""In which order the machines stand: as the user says, as the hosts file does, or as listed."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+from formulations.errors import PlanError
+from formulations.instance import Instance
+from formulations.instance.text_files import read_text
+from formulations.plan import Plan
+from solver.export.job import Job, word
+from solver.export.launcher import HOSTS, RANKS
+
+OPTION = "--order"
+#: Of a rank, what the order of equal machines does not change.
+_COLUMNS = ("rank", "gpu", "gpu_type", "tensor", "data", "stage")
+
+
+def named_order(instance: Instance, text: str) -> tuple[int, ...]:
+    """Node groups by name, with commas between them: `small,big,small*2`."""
+    numbers = {group.name: j for j, group in enumerate(instance.cluster.groups)}
+    order: list[int] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*(.*?)\s*(?:\*\s*(\d{1,6}))?\s*", part)
+        name = "" if found is None else found[1]
+        if found is None or name not in numbers:
+            allowed = f"{', '.join(numbers)}, and NAME*N for several"
+            raise PlanError(OPTION, f"the node group {name!r}", allowed)
+        order += [numbers[name]] * int(found[2] or 1)
+        _check_number(instance, order, OPTION)
+    return tuple(order)
+
+
+def _check_number(instance: Instance, order: list[int], where: str) -> None:
+    group = instance.cluster.groups[order[-1]]
+    if order.count(order[-1]) > group.nodes:
+        raise PlanError(where, f"{order.count(order[-1])} nodes of {group.name}", f"{group.nodes}")
+
+
+def order_beside(instance: Instance, folder: Path) -> tuple[int, ...]:
+    """The order of the hosts file in a folder, if it has one; else that of the instance.
+
+    Raises PlanError for a host that is no node of the instance.
+    """
+    path, groups = folder / HOSTS, instance.cluster.node_groups
+    if not path.is_file():
+        return tuple(groups)
+    numbers = {word(name): j for name, j in zip(instance.cluster.node_names, groups, strict=True)}
+    order: list[int] = []
+    for line, name in enumerate(read_text(path, "names of hosts").splitlines(), 1):
+        if not name.strip():
+            continue
+        if name.strip() not in numbers:
+            allowed = f"{', '.join(list(numbers)[:3])}, ..., or {OPTION} with node groups"
+            raise PlanError(f"{path}:{line}", f"the host {name.strip()}", allowed)
+        order.append(numbers[name.strip()])
+        _check_number(instance, order, f"{path}:{line}")
+    if not order:
+        raise PlanError(str(path), "no host", "one host a line")
+    return tuple(order)
+
+
+def check_ranks_beside(instance: Instance, plan: Plan, folder: Path) -> None:
+    """Raises PlanError where a rank table in the folder starts other ranks than the plan has."""
+    path = folder / RANKS
+    if not path.is_file():
+        return
+    rows = list(csv.DictReader(io.StringIO(read_text(path, "a table of ranks"))))
+    ranks = Job(instance, plan).ranks
+    for line, (row, rank) in enumerate(zip(rows, ranks, strict=False), 2):
+        for name in _COLUMNS:
+            planned = str(getattr(rank, name))
+            if row.get(name) != planned:
+                found = f"{name} {row.get(name)} of rank {rank.rank}"
+                raise PlanError(f"{path}:{line}", found, f"{planned}, with these degrees and hosts")
+    if len(rows) != len(ranks):
+        allowed = f"{len(ranks)}, the GPUs of the hosts"
+        raise PlanError(str(path), f"{len(rows)} ranks", allowed)

@@ -1,0 +1,144 @@
+"""What Megatron-LM's arguments make of an instance's model: degrees, split, strategies.
+
+Missing flags have Megatron-LM's defaults (core 0.20, `arguments.py`). What the instance states of
+model, batch and precision must be what the flags say.
+"""
+
+from collections.abc import Callable
+
+from formulations.instance import Instance
+from formulations.instance.precision import Precision
+from formulations.instance.workload import Recompute, Workload
+from solver.evaluate.flags import Flags
+from solver.evaluate.launched import Launched, num_blocks
+from solver.evaluate.splits import BLOCKS_PER_CHUNK, CHUNKS, LAYOUT, PP, boundaries
+from solver.export.job import chain_fault
+from solver.export.optimizer import planned_states
+
+TP, CP, EP = (
+    "--tensor-model-parallel-size",
+    "--context-parallel-size",
+    "--expert-model-parallel-size",
+)
+SIZE, BATCH = "--micro-batch-size", "--global-batch-size"
+GRANULARITY, METHOD = "--recompute-granularity", "--recompute-method"
+NUMBER, SELECTIVE = "--recompute-num-layers", "--recompute-activations"
+ZERO, SEQUENCE = "--use-distributed-optimizer", "--sequence-parallel"
+
+#: Flags that say what the instance says too: the field, and its value.
+_STATED: dict[str, tuple[str, Callable[[Instance], int]]] = {
+    "--num-layers": ("the blocks of the model", num_blocks),
+    "--seq-length": ("workload.sequence_length", lambda one: one.workload.sequence_length),
+    "--hidden-size": ("the hidden size of the model", lambda one: one.workload.hidden_size),
+    "--num-query-groups": ("the key and value heads", lambda one: one.workload.kv_heads),
+    BATCH: ("workload.global_batch", lambda one: one.workload.global_batch),
+}
+#: Flags of one format, and those of the instance with which they may stand.
+_PRECISIONS: dict[str, tuple[Precision, ...]] = {
+    "--bf16": ("bf16", "fp8"),
+    "--fp16": ("fp16", "fp8"),
+    "--fp8-format": ("fp8",),
+}
+_GRADIENT_BYTES = {"--accumulate-allreduce-grads-in-fp32": 4, "--grad-reduce-in-bf16": 2}
+
+
+def launched(flags: Flags, instance: Instance) -> Launched:
+    """The run that the flags start. Raises PlanError for one that Megatron-LM would refuse."""
+    _check(flags, instance)
+    pp, tp = flags.number(PP, 1), flags.number(TP, 1)
+    cuts = boundaries(flags, instance, pp)
+    vpp = (len(cuts) - 1) // pp
+    way, blocks = _recomputed(flags, vpp)
+    places = {"tp": TP, "pp": PP, "micro_batch": SIZE, "zero": ZERO, "recompute": GRANULARITY}
+    places["vpp"] = next((one for one in (CHUNKS, BLOCKS_PER_CHUNK) if flags.has(one)), LAYOUT)
+    return Launched(
+        source=flags.name,
+        target="megatron",
+        tp=tp,
+        pp=pp,
+        boundaries=cuts,
+        micro_batch=flags.number(SIZE, 1),
+        vpp=vpp,
+        schedule="interleaved" if vpp > 1 else "1f1b",
+        zero=1 if flags.has(ZERO) else 0,
+        recompute=way,
+        first_blocks=blocks,
+        settings=_settings(flags, instance, tp),
+        places={name: flags.place(flag) for name, flag in places.items()},
+    )
+
+
+def _check(flags: Flags, instance: Instance) -> None:
+    """Raises PlanError for what contradicts the instance, or what no plan describes."""
+    if chain := chain_fault(instance):
+        raise flags.error(PP, "a model of one stack of blocks", f" for {chain}")
+    for flag, (field, value) in _STATED.items():
+        known = value(instance)
+        if flags.number(flag, known) != known:
+            raise flags.error(flag, f"{known}, {field} of the instance")
+    _check_formats(flags, instance.workload)
+    for flag, name in ((CP, "context"), (EP, "expert")):
+        if flags.number(flag, 1) > 1:
+            raise flags.error(flag, f"1: plans have no {name} parallelism")
+    if flags.has("--use-tp-pp-dp-mapping"):
+        raise flags.error("--use-tp-pp-dp-mapping", "ranks stage by stage, Megatron-LM's default")
+    if flags.text("--attention-backend") == "flash" and not instance.workload.flash_attention:
+        allowed = "workload.flash_attention: true in the instance, or another backend"
+        raise flags.error("--attention-backend", allowed)
+
+
+def _check_formats(flags: Flags, workload: Workload) -> None:
+    """Raises PlannerError for precisions that the instance's times and memory are not for."""
+    flags.exclude("--bf16", "--fp16")
+    for flag, precisions in _PRECISIONS.items():
+        if flags.has(flag) and workload.precision not in precisions:
+            raise flags.error(flag, f"{workload.precision}, workload.precision of the instance")
+    for flag, size in _GRADIENT_BYTES.items():
+        if flags.has(flag) and workload.gradient_bytes != size:
+            found = f"{workload.gradient_bytes} bytes, workload.gradient_precision of the instance"
+            raise flags.error(flag, found)
+    own = planned_states(workload)
+    for flag in ("--exp-avg-dtype", "--exp-avg-sq-dtype"):
+        stated = flags.text(flag)
+        if own is not None and stated is not None and stated != own:
+            raise flags.error(flag, f"{own}, workload.optimizer_state of the instance")
+
+
+def _recomputed(flags: Flags, vpp: int) -> tuple[Recompute, int | None]:
+    """What every rank recomputes, and how many blocks of it; None: all."""
+    flags.exclude(GRANULARITY, SELECTIVE)
+    granularity, method = flags.text(GRANULARITY), flags.text(METHOD)
+    if flags.has(SELECTIVE) or granularity == "selective":
+        flags.exclude(GRANULARITY, METHOD)
+        return "selective", None
+    if granularity is None:
+        if method is not None:
+            raise flags.error(METHOD, f"{GRANULARITY} full with it", " alone")
+        return "none", None
+    if granularity != "full":
+        raise flags.error(GRANULARITY, "full or selective")
+    if method is None:
+        raise flags.error(METHOD, "uniform or block", f" with {GRANULARITY} full")
+    if method not in ("uniform", "block"):
+        raise flags.error(METHOD, "uniform or block")
+    number = flags.number(NUMBER, 1)
+    if method == "uniform":
+        if number > 1:
+            raise flags.error(NUMBER, "1 with the method uniform: plans keep every block's input")
+        return "full", None
+    if vpp > 1:
+        raise flags.error(METHOD, "uniform where ranks have several chunks")
+    return "full", number
+
+
+def _settings(flags: Flags, instance: Instance, tp: int) -> dict[str, object]:
+    """Fields of `search` that the flags decide for the whole run; shares of overlap as stated."""
+    found: dict[str, object] = {}
+    overlap = instance.search.overlap
+    if tp > 1:
+        found["sequence_parallel"] = flags.has(SEQUENCE)
+        if not flags.has("--tp-comm-overlap") and flags.has(SEQUENCE):
+            overlap = overlap.model_copy(update={"tensor_parallel": 0.0})
+    if not flags.has("--overlap-grad-reduce"):
+        overlap = overlap.model_copy(update={"gradient_sync": 0.0})
+    return {**found, "overlap": overlap}

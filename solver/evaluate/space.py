@@ -1,0 +1,64 @@
+"""The instance whose plan space holds what is run: its target, and choices that it leaves out."""
+
+from formulations.instance import Instance
+from formulations.instance.instance import RECOMPUTE_WAYS, SearchSpace
+from formulations.instance.target import RULES, Target
+from solver.evaluate.launched import Launched
+from solver.search.shapes import MAX_MICRO_BATCH, powers_of_two
+
+
+def space_of(instance: Instance, run: Launched) -> Instance:
+    """The instance for the target of a run, with each of the run's choices among those allowed.
+
+    The best of its plans is what the run is held against. Where the first blocks of every rank are
+    recomputed, which no plan of Megatron-LM's space does, stages recompute on their own.
+    """
+    search = narrowed(instance.search, run.target)
+    partly = run.first_blocks is not None
+    found: dict[str, object] = {
+        "tensor_parallel": _with(search.tensor_parallel, run.tp, _powers(instance)),
+        "pipeline_parallel": _with(search.pipeline_parallel, run.pp),
+        "data_parallel": None if run.dp is None else _with(search.data_parallel, run.dp),
+        "micro_batch": _with(search.micro_batch, run.micro_batch, powers_of_two(MAX_MICRO_BATCH)),
+        "zero": tuple(sorted({*search.zero, run.zero})),
+        "schedule": tuple(dict.fromkeys((*search.schedule, run.schedule))),
+        "recompute": _ways(search, run.recompute, *(("none",) if partly else ())),
+    }
+    if run.vpp > 1:
+        found["virtual_pipeline"] = tuple(sorted({*search.virtual_pipeline, run.vpp}))
+    if partly:
+        found |= {"target": "any", "recompute_per": "stage"}
+    return instance.model_copy(update={"search": search.model_copy(update=found)})
+
+
+def narrowed(search: SearchSpace, target: Target) -> SearchSpace:
+    """The choices of a plan space that a target can run; where it can run none of a field, its."""
+    if target == search.target:
+        return search
+    found: dict[str, object] = {"target": target}
+    for field, rule in RULES[target].items():
+        if field not in SearchSpace.model_fields:
+            continue
+        value = getattr(search, field)
+        if isinstance(value, tuple):
+            kept = tuple(one for one in value if one in rule.allowed)
+            found[field] = kept or rule.allowed[:1]
+        elif value not in rule.allowed:
+            found[field] = rule.allowed[0]
+    return search.model_copy(update=found)
+
+
+def _powers(instance: Instance) -> tuple[int, ...]:
+    return powers_of_two(max(group.gpus_per_node for group in instance.cluster.groups))
+
+
+def _with(
+    values: tuple[int, ...] | None, value: int, otherwise: tuple[int, ...] | None = None
+) -> tuple[int, ...] | None:
+    """The values with one more; otherwise: what None stands for, None if that is everything."""
+    known = otherwise if values is None else values
+    return values if known is None or value in known else (*known, value)
+
+
+def _ways(search: SearchSpace, *ways: str) -> tuple[str, ...]:
+    return tuple(way for way in RECOMPUTE_WAYS if way in (*search.recompute, *ways))

@@ -1,0 +1,1 @@
+"""What was measured: steps that correct an instance's layer times, and layers measured here."""

@@ -1,0 +1,194 @@
+"""Measured steps from CSV files.
+
+    tensor_parallel,data_parallel,pipeline_parallel,micro_batch,seconds,memory
+    2,2,4,1,0.512,31.5 GiB
+
+One line per step, measured on nodes of one group. Other columns, which an instance of one choice
+need not have, are the fields of `StepRow`.
+"""
+
+from functools import partial
+from pathlib import Path
+
+from pydantic import Field
+
+from formulations.errors import InstanceError, all_of
+from formulations.instance import Instance, NodeGroup
+from formulations.instance.extent import Batch, Count, Name
+from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.positions import Document, Mark, Node, Part, Place
+from formulations.instance.record import Record
+from formulations.instance.schema import PeakMemory
+from formulations.instance.text_files import csv_fields, read_text
+from formulations.instance.validation import validated
+from formulations.instance.workload import Recompute
+from formulations.plan import GRADIENTS_SPLIT, Degrees
+from solver.measure.steps import MeasuredStep, even_plan
+
+ALLOWED = "a CSV file with the columns "
+
+
+class StepRow(Record):
+    """One line: what ran, and how long a step took. Defaults are the instance's first choice."""
+
+    tensor_parallel: Count = Field(description="GPUs per tensor-parallel group.")
+    data_parallel: Count = Field(description="Replicas.")
+    pipeline_parallel: Count = Field(description="Stages.")
+    micro_batch: Count = Field(description="Sequences per micro-batch.")
+    seconds: float = Field(gt=0, le=1e6, description="Of one step.")
+    memory: PeakMemory | None = Field(default=None, description="Peak on the fullest GPU.")
+    group: Name | None = Field(default=None, description="Node group that it ran on.")
+    global_batch: Batch | None = Field(default=None, description="Sequences per step.")
+    virtual_pipeline: Count = Field(default=1, description="Chunks of layers per GPU.")
+    schedule: ScheduleName | None = Field(default=None, description="Pipeline schedule.")
+    recompute: Recompute | None = Field(default=None, description="Recomputation of all blocks.")
+    zero: ZeroStage | None = Field(default=None, description="What replicas split.")
+    model: Name | None = Field(default=None, description="Name of the workload.")
+    hidden_size: Count | None = Field(default=None, description="Width of the model.")
+    layers: Count | None = Field(default=None, description="Blocks of the model.")
+    sequence_length: Batch | None = Field(default=None, description="Tokens per sequence.")
+
+
+def read_steps(path: Path, instance: Instance) -> list[tuple[MeasuredStep, float | None]]:
+    """The steps of a file, each with its measured peak memory in bytes if known.
+
+    Raises InstanceError for all lines that do not fit the format, the model or the machines.
+    """
+    needed = [name for name, field in StepRow.model_fields.items() if field.is_required()]
+    allowed = ALLOWED + ",".join(needed)
+    rows = list(csv_fields(read_text(path, allowed)))
+    if len(rows) < 2:
+        raise InstanceError(f"{path}:1:1", "no measured step", allowed + " and a line per step")
+    names = [name for _, name in rows[0][1]]
+    return all_of(partial(_step, path, names, line, fields, instance) for line, fields in rows[1:])
+
+
+def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, str]]) -> Document:
+    """One line under the names of the first."""
+    if len(fields) != len(names):
+        found = f"{len(fields)} fields"
+        raise InstanceError(f"{path}:{line}:1", found, f"{len(names)}: {','.join(names)}")
+    given = {name: one for name, one in zip(names, fields, strict=True) if one[1]}
+    children: dict[Part, Node] = {n: Node(Mark(line, column)) for n, (column, _) in given.items()}
+    values = {name: _value(text) for name, (_, text) in given.items()}
+    return Document(str(path), values, Node(Mark(line, 1), children=children))
+
+
+def _value(text: str) -> int | float | str:
+    """A number, if it is one."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _step(
+    path: Path, names: list[str], line: int, fields: list[tuple[int, str]], instance: Instance
+) -> tuple[MeasuredStep, float | None]:
+    place = Place(_document(path, names, line, fields))
+    row = validated(StepRow, place.document)
+    _check_model(row, place, instance)
+    group = _group(row, place, instance)
+    own = _alone(instance, group, row)
+    chosen = _strategies(row, place, instance)
+    degrees = {
+        "degrees": (Degrees(tp=row.tensor_parallel),),
+        "dp": row.data_parallel,
+        "pp": row.pipeline_parallel,
+        "micro_batch": row.micro_batch,
+        "vpp": row.virtual_pipeline,
+        "nodes_used": (own.cluster.groups[0].nodes,),
+    }
+    plan = even_plan(own, degrees | chosen)
+    batch = own.workload.global_batch
+    if plan is None:
+        blocks = sum(layer.is_block for layer in own.workload.layers)
+        found = f"{blocks} blocks and {batch} sequences that such degrees do not divide"
+        raise place.error(found, "as many blocks on every chunk, micro-batches in every replica")
+    num_micro_batches = plan.replicas[0].micro_batches
+    if chosen["schedule"] == "interleaved" and num_micro_batches % row.pipeline_parallel:
+        found = f"{num_micro_batches} micro-batches per replica, interleaved"
+        raise place.error(found, f"a multiple of the {row.pipeline_parallel} stages")
+    _check_speed(row, place, own)
+    return MeasuredStep(own, plan, row.seconds), row.memory
+
+
+def _check_model(row: StepRow, place: Place, instance: Instance) -> None:
+    """Raises InstanceError for a row of another model."""
+    workload = instance.workload
+    own = {
+        "model": workload.name,
+        "hidden_size": workload.hidden_size,
+        "layers": sum(layer.is_block for layer in workload.layers),
+        "sequence_length": workload.sequence_length,
+    }
+    for name, value in own.items():
+        found = getattr(row, name)
+        if found not in (None, value):
+            raise place.at(name).error(
+                f"{found}, of another model", f"{value}: steps of {workload.name}, as the instance"
+            )
+
+
+def _group(row: StepRow, place: Place, instance: Instance) -> NodeGroup:
+    """The node group that a row was measured on, which has the GPUs."""
+    groups = {group.name: group for group in instance.cluster.groups}
+    if row.group is None and len(groups) > 1:
+        raise place.at("group").error("missing", f"{', '.join(groups)}: whose GPUs ran the step")
+    if row.group is not None and row.group not in groups:
+        raise place.at("group").unknown("node group", row.group, groups)
+    group = groups[row.group or next(iter(groups))]
+    tp, gpus = row.tensor_parallel, row.tensor_parallel * row.data_parallel * row.pipeline_parallel
+    size, heads = group.gpus_per_node, instance.workload.kv_heads
+    if tp > size or min(gpus, size) % tp or heads % tp:
+        allowed = f"divisors of the {heads} heads and of a node's {size} GPUs"
+        raise place.at("tensor_parallel").error(f"{tp} GPUs per tensor-parallel group", allowed)
+    if gpus > size * group.nodes or (gpus > size and gpus % size):
+        allowed = f"at most {size}, or whole nodes of {size} up to {group.nodes} of {group.name}"
+        raise place.error(f"{gpus} GPUs in all", allowed)
+    return group
+
+
+def _alone(instance: Instance, group: NodeGroup, row: StepRow) -> Instance:
+    """The instance on as many GPUs of one group as a row has, with its batch."""
+    gpus = row.tensor_parallel * row.data_parallel * row.pipeline_parallel
+    size = min(gpus, group.gpus_per_node)
+    nodes = {"gpus_per_node": size, "nodes": gpus // size, "zone": None}
+    alone = {"groups": (group.model_copy(update=nodes),), "zone_link": None}
+    batch = row.global_batch or instance.workload.global_batch
+    return instance.model_copy(
+        update={
+            "cluster": instance.cluster.model_copy(update=alone),
+            "workload": instance.workload.model_copy(update={"global_batch": batch}),
+        }
+    )
+
+
+def _strategies(row: StepRow, place: Place, instance: Instance) -> dict[str, object]:
+    """As stated, else the first that the instance names; those that there are."""
+    search, chunks = instance.search, row.virtual_pipeline > 1
+    plain = next((one for one in search.schedule if one != "interleaved"), "1f1b")
+    schedule = row.schedule or ("interleaved" if chunks else plain)
+    if (schedule == "interleaved") != chunks:
+        allowed = "several with the schedule interleaved, 1 with others"
+        raise place.at("virtual_pipeline").error(f"{row.virtual_pipeline}, {schedule}", allowed)
+    zero = search.zero[0] if row.zero is None else row.zero
+    if zero >= GRADIENTS_SPLIT and row.pipeline_parallel > 1:
+        raise place.at("zero").error(f"{zero} with several stages", "0 or 1")
+    return {
+        "schedule": schedule,
+        "recompute": (row.recompute or search.recompute[0],),
+        "zero": zero,
+    }
+
+
+def _check_speed(row: StepRow, place: Place, own: Instance) -> None:
+    """Raises InstanceError for a step that the GPUs cannot do so fast."""
+    group, workload = own.cluster.groups[0], own.workload
+    peak = group.nodes * group.gpus_per_node * group.gpu.peak_flops[workload.precision]
+    least_s = workload.training_flops * workload.global_batch / peak
+    if row.seconds < least_s:
+        found = f"{row.seconds:g} s, faster than the {workload.precision} peak of {group.gpu.name}"
+        raise place.at("seconds").error(found, f"at least {least_s:.3g} s for these sequences")

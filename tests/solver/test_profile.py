@@ -1,0 +1,129 @@
+"""Layers measured with PyTorch: they are those of the cost model, and their profile loads."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from formulations.instance.load import load_instance
+from formulations.instance.transformer import TransformerSizes, build_workload
+from tests.command_line import run
+
+SMALL = {"hidden_size": 32, "layers": 2, "heads": 4, "vocabulary_size": 64, "ffn_size": 64}
+LLAMA: dict[str, object] = {
+    "kv_heads": 2,
+    "gated_ffn": True,
+    "rotary_positions": True,
+    "norm": "rmsnorm",
+    "qkv_biases": False,
+    "output_bias": False,
+    "ffn_biases": False,
+    "dropout": False,
+    "tied_embeddings": False,
+}
+MODELS: dict[str, dict[str, object]] = {
+    "gpt": {"learned_positions": 16},
+    "llama": LLAMA,
+    "qwen3": {**LLAMA, "qk_norms": True, "head_dim": 16},
+    "olmo2": {**LLAMA, "qk_norms_of_all_heads": True},
+    "gemma": {**LLAMA, "branch_norms": True},
+    "bert": {
+        "learned_positions": 16,
+        "token_types": 2,
+        "embedding_norm": True,
+        "final_norm": False,
+        "masked_lm_head": True,
+    },
+}
+CONFIG = """{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
+"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
+"max_position_embeddings": 16, "rms_norm_eps": 1e-6, "tie_word_embeddings": false}"""
+INSTANCE = """
+name: measured
+workload: {huggingface: config.json, sequence_length: 16, global_batch: 8, precision: fp32}
+cluster:
+  groups:
+    - {name: a, gpu: A100-40, gpus_per_node: 2, nodes: 1}
+profile: profile.yaml
+"""
+REASON = "PyTorch is not installed (extra `torch`)"
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("flash", [False, True])
+def test_layers_have_the_parameters_that_are_counted(name: str, flash: bool) -> None:
+    """On one GPU as many as the cost model's layers; both passes run at degrees 1 and 2."""
+    torch = pytest.importorskip("torch", reason=REASON)
+    from solver.measure.torch_layers import layers
+
+    sizes = TransformerSizes.model_validate({**SMALL, **MODELS[name]})
+    workload = build_workload(
+        sizes, name=name, source="test", sequence_length=16, global_batch=1, flash_attention=flash
+    )
+    for layer in dict.fromkeys(workload.layers):
+        own = layer.sharded_parameters + layer.replicated_parameters
+        matrix = layer.vocabulary_rows * layer.vocabulary_columns  # a copy if it is tied
+        for tp in (1, 2):
+            built = layers(sizes, tp, flash)[layer.kind]()
+            if tp == 1:
+                assert sum(p.numel() for p in built.parameters()) == own + matrix
+            ids = torch.randint(64, (2, 16))
+            taken = ids if layer.kind == "embedding" else torch.randn(2, 16, 32)
+            built(taken).sum().backward()
+            assert all(p.grad is not None for p in built.parameters())
+
+
+def test_profile_of_this_machine_plans(tmp_path: Path) -> None:
+    """Times of every layer kind, degree and size with hardware and versions; the instance loads."""
+    torch = pytest.importorskip("torch", reason=REASON)
+    torch.set_num_threads(1)
+    (tmp_path / "config.json").write_text(CONFIG, encoding="utf-8")
+    (tmp_path / "measured.yaml").write_text(INSTANCE, encoding="utf-8")
+    out, model = tmp_path / "profile.yaml", tmp_path / "config.json"
+    where = ("--device", "cpu", "--gpu", "A100-40", "--out", out)
+    sizes = ("--tensor-parallel", "1,2", "--micro-batch", "2")
+    code, text, _ = run("profile", "--model", model, *where, *sizes)
+    assert (code, text.split(":")[0]) == (0, f"wrote {out}")
+    written = out.read_text(encoding="utf-8")
+    assert "nothing was sent" in written
+    assert f"PyTorch {torch.__version__}" in written
+    profile = load_instance(tmp_path / "measured.yaml").profile
+    assert profile is not None
+    assert len(profile.entries) == 3 * 2
+    assert all(entry.weight_s is not None for entry in profile.entries)
+    longer = INSTANCE.replace("sequence_length: 16", "sequence_length: 8")
+    (tmp_path / "other.yaml").write_text(longer, encoding="utf-8")
+    code, _, error = run("solve", tmp_path / "other.yaml")
+    assert (code, "times of sequence length 16" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--model", "mixtral-8x7b"), "a mixture of experts, which is not measured yet"),
+        (("--model", "t5-small"), "an encoder-decoder, which is not measured yet"),
+        (("--model", "gpt9"), "--model: 'gpt9'"),
+        (("--model", "gpt2", "--micro-batch", "1,x"), "--micro-batch: '1,x'"),
+        (("--model", "gpt2", "--tensor-parallel", "5"), "does not divide the 12 heads"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    """By name, in one line, before anything is measured or written."""
+    pytest.importorskip("torch", reason=REASON)
+    out = tmp_path / "profile.yaml"
+    code, _, error = run("profile", *options, "--out", out)
+    assert (code, error.count("\n")) == (2, 1)
+    assert message in error
+    assert not out.exists()
+
+
+def test_without_torch_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 2."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    code, text, error = run("profile", "--model", "gpt2", "--out", tmp_path / "profile.yaml")
+    assert (code, text, error.count("\n")) == (2, "", 1)
+    assert "hetplan[torch]" in error
