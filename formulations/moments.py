@@ -26,7 +26,10 @@ def first_moments(shape: Shape, device: int, shares: Sequence[int]) -> Iterator[
                 yield m, moment
 
 
-def chunk_bytes(memory: LayerMemory, moment: Moment) -> list[Array]:
-    """Per chunk [L] bytes of every layer that may lie in it, static ones too."""
+def chunk_bytes(memory: LayerMemory, moment: Moment, way: int) -> list[Array]:
+    """Per chunk [L] bytes of every layer that may lie in it, static ones too.
+
+    way: the one that is taken to recompute, of those that the shape allows.
+    """
     waiting = memory.static_bytes + moment[-1] * memory.put_off_bytes
-    return [waiting + whole * memory.activation_bytes for whole in moment[:-1]]
+    return [waiting + whole * memory.kept[way].activation_bytes for whole in moment[:-1]]

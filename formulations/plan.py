@@ -155,8 +155,8 @@ class Plan(Record):
     replicas: tuple[Replica, ...]
 
 
-#: Of a virtual stage, node group, micro-batches of the replica, and layers.
-Choose = Callable[[int, int, int, tuple[int, int]], Recomputed]
+#: Of a device, node group, micro-batches of the replica, and layers per chunk.
+Choose = Callable[[int, int, int, tuple[tuple[int, int], ...]], Sequence[Recomputed]]
 
 
 def uniform_degrees(instance: Instance, tp: int, cp: int = 1) -> tuple[Degrees, ...]:
@@ -203,19 +203,22 @@ def uniform_plan(
 
     `order`: node group index per node in node order. `boundaries`: pp vpp + 1 layer indices from
     0 to the number of layers. `micro_batches`: one number per replica. `recomputed`: what a
-    virtual stage recomputes on a node group with so many micro-batches and layers.
+    device recomputes on a node group with so many micro-batches and these chunks of layers.
     """
     slots = slots_of_order(instance, shape.degrees, order)
     groups = instance.cluster.node_groups
-    choose = cache(recomputed)
+    choose, layers = cache(recomputed), tuple(pairwise(boundaries))
     replicas = []
     for r, count in enumerate(micro_batches):
         stages = []
-        for k, layers in enumerate(pairwise(boundaries)):
-            group = slots[k % shape.pp * shape.dp + r]
-            found = choose(k, groups[group.node], count, layers)
-            own = shape.degrees[groups[group.node]]
-            stages.append(Stage(layers=layers, group=group, degrees=own, recomputed=found))
+        for k, own in enumerate(layers):
+            chunk, device = divmod(k, shape.pp)
+            group = slots[device * shape.dp + r]
+            j = groups[group.node]
+            found = choose(device, j, count, layers[device :: shape.pp])[chunk]
+            stages.append(
+                Stage(layers=own, group=group, degrees=shape.degrees[j], recomputed=found)
+            )
         replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
     nodes = dict.fromkeys(slot.node for slot in slots)
     return Plan(shape=shape, node_order=tuple(nodes), replicas=tuple(replicas))

@@ -11,7 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from formulations.costs.stage_costs import NEVER, Moments, StageCosts
+from formulations.costs.held_bytes import Moments
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array
 
 

@@ -253,12 +253,15 @@ def place(tables: CostTables, order: Sequence[int]) -> Placed:
 
 
 def options(tables: CostTables, layers: Iterable[int]) -> Iterator[dict[int, int]]:
-    """Every choice of a way to recompute for each of some layers, as indices into the ways."""
-    own, ways = list(layers), tables.shape.recompute
+    """Every choice of a way to recompute for each of some layers, as indices into the ways.
+
+    Chunks that share a device take one for all their blocks.
+    """
+    own, ways, alike = list(layers), tables.shape.recompute, tables.shape.vpp > 1
     blocks = [x for x in own if tables.instance.workload.layers[x].is_block]
     for i, way in enumerate(ways):
         counts = range(1, len(blocks) + 1) if way == "full" and i else [len(blocks)]
-        for count in counts if "none" in ways else [len(blocks)]:
+        for count in counts if "none" in ways and not alike else [len(blocks)]:
             yield {x: i if x in blocks[:count] or ways[0] != "none" else 0 for x in own}
 
 
@@ -282,25 +285,30 @@ def device_bytes(
     )
 
 
-def least_bytes(tables: CostTables, layers: tuple[int, int], k: int, m: int) -> int:
-    """What a GPU of stage k with one chunk holds if it recomputes so that this is least."""
-    stages = [range(0)] * k + [range(*layers)]
-    return min(device_bytes(tables, stages, k, m, ways) for ways in options(tables, range(*layers)))
+def least_bytes(tables: CostTables, chunks: Sequence[tuple[int, int]], d: int, m: int) -> int:
+    """What a GPU of a device with these chunks holds if it recomputes so that this is least."""
+    stages = [range(0)] * tables.shape.num_stages
+    stages[d :: tables.shape.pp] = [range(*own) for own in chunks]
+    own = [x for layers in stages for x in layers]
+    return min(device_bytes(tables, stages, d, m, ways) for ways in options(tables, own))
 
 
 def recomputed_ns(
     tables: CostTables, placed: Placed, boundaries: Sequence[int], d: int, r: int, m: int
-) -> int | None:
-    """Least time of a device for what it recomputes in a backward pass; None without room."""
+) -> list[int] | None:
+    """Least times of the chunks of a device for what they recompute in a backward pass.
+
+    None without room.
+    """
     stages = [range(a, b) for a, b in pairwise(boundaries)]
-    own = [x for layers in stages[d :: tables.shape.pp] for x in layers]
+    chunks = stages[d :: tables.shape.pp]
     j = placed.groups[d * tables.shape.dp + r]
     times = [
-        sum(int(tables.recompute_ns[i][x, j]) for x, i in ways.items())
-        for ways in options(tables, own)
+        [sum(int(tables.recompute_ns[ways[x]][x, j]) for x in layers) for layers in chunks]
+        for ways in options(tables, [x for layers in chunks for x in layers])
         if device_bytes(tables, stages, d, m, ways, j) <= tables.capacity_bytes[j]
     ]
-    return min(times, default=None)
+    return min(times, default=None, key=sum)
 
 
 def fits(
@@ -333,8 +341,11 @@ def step_time_ns(
             for table in (tables.forward_ns, tables.backward_ns - split, split)
         )
         if len(tables.shape.recompute) > 1:
-            again = [recomputed_ns(tables, placed, boundaries, d, r, m) or 0 for d in range(pp)]
-            backward = [time + more for time, more in zip(backward, again, strict=True)]
+            again = [recomputed_ns(tables, placed, boundaries, d, r, m) for d in range(pp)]
+            backward = [
+                time + (again[s % pp] or [0] * shape.vpp)[s // pp]
+                for s, time in enumerate(backward)
+            ]
         last = [tables.instance.workload.layers[own[-1]] for own in stages[:-1]]
         send = [
             placed.send[s % pp * shape.dp + r][one.output_tensors] for s, one in enumerate(last)

@@ -46,10 +46,11 @@ def cramped_instance(seed: int, schedule: str = "1f1b") -> tuple[Instance, Shape
 def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> Instance:
     """Between what one split needs at most and at least, each group somewhere else."""
     tables = build_tables(instance, shape)
-    split = list(brute_force.all_splits(tables))[-1]
-    stages = list(pairwise(split))
-    least = max(brute_force.least_bytes(tables, own, k, 1) for k, own in enumerate(stages))
-    most = max(tables.device_memory([own], k, 0, 4) for k, own in enumerate(stages))
+    stages = list(pairwise(list(brute_force.all_splits(tables))[-1]))
+    few, many = (1, 4) if shape.vpp == 1 else (tables.num_micro_batches // shape.dp,) * 2
+    devices = [(d, stages[d :: shape.pp]) for d in range(shape.pp)]
+    least = max(brute_force.least_bytes(tables, own, d, few) for d, own in devices)
+    most = max(tables.device_memory(own, d, 0, many) for d, own in devices)
     keep = 1 - instance.limits.memory_headroom
     groups = tuple(
         group.model_copy(

@@ -50,7 +50,7 @@ def split_costs(
 ) -> PlanCosts:
     """Costs of a uniform split on a placement, see `formulations.plan.uniform_plan`.
 
-    recomputed: what stages recompute; as little as fits if it is not given.
+    recomputed: what devices recompute; as little as fits if it is not given.
     """
     shape = tables.shape
     cuts = list(boundaries[:-1])
@@ -107,8 +107,9 @@ def _recomputation(
         kinds, member = np.unique(pairs, axis=1, return_inverse=True)
         for i, (j, m) in enumerate(kinds.T.tolist()):
             stages, alike = shape.stages_of(d), member.ravel() == i
-            found = [choose(s, j, m, layers[s]) for s in stages]
-            memory[d, alike] = tables.device_memory(layers[d :: shape.pp], d, j, m, found)
+            chunks = tuple(layers[d :: shape.pp])
+            found = choose(d, j, m, chunks)
+            memory[d, alike] = tables.device_memory(chunks, d, j, m, found)
             for s, one in zip(stages, found, strict=True):
                 extra[s, alike] = tables.recomputed_ns(j, layers[s], one)
     return extra, memory
@@ -126,16 +127,18 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     stated = {
-        (s, groups[stage.group.node], replica.micro_batches): stage.recomputed
+        (d, groups[replica.stages[d].group.node], replica.micro_batches): [
+            stage.recomputed for stage in replica.stages[d :: plan.shape.pp]
+        ]
         for replica in plan.replicas
-        for s, stage in enumerate(replica.stages)
+        for d in range(plan.shape.pp)
     }
     return split_costs(
         tables,
         Placer(tables).costs(order),
         boundaries,
         counts,
-        lambda s, j, m, _: stated[s, j, m],
+        lambda d, j, m, _: stated[d, j, m],
     )
 
 

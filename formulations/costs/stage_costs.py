@@ -17,21 +17,20 @@ recomputation. Proof: what fits for [a, b) with the first e - a blocks recompute
 layers with the same blocks, as far as they are among them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.intervals import interval_maxima
-from formulations.costs.memory import LayerMemory
+from formulations.costs.chunk_costs import ChunkCosts
+from formulations.costs.held_bytes import HeldBytes, Moments, before
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
 from formulations.schedules import stage_moments
 
 Mask = NDArray[np.bool_]
-Moments = tuple[tuple[int, int], ...]  #: see `formulations.schedules.stage_moments`
 
 #: Larger than any time in ns, small enough that sums of a few do not overflow.
 NEVER = np.int64(1) << 60
@@ -52,37 +51,6 @@ class Choices:
         return fits
 
 
-def before(values: Array) -> Array:
-    """Sum of all values [L, ..] before each layer boundary, [L + 1, ..]."""
-    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
-
-
-class HeldBytes:
-    """Memory of the layers of stages on one node group, in sums up to each layer boundary."""
-
-    def __init__(self, memory: LayerMemory) -> None:
-        self.memory = memory
-        self.static = before(memory.static_bytes)
-        self.put_off = before(memory.put_off_bytes)
-        self.activation = [before(way.activation_bytes) for way in memory.kept]
-        self.least_kept = before(np.min([way.activation_bytes for way in memory.kept], axis=0))
-
-    @cached_property
-    def largest(self) -> list[Array]:
-        """Per way [n, n] largest workspace of layers [start, end)."""
-        return [interval_maxima(way.workspace_bytes) for way in self.memory.kept]
-
-    def most(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
-        """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
-        own = kept[end] - kept[start]
-        whole = max(count for count, _ in moments)
-        if not any(late for _, late in moments):
-            return whole * own
-        waiting = self.put_off[end] - self.put_off[start]
-        most: Array = np.max([count * own + late * waiting for count, late in moments], axis=0)
-        return most
-
-
 class StageCosts:
     """Costs of the stages of one shape; start, end: [N] layer boundaries."""
 
@@ -91,12 +59,18 @@ class StageCosts:
         held = {id(memory): HeldBytes(memory) for memory in tables.memory}
         self._held = [held[id(memory)] for memory in tables.memory]
         self._extra = [before(extra) for extra in tables.recompute_ns]
+        self.chunks = ChunkCosts(tables, self._held)
         self._known: dict[tuple[int, Moments], Array] = {}
 
     @property
     def has_choice(self) -> bool:
         """Whether stages of the shape may differ in what they recompute."""
         return len(self.ways) > 1
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether stages lie on a device with others, with which they choose: `ChunkCosts`."""
+        return self.tables.shape.vpp > 1
 
     @property
     def ways(self) -> tuple[Recompute, ...]:
@@ -125,7 +99,7 @@ class StageCosts:
         own = start[left], end[left]
         for index, name in enumerate(self.ways):
             options = [self._whole(index, group, moments, room, *own)] if index else []
-            if name == "full" and self.ways[0] == "none":
+            if name == "full" and self.ways[0] == "none" and not self.shares_memory:
                 options.append(self._partial(index, group, moments, room, *own))
             for time, count in options:
                 better = time < extra[left]
@@ -180,7 +154,8 @@ class StageCosts:
     def extra(self, group: int, stage: int, micro_batches: int) -> Array:
         """[n, n] ns for what a stage recomputes on a group; NEVER where it has no room.
 
-        Of replicas with so many micro-batches. Chunks of one device are looked at one by one.
+        Of replicas with so many micro-batches. Chunks of one device are looked at one by one:
+        what all of them together recompute takes each no less.
         """
         return self.extra_of(group, self.moments(stage, micro_batches))
 
@@ -195,17 +170,39 @@ class StageCosts:
             self._known[key] = extra
         return self._known[key]
 
-    def recomputed(
-        self, stage: int, group: int, micro_batches: int, layers: tuple[int, int]
-    ) -> Recomputed:
-        """What a stage recomputes on a group: as little as fits, or as may be if nothing does.
+    def extra_of_splits(self, groups: Sequence[int], micro_batches: int, splits: Array) -> Array:
+        """[S, N] the same of splits [N, S + 1] with the devices on groups [p].
 
-        Alike for all stages of a shape that leaves no choice.
+        Where there is no room, as if as little were recomputed as may be.
         """
-        return self.recomputed_of(group, self.moments(stage, micro_batches), layers)
+        if not self.has_choice:
+            return np.zeros((splits.shape[1] - 1, len(splits)), dtype=np.int64)
+        if self.shares_memory:
+            lane = np.array(groups)[:, None]
+            return self.chunks.extra(lane, micro_batches, splits)[:, 0]
+        rows = (self.extra(j, k, micro_batches) for k, j in enumerate(groups))
+        own = [row[splits[:, k], splits[:, k + 1]] for k, row in enumerate(rows)]
+        return np.where(np.array(own) < NEVER, own, 0)
+
+    def recomputed(
+        self, device: int, group: int, micro_batches: int, chunks: Sequence[tuple[int, int]]
+    ) -> list[Recomputed]:
+        """What a device recomputes on a group in each of its chunks of layers.
+
+        As little as fits, or as may be if nothing does. Alike for all of a shape without choice.
+        """
+        if not self.shares_memory:
+            moments = self.moments(device, micro_batches)
+            return [self.recomputed_of(group, moments, layers) for layers in chunks]
+        start, end = np.array(chunks).T[..., None]
+        way, fits = self.chunks.way(device, group, micro_batches, start, end)
+        if not self.has_choice or not fits[0]:
+            return [self.tables.least_recomputed(layers) for layers in chunks]
+        blocks = self._blocks(start, end)[:, 0].tolist()
+        return [self._whole_of(int(way[0]), count) for count in blocks]
 
     def recomputed_of(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
-        """The same of a stage that holds so much, wherever it stands."""
+        """The same of a stage that has a device for itself and holds so much."""
         if not self.has_choice:
             return self.tables.least_recomputed(layers)
         bounds = (np.array([boundary]) for boundary in layers)
@@ -213,3 +210,8 @@ class StageCosts:
         if found.fits[0]:
             return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
         return self.tables.least_recomputed(layers)
+
+    def _whole_of(self, way: int, blocks: int) -> Recomputed:
+        """A way for all blocks of a chunk; of none the first one, as all are alike."""
+        name = self.ways[way if blocks else 0]
+        return Recomputed(way=name, blocks=0 if name == "none" else blocks)

@@ -6,6 +6,7 @@ from ortools.sat.python import cp_model
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
+from formulations.cpsat.device_ways import DeviceWays
 from formulations.cpsat.parts import Parts
 from formulations.cpsat.terms import (
     Linear,
@@ -20,9 +21,14 @@ from formulations.recompute_rows import alike, stage_runs
 
 
 class StageTimes:
-    """`times`: [o][S][R] ns of one micro-batch, with what one stage per device recomputes."""
+    """`times`: [o][S][R] ns of one micro-batch, with what is recomputed.
 
-    def __init__(self, model: cp_model.CpModel, tables: CostTables, parts: Parts) -> None:
+    ways: of devices with several chunks.
+    """
+
+    def __init__(
+        self, model: cp_model.CpModel, tables: CostTables, parts: Parts, ways: DeviceWays | None
+    ) -> None:
         self.model, self.tables = model, tables
         self.split, self.order, self.shares = parts.split, parts.order, parts.shares
         self._costs = StageCosts(tables)
@@ -30,8 +36,10 @@ class StageTimes:
         self.times = [
             self._stage_times(f"time[{o}]", table) for o, table in enumerate(tables.passes)
         ]
-        if tables.shape.vpp == 1:
+        if ways is None:
             self._recompute()
+        else:
+            self._recompute_chunks(ways)
 
     def _sum(self, name: str, table: Array, stages: range, group: int) -> Linear:
         """Sum over stages of one column of a table, built once."""
@@ -77,6 +85,26 @@ class StageTimes:
                 again = self._again(k, replicas[0], choices)
                 for r in replicas:
                     backward[r] = total_of(backward[r], again)
+
+    def _recompute_chunks(self, ways: DeviceWays) -> None:
+        """(1) What devices with several chunks recompute."""
+        shape = self.tables.shape
+        for k, backward in enumerate(self.times[1]):
+            for replicas, _ in ways.kinds:
+                again = self._again_of_chunk(k, replicas[0], ways.of(k % shape.pp, replicas[0]))
+                for r in replicas:
+                    backward[r] = total_of(backward[r], again)
+
+    def _again_of_chunk(self, stage: int, replica: int, ways: Sequence[Literal]) -> Linear:
+        """(1) Time of a chunk of a replica for what its device recomputes."""
+        shape, most = self.tables.shape, 0
+        terms: list[tuple[tuple[Literal, ...], Linear]] = []
+        for j, owner in self.order.types(stage % shape.pp * shape.dp + replica):
+            for taken, extra in zip(ways, self.tables.recompute_ns, strict=True):
+                if extra[:, j].any():
+                    most = max(most, int(extra[:, j].sum()))
+                    terms.append(((owner, taken), self.split.stage_sum(stage, extra[:, j])))
+        return enforced_maximum(self.model, terms, most, f"again[{stage}][{replica}]")
 
     def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
         """(1), (2) Time of a stage of a replica for what it recomputes."""

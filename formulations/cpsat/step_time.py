@@ -9,18 +9,20 @@ sync and gather as the node order makes them.
 Parts, each fixed or free. Split: which layers a stage has (layer_to_stage). Order: which group
 owns a slot (node_order). Shares: micro-batches of a replica (microbatches).
 Variables. step_time; ready[d], the end of the last operation of device d over all replicas;
-times[o][k][r], optimizer[d]; joined, the later sync of the tied devices.
+times[o][k][r], optimizer[d]; joined, the later sync of the tied devices; way[d][r][w], binary,
+    whether all chunks of device d of replica r are recomputed in way w.
 Objective. min step_time.
 Constraints.
 (1) Stage times: times[o][k][r] >= sum of its ns over the layers of k on the group of its slot; the
     optimizer alike, over all chunks and nodes of the device.
     With one chunk per device backward passes take again[k][r] longer, for what is recomputed: for
     every group that may own the slot, and every share, again >= the time of every run of layers
-    that the stage holds (`recompute_rows`).
+    that the stage holds (`recompute_rows`). With several, for every group and way, again >= the sum
+    of its ns over the layers of k, if way[d][r][w].
 (2) Memory: with one chunk per device the stage holds no run of layers without room. With several,
     for every slot, group and fullest moment of its device that the share implies
-    (`schedules.held`: micro-batches h of every chunk, w that wait), fixed + sum over its chunks of
-    static + h * activation + w * waiting, + largest workspace <= capacity of the group.
+    (`schedules.held`: micro-batches h of every chunk, n that wait), if way[d][r][w], fixed + sum
+    over its chunks of static + h * activation[w] + n * waiting, + largest workspace[w] <= capacity.
 (3) Tail: step_time >= ready[d] + sync[d] + optimizer[d] + gather[d]; with tied embeddings, devices
     0 and p-1 instead: joined >= ready + sync of both, step_time >= joined + embedding
     + optimizer + gather of both.
@@ -28,6 +30,7 @@ Constraints.
 (5) Cuts: ready[d] >= every known path to the last operation of d, for every replica whose share is
     the path's micro-batches, or more where paths hold for these too (`formulations.paths`). Added
     while solving.
+(25) With several chunks per device exactly one way[d][r][w]; replicas that are alike share theirs.
 Assumptions. All replicas share one split. Every term is monotone in every time, so lower bounds
 suffice: at a minimum, with all cuts, step_time is the simulated step time. No step takes longer
 than 2^52 ns (52 days).
@@ -41,6 +44,7 @@ from collections.abc import Sequence
 from ortools.sat.python import cp_model
 
 from formulations.costs.tables import CostTables
+from formulations.cpsat.device_ways import DeviceWays
 from formulations.cpsat.memory import add_memory
 from formulations.cpsat.parts import Parts
 from formulations.cpsat.stage_times import StageTimes
@@ -78,9 +82,10 @@ class Built:
         self.step_time = model.new_int_var(0, self.horizon_ns, "step_time")
         self.ready = [model.new_int_var(0, self.horizon_ns, f"ready[{d}]") for d in self._devices]
         self.cuts: set[PathCut] = set()
-        self._times = StageTimes(model, tables, parts)
-        if tables.shape.vpp > 1:
-            add_memory(model, tables, parts)
+        ways = DeviceWays(model, tables, parts) if tables.shape.vpp > 1 else None
+        self._times = StageTimes(model, tables, parts, ways)
+        if ways is not None:
+            add_memory(model, tables, parts, ways)
         self._add_tail()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)

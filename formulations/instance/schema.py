@@ -248,8 +248,8 @@ class SearchFile(Record):
     recompute_per: Literal["stage", "plan"] = Field(
         default="stage",
         description="Does every stage recompute as little as fits, of its first blocks, or all"
-        " stages alike? With interleaved, ZeRO 2 and 3 always the latter. Default: the former where"
-        " the target can.",
+        " stages alike? With interleaved every GPU all blocks of its chunks in one way; with ZeRO 2"
+        " and 3 always all alike. Default: the former where the target can.",
     )
     sequence_parallel: bool | None = Field(
         default=None,

@@ -8,6 +8,7 @@ import pulp
 from formulations.costs.memory import LayerMemory
 from formulations.costs.tables import Array, CostTables
 from formulations.milp.big_m import largest_value
+from formulations.milp.device_ways import DeviceWays
 from formulations.milp.parts import Parts, Split
 from formulations.milp.terms import (
     Linear,
@@ -20,16 +21,19 @@ from formulations.milp.terms import (
 from formulations.moments import Moment, chunk_bytes, first_moments
 
 
-def add_memory(model: pulp.LpProblem, tables: CostTables, parts: Parts) -> None:
-    """Every slot, for every group and moment that may occur."""
+def add_memory(model: pulp.LpProblem, tables: CostTables, parts: Parts, ways: DeviceWays) -> None:
+    """Every slot, for every group, moment and way to recompute that may occur."""
     shape = tables.shape
     for d in range(shape.pp):
         rows = _Chunks(model, tables, parts.split, d)
-        for r in range(shape.dp):
-            for m, moment in first_moments(shape, d, parts.shares.choices(r)):
+        for replicas, choices in ways.kinds:
+            r = replicas[0]
+            for m, moment in first_moments(shape, d, choices):
                 reached = parts.shares.at_least(r, m)
                 for j, owner in parts.order.types(d * shape.dp + r):
-                    rows.fit(moment, j, weighted([-1, -1, 2], [owner, reached, 1]))
+                    for way, taken in enumerate(ways.of(d, r)):
+                        holds = [owner, reached, taken, 1]
+                        rows.fit(moment, j, way, weighted([-1, -1, -1, 3], holds))
 
 
 class _Chunks:
@@ -41,8 +45,8 @@ class _Chunks:
         self.model, self.tables, self.split = model, tables, split
         self.stages = tables.shape.stages_of(device)
         self._device = device
-        self._workspaces: dict[int, Linear] = {}
-        self._needs: dict[tuple[Moment, int], Linear] = {}
+        self._workspaces: dict[tuple[int, int], Linear] = {}
+        self._needs: dict[tuple[Moment, int, int], Linear] = {}
 
     def _largest(self, name: str, sizes: Array) -> Linear:
         """At least the size of every layer: of every run of equal ones that a stage meets."""
@@ -56,21 +60,21 @@ class _Chunks:
             require_at_most(self.model, 2, weighted([value, -value], meets), largest)
         return largest
 
-    def _needed(self, moment: Moment, memory: LayerMemory) -> Linear:
-        number = len(self._workspaces)
-        if id(memory) not in self._workspaces:
+    def _needed(self, moment: Moment, memory: LayerMemory, way: int) -> Linear:
+        number, key = len(self._workspaces), (id(memory), way)
+        if key not in self._workspaces:
             name = f"workspace_{self._device}" + (f"_{number}" if number else "")
-            self._workspaces[id(memory)] = self._largest(name, memory.workspace_bytes)
-        sizes = zip(self.stages, chunk_bytes(memory, moment), strict=True)
+            self._workspaces[key] = self._largest(name, memory.kept[way].workspace_bytes)
+        sizes = zip(self.stages, chunk_bytes(memory, moment, way), strict=True)
         parts = [self.split.stage_sum(k, own) for k, own in sizes]
-        return total_of(memory.fixed_bytes, self._workspaces[id(memory)], *parts)
+        return total_of(memory.fixed_bytes, self._workspaces[key], *parts)
 
-    def fit(self, moment: Moment, group: int, slack: Linear) -> None:
-        """One group and moment, unless `slack`."""
+    def fit(self, moment: Moment, group: int, way: int, slack: Linear) -> None:
+        """One group, moment and way, unless `slack`."""
         memory = self.tables.memory[group]
-        key = moment, id(memory)
+        key = moment, id(memory), way
         if key not in self._needs:
-            self._needs[key] = self._needed(moment, memory)
+            self._needs[key] = self._needed(moment, memory, way)
         need, room = self._needs[key], int(self.tables.capacity_bytes[group])
         over = largest_value(need) - room
         if over > 0:

@@ -6,24 +6,40 @@ import pulp
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.milp.choices import chosen, of_layers
+from formulations.milp.choices import chosen, chosen_pair, of_layers
+from formulations.milp.device_ways import DeviceWays
 from formulations.milp.parts import Parts
-from formulations.milp.terms import Linear, duration, maximum, require_at_most, total_of, weighted
+from formulations.milp.terms import (
+    Linear,
+    Literal,
+    duration,
+    maximum,
+    require_at_most,
+    total_of,
+    weighted,
+)
 from formulations.recompute_rows import alike, stage_runs
 
 
 class StageTimes:
-    """`times`: [o][S][R] ns of one micro-batch, with what one stage per device recomputes."""
+    """`times`: [o][S][R] ns of one micro-batch, with what is recomputed.
 
-    def __init__(self, model: pulp.LpProblem, tables: CostTables, parts: Parts) -> None:
+    ways: of devices with several chunks.
+    """
+
+    def __init__(
+        self, model: pulp.LpProblem, tables: CostTables, parts: Parts, ways: DeviceWays | None
+    ) -> None:
         self.model, self.tables = model, tables
         self.split, self.order, self.shares = parts.split, parts.order, parts.shares
         self._costs = StageCosts(tables)
         self.times = [
             self._stage_times(f"time_{o}", table) for o, table in enumerate(tables.passes)
         ]
-        if tables.shape.vpp == 1:
+        if ways is None:
             self._recompute()
+        else:
+            self._recompute_chunks(ways)
 
     def _recompute(self) -> None:
         """(1), (2) What one stage per device recomputes and has no room for."""
@@ -33,6 +49,27 @@ class StageTimes:
                 again = self._again(k, replicas[0], choices)
                 for r in replicas:
                     backward[r] = total_of(backward[r], again)
+
+    def _recompute_chunks(self, ways: DeviceWays) -> None:
+        """(1) What devices with several chunks recompute."""
+        shape = self.tables.shape
+        for k, backward in enumerate(self.times[1]):
+            for replicas, _ in ways.kinds:
+                again = self._again_of_chunk(k, replicas[0], ways.of(k % shape.pp, replicas[0]))
+                for r in replicas:
+                    backward[r] = total_of(backward[r], again)
+
+    def _again_of_chunk(self, stage: int, replica: int, ways: Sequence[Literal]) -> Linear:
+        """(1) Time of a chunk of a replica for what its device recomputes."""
+        tables, shape = self.tables, self.tables.shape
+        if len(ways) == 1:
+            return 0
+        owners = dict(self.order.types(stage % shape.pp * shape.dp + replica))
+        taken = dict(enumerate(ways))
+        times = {(j, w): tables.recompute_ns[w][:, j] for j in owners for w in taken}
+        costs = of_layers(self.split, [stage], times)
+        terms = chosen_pair(costs, owners, taken) if costs.largest else []
+        return maximum(self.model, 1, terms, f"again_{stage}_{replica}", costs.largest)
 
     def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
         """(1), (2) Time of a stage of a replica for what it recomputes."""

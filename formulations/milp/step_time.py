@@ -19,11 +19,14 @@ Constraints.
     over all chunks and slots of the device.
     With one chunk per device backward passes take again[k][r] longer, for what is recomputed: for
     every group that may own the slot, and every share, again >= the time of every run of layers
-    [a, b) that the stage holds (`recompute_rows`), begun[k][a] - begun[k+1][b-1] = 1.
+    [a, b) that the stage holds (`recompute_rows`), begun[k][a] - begun[k+1][b-1] = 1. With several,
+    way[d][r][w], binary, is whether all chunks of device d of replica r are recomputed in way w;
+    again >= the sum of its ns over the layers of k, for every group and way, less what these may
+    cost more than those that hold (`choices.chosen_pair`).
 (2) Memory: for every slot, group j and share, and every run [a, b) that has no room then,
     begun[k][a] - begun[k+1][b-1] <= 1 - owner[s, j] + 1 - reached. Bytes are compared
     while building, as whole numbers; they do not enter the model. With several chunks per device
-    (`memory`) their sum does.
+    (`memory`) their sum does, for every way w unless way[d][r][w] = 0.
 (3) Tail: tail[d] >= sync[d] + optimizer[d] + gather[d]; with tied embeddings, devices 0 and p-1
     instead: tied >= optimizer + gather of both, tail[d] >= sync[d] + embedding + tied.
     step_time >= tail[d].
@@ -31,6 +34,7 @@ Constraints.
 (5) Cuts: step_time >= tail[d] + every known path to the last operation of d, for every replica
     whose share is the path's micro-batches, or more where paths hold for these too
     (`formulations.paths`), else less the longest such path over all splits. Added while solving.
+(25) With several chunks per device exactly one way[d][r][w]; replicas that are alike share theirs.
 (22) Exclusion: at least one binary variable differs from those of a plan that is judged already.
 Assumptions. All replicas share one split. Every term is monotone in every time, so lower bounds
 suffice: at a minimum, with all cuts, step_time is the simulated step time. Step times are whole
@@ -48,6 +52,7 @@ import pulp
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.milp.big_m import largest_value, longest_path
+from formulations.milp.device_ways import DeviceWays
 from formulations.milp.memory import add_memory
 from formulations.milp.parts import Parts
 from formulations.milp.stage_times import StageTimes
@@ -83,9 +88,10 @@ class Built:
         self.step_time = duration(model, "step_time")
         model.setObjective(self.step_time)
         self.cuts: set[PathCut] = set()
-        self._times = StageTimes(model, tables, parts)
-        if tables.shape.vpp > 1:
-            add_memory(model, tables, parts)
+        ways = DeviceWays(model, tables, parts) if tables.shape.vpp > 1 else None
+        self._times = StageTimes(model, tables, parts, ways)
+        if ways is not None:
+            add_memory(model, tables, parts, ways)
         self.tail = self._tails()
         if max_step_time_ns is not None:
             self.limit_step_time(max_step_time_ns)

@@ -127,15 +127,15 @@ def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
     zero = shape.zero
     if shape.dp == 1:
         zero = next(iter(zero_stages(space, 1, shape.pp, shape.ep)), zero)
-    ways = recompute_ways(space, shape.vpp, zero)
+    ways = recompute_ways(space, zero)
     allowed = next((one for one in ways if way in one), (way,))
     return shape.model_copy(update={"zero": zero, "recompute": allowed})
 
 
 def as_run(tables: CostTables, run: Launched) -> Choose:
-    """What stages of a shape recompute if they do as a run does."""
+    """What devices of a shape recompute if they do as a run does."""
 
-    def recomputed(_: int, __: int, ___: int, layers: tuple[int, int]) -> Recomputed:
+    def recomputed(layers: tuple[int, int]) -> Recomputed:
         own = int(tables.blocks_before[layers[1]] - tables.blocks_before[layers[0]])
         if not own or run.recompute == "none":
             way = run.recompute if own else tables.shape.recompute[0]
@@ -143,7 +143,7 @@ def as_run(tables: CostTables, run: Launched) -> Choose:
         most = own if run.first_blocks is None else run.first_blocks
         return Recomputed(way=run.recompute, blocks=min(most, own))
 
-    return recomputed
+    return lambda _, __, ___, chunks: [recomputed(layers) for layers in chunks]
 
 
 def judged(instance: Instance, plan: Plan) -> Result:

@@ -4,7 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.stage_costs import NEVER, before
+from formulations.costs.held_bytes import before
+from formulations.costs.stage_costs import NEVER
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
 from solver.heuristics.stages import least_ends
@@ -49,12 +50,23 @@ class SplitSpace:
 
         Of replicas with so many micro-batches.
         """
-        if not self.intervals.stages.has_choice:
-            return [table[end, groups] - table[start, groups] for table in self.passes]
+        stages = self.intervals.stages
+        if not stages.has_choice or stages.shares_memory:
+            least = [table[end, groups] - table[start, groups] for table in self.passes]
+            least[1] = least[1] + self._chunks_extra(share, groups, start, end)
+            return least
         first = [self.columns.first(k, share) for k in range(len(start))]
         columns = groups + np.array(first).reshape(-1, *(1,) * (groups.ndim - 1))
         tables = [table for table in self.columns.times() if table is not None]
         return [table[columns, start, end] for table in tables]
+
+    def _chunks_extra(self, share: int, groups: Array, start: Array, end: Array) -> Array | int:
+        """[S, C, N] ns that stages [S, C, N] beside others on a device recompute for."""
+        stages = self.intervals.stages
+        if not stages.has_choice:
+            return 0
+        splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
+        return stages.chunks.extra(groups[: self.tables.shape.pp, :, 0], share, splits)
 
     def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.

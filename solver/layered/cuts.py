@@ -87,10 +87,10 @@ def _gather(problem: SplitProblem, name: str, arcs: Array, lane: int | None) -> 
 
 def _times(problem: SplitProblem, arcs: Array, splits: Array, lane: int) -> Times:
     start, end = splits[:, :-1].T, splits[:, 1:].T
-    column = _gather(problem, "column", arcs, lane)
+    column, memory = _gather(problem, "column", arcs, lane), problem.memory
     return Times(
         problem.forward[column, start, end],
-        problem.backward[column, start, end],
+        problem.backward[column, start, end] if memory is None else memory.backward(splits, lane),
         _gather(problem, "send", arcs, lane)[1:],
         problem.blocking,
         _gather(problem, "send_back", arcs, lane)[1:],

@@ -5,11 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
+from formulations.costs.intervals import interval_maxima, interval_sums
+from formulations.costs.memory import LayerMemory
 from formulations.schedules import held
 from solver.layered.problem import (
     INFINITY,
     Array,
-    HeldIntervals,
     Intervals,
     Mask,
     SplitProblem,
@@ -97,7 +98,7 @@ class DeviceCosts:
         self.p, self.v = problem.num_devices, problem.chunks
         self.length, self.size = problem.num_layers, problem.num_layers + 1
         (self.share,) = set(problem.micro_batches)
-        self._memories: dict[int, tuple[Array, Array, Array]] = {}
+        self._memories: dict[int, tuple[Array, list[tuple[Array, Array]]]] = {}
 
     @cached_property
     def _places(self) -> Mask:
@@ -119,9 +120,14 @@ class DeviceCosts:
 
     @cached_property
     def _times(self) -> Array:
-        """[2, J, S, n] forward and backward."""
-        kinds = self.problem.forward, self.problem.backward
-        return np.stack([[self._least(own) for own in kind] for kind in kinds])
+        """[2, W, J, S, n] forward and backward, by what is recomputed."""
+        problem, ways = self.problem, self.intervals.tables.recompute_ns
+        forward = np.stack([self._least(own) for own in problem.forward])
+        backward = [
+            [self._least(own + more) for own, more in zip(problem.backward, extra, strict=True)]
+            for extra in (interval_sums(way.T) for way in ways)
+        ]
+        return np.stack([np.repeat(forward[None], len(ways), axis=0), backward])
 
     @cached_property
     def _tails(self) -> Array:
@@ -129,30 +135,48 @@ class DeviceCosts:
         pairs = zip(self.problem.sync, self.problem.finish, strict=True)
         return np.stack([self._least(sync + finish) for sync, finish in pairs])
 
-    def _memory(self, own: HeldIntervals) -> tuple[Array, Array, Array]:
-        """[S, n] bytes: what stays, of a micro-batch held, while a block is recomputed."""
+    def _memory(self, own: LayerMemory) -> tuple[Array, list[tuple[Array, Array]]]:
+        """[S, n] bytes: what stays; per way, of a micro-batch held, and while one recomputes."""
         if id(own) not in self._memories:
-            parts = own.static, own.activation, own.workspace
-            static, activation, workspace = map(self._least, parts)
-            self._memories[id(own)] = static, activation, workspace
+            kept = [
+                (
+                    self._least(interval_sums(way.activation_bytes)),
+                    self._least(interval_maxima(way.workspace_bytes)),
+                )
+                for way in own.kept
+            ]
+            self._memories[id(own)] = self._least(interval_sums(own.static_bytes)), kept
         return self._memories[id(own)]
 
-    def _fits(self, k: int, sizes: Array) -> dict[int, Mask]:
-        """By group [N] whether device k on it may have room with chunks of these sizes [v, N]."""
+    def _ways(self, k: int, sizes: Array) -> Array:
+        """[J, N] the first way that may have room on device k with chunks of sizes [v, N].
+
+        W where none has. No plan with such chunks takes one before it.
+        """
         tables, needs = self.intervals.tables, dict[int, Array]()
-        for own in self.intervals.held:
+        for own in tables.memory:
             if id(own) not in needs:
                 needs[id(own)] = self._bytes(k, sizes, own)
-        capacities = enumerate(tables.capacity_bytes.tolist())
-        return {j: needs[id(self.intervals.held[j])] <= most for j, most in capacities}
+        found = []
+        for own, most in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
+            room = needs[id(own)] <= most
+            found.append(np.where(room.any(axis=0), room.argmax(axis=0), len(room)))
+        return np.stack(found)
 
-    def _bytes(self, k: int, sizes: Array, own: HeldIntervals) -> Array:
-        """[N] that device k needs at least with chunks of these sizes [v, N]."""
+    def _bytes(self, k: int, sizes: Array, own: LayerMemory) -> Array:
+        """[W, N] that device k needs at least with chunks of these sizes [v, N]."""
         stages = np.arange(k, self.p * self.v, self.p)[:, None]
-        static, activation, workspace = (part[stages, sizes] for part in self._memory(own))
+        static, kept = self._memory(own)
         whole = held(self.problem.schedule, self.p, k, self.share, self.v).whole
-        need: Array = (whole @ activation).max(axis=0) + static.sum(axis=0) + workspace.max(axis=0)
-        return need + own.memory.fixed_bytes
+        stays = static[stages, sizes].sum(axis=0) + own.fixed_bytes
+        return np.stack(
+            [
+                stays
+                + (whole @ activation[stages, sizes]).max(axis=0)
+                + workspace[stages, sizes].max(axis=0)
+                for activation, workspace in kept
+            ]
+        )
 
     def _sizes(self, k: int, cutoff: int) -> Array:
         """[v, N] sizes of chunks with which device k is not busy until the cutoff on every group.
@@ -160,7 +184,7 @@ class DeviceCosts:
         The other devices have a layer for each of their chunks.
         """
         columns = np.unique(self.problem.stages[k].column)
-        work = self._times.sum(axis=0)[columns].min(axis=0)
+        work = self._times[:, 0].sum(axis=0)[columns].min(axis=0)
         most = self.length - (self.p - 1) * self.v
         sizes, busy = np.zeros((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
         for s in range(k, self.p * self.v, self.p):
@@ -176,29 +200,32 @@ class DeviceCosts:
         """Edges of device k that is not busy until the cutoff and fits; None if above `most`."""
         arcs, p, v = self.problem.stages[k], self.p, self.v
         sizes = self._sizes(k, cutoff)
-        count, fits = sizes.sum(axis=0), self._fits(k, sizes)
+        count, ways = sizes.sum(axis=0), self._ways(k, sizes)
+        num_ways = len(self._times[0])
         before = np.arange(k * v, self.length - (p - k) * v + 1) if k else np.zeros(1, np.int64)
         rest = self.length - before[:, None] - count
         joined = (rest == 0) if k == p - 1 else (rest >= (p - 1 - k) * v)
         stages = np.arange(k, p * v, p)
         rows, total = [], 0
         for x, column in enumerate(arcs.column):
-            times = self._times[:, column[:, None, None], stages[:, None], sizes]
+            way = np.minimum(ways[column], num_ways - 1)[:, None]
+            times = self._times[:, way, column[:, None, None], stages[:, None], sizes]
             busy = self.share * times.sum(axis=(0, 2))
-            room = np.all([fits[j] for j in set(column.tolist())], axis=0)
+            room = (ways[column] < num_ways).all(axis=0)
             first, own = np.nonzero(joined & room & (busy < cutoff).all(axis=0))
             total += len(own)
             if total > most:
                 return None
             rows.append((np.full(len(own), x), before[first], own))
         arc, first, own = (np.concatenate(column) for column in zip(*rows, strict=True))
-        return self._priced(k, arc, first, sizes[:, own])
+        return self._priced(k, arc, first, sizes[:, own], ways[:, own])
 
-    def _priced(self, k: int, arc: Array, before: Array, sizes: Array) -> DeviceEdges:
+    def _priced(self, k: int, arc: Array, before: Array, sizes: Array, ways: Array) -> DeviceEdges:
         stages = np.arange(k, self.p * self.v, self.p)
         arcs = [self.problem.stages[s] for s in stages]
         column = arcs[0].column[arc].T
-        passes = self._times[:, column[None], stages[:, None, None], sizes[:, None]]
+        way = ways[column, np.arange(len(arc))][None]
+        passes = self._times[:, way, column[None], stages[:, None, None], sizes[:, None]]
         tail = sum(
             (
                 self._tails[own.tail[arc], s, n] + own.embedding[arc] * self.problem.tied

@@ -1,6 +1,6 @@
 """Split problems from placements: one node order; all of them at once are in `all_orders`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,13 +8,12 @@ import numpy as np
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.stage_costs import NEVER
-from formulations.schedules import SCHEDULES, held
+from formulations.schedules import SCHEDULES
 from solver.layered.messages import by_message
 from solver.layered.problem import (
     Arcs,
     Array,
     ChunkMemory,
-    HeldIntervals,
     Intervals,
     Mask,
     SplitProblem,
@@ -114,29 +113,12 @@ class Columns:
         return forward, backward, weight
 
 
-def chunk_memory(intervals: Intervals, slots: Array, shares: Sequence[int]) -> ChunkMemory | None:
-    """Memory of devices on slots [p, dp] of these groups; None with one chunk per device."""
-    shape = intervals.tables.shape
-    if shape.vpp == 1:
+def chunk_memory(intervals: Intervals, groups: Array, shares: Sequence[int]) -> ChunkMemory | None:
+    """Memory of devices on these groups [p, R]; None with one chunk per device."""
+    if intervals.tables.shape.vpp == 1:
         return None
-    most = max(shares)
-    whole = [
-        held(shape.schedule, shape.pp, device, most, shape.vpp).whole for device in range(shape.pp)
-    ]
-    return ChunkMemory(
-        held=tuple(_held_by(intervals, set(row)) for row in slots.tolist()), whole=tuple(whole)
-    )
-
-
-def _held_by(intervals: Intervals, groups: Iterable[int]) -> tuple[tuple[HeldIntervals, int], ...]:
-    """What GPUs of these groups hold, with the least capacity of those that hold so much."""
-    capacities = intervals.tables.capacity_bytes.tolist()
-    least: dict[int, tuple[HeldIntervals, int]] = {}
-    for j in sorted(groups):
-        held = intervals.held[j]
-        _, known = least.get(id(held), (held, capacities[j]))
-        least[id(held)] = held, min(known, capacities[j])
-    return tuple(least.values())
+    (share,) = set(shares)
+    return ChunkMemory(intervals, groups, share)
 
 
 def fixed_order(
@@ -192,5 +174,5 @@ def fixed_order(
         finish=np.stack(finish),
         chunks=shape.vpp,
         weight=weight,
-        memory=chunk_memory(intervals, slots, shares),
+        memory=chunk_memory(intervals, np.array([one.groups for one in classes]).T, shares),
     )

@@ -47,21 +47,6 @@ class HeldIntervals:
         self.memory = memory
         self.static = interval_sums(memory.static_bytes)
 
-    @cached_property
-    def activation(self) -> Array:
-        """Of one micro-batch in flight."""
-        return interval_sums(self.memory.activation_bytes)
-
-    @cached_property
-    def workspace(self) -> Array:
-        """Besides, once."""
-        return interval_maxima(self.memory.workspace_bytes)
-
-    @cached_property
-    def put_off(self) -> Array:
-        """Of one micro-batch that waits for its weight gradients alone."""
-        return interval_sums(self.memory.put_off_bytes)
-
     def room(self, capacity: int) -> Array:
         """Micro-batches in flight that have room beside all else, 0 if there is none.
 
@@ -223,32 +208,45 @@ class SplitProblem:
 
 @dataclass(frozen=True)
 class ChunkMemory:
-    """Bytes of devices that hold several chunks of layers.
+    """What devices that hold several chunks of layers have room for, and so recompute.
 
-    held: per device what its GPUs hold, each with the least capacity of those that hold so much.
-    whole: per device [H, v] micro-batches held, see `formulations.schedules.Held`.
+    groups: [p, R] node groups of the devices of every lane. share: micro-batches of each.
     """
 
-    held: tuple[tuple[tuple[HeldIntervals, int], ...], ...]
-    whole: tuple[Array, ...]
+    intervals: Intervals
+    groups: Array
+    share: int
+
+    @cached_property
+    def _kinds(self) -> list[list[int]]:
+        """Per device its groups; of those whose GPUs hold as much, one of least memory."""
+        capacity, held = self.intervals.tables.capacity_bytes, self.intervals.held
+        return [
+            list({id(held[j]): j for j in sorted(set(row), key=lambda j: -capacity[j])}.values())
+            for row in self.groups.tolist()
+        ]
 
     def fits(self, device: int, first: Array, last: Array) -> Mask:
         """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""
-        room = np.ones(first.shape[1], dtype=bool)
-        for own, capacity in self.held[device]:
-            static, activation = own.static[first, last], own.activation[first, last]
-            held = (self.whole[device][:, : len(first)] @ activation).max(axis=0)
-            need = own.memory.fixed_bytes + static.sum(axis=0) + held
-            need += own.workspace[first, last].max(axis=0)
-            room &= need <= capacity
+        chunks = self.intervals.stages.chunks
+        rooms = [chunks.way(device, j, self.share, first, last)[1] for j in self._kinds[device]]
+        room: Mask = np.all(rooms, axis=0)
         return room
 
     def fit(self, splits: Array) -> Mask:
         """[N] whether splits [N, S + 1] fit on every device."""
-        p = len(self.whole)
+        p = len(self.groups)
         first, last = splits[:, :-1].T, splits[:, 1:].T
         room: Mask = np.all([self.fits(d, first[d::p], last[d::p]) for d in range(p)], axis=0)
         return room
+
+    def backward(self, splits: Array, lane: int) -> Array:
+        """[S, N] ns of a backward pass, with what devices recompute."""
+        own, first, last = self.groups[:, lane], splits[:, :-1].T, splits[:, 1:].T
+        whole = self.intervals.backward[np.resize(own, len(first))[:, None], first, last]
+        extra = self.intervals.stages.extra_of_splits(own.tolist(), self.share, splits)
+        backward: Array = whole + extra
+        return backward
 
 
 def chain_problem(

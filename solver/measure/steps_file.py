@@ -24,7 +24,7 @@ from formulations.instance.text_files import csv_fields, read_text
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees
-from solver.measure.steps import MeasuredStep, even_plan
+from solver.measure.steps import MeasuredStep, megatron_plan
 
 ALLOWED = "a CSV file with the columns "
 
@@ -102,7 +102,7 @@ def _step(
         "vpp": row.virtual_pipeline,
         "nodes_used": (own.cluster.groups[0].nodes,),
     }
-    plan = even_plan(own, degrees | chosen)
+    plan = megatron_plan(own, degrees | chosen)
     batch = own.workload.global_batch
     if plan is None:
         blocks = sum(layer.is_block for layer in own.workload.layers)

@@ -7,7 +7,7 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.plan_costs import PlanCosts, split_costs
-from formulations.costs.stage_costs import NEVER, StageCosts
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array
 from formulations.decisions import Decisions
 from formulations.instance.instance import ScheduleName
@@ -106,9 +106,7 @@ def _times(
     send = placement.send_ns[kinds, devices[:-1, None], replica]
     blocking = tables.instance.search.blocking_sends
     forward, backward, *weight = map(sums, tables.passes)
-    for k, j in enumerate(groups[:, 0].tolist() if stages.has_choice else ()):
-        extra = stages.extra(j, k, share)[splits[:, k], splits[:, k + 1]]
-        backward[k] += np.where(extra < NEVER, extra, 0)
+    backward += stages.extra_of_splits(groups[: shape.pp, 0].tolist(), share, splits)
     return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 

@@ -206,17 +206,15 @@ def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[Sche
             yield from ((schedule, v) for v in search.virtual_pipeline if pp * v <= longest)
 
 
-def recompute_ways(
-    instance: Instance, chunks: int, zero: ZeroStage
-) -> Iterator[tuple[Recompute, ...]]:
-    """The ways to recompute that the stages of a shape choose among, least time first.
+def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recompute, ...]]:
+    """The ways to recompute that the devices of a shape choose among, least time first.
 
-    One way for all stages where these may not differ; or have several chunks, whose memory is one;
-    or go through every layer in lockstep, as with ZeRO 2 and 3.
+    One way for all where these may not differ; or go through every layer in lockstep, as with ZeRO
+    2 and 3.
     """
     search = instance.search
     ways = tuple(way for way in RECOMPUTE_WAYS if way in search.recompute)
-    if search.recompute_per == "stage" and chunks == 1 and zero < GRADIENTS_SPLIT:
+    if search.recompute_per == "stage" and zero < GRADIENTS_SPLIT:
         yield ways
     else:
         yield from ((way,) for way in ways)
@@ -240,7 +238,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                 for ep in expert_degrees(instance, degrees, dp, vector)
                 for one in schedules_of(instance, pp, total // dp)
                 for zero in zero_stages(instance, dp * copies, pp, ep)
-                for recompute in recompute_ways(instance, one[1], zero)
+                for recompute in recompute_ways(instance, zero)
             )
             for ep, (schedule, vpp), zero, recompute in strategies:
                 shape = Shape(

@@ -26,7 +26,7 @@ def strategies(
 
     Oobleck's objective knows no stages that recompute more than others.
     """
-    ways = recompute_ways(instance, chunks=1, zero=0)
+    ways = recompute_ways(instance, zero=0)
     if objective is TemplateObjective.OOBLECK:
         ways = ((way,) for way in instance.search.recompute)
     return [

@@ -18,6 +18,7 @@ from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape, uniform_plan
 from formulations.schedules import SCHEDULES, stage_moments
+from solver.verify.chunk_ways import ChunkWays
 from solver.verify.lengths import NEVER
 from solver.verify.recomputation import ByGroup, Recomputation
 from solver.verify.space import PlanSpace
@@ -27,6 +28,7 @@ Array = NDArray[np.int64]
 
 #: Degrees by node group, micro-batch size, recomputation.
 TimesKey = tuple[tuple[Degrees, ...], int, Recompute, Members]
+Chunks = tuple[tuple[int, int], ...]  #: layers of a device
 
 
 def shape_key(instance: Instance, shape: Shape) -> TimesKey:
@@ -46,6 +48,7 @@ class Prover:
         self.times = lru_cache(maxsize=None)(self._times)
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
         self._memories: dict[tuple[object, ...], Recomputation | ByGroup] = {}
+        self.chunk_ways = lru_cache(maxsize=None)(self._chunk_ways)
 
     def _times(
         self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute, members: Members = ALONE
@@ -84,21 +87,31 @@ class Prover:
     def recomputation(self, shape: Shape) -> Recomputation | ByGroup:
         """What the stages of a shape recompute and have room for."""
         degrees, b, _, members = shape_key(self.instance, shape)
-        key = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members, shape.recompute)
+        own = (degrees, b, shape.pp == 1, shape.zero, shape.dp, shape.ep, members)
+        key = (*own, shape.recompute, shape.vpp > 1)
         if key not in self._memories:
             times = [self.times(degrees, b, way, members) for way in shape.recompute]
             memory = layer_memory(self.instance, shape)
             known = {
-                id(own): Recomputation(self.instance, shape.recompute, times, own) for own in memory
+                id(own): Recomputation(
+                    self.instance, shape.recompute, times, own, partly=shape.vpp == 1
+                )
+                for own in memory
             }
             parts = [known[id(own)] for own in memory]
             self._memories[key] = parts[0] if len(known) == 1 else ByGroup(parts)
         return self._memories[key]
 
+    def _chunk_ways(self, shape: Shape) -> ChunkWays:
+        """What devices with several chunks recompute."""
+        times = [self.times(shape.degrees, shape.micro_batch, way) for way in shape.recompute]
+        return ChunkWays(self.instance, shape, times, layer_memory(self.instance, shape))
+
     def extra(self, shape: Shape, stage: int, micro_batches: int) -> Array:
         """[J, n, n] ns that a stage with layers [a, b) recomputes for; NEVER where it has no room.
 
-        Of replicas with so many micro-batches.
+        Of replicas with so many micro-batches. A stage beside others on its device is taken alone:
+        with them it recomputes no less.
         """
         moments = stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
         return self.recomputation(shape).extra(moments)
@@ -117,11 +130,12 @@ class Prover:
         """The plan of a shape with these node groups in order, boundaries and micro-batches."""
         known = self.recomputation(shape)
 
-        def chosen(stage: int, group: int, share: int, layers: tuple[int, int]) -> Recomputed:
-            moments = stage_moments(shape.schedule, shape.pp, stage, share, shape.vpp)
-            return known.chosen(group, moments, layers)
+        def chosen(device: int, group: int, share: int, chunks: Chunks) -> list[Recomputed]:
+            moments = stage_moments(shape.schedule, shape.pp, device, share)
+            return [known.chosen(group, moments, layers) for layers in chunks]
 
-        return uniform_plan(self.instance, shape, order, ends, shares, chosen)
+        choose = self.chunk_ways(shape).chosen if shape.vpp > 1 else chosen
+        return uniform_plan(self.instance, shape, order, ends, shares, choose)
 
     def lacks_memory(self, shape: Shape) -> bool:
         """Whether no split fits, even if every stage had the roomiest GPU used to itself.

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.plan import Shape
-from formulations.schedules import held
 from solver.verify.bounds import Prover
 from solver.verify.lengths import NEVER
 from solver.verify.orders import OrderGraph
@@ -90,9 +89,12 @@ class DeviceWays:
 
     @cached_property
     def _times(self) -> Array:
-        """[2, J, S, n] forward, backward."""
-        times = self.prover.stage_times(self.shape)[:2]
-        return np.stack([np.stack([self._least(own) for own in kind]) for kind in times])
+        """[2, W, J, S, n] forward, backward, by what is recomputed."""
+        forward, backward, _ = self.prover.stage_times(self.shape)
+        ways = self.prover.chunk_ways(self.shape).extra
+        least = [np.stack([self._least(own) for own in forward])] * len(ways)
+        late = [[self._least(own) for own in backward + extra] for extra in ways]
+        return np.stack([least, late])
 
     @cached_property
     def _tails(self) -> tuple[Array, Array]:
@@ -105,13 +107,16 @@ class DeviceWays:
         """[J] what layers take on the GPUs of a group."""
         return layer_memory(self.instance, self.shape)
 
-    def _memory(self, memory: LayerMemory) -> tuple[Array, Array, Array]:
-        """[S, n] bytes: what stays, per micro-batch held, while a block is recomputed."""
-        parts = interval_sums(memory.static_bytes), interval_sums(memory.activation_bytes)
-        static, activation, workspace = map(
-            self._least, (*parts, interval_maxima(memory.workspace_bytes))
-        )
-        return static, activation, workspace
+    def _memory(self, memory: LayerMemory) -> tuple[Array, list[tuple[Array, Array]]]:
+        """[S, n] bytes: what stays; by way per micro-batch held, while a block is recomputed."""
+        ways = [
+            (
+                self._least(interval_sums(own.activation_bytes)),
+                self._least(interval_maxima(own.workspace_bytes)),
+            )
+            for own in memory.kept
+        ]
+        return self._least(interval_sums(memory.static_bytes)), ways
 
     def _device(self, k: int) -> Array:
         """[v] virtual stages of a device."""
@@ -123,7 +128,7 @@ class DeviceWays:
         Other devices have as many layers as they have chunks, at least.
         """
         used = [j for j, n in enumerate(self.shape.nodes_used) if n]
-        work = self._times.sum(axis=0)[used].min(axis=0)
+        work = self._times[:, 0].sum(axis=0)[used].min(axis=0)
         work = self.share * np.where(self._possible, work, limit + 1)
         most = self.length - self.shape.num_stages + self.shape.vpp
         sizes, busy = np.zeros((0, 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
@@ -133,25 +138,29 @@ class DeviceWays:
             sizes, busy = np.concatenate([sizes[:, own], count[None]]), more[own, count]
         return sizes[:, sizes.sum(axis=0) <= most]
 
-    def _room(self, k: int, sizes: Array) -> Mask:
-        """[J, N] whether a device with chunks of these sizes may have room on a group."""
+    def _taken(self, k: int, sizes: Array) -> Array:
+        """[J, N] the first way that a device with such chunks may have room with; W: none."""
         known: dict[int, Array] = {}
         for memory in self._kinds:
             if id(memory) not in known:
                 known[id(memory)] = self._bytes(k, sizes, memory)
         need = np.stack([known[id(memory)] for memory in self._kinds])
-        room: Mask = need <= capacity_bytes(self.instance)[:, None]
-        return room
+        short = need > capacity_bytes(self.instance)[:, None, None]
+        taken: Array = np.logical_and.accumulate(short, axis=1).sum(axis=1)
+        return taken
 
     def _bytes(self, k: int, sizes: Array, memory: LayerMemory) -> Array:
-        """[N] that a device with chunks of these sizes needs at least."""
-        static, activation, workspace = (
-            part[self._device(k)[:, None], sizes] for part in self._memory(memory)
+        """[W, N] that a device with chunks of these sizes needs at least."""
+        where = self._device(k)[:, None], sizes
+        static, ways = self._memory(memory)
+        most = self.prover.chunk_ways(self.shape).most_held(k, self.share)
+        once = static[where].sum(axis=0) + memory.fixed_bytes
+        return np.stack(
+            [
+                once + (most @ kept[where]).max(axis=0) + largest[where].max(axis=0)
+                for kept, largest in ways
+            ]
         )
-        shape = self.shape
-        whole = held(shape.schedule, shape.pp, k, self.share, shape.vpp).whole
-        need: Array = (whole @ activation).max(axis=0) + static.sum(axis=0) + workspace.max(axis=0)
-        return need + memory.fixed_bytes
 
     def everything(self, below_ns: int) -> Left | None:
         """All ways whose devices and memory alone leave the claim open; None if too many."""
@@ -173,23 +182,26 @@ class DeviceWays:
         before = np.arange(least, most + 1)
         rest = self.length - before[:, None] - count
         joined = rest == 0 if k == p - 1 else rest >= (p - 1 - k) * v
-        room, rows, total = self._room(k, sizes), [], 0
+        taken, num_ways = self._taken(k, sizes), len(self.shape.recompute)
+        rows, total = [], 0
         for x, groups in enumerate(step.group):
-            passes = self._times[:, groups[:, None, None], self._device(k)[:, None], sizes]
+            way = (taken[groups] % num_ways)[:, None]
+            passes = self._times[:, way, groups[:, None, None], self._device(k)[:, None], sizes]
             busy = self.share * passes.sum(axis=(0, 2))
-            fits = (busy <= limit).all(axis=0) & room[groups].all(axis=0)
+            fits = (busy <= limit).all(axis=0) & (taken[groups] < num_ways).all(axis=0)
             first, own = np.nonzero(joined & fits)
             total += len(own)
             if total > MOST_WAYS:
                 return None
             rows.append((np.full(len(own), x), before[first], own))
         chosen, first, own = (np.concatenate(column) for column in zip(*rows, strict=True))
-        return self._priced(k, chosen, first, sizes[:, own])
+        return self._priced(k, chosen, first, sizes[:, own], taken[:, own])
 
-    def _priced(self, k: int, x: Array, before: Array, sizes: Array) -> Ways:
+    def _priced(self, k: int, x: Array, before: Array, sizes: Array, taken: Array) -> Ways:
         step, stages = self.graph.built[k], self._device(k)[:, None]
         groups = step.group[x][:, self.lanes].T
-        passes = self._times[:, groups[None], stages[:, None], sizes[:, None]]
+        way = taken[groups, np.arange(len(x))][None]
+        passes = self._times[:, way, groups[None], stages[:, None], sizes[:, None]]
         ahead = step.send.min(axis=-1)[x][:, self.lanes].T
         around = ahead if k else step.back.min(axis=-1)[x][:, self.lanes].T
         send = np.stack([ahead, *[around] * (self.shape.vpp - 1)])

@@ -60,7 +60,7 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         ("pp", shape.pp, search.pipeline_parallel),
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
-        ("recompute", shape.recompute, space.recomputations(shape.vpp, shape.zero)),
+        ("recompute", shape.recompute, space.recomputations(shape.zero)),
         ("ep", shape.ep, space.expert_degrees(shape.nodes_used, shape.degrees, shape.dp)),
         (
             "zero",
@@ -186,7 +186,8 @@ def check_recomputed(
 ) -> bool:
     """Whether stages recompute as their shape allows: first blocks only where they may do without.
 
-    Of blocks that are not recomputed everything is kept.
+    Of blocks that are not recomputed everything is kept. Stages that share a device recompute all
+    their blocks in one way.
     """
     start = findings.num_problems
     blocks = [layer.is_block for layer in instance.workload.layers]
@@ -197,10 +198,15 @@ def check_recomputed(
             ways = shape.recompute if own else shape.recompute[:1]  # without blocks all are one
             text = f"one of {list(ways)}"
             findings.require(found.way in ways, f"{field}.way", found.way, text)
-            partly = found.way == "full" and "none" in shape.recompute
+            partly = found.way == "full" and "none" in shape.recompute and shape.vpp == 1
             allowed = range(1, own + 1) if partly else [0 if found.way == "none" else own]
             text = f"{min(allowed, default=0)} to {max(allowed, default=0)} blocks"
             findings.require(found.blocks in allowed, f"{field}.blocks", found.blocks, text)
+        for d in range(shape.pp):
+            chunks = replica.stages[d :: shape.pp]
+            known = {one.recomputed.way for one in chunks if any(blocks[slice(*one.layers)])}
+            field = f"replicas[{r}].stages[{d}::{shape.pp}].recomputed"
+            findings.require(len(known) < 2, field, sorted(known), "one way for a device")
     return findings.num_problems == start
 
 

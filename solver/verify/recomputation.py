@@ -45,7 +45,10 @@ def _before(values: Array) -> Array:
 
 
 class Recomputation:
-    """The stages of shapes with one micro-batch and memory."""
+    """The stages of shapes with one micro-batch and memory.
+
+    partly: whether some of the blocks of a stage may be recomputed alone.
+    """
 
     def __init__(
         self,
@@ -53,9 +56,11 @@ class Recomputation:
         ways: Sequence[Recompute],
         times: Sequence[LayerTimes],
         memory: LayerMemory,
+        partly: bool = True,
     ) -> None:
         is_block = np.array([layer.is_block for layer in instance.workload.layers])
         self.ways, self.fixed_bytes = tuple(ways), memory.fixed_bytes
+        self._some = partly and self.ways[0] == "none"
         self.capacity = capacity_bytes(instance)
         self._blocks = _before(is_block.astype(np.int64))
         self._time = [_before(own.backward_ns - times[0].backward_ns) for own in times]
@@ -66,7 +71,7 @@ class Recomputation:
 
     def _partly(self, way: int) -> bool:
         """Whether a way may be taken for some blocks only."""
-        return self.ways[way] == "full" and self.ways[0] == "none"
+        return self.ways[way] == "full" and self._some
 
     def _options(self, layers: Layers) -> Iterator[Option]:
         """All of them, for each stage."""

@@ -154,17 +154,26 @@ class PlanTimes:
         shape, prover = self.shape, self.prover
         places = self._groups(plans, r), plans.ends[:-1], plans.ends[1:]
         forward, _, weight = prover.stage_times(shape)
-        backward = [
-            prover.backward_ns(shape, s, micro_batches)[own]
-            for s, own in enumerate(zip(*places, strict=True))
-        ]
         return Times(
             forward=forward[places],
-            backward=np.stack(backward),
+            backward=self._backward(micro_batches, *places),
             weight=weight[places] if SCHEDULES[shape.schedule].splits_backward else None,
             send=self._sends(plans, r),
             blocking=prover.instance.search.blocking_sends,
         )
+
+    def _backward(self, micro_batches: int, groups: Array, first: Array, last: Array) -> Array:
+        """[S, N] with what is recomputed; of devices with several chunks in all of them."""
+        shape, prover = self.shape, self.prover
+        if shape.vpp == 1:
+            places = zip(groups, first, last, strict=True)
+            rows = [
+                prover.backward_ns(shape, s, micro_batches)[own] for s, own in enumerate(places)
+            ]
+            return np.stack(rows)
+        least: Array = prover.stage_times(shape)[1][groups, first, last]
+        ends = np.concatenate([first, last[-1:]])
+        return least + prover.chunk_ways(shape).extra_ns(groups, micro_batches, ends)
 
     def _sends(self, plans: Plans, r: int) -> Array:
         """[S - 1, N] messages from a virtual stage to the next."""

@@ -276,7 +276,7 @@ class PlanSpace:
                 for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp, ep):
                     if not runs_parts(self.search.target, used, zero):
                         continue
-                    for recompute in self.recomputations(vpp, zero):
+                    for recompute in self.recomputations(zero):
                         yield Key(
                             nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
                         )
@@ -287,9 +287,9 @@ class PlanSpace:
         allowed = self.instance.search.recompute
         return tuple(way for way in get_args(Recompute) if way in allowed)
 
-    def recomputations(self, chunks: int, zero: int) -> list[tuple[Recompute, ...]]:
-        """What the stages of a shape choose among: all ways, or one for all stages."""
-        alike = self.instance.search.recompute_per == "plan" or chunks > 1 or zero > 1
+    def recomputations(self, zero: int) -> list[tuple[Recompute, ...]]:
+        """What the devices of a shape choose among: all ways, or one for all."""
+        alike = self.instance.search.recompute_per == "plan" or zero > 1
         return [(way,) for way in self.recompute_ways] if alike else [self.recompute_ways]
 
     def schedules(self, dp: int, pp: int, micro_batch: int) -> list[tuple[ScheduleName, int]]:

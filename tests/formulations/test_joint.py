@@ -51,7 +51,7 @@ def least_capacity(tables: CostTables) -> int:
     stages = range(tables.shape.pp)
     return min(
         max(
-            brute_force.least_bytes(tables, (split[k], split[k + 1]), k, m)
+            brute_force.least_bytes(tables, [(split[k], split[k + 1])], k, m)
             for k in stages
             for m in share
         )

@@ -101,7 +101,7 @@ def test_share_is_limited_by_memory(
         stages = range(tables.shape.pp)
         need = min(
             max(
-                brute_force.least_bytes(tables, (boundaries[k], boundaries[k + 1]), k, m)
+                brute_force.least_bytes(tables, [(boundaries[k], boundaries[k + 1])], k, m)
                 for k in stages
                 for m in share
             )

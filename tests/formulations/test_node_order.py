@@ -126,7 +126,7 @@ def test_small_nodes_stand_where_they_fit(
         # Group 0 has room for everything; group 1 for the least that some order asks of it.
         need = min(
             max(
-                brute_force.least_bytes(tables, (boundaries[k], boundaries[k + 1]), k, shares[r])
+                brute_force.least_bytes(tables, [(boundaries[k], boundaries[k + 1])], k, shares[r])
                 for k in range(shape.pp)
                 for r in range(shape.dp)
                 if brute_force.place(tables, order).groups[k * shape.dp + r] == 1

@@ -58,7 +58,7 @@ def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
         extra = int(stages.extra(j, k, m)[a, b])
         moments = stages.moments(k, m)
         other = prover.recomputation(tables.shape).chosen(j, moments, (a, b))
-        for found in (stages.recomputed(k, j, m, (a, b)), other):
+        for found in (*stages.recomputed(k, j, m, [(a, b)]), other):
             time_ns = tables.recomputed_ns(j, (a, b), found)
             fits = tables.device_memory([(a, b)], k, j, m, [found]) <= tables.capacity_bytes[j]
             assert (fits, time_ns) == ((True, extra) if extra < NEVER else (False, 0))

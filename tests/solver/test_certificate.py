@@ -132,7 +132,7 @@ def splits_that_fit(tables: CostTables) -> list[tuple[int, ...]]:
         split
         for split in brute_force.all_splits(tables)
         if all(
-            brute_force.least_bytes(tables, (split[k], split[k + 1]), k, m) <= most
+            brute_force.least_bytes(tables, [(split[k], split[k + 1])], k, m) <= most
             for k in range(shape.pp)
         )
     ]
@@ -154,7 +154,7 @@ def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
     """One stage of all layers fits a GPU of just its size, and none that is a byte smaller."""
     shape = chain_shape(1)
     one = chain_instance([1, 1], [("slow", 2.0, 8.0)])
-    need = brute_force.least_bytes(build_tables(one, shape), (0, 4), 0, 4)
+    need = brute_force.least_bytes(build_tables(one, shape), [(0, 4)], 0, 4)
     tight = chain_instance([1, 1], [("slow", 2.0, (need + spare) / GIB)])
     assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
 
@@ -163,7 +163,7 @@ def test_memory_is_lacking_by_one_byte(spare: int, lacks: bool) -> None:
 def test_bug_whole_gradients_of_the_head_take_memory(spare: int, lacks: bool) -> None:
     """ZeRO 2 holds those of one layer whole; the verifier looked at layers up to the last block."""
     shape = plain_shape((1, 0), dp=2, zero=2)
-    need = brute_force.least_bytes(build_tables(with_large_head(), shape), (0, 4), 0, 2)
+    need = brute_force.least_bytes(build_tables(with_large_head(), shape), [(0, 4)], 0, 2)
     tight = with_large_head((need + spare) / GIB)
     assert Prover(PlanSpace(tight)).lacks_memory(shape) is lacks
 

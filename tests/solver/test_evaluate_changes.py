@@ -118,3 +118,12 @@ def test_no_change_beats_the_best_plan() -> None:
     own_decisions = [one for one in found.changes if not one.change.startswith("overlap")]
     assert own_decisions
     assert all(one.least is None or one.least <= least for one in own_decisions)
+
+
+def test_bug_chunks_with_other_micro_batches() -> None:
+    """Interleaving needs multiples of pp micro-batches: sizes that leave others are not tried."""
+    search = "target: any, pipeline_parallel: [4], tensor_parallel: [1], micro_batch: [4]"
+    found = evaluated("pp=4,vpp=3,micro_batch=2", order="big", search=f"{search}, schedule: [1f1b]")
+    assert "micro-batches" in [one.change.split()[0] for one in found.changes]
+    found = evaluated("pp=4,vpp=3,micro_batch=1", search=f"{search}, schedule: [1f1b]")
+    assert "micro-batches" not in [one.change.split()[0] for one in found.changes]

@@ -95,7 +95,7 @@ def test_memory_to_the_byte(spare: int, fits: bool) -> None:
     for made in list(brute_force.all_decisions(tables))[::7]:
         cuts, shares = made.boundaries, made.micro_batches
         need = max(
-            brute_force.least_bytes(tables, (cuts[k], cuts[k + 1]), k, m)
+            brute_force.least_bytes(tables, [(cuts[k], cuts[k + 1])], k, m)
             for k in range(tables.shape.pp)
             for m in shares
         )

@@ -1,0 +1,137 @@
+"""Interleaved plans whose devices recompute as little as fits: engines, models, verifier."""
+
+from functools import cache
+
+import pytest
+
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from formulations.instance.workload import Recompute
+from formulations.plan import Recomputed
+from solver.document import PlanDocument, sealed
+from solver.layered import devices
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import Effort, verify_document
+from solver.verify.bounds import Prover
+from solver.verify.chunk_exhaust import exhaust_chunks
+from solver.verify.clock import Clock
+from solver.verify.space import PlanSpace
+from tests import brute_force
+from tests.cramped import cramped_instance
+from tests.seeds import one_each
+
+
+def interleaved(seed: int, **fields: object) -> Instance:
+    """A cramped instance of one pipeline degree, with several chunks per device."""
+    instance, shape = cramped_instance(seed, "interleaved")
+    changes = {"pipeline_parallel": (shape.pp,), "data_parallel": (shape.dp,), "zero": (0,)}
+    search = instance.search.model_copy(update={**changes, **fields})
+    return instance.model_copy(update={"search": search})
+
+
+@cache
+def optima_ns(seed: int) -> list[int | None]:
+    """Least step time of every shape, by trying every plan and choice of ways."""
+    instance = interleaved(seed)
+    return [brute_force.optimum_ns(build_tables(instance, one)) for one in shapes(instance)]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("seed", one_each(range(120), 12))
+def test_search_finds_what_brute_force_finds(
+    seed: int, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The optimum over all shapes, over all node orders at once or one by one; verify proves it."""
+    if not at_once:
+        monkeypatch.setattr(devices, "MOST_EDGES", 0)
+    best = min((time for time in optima_ns(seed) if time is not None), default=None)
+    document = build_document(solve(interleaved(seed)), SolveOptions())
+    if best is None:
+        assert document.status == "infeasible"
+        return
+    assert document.status == "optimal"
+    assert document.step_time_s == best / 1e9
+    assert verify_document(document, Effort()).complete
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize("seed", one_each(range(60), 6))
+def test_models_find_what_the_search_finds(seed: int, method: str) -> None:
+    """CP-SAT and MILP prove the optimum of the exact search."""
+    exact = solve(interleaved(seed))
+    found = solve(interleaved(seed), SolveOptions(method=method))  # type: ignore[arg-type]
+    assert (found.status, found.step_time_ns) == (exact.status, exact.step_time_ns)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_claims_are_proved_to_the_nanosecond(seed: int) -> None:
+    """The verifier closes every shape at its optimum, and refutes a claim of one ns more."""
+    instance = interleaved(seed)
+    for shape, best in zip(shapes(instance), optima_ns(seed), strict=True):
+        prover = Prover(PlanSpace(instance))
+        proved = exhaust_chunks(prover, shape, 1 << 50 if best is None else best, Clock())
+        assert proved is not None
+        assert proved.plan is None
+        if best is not None:
+            refuted = exhaust_chunks(prover, shape, best + 1, Clock())
+            assert refuted is not None
+            assert (refuted.plan is not None, refuted.step_time_ns) == (True, best)
+
+
+@pytest.mark.parametrize("seed", one_each(range(120), 20))
+def test_own_ways_are_never_slower(seed: int) -> None:
+    """Than one way for all devices."""
+    own, alike = solve(interleaved(seed)), solve(interleaved(seed, recompute_per="plan"))
+    if alike.step_time_ns is not None:
+        assert own.step_time_ns is not None
+        assert own.step_time_ns <= alike.step_time_ns
+
+
+def test_own_ways_are_faster_somewhere() -> None:
+    """One device recomputes while another does not, which no single way allows."""
+    gains = 0
+    for seed in (6, 13, 14, 16, 17, 22, 26):
+        own, alike = solve(interleaved(seed)), solve(interleaved(seed, recompute_per="plan"))
+        gains += own.step_time_ns != alike.step_time_ns
+    assert gains
+
+
+@cache
+def recomputing() -> PlanDocument:
+    """An optimum of which some devices recompute."""
+    for seed in range(60):
+        document = build_document(solve(interleaved(seed)), SolveOptions())
+        stages = [stage for one in document.replicas for stage in one.stages]
+        if any(stage.recomputed.blocks for stage in stages):
+            return document
+    raise AssertionError("no instance recomputes")
+
+
+def changed(document: PlanDocument, chunks: int, way: Recompute, more: int) -> PlanDocument:
+    """Another recomputation in the first chunks of a device that recomputes."""
+    replica, pp = document.replicas[0], document.shape.pp if document.shape else 1
+    k = next(k for k, stage in enumerate(replica.stages) if stage.recomputed.blocks) % pp
+    stages = list(replica.stages)
+    for s in range(k, len(stages), pp)[:chunks]:
+        blocks = max(0, stages[s].recomputed.blocks + more)
+        forged = Recomputed.model_construct(way=way, blocks=0 if way == "none" else blocks)
+        stages[s] = stages[s].model_copy(update={"recomputed": forged})
+    replicas = (replica.model_copy(update={"stages": tuple(stages)}), *document.replicas[1:])
+    return sealed(document.model_copy(update={"replicas": replicas}))
+
+
+@pytest.mark.parametrize("chunks", [1, 9])
+@pytest.mark.parametrize(("way", "more"), [("none", 0), ("selective", 0), ("full", -1)])
+def test_chunks_that_recompute_otherwise_are_refused(
+    chunks: int, way: Recompute, more: int
+) -> None:
+    """One chunk, or all of a device, in another way or fewer blocks than the figures are of."""
+    document = recomputing()
+    other = changed(document, chunks, way, more)
+    if other.replicas == document.replicas:
+        pytest.skip("the way that is stated")
+    assert verify_document(document, Effort()).problems == ()
+    assert verify_document(other, Effort(prove="nothing")).problems != ()
