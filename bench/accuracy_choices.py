@@ -24,7 +24,7 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
 from solver.measure.fitting import Fit, fit
-from solver.measure.steps import Factors, Kernels, MeasuredStep, even_plan
+from solver.measure.steps import Factors, Kernels, MeasuredStep, megatron_plan
 
 DRAWS = 5
 #: FASOP's factors of BERT-large's blocks by micro-batch; head, and GPT-2's layers: in proportion.
@@ -81,7 +81,7 @@ def _step(row: VtrainRow) -> tuple[Choice, MeasuredStep]:
         "zero": 0,
         "nodes_used": (1,),
     }
-    plan = even_plan(_instance(choice), fields)
+    plan = megatron_plan(_instance(choice), fields)
     assert plan is not None  # vTrain's rows divide
     return choice, MeasuredStep(_instance(choice), plan, row.measured_s)
 

@@ -17,7 +17,7 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.plan import Plan, Shape
+from formulations.plan import Degrees, Plan, Shape
 
 Row = Mapping[str, Any]
 
@@ -140,7 +140,7 @@ def _planned(
     instance = parse_instance(text, f"{row['model']}.yaml", Path())
     shape = Shape.model_validate(
         {
-            "tp": row["tp"],
+            "degrees": (Degrees(tp=row["tp"]),),
             "dp": dp,
             "pp": row["pp"],
             "micro_batch": micro_batch,

@@ -15,6 +15,7 @@ from solver.evaluate.checked import checked
 from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.planned import Planned, as_run, judged, settled
 from solver.result import Status
+from solver.search.shapes import schedules_of
 
 _SETTINGS = "overlap and sequence parallelism of the instance"
 
@@ -74,17 +75,19 @@ def _changes(own: Planned, best: Plan) -> Iterator[_Change]:
     yield _with_degrees(own, other, theirs)
     size = other.micro_batch
     yield replace(plain, name=f"micro-batches of {size}", shape=_set(shape, micro_batch=size))
-    schedule = _set(shape, schedule=other.schedule, vpp=other.vpp)
-    chunks = f", {other.vpp} chunks per GPU" if other.vpp > 1 else ""
+    schedule = _scheduled(shape, other)
     cuts = _boundaries(own, schedule, theirs)
-    yield replace(plain, name=f"schedule {other.schedule}{chunks}", shape=schedule, boundaries=cuts)
+    yield replace(plain, name=_schedule(other), shape=schedule, boundaries=cuts)
     ways = _set(shape, recompute=other.recompute)
     yield replace(plain, name=f"recomputation {_ways(best)}", shape=ways, best=True)
     yield replace(plain, name=f"ZeRO {other.zero}", shape=_set(shape, zero=other.zero))
 
 
 def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
-    """Degrees and nodes go together: they fill each other."""
+    """Degrees and nodes go together: they fill each other.
+
+    What cannot run with them, the schedule first, then the micro-batch, is the best plan's.
+    """
     changed = _set(
         own.shape, degrees=other.degrees, dp=other.dp, pp=other.pp, nodes_used=other.nodes_used
     )
@@ -93,8 +96,22 @@ def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
     idle = "" if alike else f", nodes {_hosts(names, theirs.order)}"
     sizes = " and ".join(dict.fromkeys(str(one.width) for one in other.degrees_used))
     name = f"tensor {sizes} x data {other.dp} x pipeline {other.pp}{idle}"
+    if not _runs(own, changed):
+        changed, name = _scheduled(changed, other), f"{name}, {_schedule(other)}"
+    if not _runs(own, changed):
+        changed = _set(changed, micro_batch=other.micro_batch)
+        name += f", micro-batches of {other.micro_batch}"
     order = own.order if alike else theirs.order
     return _Change(name, changed, order, _boundaries(own, changed, theirs))
+
+
+def _scheduled(shape: Shape, other: Shape) -> Shape:
+    return _set(shape, schedule=other.schedule, vpp=other.vpp)
+
+
+def _schedule(other: Shape) -> str:
+    chunks = f" with {other.vpp} chunks per GPU" if other.vpp > 1 else ""
+    return f"schedule {other.schedule}{chunks}"
 
 
 def _set(shape: Shape, **fields: object) -> Shape:
@@ -128,13 +145,19 @@ def _ways(best: Plan) -> str:
     return " and ".join(ways)
 
 
+def _runs(own: Planned, shape: Shape) -> bool:
+    """Whether replicas can share the batch evenly, and run the schedule with what they get."""
+    share, rest = divmod(own.space.workload.global_batch, shape.micro_batch * shape.dp)
+    launched = schedules_of(own.space, shape.pp, share)
+    possible = share > 0 and not rest and (shape.schedule, shape.vpp) in launched
+    return possible and simulable(own.instance, shape)
+
+
 def _plan(own: Planned, change: _Change) -> Plan | None:
     """The changed plan; None where there is no such plan."""
     instance = own.instance
-    way = own.run.recompute
-    shape = change.shape if change.best else settled(own.space, change.shape, way)
-    total = instance.workload.global_batch // shape.micro_batch
-    if total < shape.dp or total % shape.dp or not simulable(instance, shape):
+    shape = change.shape if change.best else settled(own.space, change.shape, own.run.recompute)
+    if not _runs(own, shape):
         return None
     if any(a >= b for a, b in pairwise(change.boundaries)):
         return None

@@ -27,8 +27,8 @@ def predicted(own: Planned) -> tuple[PlanDocument, Evaluation]:
 
 
 def compared(own: Planned, alone: Evaluation, options: SolveOptions, solve: Solve) -> Evaluation:
-    """The same with the best plan of the space, and what each of its decisions would bring."""
-    best = solve(own.space, options)
+    """The same with the best plan in the run's settings, and what each decision would bring."""
+    best = solve(own.instance, options)
     changes: tuple[Answer, ...] = ()
     if best.plan is not None:
         with suppress(KeyboardInterrupt):

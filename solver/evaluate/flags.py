@@ -1,7 +1,7 @@
 """An argument file of Megatron-LM, flag by flag with its line.
 
 Flags stand as on a command line: several a line, `--flag=value`, a backslash at the end of a line,
-remarks behind `#`. What a flag means is said elsewhere; here is which ones there are.
+remarks behind `#`. What a flag means is said elsewhere.
 """
 
 import re
@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from formulations.errors import PlanError
+from solver.evaluate.known_flags import NOT_PLANNED, OTHERS, READ
 
 
 class Flag(NamedTuple):
@@ -20,74 +21,6 @@ class Flag(NamedTuple):
     values: tuple[str, ...]
     line: int
 
-
-#: Of the flags that are read, how many values they take.
-READ: Mapping[str, int] = {
-    "--tensor-model-parallel-size": 1,
-    "--pipeline-model-parallel-size": 1,
-    "--context-parallel-size": 1,
-    "--expert-model-parallel-size": 1,
-    "--pipeline-model-parallel-layout": 1,
-    "--num-layers-per-virtual-pipeline-stage": 1,
-    "--num-virtual-stages-per-pipeline-rank": 1,
-    "--decoder-first-pipeline-num-layers": 1,
-    "--decoder-last-pipeline-num-layers": 1,
-    "--account-for-embedding-in-pipeline-split": 0,
-    "--account-for-loss-in-pipeline-split": 0,
-    "--use-tp-pp-dp-mapping": 0,
-    "--micro-batch-size": 1,
-    "--global-batch-size": 1,
-    "--num-layers": 1,
-    "--seq-length": 1,
-    "--hidden-size": 1,
-    "--num-query-groups": 1,
-    "--recompute-granularity": 1,
-    "--recompute-method": 1,
-    "--recompute-num-layers": 1,
-    "--recompute-activations": 0,
-    "--use-distributed-optimizer": 0,
-    "--sequence-parallel": 0,
-    "--tp-comm-overlap": 0,
-    "--overlap-grad-reduce": 0,
-    "--bf16": 0,
-    "--fp16": 0,
-    "--fp8-format": 1,
-    "--accumulate-allreduce-grads-in-fp32": 0,
-    "--grad-reduce-in-bf16": 0,
-    "--attention-backend": 1,
-    "--exp-avg-dtype": 1,
-    "--exp-avg-sq-dtype": 1,
-}
-
-#: Flags of runs that no plan describes, and what to write instead.
-_NOT_PLANNED = (
-    (r"--(use-torch-fsdp2|use-(megatron|custom)-fsdp|data-parallel-sharding-strategy.*)",
-     "--use-distributed-optimizer, or none"),
-    (r"--(cpu-offloading.*|optimizer-cpu-offload|optimizer-offload-.*|offload-.*)",
-     "states and activations on the GPU"),
-    (r"--(encoder|decoder)-(tensor|pipeline)-model-parallel-size", "one pipeline for all layers"),
-    (r"--hierarchical-context-parallel-sizes", "--context-parallel-size 1"),
-    (r"--(mtp-num-layers|hybrid-.*)", "a chain of embedding, blocks and head"),
-)  # fmt: skip
-
-#: Flags that decide nothing of a plan: data, tokenizer, learning, files, logs, the model's own.
-#: First words that only such flags have, then whole names.
-_IGNORED = re.compile(
-    r"--(no-)?(adam|adlr|apply|add|async|attention|auto-detect|bert|bias|cache|calculate|check|"
-    r"checkpoint|ckpt|clip|cosine|create|cross-entropy|cuda-graph|data|dataset|dataloader|ddp|"
-    r"decay|decoupled|deterministic|disable|dist|distributed|enable|end-weight-decay|eod|error|"
-    r"eval|exit|ffn|fim|first-last|fp8|full-validation|gradient-accumulation-fusion|group|head|"
-    r"hidden-dropout|high-priority|init|inference|iter|kv|layernorm|lazy|legacy|load|log|loss|lr|"
-    r"make|manual-gc|mask|masked-softmax|max|merge|microbatch-group-size|min|mmap|mock|moe|mscale|"
-    r"multi|muon|nccl|norm|normalization|num|one-logger|openai|optimizer|override|overlap-moe|"
-    r"overlap-p2p|overlap-param-gather|per|persist|position|profile|q|qk|rampup|record|reduce|"
-    r"rerun|reset|result-rejected|rotary|rope|router|run|sample|save|seed|sgd|short|skip|spec|"
-    r"split|squared|start|straggler|swiglu|te|tensorboard|test|tiktoken|timing|tokenizer|tp-comm|"
-    r"train|transformer|trust-remote|untie|use-(checkpoint|cpu-init|dist-ckpt|flash-attn|legacy|"
-    r"mcore|mp-args|one-sent|persistent|precision-aware|pytorch-profiler|rotary|rope|te-rng|tp-pp|"
-    r"ring)|v-head|valid|vocab|wandb|warmup|weight|weighted-loss|yaml)(-[a-z0-9-]+)?"
-    r"|--recompute-modules|--empty-unused-memory-level"
-)
 
 #: From how alike on, of 1, an unknown flag is taken for one that is read, misspelt.
 _NEAR = 0.93
@@ -150,7 +83,7 @@ def read_flags(text: str, name: str) -> Flags:
             )
         if _is_read(flag, where):
             number = READ[flag]
-            if len(one.values) != number:
+            if number is not None and len(one.values) != number:
                 what = f"{flag} with {len(one.values)} values"
                 raise PlanError(where, what, f"{number} value" if number else "no value")
             found[flag] = one
@@ -188,11 +121,11 @@ def _is_read(flag: str, where: str) -> bool:
     """Whether a flag decides something of a plan; PlanError for one that no plan can follow."""
     if flag in READ:
         return True
-    for pattern, instead in _NOT_PLANNED:
-        if re.fullmatch(pattern, flag):
+    for pattern, instead in NOT_PLANNED.items():
+        if re.fullmatch(f"--({pattern})", flag):
             raise PlanError(where, f"{flag}, which no plan describes", instead)
     near = get_close_matches(flag, READ, n=1, cutoff=_NEAR)
-    if near or not _IGNORED.fullmatch(flag):
+    if near or not OTHERS.fullmatch(flag):
         others = "flags of Megatron-LM; leave out one that changes neither time nor memory"
         raise PlanError(where, f"the unknown flag {flag}", near[0] if near else others)
     return False

@@ -22,6 +22,7 @@ TP, CP, EP = (
 )
 SIZE, BATCH = "--micro-batch-size", "--global-batch-size"
 GRANULARITY, METHOD = "--recompute-granularity", "--recompute-method"
+MODULES = "--recompute-modules"
 NUMBER, SELECTIVE = "--recompute-num-layers", "--recompute-activations"
 ZERO, SEQUENCE = "--use-distributed-optimizer", "--sequence-parallel"
 
@@ -97,6 +98,8 @@ def _check_formats(flags: Flags, workload: Workload) -> None:
         if flags.has(flag) and workload.gradient_bytes != size:
             found = f"{workload.gradient_bytes} bytes, workload.gradient_precision of the instance"
             raise flags.error(flag, found)
+    if flags.text("--optimizer") not in (None, "adam"):
+        raise flags.error("--optimizer", "adam, whose states the memory is for")
     own = planned_states(workload)
     for flag in ("--exp-avg-dtype", "--exp-avg-sq-dtype"):
         stated = flags.text(flag)
@@ -110,6 +113,8 @@ def _recomputed(flags: Flags, vpp: int) -> tuple[Recompute, int | None]:
     granularity, method = flags.text(GRANULARITY), flags.text(METHOD)
     if flags.has(SELECTIVE) or granularity == "selective":
         flags.exclude(GRANULARITY, METHOD)
+        if flags.has(MODULES) and flags.found[MODULES].values != ("core_attn",):
+            raise flags.error(MODULES, "core_attn: plans recompute attention's core, or blocks")
         return "selective", None
     if granularity is None:
         if method is not None:

@@ -28,7 +28,7 @@ from solver.simulate import step_time_ns
 
 @dataclass(frozen=True)
 class Planned:
-    """What is run, as a plan. space: the instance whose plans it is held against."""
+    """What is run, as a plan. space: the instance, with the choices of the run among its own."""
 
     space: Instance
     run: Launched
@@ -37,7 +37,7 @@ class Planned:
 
     @property
     def instance(self) -> Instance:
-        """The space with the settings of the run."""
+        """The space with the settings of the run: what it is held against."""
         search = self.space.search.model_copy(update=dict(self.run.settings))
         return self.space.model_copy(update={"search": search})
 

@@ -10,7 +10,7 @@ from solver.search.shapes import MAX_MICRO_BATCH, powers_of_two
 def space_of(instance: Instance, run: Launched) -> Instance:
     """The instance for the target of a run, with each of the run's choices among those allowed.
 
-    The best of its plans is what the run is held against. Where the first blocks of every rank are
+    Where the first blocks of every rank are
     recomputed, which no plan of Megatron-LM's space does, stages recompute on their own.
     """
     search = narrowed(instance.search, run.target)

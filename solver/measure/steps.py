@@ -91,8 +91,8 @@ class MeasuredStep:
         return int(self.costs.memory_bytes.max())
 
 
-def even_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
-    """Megatron-LM's plan of these degrees and strategies on the first node group.
+def megatron_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
+    """Megatron-LM's plan of these fields of a shape on the first node group.
 
     None where its blocks or micro-batches do not divide.
     """

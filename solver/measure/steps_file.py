@@ -14,6 +14,7 @@ from pydantic import Field
 
 from formulations.errors import InstanceError, all_of
 from formulations.instance import Instance, NodeGroup
+from formulations.instance.calibration import MOST_FACTOR
 from formulations.instance.extent import Batch, Count, Name
 from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.positions import Document, Mark, Node, Part, Place
@@ -23,7 +24,7 @@ from formulations.instance.text_files import csv_fields, read_text
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees
-from solver.measure.steps import MeasuredStep, even_plan
+from solver.measure.steps import MeasuredStep, megatron_plan
 
 ALLOWED = "a CSV file with the columns "
 
@@ -101,7 +102,7 @@ def _step(
         "vpp": row.virtual_pipeline,
         "nodes_used": (own.cluster.groups[0].nodes,),
     }
-    plan = even_plan(own, degrees | chosen)
+    plan = megatron_plan(own, degrees | chosen)
     batch = own.workload.global_batch
     if plan is None:
         blocks = sum(layer.is_block for layer in own.workload.layers)
@@ -111,8 +112,9 @@ def _step(
     if chosen["schedule"] == "interleaved" and num_micro_batches % row.pipeline_parallel:
         found = f"{num_micro_batches} micro-batches per replica, interleaved"
         raise place.error(found, f"a multiple of the {row.pipeline_parallel} stages")
-    _check_speed(row, place, own)
-    return MeasuredStep(own, plan, row.seconds), row.memory
+    step = MeasuredStep(own, plan, row.seconds)
+    _check_speed(step, place)
+    return step, row.memory
 
 
 def _check_model(row: StepRow, place: Place, instance: Instance) -> None:
@@ -184,11 +186,15 @@ def _strategies(row: StepRow, place: Place, instance: Instance) -> dict[str, obj
     }
 
 
-def _check_speed(row: StepRow, place: Place, own: Instance) -> None:
-    """Raises InstanceError for a step that the GPUs cannot do so fast."""
-    group, workload = own.cluster.groups[0], own.workload
+def _check_speed(step: MeasuredStep, place: Place) -> None:
+    """Raises InstanceError for a step that the GPUs cannot do so fast, or that is far too slow."""
+    group, workload = step.instance.cluster.groups[0], step.instance.workload
     peak = group.nodes * group.gpus_per_node * group.gpu.peak_flops[workload.precision]
     least_s = workload.training_flops * workload.global_batch / peak
-    if row.seconds < least_s:
-        found = f"{row.seconds:g} s, faster than the {workload.precision} peak of {group.gpu.name}"
+    most_s = MOST_FACTOR * step.predicted_s()
+    if step.measured_s < least_s:
+        found = f"{step.measured_s:g} s, above the {workload.precision} peak of {group.gpu.name}"
         raise place.at("seconds").error(found, f"at least {least_s:.3g} s for these sequences")
+    if step.measured_s > most_s:
+        found = f"{step.measured_s:g} s, more than {MOST_FACTOR:g} times the modelled step"
+        raise place.at("seconds").error(found, f"seconds, here at most {most_s:.3g}")

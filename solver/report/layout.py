@@ -1,7 +1,9 @@
 """The two forms that reports take on a terminal: tables and labelled lines."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import IO
 
 from rich import box
@@ -14,6 +16,8 @@ _LABEL_WIDTH = 12
 WIDTH = 100  # columns where no terminal says otherwise
 _GAP = 2  # columns between two of a table
 _FOLDED = 8  # characters that a broken word keeps on a line
+#: Between a number and its unit, or a name and its number.
+_TOGETHER = re.compile(r"(?<=\d) (?=(?:[num]?s|[KMGT]?i?B|USD|[GTP]?FLOP)\b|%)|(?<=ZeRO) (?=\d)")
 
 
 def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = False) -> None:
@@ -84,11 +88,30 @@ def table(texts: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[
     return Grid(tuple(texts), tuple(numbers), tuple(map(tuple, rows)))
 
 
-def labelled(lines: Lines) -> Table:
+@dataclass(frozen=True)
+class Labelled:
+    """Lines with a label before each; between words, but for a number and its unit, they break."""
+
+    lines: tuple[tuple[str, str], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The lines in the columns that there are."""
+        label_width = max([_LABEL_WIDTH, *(len(label) for label, _ in self.lines)])
+        width = max(_FOLDED, options.max_width - label_width - _GAP)
+        grid = Table.grid(padding=(0, _GAP))
+        grid.add_column(style="bold", no_wrap=True, width=label_width)
+        grid.add_column(overflow="fold")
+        for label, text in self.lines:
+            grid.add_row(label, Text("\n".join(_wrapped(text, width))))
+        yield grid
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    kept = _TOGETHER.sub("\N{NO-BREAK SPACE}", text)
+    lines = wrap(kept, width, break_on_hyphens=False, replace_whitespace=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def labelled(lines: Lines) -> Labelled:
     """Lines with a label before each."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True, min_width=_LABEL_WIDTH)
-    grid.add_column(overflow="fold")
-    for label, text in lines:
-        grid.add_row(label, Text(text))
-    return grid
+    return Labelled(tuple(lines))

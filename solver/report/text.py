@@ -4,7 +4,6 @@ from collections import Counter
 from itertools import groupby
 
 from rich.console import RenderableType
-from rich.table import Table
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance, SearchSpace, Workload
@@ -20,7 +19,7 @@ from solver.report.degrees import by_group, tensor_text
 from solver.report.document import costs_of, plan_of
 from solver.report.evidence import calibration_lines, evidence_lines
 from solver.report.layers import layers_text
-from solver.report.layout import Lines, labelled
+from solver.report.layout import Labelled, Lines, labelled
 from solver.report.quantities import (
     counted,
     money,
@@ -265,7 +264,7 @@ def result_text(
     return [*parts, labelled(outcome(document))]
 
 
-def infeasible_text(infeasibility: Infeasibility) -> Table:
+def infeasible_text(infeasibility: Infeasibility) -> Labelled:
     """What stands in the way, and what would help."""
     return labelled([("not met", infeasibility.constraint), ("would help", infeasibility.remedy)])
 

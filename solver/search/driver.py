@@ -6,7 +6,7 @@ incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -71,20 +71,22 @@ class ShapeSearch:
         """All shapes."""
         return [task.shape for task in self.agenda.tasks]
 
-    def run(self) -> None:
-        """Closes shapes until none is open or time is up, with more and more effort.
+    def run(self, among: Collection[Shape] | None = None) -> None:
+        """Closes shapes, all or some, until none is open or time is up, with more and more effort.
 
         What resists a round is worth a longer local search.
         """
         exact, stop = self.options.method == "exact", self.clock.out_of_time
         workers = self.options.workers if exact else 1
+        space = [shape for shape in self.space if among is None or shape in among]
         for effort in EFFORTS if exact else EFFORTS[-1:]:
             if stop():
                 return
+            late = exact and effort not in EFFORTS[:2]
+            if late and self.agenda.open(self.incumbents.best, effort):
+                self.incumbents.seed(space, effort or EFFORTS[-2])
             tasks = self.agenda.open(self.incumbents.best, effort)
-            if tasks and exact and effort not in EFFORTS[:2]:
-                self.incumbents.seed(self.space, effort or EFFORTS[-2])
-                tasks = self.agenda.open(self.incumbents.best, effort)
+            tasks = [task for task in tasks if among is None or task.shape in among]
             tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
             for closing in closings(
                 self.closer, tasks, lambda: self.incumbents.best, workers, stop
@@ -206,6 +208,7 @@ def solve(
     options = options or SolveOptions()
     search = ShapeSearch(instance, options, progress)
     termination, space = Termination.TIME_LIMIT, search.space
+    simple = _of_one_kind(instance, space)
     try:
         with time_up_after(search.clock.left_s):
             if options.method == "minmax":
@@ -214,6 +217,9 @@ def solve(
                 search.incumbents.seed_chunks(space)
                 search.incumbents.seed(space)
                 search.incumbents.survey(space)
+                if simple and options.method == "exact":
+                    search.incumbents.seed(list(simple))
+                    search.run(simple)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():
             termination = Termination.HEURISTIC
@@ -227,6 +233,13 @@ def solve(
 
         write_model(options, search.times, result.plan, search.pool)
     return result
+
+
+def _of_one_kind(instance: Instance, space: Sequence[Shape]) -> dict[Shape, None]:
+    """The shapes in which nodes of a group are alike; none where they are in all."""
+    again = [j for j, group in enumerate(instance.cluster.groups) if group.again]
+    alike = (shape for shape in space if not any(shape.nodes_used[j] for j in again))
+    return dict.fromkeys(alike) if again else {}
 
 
 def lower_bound(instance: Instance, limit_s: float) -> float | None:

@@ -10,11 +10,11 @@ from solver.measure.steps import MeasuredStep
 
 @pytest.fixture(scope="module")
 def rules(reference: Path) -> dict[str, dict[str, float]]:
-    """Figures by rule, of the models of 12 and 24 layers of width 1024."""
+    """Figures by rule, of the models of 24 layers of width 1024."""
     steps = {
         choice: own
         for choice, own in choices(reference).items()
-        if choice.h == 1024 and choice.blocks in (12, 24)
+        if choice.h == 1024 and choice.blocks == 24
     }
     return {row["rule"]: row for row in figures(steps, draws=1)}
 

@@ -44,7 +44,7 @@ def _rows(planned: Instance, path: Path, lines: list[str]) -> list[MeasuredStep]
 
 def _measured(planned: Instance, path: Path, factors: Factors) -> list[MeasuredStep]:
     """Steps as long as if layer times were off by these factors."""
-    modelled = _rows(planned, path, [f"{degrees},1000" for degrees in DEGREES])
+    modelled = _rows(planned, path, [f"{degrees},0.8" for degrees in DEGREES])
     times = [step.predicted_s(factors) for step in modelled]
     return _rows(planned, path, [f"{d},{t:.9f}" for d, t in zip(DEGREES, times, strict=True)])
 
@@ -134,7 +134,12 @@ def test_calibrated_plans_say_so(tmp_path: Path) -> None:
         (HEADING, "1,8,1,1,-2", r"steps.csv:2:9 seconds: -2; allowed: more than 0"),
         (HEADING, "1,8,1,1,nan", r"steps.csv:2:9 seconds: nan; allowed: a finite number"),
         (HEADING, "1,8,1,1,fast", r"steps.csv:2:9 seconds: 'fast'; allowed: a number"),
-        (HEADING, "1,8,1,1,0.001", r"steps.csv:2:9 seconds: 0.001 s, faster than the fp16 peak"),
+        (
+            HEADING,
+            "1,8,1,1,0.001",
+            r"steps.csv:2:9 seconds: 0.001 s, above the fp16 peak",
+        ),
+        (HEADING, "1,8,1,1,250", r"seconds: 250 s, more than 20 times the modelled step"),
         (HEADING, "1,8,1,1", r"steps.csv:2:1: 4 fields; allowed: 5"),
         (HEADING, "3,1,1,1,9", r"steps.csv:2:1 tensor_parallel: 3 GPUs per tensor-parallel group"),
         (HEADING, "1,16,1,1,9", r"steps.csv:2:1: 16 GPUs in all; allowed: at most 8"),

@@ -3,7 +3,11 @@
 import pytest
 
 from solver.comparison import Evaluation
+from solver.evaluate.changes import single_changes
 from solver.evaluate.evaluation import compared, predicted
+from solver.evaluate.flags import read_flags
+from solver.evaluate.megatron import launched
+from solver.evaluate.planned import Planned, planned
 from solver.evaluate.read import read_run
 from solver.options import SolveOptions
 from solver.search.driver import solve
@@ -85,19 +89,41 @@ def test_change_that_does_not_fit_saves_nothing() -> None:
     assert list(found.changes[len(found.changes) - len(broken) :]) == broken
 
 
-def test_settings_of_the_instance_are_a_change() -> None:
-    """Overlap that the run leaves out is what the instance's best plan has."""
-    from formulations.instance import Instance
-    from solver.evaluate.changes import single_changes
-    from solver.evaluate.flags import read_flags
-    from solver.evaluate.megatron import launched
-    from solver.evaluate.planned import planned
+def planned_run(search: str, flags: str) -> Planned:
+    """What Megatron-LM's flags start on all hosts."""
+    instance = instance_of(search=search)
+    return planned(instance, launched(read_flags(flags, "a.txt"), instance), (0, 1, 1))
 
-    instance: Instance = instance_of(search="target: any, overlap: {gradient_sync: 0.9}")
-    flags = read_flags("--micro-batch-size 2", "a.txt")
-    own = planned(instance, launched(flags, instance), (0, 1, 1))
+
+def test_settings_of_the_instance_are_a_change() -> None:
+    """Overlap that the run leaves out is what the instance's plans have."""
+    own = planned_run("target: any, overlap: {gradient_sync: 0.9}", "--micro-batch-size 2")
     _, alone = predicted(own)
     [change] = single_changes(own, alone.objective, own.plan)
     assert change.change.startswith("overlap and sequence parallelism")
     assert change.least is not None
     assert change.least > 0
+
+
+def test_no_change_beats_the_best_plan() -> None:
+    """The best plan has the run's settings, whatever the instance says of these."""
+    search = "target: any, tensor_parallel: [2], pipeline_parallel: [1, 2, 4], recompute: [none]"
+    flags = "--tensor-model-parallel-size 2 --sequence-parallel --recompute-granularity full"
+    own = planned_run(search, f"{flags} --recompute-method uniform")
+    found = compared(own, predicted(own)[1], SolveOptions(gap=0.0), solve)
+    assert found.best is not None
+    assert found.best.objective is not None
+    assert found.best.instance.search.sequence_parallel
+    least = 1 - found.best.objective / found.objective
+    own_decisions = [one for one in found.changes if not one.change.startswith("overlap")]
+    assert own_decisions
+    assert all(one.least is None or one.least <= least for one in own_decisions)
+
+
+def test_bug_chunks_with_other_micro_batches() -> None:
+    """Interleaving needs multiples of pp micro-batches: sizes that leave others are not tried."""
+    search = "target: any, pipeline_parallel: [4], tensor_parallel: [1], micro_batch: [4]"
+    found = evaluated("pp=4,vpp=3,micro_batch=2", order="big", search=f"{search}, schedule: [1f1b]")
+    assert "micro-batches" in [one.change.split()[0] for one in found.changes]
+    found = evaluated("pp=4,vpp=3,micro_batch=1", search=f"{search}, schedule: [1f1b]")
+    assert "micro-batches" not in [one.change.split()[0] for one in found.changes]

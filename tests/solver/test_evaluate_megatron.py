@@ -158,6 +158,13 @@ def test_flags_of_the_model_are_left_alone() -> None:
         ("--expert-model-parallel-size 2", ":1: .* 2; allowed: 1: plans have no expert"),
         ("--use-tp-pp-dp-mapping", ":1: .*; allowed: ranks stage by stage"),
         ("--use-megatron-fsdp", ":1: .*, which no plan describes"),
+        ("--checkpoint-activations", ":1: .*, which no plan describes; allowed: --recompute-a"),
+        ("--num-distributed-optimizer-instances 2", ":1: .*, which no plan describes"),
+        ("--optimizer sgd", ":1: --optimizer sgd; allowed: adam"),
+        (
+            "--recompute-granularity selective\n--recompute-modules core_attn mlp",
+            ":2: --recompute-modules core_attn mlp; allowed: core_attn",
+        ),
         ("--mtp-num-layers 1", ":1: .*, which no plan describes"),
         ("--recompute-granularity some", ":1: .* some; allowed: full or selective"),
         ("--recompute-granularity full", "no --recompute-method .*; allowed: uniform or block"),

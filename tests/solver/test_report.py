@@ -18,7 +18,7 @@ from formulations.units import seconds
 from solver.document import PlanDocument, digest, read_document, sealed, to_json
 from solver.report.document import costs_of, plan_of
 from solver.report.layers import layers_text
-from solver.report.layout import table
+from solver.report.layout import labelled, table
 from solver.report.quantities import (
     counted,
     decimal_text,
@@ -383,6 +383,12 @@ def test_words_are_broken_where_nothing_else_helps() -> None:
         ["abcdefgh", "123456.789"],
         ["ijkl"],
     ]
+
+
+def test_lines_keep_numbers_with_their_units() -> None:
+    """A labelled line breaks before a number, not behind it."""
+    lines = drawn([labelled([("GPUs", "none, ZeRO 1, 12.5 % and 4 GiB")])], 22).splitlines()
+    assert [line[14:].rstrip() for line in lines] == ["none,", "ZeRO 1,", "12.5 %", "and", "4 GiB"]
 
 
 def test_layers_have_the_numbers_of_megatron() -> None:
