@@ -46,6 +46,8 @@ class ChunkCosts:
             need += largest[first, last].max(axis=0)
             found = left[need <= room]
             way[found], fits[found] = index, True
+            if len(found) == len(left):
+                break
         return way, fits
 
     def extra(self, groups: Array, micro_batches: int, splits: Array) -> Array:
