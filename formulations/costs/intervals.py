@@ -13,6 +13,13 @@ def interval_sums(values: Array) -> Array:
     return sums
 
 
+def between(before: Array) -> Array:
+    """[J, n, n] the same of sums [n, J] before each layer boundary."""
+    rows = before.T
+    sums: Array = rows[:, None, :] - rows[:, :, None]
+    return sums
+
+
 def interval_maxima(values: Array) -> Array:
     """[n, n] largest of `values` [L] over [start, end), 0 if there are none; n = L + 1."""
     size = len(values) + 1

@@ -19,6 +19,7 @@ layers with the same blocks, as far as they are among them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,26 @@ class StageCosts:
         self._extra = [before(extra) for extra in tables.recompute_ns]
         self.chunks = ChunkCosts(tables, self._held)
         self._known: dict[tuple[int, Moments], Array] = {}
+
+    @cached_property
+    def forward(self) -> Array:
+        """[n, J] ns before each layer boundary, per micro-batch: a stage takes the difference."""
+        return before(self.tables.forward_ns)
+
+    @cached_property
+    def backward(self) -> Array:
+        """[n, J] the same of the backward pass, where as little is recomputed as may be."""
+        return before(self.tables.backward_ns)
+
+    @cached_property
+    def weight(self) -> Array:
+        """[n, J] of that, for weight gradients."""
+        return before(self.tables.weight_ns)
+
+    @cached_property
+    def optimizer(self) -> Array:
+        """[n, J] the same of the optimizer, per step."""
+        return before(self.tables.optimizer_ns)
 
     @property
     def has_choice(self) -> bool:

@@ -98,6 +98,11 @@ class CostTables:
         return self.forward_ns + self.backward_ns
 
     @property
+    def least_forward_ns(self) -> int:
+        """What a forward pass takes at least: every layer on the fastest of the groups used."""
+        return int(self.forward_ns[:, self.used].min(axis=1).sum())
+
+    @property
     def least_work_ns(self) -> int:
         """What a micro-batch takes at least: every layer on the fastest of the groups used."""
         return int(self.work_ns[:, self.used].min(axis=1).sum())

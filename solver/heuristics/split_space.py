@@ -4,8 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.held_bytes import before
-from formulations.costs.stage_costs import NEVER
+from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import SCHEDULES
 from solver.heuristics.stages import least_ends
@@ -20,24 +19,23 @@ class SplitSpace:
     """
 
     def __init__(self, tables: CostTables) -> None:
-        self.tables = tables
-        self.forward = before(tables.forward_ns)
-        self.backward = before(tables.backward_ns)
+        self.tables, self.stages = tables, StageCosts(tables)
+        self.forward, self.backward = self.stages.forward, self.stages.backward
         self.work = self.forward + self.backward
-        self.optimizer = before(tables.optimizer_ns)
+        self.optimizer = self.stages.optimizer
         self.least_ends = np.array(least_ends(tables))
 
     @cached_property
     def intervals(self) -> Intervals:
         """The same as sums over intervals of layers."""
-        return Intervals(self.tables)
+        return Intervals(self.tables, self.stages)
 
     @cached_property
     def passes(self) -> tuple[Array, ...]:
         """[n, J] times of each kind of operation."""
         if not SCHEDULES[self.tables.shape.schedule].splits_backward:
             return self.forward, self.backward
-        weight = before(self.tables.weight_ns)
+        weight = self.stages.weight
         return self.forward, self.backward - weight, weight
 
     @cached_property
@@ -50,7 +48,7 @@ class SplitSpace:
 
         Of replicas with so many micro-batches.
         """
-        stages = self.intervals.stages
+        stages = self.stages
         if not stages.has_choice or stages.shares_memory:
             least = [table[end, groups] - table[start, groups] for table in self.passes]
             least[1] = least[1] + self._chunks_extra(share, groups, start, end)

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.intervals import interval_maxima, interval_sums
+from formulations.costs.intervals import between, interval_maxima, interval_sums
 from formulations.costs.memory import LayerMemory
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import CostTables
@@ -63,14 +63,13 @@ class HeldIntervals:
 class Intervals:
     """Interval sums of one CostTables, shared by all its orders and micro-batch shares."""
 
-    def __init__(self, tables: CostTables) -> None:
-        self.tables = tables
-        self.forward = interval_sums(tables.forward_ns.T)  # [J, n, n]
-        self.backward = interval_sums(tables.backward_ns.T)
-        self.optimizer = interval_sums(tables.optimizer_ns.T)
+    def __init__(self, tables: CostTables, stages: StageCosts | None = None) -> None:
+        self.tables, self.stages = tables, stages or StageCosts(tables)
+        self.forward = between(self.stages.forward)  # [J, n, n]
+        self.backward = between(self.stages.backward)
+        self.optimizer = between(self.stages.optimizer)
         held = {id(memory): HeldIntervals(memory) for memory in tables.memory}
         self.held = [held[id(memory)] for memory in tables.memory]  # [J]
-        self.stages = StageCosts(tables)
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
@@ -78,7 +77,7 @@ class Intervals:
     @cached_property
     def weight(self) -> Array:
         """[J, n, n] ns of weight gradients, part of `backward`."""
-        return interval_sums(self.tables.weight_ns.T)
+        return between(self.stages.weight)
 
     def fits(self, group: int, stage: int, micro_batches: int) -> Mask:
         """[n, n] layers that may run as a stage on a group: enough blocks, and room."""

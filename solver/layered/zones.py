@@ -56,10 +56,11 @@ class StageZones:
         least time, and one ring. So does the start-up, (n - 1) latencies of that link.
         """
         tables = self.tables
-        forward = int(tables.forward_ns[:, tables.used].min(axis=1).sum())
         most = min(tables.shape.dp, sum(tables.shape.nodes_used))
         phases = [phase for phase in (self.placer.sync, self.placer.gather) if phase is not None]
-        return forward + sum(self._least_ring_ns(phase, range(2, most + 1)) for phase in phases)
+        return tables.least_forward_ns + sum(
+            self._least_ring_ns(phase, range(2, most + 1)) for phase in phases
+        )
 
     def _least_ring_ns(self, phase: SyncPhase, counts: range) -> int:
         """Of any layer on any of these numbers of nodes."""
