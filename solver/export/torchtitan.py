@@ -56,6 +56,14 @@ def faults(job: Job) -> Iterator[Fault]:
     yield from launch_faults(job, "torchtitan")
     yield from state_faults(job, NAME, ("fp32",))
     workload = job.instance.workload
+    if job.shape.ep > 1 and job.tp > 1:
+        found = f"experts in tensor groups of {job.tp} are not for {NAME}, which keeps them whole"
+        yield Fault(found, "search.tensor_parallel: 1, and solve again")
+    if job.shape.ep > 1 and not job.shape.zero:
+        found = (
+            f"expert parallelism without ZeRO is not for {NAME}, which takes FSDP's ranks for it"
+        )
+        yield Fault(found, "search.zero: 1, and solve again")
     if job.num_mtp and job.shape.pp > 1:
         found = f"multi-token prediction on {job.shape.pp} stages is not for {NAME}"
         yield Fault(found, "search.pipeline_parallel: 1, and solve again")
@@ -96,7 +104,6 @@ def settings(job: Job) -> dict[str, object]:
         "parallelism.pipeline_parallel_degree": shape.pp,
         "parallelism.context_parallel_degree": shape.cp,
         "parallelism.expert_parallel_degree": shape.ep,
-        "parallelism.expert_tensor_parallel_degree": job.tp if shape.ep > 1 else 1,
         "parallelism.data_parallel_shard_degree": shape.dp if split else 1,
         "parallelism.data_parallel_replicate_degree": 1 if split else shape.dp,
         "parallelism.fsdp_reshard_after_forward": "always" if shape.zero == 3 else "never",
