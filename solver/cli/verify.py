@@ -52,6 +52,7 @@ def verify_command(
     """
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
+    from solver.report.degrees import one_line
     from solver.verify import Effort, verify_document, verify_fleet
 
     if is_fleet(plan):
@@ -65,7 +66,8 @@ def verify_command(
         )
     for index in verification.unproved[:EXAMPLES]:
         record = document.closed_shapes[index]
-        say(f"not proved again: closed_shapes[{index}], closed by {record.proof}: {record.shape}")
+        what = one_line(record.shape)
+        say(f"not proved again: closed_shapes[{index}], closed by {record.proof}: {what}")
     if (more := len(verification.unproved) - EXAMPLES) > 0:
         say(f"not proved again: {more} more")
     _conclude(plan, document, verification, instance)

@@ -12,6 +12,18 @@ def tensor_text(shape: Shape) -> str:
     return " / ".join(found)
 
 
+def one_line(shape: Shape) -> str:
+    """A shape among the others of its instance."""
+    chunks = f", {shape.vpp} chunks" if shape.vpp > 1 else ""
+    shared = f", context {shape.cp}, experts {shape.ep}" if shape.cp * shape.ep > 1 else ""
+    nodes = " + ".join(map(str, shape.nodes_used))
+    return (
+        f"tensor {tensor_text(shape)} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "
+        f"micro-batch {shape.micro_batch}, {shape.schedule}, recomputed "
+        f"{' or '.join(shape.recompute)}, ZeRO {shape.zero}, nodes {nodes}"
+    )
+
+
 def _short(degrees: Degrees) -> str:
     return f"{degrees.tp}" + (f"*{degrees.parts}" if degrees.parts > 1 else "")
 
