@@ -22,11 +22,11 @@ from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import RESULTS, append, cpu_seconds, record, reference
 from formulations.template import Template
 from solver.layered.places import PlaceCosts
-from solver.templates.clock import until
 from solver.templates.judge import step_time
 from solver.templates.oobleck import oobleck_templates, value_of
 from solver.templates.step_time import StepTimeSearch
 from solver.templates.template_outcome import TemplateOutcome
+from solver.templates.time_shares import until
 
 
 def costs_of(case: PlannerCase) -> PlaceCosts:

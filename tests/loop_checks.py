@@ -12,9 +12,9 @@ from formulations.plan import Plan, Shape
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns
 from solver.search.critical_path import CutLoop
+from solver.search.engine_solutions import Found
 from solver.search.engines import ModelEngine
 from solver.search.held_shapes import ALL_FREE, Fixed, OpenShape
-from solver.search.judge import Found
 from solver.search.paths import CutPool
 from tests import brute_force
 from tests.random_shapes import random_optimum_ns, random_tables

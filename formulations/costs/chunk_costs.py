@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.held_bytes import HeldBytes, before
+from formulations.costs.held_bytes import HeldBytes
 from formulations.costs.tables import Array, CostTables
 from formulations.schedules import held
 
@@ -22,9 +22,11 @@ Mask = NDArray[np.bool_]
 class ChunkCosts:
     """Devices of one shape; v chunks each, start, end: [v, N] layer boundaries."""
 
-    def __init__(self, tables: CostTables, held_bytes: Sequence[HeldBytes]) -> None:
-        self.tables, self._held = tables, held_bytes
-        self._extra = [before(extra) for extra in tables.recompute_ns]
+    def __init__(
+        self, tables: CostTables, held_bytes: Sequence[HeldBytes], extra: Sequence[Array]
+    ) -> None:
+        """`extra`: per way [n, J] backward ns beyond the least, before each layer boundary."""
+        self.tables, self._held, self._extra = tables, held_bytes, extra
 
     def way(
         self, device: int, group: int, micro_batches: int, start: Array, end: Array

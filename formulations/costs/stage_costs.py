@@ -57,11 +57,23 @@ class StageCosts:
 
     def __init__(self, tables: CostTables) -> None:
         self.tables = tables
-        held = {id(memory): HeldBytes(memory) for memory in tables.memory}
-        self._held = [held[id(memory)] for memory in tables.memory]
-        self._extra = [before(extra) for extra in tables.recompute_ns]
-        self.chunks = ChunkCosts(tables, self._held)
         self._known: dict[tuple[int, Moments], Array] = {}
+
+    @cached_property
+    def _held(self) -> list[HeldBytes]:
+        """[J], one for groups with the same memory."""
+        held = {id(memory): HeldBytes(memory) for memory in self.tables.memory}
+        return [held[id(memory)] for memory in self.tables.memory]
+
+    @cached_property
+    def _extra(self) -> list[Array]:
+        """Per way [n, J] backward ns beyond the least, before each layer boundary."""
+        return [before(extra) for extra in self.tables.recompute_ns]
+
+    @cached_property
+    def chunks(self) -> ChunkCosts:
+        """What devices with several chunks recompute."""
+        return ChunkCosts(self.tables, self._held, self._extra)
 
     @cached_property
     def forward(self) -> Array:

@@ -56,19 +56,9 @@ def resolve(
     """The instance. Raises InstanceError for all fields that do not fit the others."""
     search_place = place.at("search")
     alone = partial(_check_alone, written, place, catalogue)
-    read_workload = partial(
-        resolve_workload, written.workload, place.at("workload"), catalogue.workloads, folder
-    )
     measured = profile.profile if profile else None
-    try:
-        search = resolve_target(written.search, search_place)
-        cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
-        flash_place = place.at("workload", "flash_attention")
-        flash = resolve_flash(written.workload, flash_place, cluster, measured)
-        architecture, workload = read_workload(flash)
-        _check_precision(workload, cluster, place.at("workload", "precision"))
-    except InstanceError as error:
-        raise also(error, partial(read_workload, False), alone) from None
+    basis = _basis(written, place, measured, catalogue, folder, alone)
+    search, cluster, flash, architecture, workload = basis
     written = written.model_copy(update={"search": search})
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     if profile:
@@ -113,6 +103,30 @@ def resolve(
         limits=_limits(written),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
+
+
+def _basis(
+    written: InstanceFile,
+    place: Place,
+    measured: ProfileFile | None,
+    catalogue: Catalogue,
+    folder: Path,
+    alone: Callable[[], None],
+) -> tuple[SearchFile, Cluster, bool, Architecture, Workload]:
+    """What all else rests on: the target's choices, machines, flash attention, the model."""
+    read_workload = partial(
+        resolve_workload, written.workload, place.at("workload"), catalogue.workloads, folder
+    )
+    try:
+        search = resolve_target(written.search, place.at("search"))
+        cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
+        flash_place = place.at("workload", "flash_attention")
+        flash = resolve_flash(written.workload, flash_place, cluster, measured)
+        architecture, workload = read_workload(flash)
+        _check_precision(workload, cluster, place.at("workload", "precision"))
+    except InstanceError as error:
+        raise also(error, partial(read_workload, False), alone) from None
+    return search, cluster, flash, architecture, workload
 
 
 def _check_alone(written: InstanceFile, place: Place, catalogue: Catalogue) -> None:

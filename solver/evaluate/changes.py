@@ -13,7 +13,7 @@ from formulations.plan import Plan, Shape, simulable, uniform_plan
 from solver.comparison import Answer
 from solver.evaluate.checked import checked
 from solver.evaluate.launched import block_boundaries, num_blocks
-from solver.evaluate.planned import Planned, as_run, judged, settled
+from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.result import Status
 from solver.search.shapes import schedules_of
 

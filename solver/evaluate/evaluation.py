@@ -9,7 +9,7 @@ from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
 from solver.evaluate.changes import single_changes
 from solver.evaluate.checked import checked
-from solver.evaluate.planned import Planned, judged
+from solver.evaluate.run_plan import Planned, judged
 from solver.options import SolveOptions
 from solver.result import Result
 

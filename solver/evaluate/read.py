@@ -5,11 +5,11 @@ from pathlib import Path
 from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.text_files import read_text
-from solver.evaluate import degrees, megatron, torchtitan
+from solver.evaluate import degrees, megatron_run, torchtitan_run
 from solver.evaluate.flags import read_flags
 from solver.evaluate.hosts import check_ranks_beside, named_order, order_beside
 from solver.evaluate.launched import Launched
-from solver.evaluate.planned import Planned, planned
+from solver.evaluate.run_plan import Planned, planned
 
 ALLOWED = "one of --megatron FILE, --torchtitan DIR, --degrees NAME=VALUE,..."
 
@@ -31,7 +31,7 @@ def read_run(
     if arguments is not None:
         run, folder = _megatron(arguments, instance), arguments.parent
     elif configuration is not None:
-        run, folder = torchtitan.launched(configuration, instance), configuration
+        run, folder = torchtitan_run.launched(configuration, instance), configuration
     else:
         run = degrees.launched(stated or "", instance)
     if order is not None:
@@ -45,4 +45,4 @@ def read_run(
 
 def _megatron(path: Path, instance: Instance) -> Launched:
     text = read_text(path, "a file with arguments of Megatron-LM")
-    return megatron.launched(read_flags(text, str(path)), instance)
+    return megatron_run.launched(read_flags(text, str(path)), instance)

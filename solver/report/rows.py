@@ -4,12 +4,18 @@ A stage is one of the pp, with all its chunks of layers.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from solver.document import PlanDocument, ReplicaDocument, StageDocument
 from solver.report.layers import layers_text
-from solver.report.quantities import node_ranges
+from solver.report.quantities import node_ranges, ranges
 from solver.simulate import Operation, Step
+
+
+def replicas_text(replicas: Sequence[int]) -> str:
+    """Numbers with their noun: "replica 3", "replicas 0-7"."""
+    return f"replica{'s' if len(replicas) > 1 else ''} {ranges(replicas)}"
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from solver.document import PlanDocument
-from solver.report.quantities import ranges, time_text
-from solver.report.rows import Row, rows_of
+from solver.report.quantities import time_text
+from solver.report.rows import Row, replicas_text, rows_of
 from solver.report.stages import num_chunks
 from solver.simulate import Operation, Step
 
@@ -96,8 +96,7 @@ def text_timeline(document: PlanDocument, step: Step, columns: int = 80) -> str:
     for row in rows:
         if row.replicas != replicas:
             replicas = row.replicas
-            plural = "s" if len(replicas) > 1 else ""
-            lines += ["", f"replica{plural} {ranges(replicas)}"]
+            lines += ["", replicas_text(replicas)]
         name = f"stage {row.stage}".ljust(label)
         lines.append(f"{name} {marks(row.bars, step.step_time_ns, width)} {row.gpu_type}")
     lines.append(f"{'':{label}} 0{end:>{width - 1}}")

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterator
 
 from solver.document import PlanDocument
-from solver.report.quantities import ranges
-from solver.report.rows import Row, rows_of
+from solver.report.rows import Row, replicas_text, rows_of
 from solver.report.timeline import names_of
 from solver.simulate import Operation, Step
 
@@ -31,8 +30,7 @@ def chrome_trace(document: PlanDocument, step: Step) -> str:
 def _names(row: Row) -> Iterator[dict[str, object]]:
     process, own = row.replicas[0], {"pid": row.replicas[0], "tid": row.stage}
     if row.stage == 0:
-        plural = "s" if len(row.replicas) > 1 else ""
-        name = {"name": f"replica{plural} {ranges(row.replicas)}"}
+        name = {"name": replicas_text(row.replicas)}
         yield {"ph": "M", "name": "process_name", "pid": process, "args": name}
     name = {"name": f"stage {row.stage}: layers {row.layers}, {row.nodes} ({row.gpu_type})"}
     yield {"ph": "M", "name": "thread_name", **own, "args": name}

@@ -17,9 +17,9 @@ from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
 from solver.search.critical_path import CutLoop
+from solver.search.engine_solutions import Found
 from solver.search.engines import Family, model_engine
 from solver.search.held_shapes import OpenShape
-from solver.search.judge import Found
 from solver.search.paths import CutPool
 
 _log = logging.getLogger(__name__)

@@ -19,12 +19,12 @@ from solver.layered.gpu_graph import Counts, GpuGraph
 from solver.layered.places import PlaceCosts, place_costs
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
-from solver.templates.clock import Clock
 from solver.templates.judge import alone
 from solver.templates.searches import Searches, strategies
 from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 from solver.templates.template_result import TemplateResult
+from solver.templates.time_shares import Clock
 
 
 class TemplateGenerator:

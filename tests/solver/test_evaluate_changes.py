@@ -6,9 +6,9 @@ from solver.comparison import Evaluation
 from solver.evaluate.changes import single_changes
 from solver.evaluate.evaluation import compared, predicted
 from solver.evaluate.flags import read_flags
-from solver.evaluate.megatron import launched
-from solver.evaluate.planned import Planned, planned
+from solver.evaluate.megatron_run import launched
 from solver.evaluate.read import read_run
+from solver.evaluate.run_plan import Planned, planned
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests.export_cases import instance_of

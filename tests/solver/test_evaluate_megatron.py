@@ -12,8 +12,8 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from solver.evaluate.flags import read_flags
 from solver.evaluate.launched import Launched
-from solver.evaluate.megatron import launched
-from solver.evaluate.planned import planned
+from solver.evaluate.megatron_run import launched
+from solver.evaluate.run_plan import planned
 from solver.export.job import Job
 from solver.export.megatron_ranks import rank_groups
 from tests.export_cases import instance_of

@@ -9,8 +9,8 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlannerError
 from formulations.units import seconds
 from solver.evaluate.evaluation import predicted
-from solver.evaluate.planned import Planned
 from solver.evaluate.read import read_run
+from solver.evaluate.run_plan import Planned
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget

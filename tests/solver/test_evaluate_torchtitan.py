@@ -6,7 +6,7 @@ import pytest
 
 from formulations.errors import PlanError
 from solver.evaluate.launched import Launched
-from solver.evaluate.torchtitan import launched
+from solver.evaluate.torchtitan_run import launched
 from solver.export import torchtitan
 from tests.export_cases import UNTIED, instance_of, job_of
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from itertools import accumulate
 
 from solver.document import PlanDocument
 from solver.report.quantities import percent, significant
@@ -18,9 +19,8 @@ def search_chart(document: PlanDocument) -> str:
     if not step_s or not plans or not bounds:
         return ""
     shares = [(at_s, time_s / step_s) for at_s, time_s in plans]
-    rising = [
-        (at_s, max(share for _, share in bounds[: i + 1])) for i, (at_s, _) in enumerate(bounds)
-    ]
+    highest = accumulate((share for _, share in bounds), max)
+    rising = [(at_s, share) for (at_s, _), share in zip(bounds, highest, strict=True)]
     top = max(1.02, min(max(share for _, share in shares), 2.0))
     low = max(0.0, min(share for _, share in rising) - 0.02)
     end_s = max(document.runtime_s, shares[-1][0], rising[-1][0])

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from solver.document import PlanDocument
 from solver.report.html.folding import Fold, fold_for, hidden_micro_batches
-from solver.report.quantities import ranges
-from solver.report.rows import Row, rows_of
+from solver.report.rows import Row, replicas_text, rows_of
 from solver.report.timeline import names_of
 from solver.simulate import Operation, Step
 
@@ -39,8 +38,7 @@ def _row(row: Row, kinds: Sequence[str], fold: Fold) -> dict[str, object]:
         for bar in row.bars
         for start, end in fold.parts(bar.start_ns, bar.end_ns)
     ]
-    replicas = f"replica{'s' if len(row.replicas) > 1 else ''} {ranges(row.replicas)}"
-    place = f"layers {row.layers}; {replicas}; {row.nodes} ({row.gpu_type})"
+    place = f"layers {row.layers}; {replicas_text(row.replicas)}; {row.nodes} ({row.gpu_type})"
     return {"stage": row.stage, "place": place, "type": row.gpu_type, "bars": bars}
 
 

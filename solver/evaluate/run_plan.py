@@ -20,7 +20,7 @@ from formulations.plan import (
     uniform_plan,
 )
 from solver.evaluate.launched import Launched
-from solver.evaluate.space import space_of
+from solver.evaluate.run_space import space_of
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
 from solver.search.shapes import recompute_ways, zero_stages
 from solver.simulate import step_time_ns
