@@ -196,6 +196,11 @@ class CostTables:
         blocks = int(self.is_block[slice(*layers)].sum())
         return Recomputed(way=way, blocks=0 if way == "none" else blocks)
 
+    def num_blocks(self, start: Array, end: Array) -> Array:
+        """[N] blocks of the layers [start, end)."""
+        blocks: Array = self.blocks_before[end] - self.blocks_before[start]
+        return blocks
+
     @cached_property
     def is_block(self) -> NDArray[np.bool_]:
         """[L] which layers are blocks."""

@@ -6,7 +6,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from formulations.costs.stage_costs import NEVER, StageCosts
+from formulations.costs.recompute_choice import NEVER
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.recompute_rows import least_runs
 from solver.verify.bounds import Prover
