@@ -13,6 +13,7 @@ import numpy as np
 from formulations.costs.chunk_costs import ChunkCosts
 from formulations.costs.held_bytes import HeldBytes, Moments, before
 from formulations.costs.recompute_choice import NEVER, RecomputeChoice
+from formulations.costs.recompute_costs import least_recomputed
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
@@ -133,19 +134,19 @@ class StageCosts:
         start, end = np.array(chunks).T[..., None]
         way, fits = self.chunks.way(device, group, micro_batches, start, end)
         if not self.has_choice or not fits[0]:
-            return [self.tables.least_recomputed(layers) for layers in chunks]
+            return [least_recomputed(self.tables, layers) for layers in chunks]
         blocks = self.tables.num_blocks(start, end)[:, 0].tolist()
         return [self._whole_of(int(way[0]), count) for count in blocks]
 
     def recomputed_of(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
         """The same of a stage that has a device for itself and holds so much."""
         if not self.has_choice:
-            return self.tables.least_recomputed(layers)
+            return least_recomputed(self.tables, layers)
         bounds = (np.array([boundary]) for boundary in layers)
         found = self._alone.choose(group, moments, *bounds)
         if found.fits[0]:
             return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
-        return self.tables.least_recomputed(layers)
+        return least_recomputed(self.tables, layers)
 
     def _whole_of(self, way: int, blocks: int) -> Recomputed:
         """A way for all blocks of a chunk; of none the first one, as all are alike."""
