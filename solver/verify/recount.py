@@ -31,6 +31,8 @@ from formulations.costs.plan_costs import PlanCosts
 from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
+from solver.verify.counted_flows import CountedFlows
+from solver.verify.counted_rings import CountedRings
 from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.layout import Layout
 from solver.verify.memory_recount import MemoryRecount
@@ -56,8 +58,9 @@ class Recount:
             instance,
             self.shape,
             tuple(tuple(one.stages[k].group.node for one in replicas) for k in stages),
-            tuple(layer.output_tensors for layer in last),
         )
+        self.flows = CountedFlows(self.layout, tuple(layer.output_tensors for layer in last))
+        self.rings = CountedRings(self.layout)
         columns, b, ways = TimeColumns(instance), self.shape.micro_batch, self.shape.recompute
         members = members_of(instance, self.shape)
         self.by_way = {way: columns.times(self.shape.degrees, b, way, members) for way in ways}
@@ -80,7 +83,7 @@ class Recount:
             sync_ns=self._collectives(reduces, self.gradients, self._experts[0]),
             optimizer_ns=self._per_group(self._optimizer_ns).max(axis=1),
             gather_ns=self._collectives(gathers, self.weights, self._experts[1]),
-            embedding_ns=self.layout.embedding_ns(),
+            embedding_ns=self.rings.embedding_ns(),
             memory_bytes=self._per_group(lambda k, r, _: sum(self.memory.parts(k, r).values())),
             limit_bytes=self._per_group(lambda k, r, j: int(self.capacities[j])),
         )
@@ -145,7 +148,7 @@ class Recount:
 
     def _exchange_ns(self, sizes_bytes: Array) -> int:
         """One ring pass over all replicas for one layer."""
-        return self.layout.collective_ns(0, HALF, sizes_bytes[None]) if sizes_bytes.any() else 0
+        return self.rings.collective_ns(0, HALF, sizes_bytes[None]) if sizes_bytes.any() else 0
 
     def _beside(self, compute_ns: int, exchange_ns: int) -> int:
         """A pass of a layer with its exchange, of which a share hides while the pass lasts."""
@@ -173,7 +176,7 @@ class Recount:
 
     def _send_ns(self) -> Array:
         replicas = range(self.shape.dp)
-        rows = [[self.layout.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
+        rows = [[self.flows.send_ns(s, r) for r in replicas] for s in range(len(self.runs) - 1)]
         return np.array(rows, dtype=np.int64).reshape(-1, self.shape.dp)
 
     @cached_property
@@ -186,7 +189,7 @@ class Recount:
         """[p] over the replicas of every stage."""
         experts = rings_of_experts_ns(self.instance, self.shape, factor, experts_bytes)
         times = [
-            self.layout.collective_ns(k, factor, sizes_bytes[layers]) * (factor > 0)
+            self.rings.collective_ns(k, factor, sizes_bytes[layers]) * (factor > 0)
             + int(experts[layers].sum())
             for k, layers in enumerate(self.memory.stages)
         ]
