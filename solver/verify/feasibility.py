@@ -12,6 +12,7 @@ from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
+from solver.verify.launch import runs_degrees
 from solver.verify.space import PlanSpace
 
 
@@ -72,6 +73,11 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         if allowed is not None:
             text = f"one of {list(allowed)}"
             findings.require(found in allowed, f"shape.{name}", repr(found), text)
+    text = f"what the target {search.target} runs"
+    used, degrees = shape.nodes_used, shape.degrees
+    launched = runs_degrees(space.instance, degrees, used, shape.dp, shape.pp)
+    launched &= space.shares(used, degrees, shape.ep, shape.zero)
+    findings.require(launched, "shape.degrees, ep, zero", [*degrees, shape.ep, shape.zero], text)
     shares = space.shares_exist(shape.dp, shape.micro_batch)
     text = f"a number of replicas that {total} micro-batches can be shared among"
     findings.require(shares, "shape.dp", shape.dp, text)

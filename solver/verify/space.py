@@ -23,7 +23,13 @@ from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
 from solver.verify.degree_choices import DegreeChoices, doubling
-from solver.verify.launch import runs_degrees, runs_parts, runs_zero
+from solver.verify.launch import (
+    runs_degrees,
+    runs_parts,
+    runs_sharing,
+    runs_states,
+    runs_zero,
+)
 from solver.verify.node_choices import NodeChoices, Nodes
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
@@ -93,7 +99,9 @@ class PlanSpace:
     @cached_property
     def most_stages(self) -> int:
         """Largest number of stages that the chain fills, and that the target runs."""
-        if self.instance.workload.tied_embeddings and self.instance.search.target == "torchtitan":
+        workload = self.instance.workload
+        whole = workload.tied_embeddings or workload.mtp_layers > 0
+        if whole and self.instance.search.target == "torchtitan":
             return 1
         if self.instance.search.embedding_only_stages:
             return len(self.instance.workload.layers)
@@ -114,10 +122,15 @@ class PlanSpace:
         """
         exchanges = pp == ep == 1 and self.search.micro_batches == "even"
         most = 3 if exchanges else 1
-        found: list[int] = [zero for zero in range(most + 1) if zero in self.search.zero]
+        target, workload = self.search.target, self.instance.workload
+        found: list[int] = [
+            zero
+            for zero in range(most + 1)
+            if zero in self.search.zero and runs_states(target, zero, workload)
+        ]
         if ranks == 1:
             return found[:1]
-        return [zero for zero in found if runs_zero(self.search.target, zero, pp)]
+        return [zero for zero in found if runs_zero(target, zero, pp)]
 
     def pipelines(self, slots: int) -> list[tuple[int, int]]:
         """Pairs (dp, pp) that fill the slots."""
@@ -154,15 +167,20 @@ class PlanSpace:
         """All shapes that use exactly these nodes."""
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.degrees.of_experts(nodes_used, degrees, dp)
-            used = [own.parts for own, count in zip(degrees, nodes_used, strict=True) if count]
             for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
                 for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp, ep):
-                    if not runs_parts(self.search.target, used, zero):
+                    if not self.shares(nodes_used, degrees, ep, zero):
                         continue
                     for recompute in self.recomputations(zero):
                         yield Key(
                             nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
                         )
+
+    def shares(self, nodes_used: Nodes, degrees: Sequence[Degrees], ep: int, zero: int) -> bool:
+        """Whether the target runs so many parts, experts and sequences with a ZeRO stage."""
+        used = [own for own, count in zip(degrees, nodes_used, strict=True) if count]
+        parts, target = [own.parts for own in used], self.search.target
+        return runs_parts(target, parts, zero) and runs_sharing(target, used, ep, zero)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:
