@@ -12,8 +12,9 @@ from formulations.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Termination
-from solver.search.driver import Report, seen_within
+from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_instance
+from solver.search.progress import Report
 from solver.search.remedies import changed
 
 #: Part of the time limit, or of the time that the search took, for all other targets together.
