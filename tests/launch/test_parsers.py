@@ -147,6 +147,36 @@ def test_deepspeed_takes_pipeline_and_configuration(
     assert found.zero_optimization_stage == 1
 
 
+@pytest.mark.parametrize(
+    "job",
+    [UNEVEN, job_of(workload=UNTIED, dp=1, shares=(8,), zero=0, order=(0, 1, 1))],
+    ids=["ZeRO 1", "one replica"],
+)
+def test_deepspeed_has_an_optimizer_for_the_configuration(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its engine ends jobs at start where formats of weights and gradients do not go together."""
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    engines = needed("deepspeed.runtime.engine")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    loaded = json.loads(deepspeed.files(job)[deepspeed.CONFIG])
+    loaded["train_batch_size"] //= job.shape.dp  # of one replica: this is one process
+    config = needed("deepspeed.runtime.config").DeepSpeedConfig(loaded)
+    engine = SimpleNamespace(
+        _config=config,
+        fp16_enabled=lambda: config.float16_config.enabled,
+        bfloat16_enabled=lambda: config.bfloat16_config.enabled,
+        zero_optimization=lambda: config.zero_enabled,
+        zero_optimization_stage=lambda: config.zero_optimization_stage,
+        zero_cpu_offload=lambda: False,
+        zero_compute_grad_norm=lambda: True,
+    )
+    kind = engines.DeepSpeedEngine
+    engine.get_data_types = lambda: kind.get_data_types(engine)
+    monkeypatch.setattr(engines, "is_zero_supported_optimizer", lambda optimizer: True)
+    assert kind._do_optimizer_sanity_check(engine, None) == engines.BFLOAT16
+
+
 def test_modules_do_not_hide_packages() -> None:
     """Names of written modules are no names of frameworks."""
     names = (torchtitan.MODULE, accelerate.MODULE, deepspeed.MODULE, megatron_bridge.RECIPE)
