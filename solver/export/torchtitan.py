@@ -23,6 +23,7 @@ from solver.export.optimizer import state_faults
 
 NAME = "torchtitan"
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
+_PARAMETERS = {"bf16": "bfloat16", "fp32": "float32"}
 _LETTERS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.WEIGHT: "W"}
 
 _TEXT = '''\
@@ -67,7 +68,7 @@ def faults(job: Job) -> Iterator[Fault]:
     if job.num_mtp and job.shape.pp > 1:
         found = f"multi-token prediction on {job.shape.pp} stages is not for {NAME}"
         yield Fault(found, "search.pipeline_parallel: 1, and solve again")
-    if workload.precision not in ("bf16", "fp32"):
+    if workload.precision not in _PARAMETERS:
         found = f"precision: {workload.precision} is not for {NAME}"
         yield Fault(found, "workload.precision: bf16, and solve again")
     if workload.gradient_bytes != 4:
@@ -110,7 +111,10 @@ def settings(job: Job) -> dict[str, object]:
         "training.local_batch_size": local,
         "training.global_batch_size": workload.global_batch,
         "training.seq_len": workload.sequence_length,
+        "training.mixed_precision_param": _PARAMETERS[workload.precision],
     }
+    if shape.pp > 1 or shape.ep > 1:
+        found["training.disable_cuda_graphs"] = True  # else the configuration is refused
     if shape.pp > 1:
         found |= {
             "parallelism.pipeline_parallel_layers_per_stage": None,

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -104,6 +105,43 @@ def test_torchtitan_takes_the_configuration(job: Job, tmp_path: Path) -> None:
     layers.append(None)
     with pytest.raises(ValueError, match="12 layers"):
         module.apply(config)
+
+
+@pytest.mark.parametrize("job", [UNEVEN, CHUNKS, SHARDED])
+def test_bug_torchtitan_refused_configurations_at_start(job: Job, tmp_path: Path) -> None:
+    """Its own manager parses what a recipe of Llama 3, cut to 12 blocks, becomes by the plan.
+
+    CUDA graphs, which are on unless told, and pipeline stages exclude each other.
+    """
+    needed("torchtitan.config")
+    for name, text in torchtitan.files(job).items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "planned_recipe.py").write_text(RECIPE)
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == [job.shape.pp, job.micro_batches * job.shape.micro_batch]
+
+
+RECIPE = """
+from planned_config import apply
+from torchtitan.models.llama3.config_registry import llama3_8b
+
+def planned():
+    config = llama3_8b()
+    del config.model_spec.model.layers[12:]
+    return apply(config)
+"""
+PARSE = """
+import json
+from torchtitan.config import ConfigManager
+
+config = ConfigManager().parse_args(["--module", "planned_recipe", "--config", "planned"])
+local = config.training.local_batch_size
+print(json.dumps([config.parallelism.pipeline_parallel_degree, local]))
+"""
 
 
 def test_accelerate_takes_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

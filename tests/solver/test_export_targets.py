@@ -194,8 +194,9 @@ def applied(job: Job, layers: int, monkeypatch: pytest.MonkeyPatch) -> "Fields":
     parts = ("train", "ddp", "optimizer", "dist")
     model, dataset = Fields(num_layers=layers, seq_length=4096), Fields(sequence_length=4096)
     cfg = Fields(model=model, dataset=dataset, **{name: Fields() for name in parts})
-    assert scope["apply"](cfg) is cfg
-    return cfg
+    result: Fields = scope["apply"](cfg)
+    assert result is cfg
+    return result
 
 
 def test_recipe_of_megatron_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +249,7 @@ class Fields(ModuleType):
         super().__init__("fields")
         self.__dict__.update(fields)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
 
 
@@ -325,6 +326,13 @@ def test_precision_of_torchtitan(workload: str, line: str) -> None:
     """bf16 or fp32, gradients in fp32."""
     (fault,) = torchtitan.faults(job_of(workload=workload))
     assert fault.found.startswith(line)
+
+
+@pytest.mark.parametrize(("precision", "name"), [("bf16", "bfloat16"), ("fp32", "float32")])
+def test_bug_torchtitan_ran_fp32_plans_in_bf16(precision: str, name: str) -> None:
+    """Its mixed precision is bf16 unless told."""
+    found = torchtitan.settings(job_of(workload=f"{UNTIED}, precision: {precision}"))
+    assert found["training.mixed_precision_param"] == name
 
 
 def test_pipeline_and_configuration_of_deepspeed() -> None:
