@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from formulations.costs.tables import CostTables
@@ -27,16 +28,20 @@ from solver.result import (
     relative_gap,
 )
 from solver.search.agenda import Agenda
+from solver.search.answers import Answers
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeEngine, enumerate_shape
 from solver.search.incumbents import Clock, Incumbents
 from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
-from solver.search.portfolio import closings
+from solver.search.portfolio import closings, crew_of
 from solver.search.progress import Progress
+from solver.study.store import Study
 
 Report = Callable[[Progress], None]
 
+#: What a study notes of a search: the gap that it was asked for.
+SOLVE = "solve"
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 #: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
@@ -46,14 +51,20 @@ NOTED_EVERY = 1.25
 class ShapeSearch:
     """State of one search."""
 
-    def __init__(self, instance: Instance, options: SolveOptions, report: Report | None) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        options: SolveOptions,
+        report: Report | None,
+        study: Study | None = None,
+    ) -> None:
         self.instance, self.options, self.report = instance, options, report
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
         self.times = TimeTables(instance)
         self.collected: list[CostTables] = []
-        self.incumbents = Incumbents(instance, options, self.clock, self.times)
-        self.closer = Closer(instance, options, self._engine(), self.times)
+        self.incumbents = Incumbents(instance, options, self.clock, self.times, study=study)
+        self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         self.agenda = Agenda(instance, self.times, self.closer, self.clock.out_of_time)
         least = self.agenda.tasks[:1]  # that of the cheapest bound
         #: of the objective, and when
@@ -71,26 +82,34 @@ class ShapeSearch:
         """All shapes."""
         return [task.shape for task in self.agenda.tasks]
 
+    def recall(self) -> None:
+        """The best plan that a study knows, whoever found it."""
+        self.incumbents.recall()
+        for plan, step_ns in self.closer.answers.plans():
+            if not self.closer.refuses(plan.shape, step_ns):
+                self.incumbents.offer((plan, step_ns))
+
     def run(self, among: Collection[Shape] | None = None) -> None:
         """Closes shapes, all or some, until none is open or time is up, with more and more effort.
 
         What resists a round is worth a longer local search.
         """
         exact, stop = self.options.method == "exact", self.clock.out_of_time
-        workers = self.options.workers if exact else 1
+        crew = crew_of(self.options) if exact else None
         space = [shape for shape in self.space if among is None or shape in among]
         for effort in EFFORTS if exact else EFFORTS[-1:]:
             if stop():
                 return
             late = exact and effort not in EFFORTS[:2]
             if late and self.agenda.open(self.incumbents.best, effort):
-                self.incumbents.seed(space, effort or EFFORTS[-2])
+                patience = effort or EFFORTS[-2]
+                self.incumbents.start(
+                    f"seed {effort} of {len(space)}", partial(self.incumbents.seed, space, patience)
+                )
             tasks = self.agenda.open(self.incumbents.best, effort)
             tasks = [task for task in tasks if among is None or task.shape in among]
             tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
-            for closing in closings(
-                self.closer, tasks, lambda: self.incumbents.best, workers, stop
-            ):
+            for closing in closings(self.closer, tasks, lambda: self.incumbents.best, crew, stop):
                 self._take(closing)
                 self.tell()
         if self.options.method in ("cpsat", "milp"):
@@ -198,15 +217,21 @@ class ShapeSearch:
 
 
 def solve(
-    instance: Instance, options: SolveOptions | None = None, progress: Report | None = None
+    instance: Instance,
+    options: SolveOptions | None = None,
+    progress: Report | None = None,
+    study: Study | None = None,
 ) -> Result:
     """The best plan of an instance with its proof, or the best one so far with its bound.
 
-    A time limit and Ctrl-C return the incumbent; nothing is lost. PlannerError if a model that the
-    options ask for cannot be written.
+    A time limit and Ctrl-C return the incumbent; nothing is lost. `study`: what was closed before,
+    and where to keep what is closed now. PlannerError if a model that the options ask for cannot
+    be written, or a study.
     """
     options = options or SolveOptions()
-    search = ShapeSearch(instance, options, progress)
+    if study is not None:
+        study.note(SOLVE, {"gap": options.gap})
+    search = ShapeSearch(instance, options, progress, study)
     termination, space = Termination.TIME_LIMIT, search.space
     simple = _of_one_kind(instance, space)
     try:
@@ -214,11 +239,14 @@ def solve(
             if options.method == "minmax":
                 search.incumbents.baselines(space)
             else:
-                search.incumbents.seed_chunks(space)
-                search.incumbents.seed(space)
-                search.incumbents.survey(space)
+                if options.time_limit_s is not None:  # then no run is like another
+                    search.recall()
+                starts = search.incumbents
+                starts.start("chunks", partial(starts.seed_chunks, space))
+                starts.start("seed", partial(starts.seed, space))
+                starts.start("survey", partial(starts.survey, space))
                 if simple and options.method == "exact":
-                    search.incumbents.seed(list(simple))
+                    starts.start("simple", partial(starts.seed, list(simple)))
                     search.run(simple)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():
