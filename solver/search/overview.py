@@ -34,7 +34,7 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
     if SOLVE not in notes:
         return None
     options = SolveOptions(gap=json.loads(notes[SOLVE])["gap"])
-    search = ShapeSearch(study.instance, options, None, study)
+    search = ShapeSearch(study.instance, options, None, study=study)
     search.recall()
     agenda, closer, spent_s = search.agenda, search.closer, 0.0
     for task in agenda.tasks:
