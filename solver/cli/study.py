@@ -1,6 +1,7 @@
 """`study show`: what a study holds, and what is still open."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from formulations.instance import Instance
     from solver.result import ShapeRecord
     from solver.search.overview import SearchOverview
-    from solver.study.store import Study
 
 #: Open shapes that are listed; the others are counted.
 MOST_LISTED = 10
@@ -42,47 +42,51 @@ def show_study_command(
     """
     from solver.search.overview import search_overview
     from solver.study.store import read_study
+    from solver.templates.kept import open_mixes
 
     with read_study(study) as (kept, notes):
-        found = search_overview(kept, notes)
-        if as_json:
-            say(json.dumps(_fields(kept, found), indent=1))
-        else:
-            print_report(_text(kept, found))
+        instance, search = kept.instance, search_overview(kept, notes)
+        templates = open_mixes(kept, notes)
+    if as_json:
+        fields: dict[str, object] = {"instance": instance.name}
+        if search is not None:
+            fields["solve"] = _search_fields(search)
+        if templates is not None:
+            fields["templates"] = {"closed": templates[0], "open": templates[1]}
+        say(json.dumps(fields, indent=1))
+        return
+    parts = [*([] if search is None else _search_text(instance, search))]
+    if templates is not None:
+        parts += [*([""] if parts else []), *_templates_text(instance, *templates)]
+    print_report(parts or [f"{instance.name}: nothing yet"])
 
 
-def _fields(study: "Study", found: "SearchOverview | None") -> dict[str, object]:
-    """What `--json` prints; objective and bound as `solve` counts them."""
-    fields: dict[str, object] = {"instance": study.instance.name}
-    if found is not None:
-        fields["solve"] = {
-            "shapes_closed": found.closed,
-            "shapes_open": len(found.open),
-            "step_time_s": None if found.step_time_ns is None else found.step_time_ns / 1e9,
-            "objective": found.objective,
-            "bound": found.bound,
-            "gap": found.gap,
-            "spent_s": found.spent_s,
-            "open": [one.model_dump(mode="json") for one in found.open],
-        }
-    return fields
+def _search_fields(found: "SearchOverview") -> dict[str, object]:
+    """What `--json` prints of `solve`; objective and bound as it counts them."""
+    return {
+        "shapes_closed": found.closed,
+        "shapes_open": len(found.open),
+        "step_time_s": None if found.step_time_ns is None else found.step_time_ns / 1e9,
+        "objective": found.objective,
+        "bound": found.bound,
+        "gap": found.gap,
+        "spent_s": found.spent_s,
+        "open": [one.model_dump(mode="json") for one in found.open],
+    }
 
 
-def _text(study: "Study", found: "SearchOverview | None") -> "list[RenderableType]":
+def _search_text(instance: "Instance", found: "SearchOverview") -> "list[RenderableType]":
     from solver.report.layout import labelled, table
     from solver.report.quantities import counted, percent, time_text
 
-    lines = [("instance", study.instance.name)]
-    if found is None:
-        return [labelled([*lines, ("solve", "not begun")])]
     best = "none yet" if found.step_time_ns is None else time_text(found.step_time_ns / 1e9)
     gap = "unknown" if found.gap is None else percent(found.gap)
-    lines += [
+    lines = [
+        ("solve", f"{instance.name}, {found.closed} shapes closed, {len(found.open)} open"),
         ("best plan", f"{best}, gap {gap}"),
-        ("shapes", f"{found.closed} closed, {len(found.open)} open"),
         ("spent", f"{time_text(found.spent_s)} of processors on the shapes that took a search"),
     ]
-    rows = [_row(study.instance, one) for one in found.open[:MOST_LISTED]]
+    rows = [_row(instance, one) for one in found.open[:MOST_LISTED]]
     parts: list[RenderableType] = [labelled(lines)]
     if rows:
         texts = ("open shapes", "nodes", "schedule", "recompute", "ZeRO")
@@ -92,16 +96,32 @@ def _text(study: "Study", found: "SearchOverview | None") -> "list[RenderableTyp
     return parts
 
 
+def _templates_text(
+    instance: "Instance", closed: int, left: Sequence[Sequence[int]]
+) -> "list[RenderableType]":
+    from solver.report.layout import labelled
+
+    lines = [("templates", f"{instance.name}, {closed} mixes of nodes closed, {len(left)} open")]
+    if left:
+        named = ", ".join(_nodes(instance, mix) for mix in left[:MOST_LISTED])
+        lines.append(("open", named + (", ..." if len(left) > MOST_LISTED else "")))
+    return [labelled(lines)]
+
+
+def _nodes(instance: "Instance", counts: Sequence[int]) -> str:
+    """Numbers of nodes by group."""
+    pairs = zip(counts, instance.cluster.groups, strict=True)
+    return " + ".join(f"{n} {group.name}" for n, group in pairs if n)
+
+
 def _row(instance: "Instance", record: "ShapeRecord") -> tuple[str, ...]:
     from solver.report.degrees import tensor_text
     from solver.report.quantities import time_text
 
-    shape, groups = record.shape, instance.cluster.groups
+    shape = record.shape
     return (
         f"{tensor_text(shape)} x {shape.dp} x {shape.pp}, {shape.micro_batch}",
-        " + ".join(
-            f"{n} {group.name}" for n, group in zip(shape.nodes_used, groups, strict=True) if n
-        ),
+        _nodes(instance, shape.nodes_used),
         shape.schedule,
         "/".join(shape.recompute),
         str(shape.zero),

@@ -158,6 +158,7 @@ def test_commands_and_options_stay() -> None:
             "--objective",
             "--out",
             "--split",
+            "--study",
             "--time-limit",
             "instance",
         ],
