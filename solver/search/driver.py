@@ -276,15 +276,17 @@ def _of_one_kind(instance: Instance, space: Sequence[Shape]) -> dict[Shape, None
     return dict.fromkeys(alike) if again else {}
 
 
-def lower_bound(instance: Instance, limit_s: float) -> float | None:
-    """Proved lower bound of the objective of all plans, as high as such a time allows.
+def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float | None]:
+    """Lower bound of the objective of all plans, and the best one seen, as such a time allows.
 
-    Infinite where there is no plan. None: the time was too short to look at all shapes.
+    The bound is proved, and infinite where there is no plan. None: the time was too short to look
+    at all shapes, or to see a plan.
     """
     search = ShapeSearch(instance, SolveOptions(time_limit_s=limit_s), None)
     with suppress(TimeUp), time_up_after(search.clock.left_s):
         search.run()
+    best = search.incumbents.best
     if not search.agenda.complete:
-        return None
-    records = search.agenda.reviewed(search.incumbents.best)
-    return min(search.agenda.bounds(records), default=math.inf)
+        return None, best
+    records = search.agenda.reviewed(best)
+    return min(search.agenda.bounds(records), default=math.inf), best
