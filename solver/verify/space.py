@@ -24,6 +24,7 @@ from formulations.plan import Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.verify.findings import NOISE
 from solver.verify.launch import runs_degrees, runs_parts, runs_zero
+from solver.verify.renting import cheapest
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
 
@@ -73,7 +74,9 @@ def _allowed(choice: Sequence[int] | None, value: int) -> bool:
 
 
 def price_usd_per_hour(instance: Instance, nodes_used: Nodes) -> float:
-    """Rent of these numbers of nodes."""
+    """Rent of these numbers of nodes, on the terms that the objective chooses."""
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return cheapest(instance, nodes_used).usd_per_hour
     rents = [group.price_usd_per_hour for group in instance.cluster.groups]
     return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))
 
