@@ -6,7 +6,7 @@ incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -29,11 +29,12 @@ from solver.result import (
 from solver.search.agenda import Agenda
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeEngine, enumerate_shape
-from solver.search.incumbents import Clock, Incumbents
+from solver.search.incumbents import Clock, Incumbent, Incumbents
 from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings
 from solver.search.progress import Progress
+from solver.search.shapes import shapes
 
 Report = Callable[[Progress], None]
 
@@ -44,17 +45,27 @@ NOTED_EVERY = 1.25
 
 
 class ShapeSearch:
-    """State of one search."""
+    """State of one search, of all plans or of those of some `space` with an objective `below`."""
 
-    def __init__(self, instance: Instance, options: SolveOptions, report: Report | None) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        options: SolveOptions,
+        report: Report | None,
+        times: TimeTables | None = None,
+        space: Iterator[Shape] | None = None,
+        below: float = math.inf,
+    ) -> None:
         self.instance, self.options, self.report = instance, options, report
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
-        self.times = TimeTables(instance)
+        self.times = times or TimeTables(instance)
         self.collected: list[CostTables] = []
-        self.incumbents = Incumbents(instance, options, self.clock, self.times)
+        known = Incumbent(objective=below)
+        self.incumbents = Incumbents(instance, options, self.clock, self.times, known)
         self.closer = Closer(instance, options, self._engine(), self.times)
-        self.agenda = Agenda(instance, self.times, self.closer, self.clock.out_of_time)
+        whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
+        self.agenda = Agenda(whole, self.times, self.closer, stop)
         least = self.agenda.tasks[:1]  # that of the cheapest bound
         #: of the objective, and when
         self.bounds = [(self.clock.elapsed_s, task.objective) for task in least]
