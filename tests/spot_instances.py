@@ -29,11 +29,16 @@ def with_spot(instance: Instance, seed: int) -> Instance:
     return instance.model_copy(update=update)
 
 
-def spot_instance(seed: int) -> Instance:
-    """A random instance of few stages with such groups."""
+def few_stages(seed: int) -> Instance:
+    """A random instance, small enough for brute force."""
     instance = random_instance(seed)
     search = instance.search.model_copy(update={"pipeline_parallel": (1, 2, 3)})
-    return with_spot(instance.model_copy(update={"search": search}), seed)
+    return instance.model_copy(update={"search": search})
+
+
+def spot_instance(seed: int) -> Instance:
+    """The same with such groups."""
+    return with_spot(few_stages(seed), seed)
 
 
 def rates_times(instance: Instance, factor: float) -> Instance:

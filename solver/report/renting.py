@@ -20,13 +20,13 @@ def renting_lines(document: PlanDocument) -> Lines:
         return []
     used = zip(document.instance.cluster.groups, shape.nodes_used, strict=True)
     terms = [_terms(group, count, renting) for group, count in used if count]
-    kept, speed = percent(renting.availability), significant(renting.useful_sequences_per_s)
+    kept, speed = renting.availability, significant(renting.useful_sequences_per_s)
+    why = f", as {percent(kept)} of the time goes into steps that are kept" if kept < 1 else ""
     return [
         *(("" if i else "rented", text) for i, text in enumerate(terms)),
         (
             "useful",
-            f"{speed} sequences/s, as {kept} of the time goes into steps that are kept; "
-            f"{money(renting.cost_usd_per_useful_sequence)} per sequence",
+            f"{speed} sequences/s{why}; {money(renting.cost_usd_per_useful_sequence)} per sequence",
         ),
         *_checkpoints(preemption, renting, step_s),
     ]
@@ -37,7 +37,7 @@ def _terms(group: NodeGroup, count: int, renting: RentingDocument) -> str:
     nodes, spot = f"{counted(count, 'node')} of {group.name}", group.spot
     if spot is None or group.name not in renting.on_spot:
         return f"{nodes} on demand, {money(group.price_usd_per_hour)} per node-hour"
-    often = f"{significant(spot.preemptions_per_hour)} preemptions per node-hour"
+    often = f"{spot.preemptions_per_hour:.4g} preemptions per node-hour"
     price = f"{money(spot.price_usd_per_hour)} per node-hour"
     return f"{nodes} on spot, {price}, {often} ({spot.kind}, {spot.source})"
 
@@ -59,7 +59,7 @@ def _checkpoints(preemption: Preemption, renting: RentingDocument, step_s: float
         ),
         (
             "assumed",
-            f"preemptions: {significant(rate)} per hour, one node each at its own time; what came "
+            f"preemptions: {rate:.4g} per hour, one node each at its own time; what came "
             f"after the last checkpoint is lost, and {restart} until another node is in its place; "
             f"all nodes are paid for all the time; nodes on demand are never lost ("
             f"{preemption.kind}, {preemption.source})",
