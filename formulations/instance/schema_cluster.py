@@ -118,6 +118,9 @@ class EfficiencyFile(Record):
     measured_in: list[Precision] = Field(
         default=[], description="Precisions of the times that they were fitted to."
     )
+    assumed_efficiency: list[Name] = Field(
+        default=[], description="Which of them were not fitted all the same, such as launches."
+    )
 
 
 class PeakFile(Record):
@@ -130,6 +133,9 @@ class PeakFile(Record):
     peak: dict[Precision, FlopRate] = Field(
         min_length=1,
         description="Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}.",
+    )
+    assumed_peaks: dict[Precision, Text] = Field(
+        default={}, description="Peaks that the source does not state, and what they come from."
     )
     compute_capability: float | None = Field(
         default=None,
