@@ -89,18 +89,22 @@ class ShapeSearch:
             if not self.closer.refuses(plan.shape, step_ns):
                 self.incumbents.offer((plan, step_ns))
 
-    def run(self, among: Collection[Shape] | None = None) -> None:
+    def run(
+        self,
+        among: Collection[Shape] | None = None,
+        efforts: Sequence[int | None] = EFFORTS,
+    ) -> None:
         """Closes shapes, all or some, until none is open or time is up, with more and more effort.
 
         What resists a round is worth a longer local search.
         """
         exact = self.options.method == "exact"
-        for effort in EFFORTS if exact else EFFORTS[-1:]:
-            self.round(effort, among)
+        for effort in efforts if exact else EFFORTS[-1:]:
+            self._round(effort, among)
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
 
-    def round(self, effort: int | None, among: Collection[Shape] | None = None) -> None:
+    def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
         """Looks at all open shapes, or those of some, with so much effort each."""
         exact, stop = self.options.method == "exact", self.clock.out_of_time
         if stop():
