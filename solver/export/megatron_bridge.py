@@ -15,14 +15,12 @@ from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
 from solver.export.megatron import (
     check_layout,
     check_ranks,
-    core_faults,
     hides_tensor_traffic,
     recomputation,
     shared,
 )
 from solver.export.megatron_layout import written
 from solver.export.modules import IMPORTABLE, read_settings
-from solver.export.optimizer import planned_states
 
 NAME = "Megatron-Bridge"
 RECIPE = "planned_recipe.py"
@@ -75,13 +73,12 @@ _MOMENTS = [
 def faults(job: Job) -> Iterator[Fault]:
     """What Megatron-Bridge cannot express: what Megatron-LM cannot."""
     yield from launch_faults(job, "megatron")
-    yield from core_faults(job, NAME)
 
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
-    lines += _MOMENTS if planned_states(job.instance.workload) == "bf16" else []
+    lines += _MOMENTS if job.instance.workload.optimizer_state == "bf16" else []
     module = _MODULE.format(
         title=job.title,
         layers=job.num_blocks,

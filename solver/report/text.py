@@ -201,7 +201,15 @@ def _elsewhere(document: PlanDocument, other: OtherTarget) -> str:
     """What another launch target may bring."""
     better = "faster" if document.minimize == "step_time" else "cheaper"
     name = TARGET_NAMES[other.target]
-    return f"{name}: at most {percent(other.gain)} {better}, with search: {other.search}"
+    most, least = other.gain, other.found_gain
+    if most is None:
+        found = "not yet looked at"
+    elif not least:
+        found = f"not yet ruled out that a plan is up to {percent(most)} {better}"
+    else:
+        found = f"{percent(least)} {better}"
+        found += f", at most {percent(most)}" if percent(most) != percent(least) else ""
+    return f"{name}: {found}, with search: {other.search}"
 
 
 def figures(document: PlanDocument) -> Lines:

@@ -6,7 +6,7 @@ incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -19,45 +19,49 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Infeasibility,
-    Moment,
     Result,
     SearchLog,
     Status,
     Termination,
-    relative_gap,
 )
 from solver.search.agenda import Agenda
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeEngine, enumerate_shape
-from solver.search.incumbents import Clock, Incumbents
+from solver.search.incumbents import Clock, Incumbent, Incumbents
 from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings
-from solver.search.progress import Progress
-
-Report = Callable[[Progress], None]
+from solver.search.progress import Report
+from solver.search.search_history import SearchHistory
+from solver.search.shapes import shapes
 
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
-#: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
-NOTED_EVERY = 1.25
 
 
 class ShapeSearch:
-    """State of one search."""
+    """State of one search, of all plans or of those of some `space` with an objective `below`."""
 
-    def __init__(self, instance: Instance, options: SolveOptions, report: Report | None) -> None:
-        self.instance, self.options, self.report = instance, options, report
+    def __init__(
+        self,
+        instance: Instance,
+        options: SolveOptions,
+        report: Report | None,
+        times: TimeTables | None = None,
+        space: Iterator[Shape] | None = None,
+        below: float = math.inf,
+    ) -> None:
+        self.instance, self.options = instance, options
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
-        self.times = TimeTables(instance)
+        self.times = times or TimeTables(instance)
         self.collected: list[CostTables] = []
-        self.incumbents = Incumbents(instance, options, self.clock, self.times)
+        known = Incumbent(objective=below)
+        self.incumbents = Incumbents(instance, options, self.clock, self.times, known)
         self.closer = Closer(instance, options, self._engine(), self.times)
-        self.agenda = Agenda(instance, self.times, self.closer, self.clock.out_of_time)
-        least = self.agenda.tasks[:1]  # that of the cheapest bound
-        #: of the objective, and when
-        self.bounds = [(self.clock.elapsed_s, task.objective) for task in least]
+        whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
+        self.agenda = Agenda(whole, self.times, self.closer, stop)
+        self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
 
     def _engine(self) -> ShapeEngine:
         if self.options.method not in ("cpsat", "milp"):
@@ -76,25 +80,28 @@ class ShapeSearch:
 
         What resists a round is worth a longer local search.
         """
-        exact, stop = self.options.method == "exact", self.clock.out_of_time
-        workers = self.options.workers if exact else 1
-        space = [shape for shape in self.space if among is None or shape in among]
+        exact = self.options.method == "exact"
         for effort in EFFORTS if exact else EFFORTS[-1:]:
-            if stop():
-                return
-            late = exact and effort not in EFFORTS[:2]
-            if late and self.agenda.open(self.incumbents.best, effort):
-                self.incumbents.seed(space, effort or EFFORTS[-2])
-            tasks = self.agenda.open(self.incumbents.best, effort)
-            tasks = [task for task in tasks if among is None or task.shape in among]
-            tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
-            for closing in closings(
-                self.closer, tasks, lambda: self.incumbents.best, workers, stop
-            ):
-                self._take(closing)
-                self.tell()
+            self.round(effort, among)
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
+
+    def round(self, effort: int | None, among: Collection[Shape] | None = None) -> None:
+        """Looks at all open shapes, or those of some, with so much effort each."""
+        exact, stop = self.options.method == "exact", self.clock.out_of_time
+        if stop():
+            return
+        late = exact and effort not in EFFORTS[:2]
+        if late and self.agenda.open(self.incumbents.best, effort):
+            space = [shape for shape in self.space if among is None or shape in among]
+            self.incumbents.seed(space, effort or EFFORTS[-2])
+        tasks = self.agenda.open(self.incumbents.best, effort)
+        tasks = [task for task in tasks if among is None or task.shape in among]
+        tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
+        workers = self.options.workers if exact else 1
+        for closing in closings(self.closer, tasks, lambda: self.incumbents.best, workers, stop):
+            self._take(closing)
+            self.history.tell()
 
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""
@@ -115,37 +122,12 @@ class ShapeSearch:
         def tell() -> None:
             for closing in model.closings():
                 self._take(closing)
-            self.tell()
+            self.history.tell()
 
         try:
             model.run(replace(self.options, time_limit_s=left_s), self.clock.out_of_time, tell)
         finally:
             tell()
-
-    def tell(self) -> None:
-        """Reports the state of the search, and notes its bound from time to time."""
-        elapsed_s = self.clock.elapsed_s
-        noted_s = self.bounds[-1][0] if self.bounds else 0.0
-        if self.report is None and elapsed_s < NOTED_EVERY * noted_s:
-            return
-        found = self.incumbents
-        open_ = self.agenda.open(found.best)
-        bound = min((task.objective for task in open_), default=found.objective)
-        if elapsed_s >= NOTED_EVERY * noted_s:
-            self.bounds.append((elapsed_s, bound))
-        if self.report is not None:
-            self.report(self._progress(bound))
-
-    def _progress(self, bound: float) -> Progress:
-        found = self.incumbents
-        return Progress(
-            shapes_closed=self.agenda.num_closed,
-            shapes_total=len(self.agenda.tasks),
-            incumbent_ns=found.known.step_time_ns,
-            bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
-            gap=relative_gap(found.best, bound),
-            elapsed_s=self.clock.elapsed_s,
-        )
 
     def result(self, termination: Termination) -> Result:
         """The outcome, with the rest of the shapes logged."""
@@ -170,20 +152,12 @@ class ShapeSearch:
             runtime_s=self.clock.elapsed_s,
             log=SearchLog(
                 tuple(self.closer.stated(one, best, bound) for one in records),
-                self._history(best, bound),
+                self.history.moments(best, bound),
             ),
             method=self.options.method,
             infeasibility=self._explained() if status is Status.INFEASIBLE else None,
             requested_gap=self.options.gap,
         )
-
-    def _history(self, best: float | None, bound: float | None) -> tuple[Moment, ...]:
-        """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
-        if not best:
-            return ()
-        noted = self.bounds if bound is None else [*self.bounds, (self.clock.elapsed_s, bound)]
-        shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
-        return tuple(sorted([*self.incumbents.history, *shares], key=lambda one: one.elapsed_s))
 
     def _explained(self) -> Infeasibility:
         """Why there is no plan, within the time that is left."""
@@ -242,15 +216,17 @@ def _of_one_kind(instance: Instance, space: Sequence[Shape]) -> dict[Shape, None
     return dict.fromkeys(alike) if again else {}
 
 
-def lower_bound(instance: Instance, limit_s: float) -> float | None:
-    """Proved lower bound of the objective of all plans, as high as such a time allows.
+def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float | None]:
+    """Lower bound of the objective of all plans, and the best one seen, as such a time allows.
 
-    Infinite where there is no plan. None: the time was too short to look at all shapes.
+    The bound is proved, and infinite where there is no plan. None: the time was too short to look
+    at all shapes, or to see a plan.
     """
     search = ShapeSearch(instance, SolveOptions(time_limit_s=limit_s), None)
     with suppress(TimeUp), time_up_after(search.clock.left_s):
         search.run()
+    best = search.incumbents.best
     if not search.agenda.complete:
-        return None
-    records = search.agenda.reviewed(search.incumbents.best)
-    return min(search.agenda.bounds(records), default=math.inf)
+        return None, best
+    records = search.agenda.reviewed(best)
+    return min(search.agenda.bounds(records), default=math.inf), best

@@ -1,5 +1,6 @@
 """The best plan so far, and the local searches that it comes from."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,10 @@ SURVEY = 0.3
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The best plan so far: set at once, as Ctrl-C may come at any moment."""
+    """The best plan so far: set at once, as Ctrl-C may come at any moment.
+
+    Without a plan: an objective that plans have to be below.
+    """
 
     plan: Plan | None = None
     step_time_ns: int | None = None
@@ -83,13 +87,13 @@ class Incumbents:
 
     @property
     def objective(self) -> float:
-        """Of the incumbent; infinite without one."""
+        """The same; infinite without one."""
         return self.known.objective
 
     @property
     def best(self) -> float | None:
-        """Objective of the incumbent."""
-        return None if self.known.plan is None else self.objective
+        """Objective that plans have to be below, of the incumbent as a rule."""
+        return None if self.objective == math.inf else self.objective
 
     def offer(self, found: tuple[Plan, int] | None) -> None:
         """Keeps a plan, with its step time in ns, that is better than the incumbent."""
@@ -119,7 +123,8 @@ class Incumbents:
         def stop() -> bool:
             return next(left, None) is None or self.clock.out_of_time()
 
-        for found in local_plans(self.instance, space, self.options.seed, stop, times):
+        below = self.objective if self.known.plan is None else math.inf
+        for found in local_plans(self.instance, space, self.options.seed, stop, times, below):
             self.offer(found)
             left = iter(range(patience))
 

@@ -6,10 +6,10 @@ from math import gcd
 
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
-from formulations.instance.target import most_stages
+from formulations.instance.target import least_zero, most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
-from formulations.launch import runs_degrees
+from formulations.launch import runs_shape
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
 from solver.result import rent_usd_per_hour
@@ -18,7 +18,7 @@ from solver.result import rent_usd_per_hour
 MAX_MICRO_BATCH = 64
 
 #: Relative float noise in sums of prices.
-_NOISE = 1e-12
+PRICE_NOISE = 1e-12
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
         if not any(vector) or not _possible(instance, vector):
             continue
         rent = rent_usd_per_hour(instance, vector)
-        if limit is None or rent <= limit * (1 + _NOISE):
+        if limit is None or rent <= limit * (1 + PRICE_NOISE):
             yield vector
 
 
@@ -167,7 +167,7 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
     search, layers = instance.search, instance.workload.layers
     longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
-    most = most_stages(search.target, instance.workload.tied_embeddings) or longest
+    most = most_stages(search.target, instance.workload) or longest
     return [
         (slots // pp, pp)
         for pp in range(1, min(slots, longest, most) + 1)
@@ -185,7 +185,9 @@ def zero_stages(instance: Instance, ranks: int, pp: int, ep: int) -> list[ZeroSt
     """
     search = instance.search
     exchanges = pp == 1 and ep == 1 and search.micro_batches == "even"
-    stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
+    least = least_zero(search.target, instance.workload.optimizer_state)
+    most = max(search.zero) if exchanges else GRADIENTS_SPLIT - 1
+    stages = sorted(zero for zero in search.zero if least <= zero <= most)
     if ranks == 1:
         return stages[:1]
     return [zero for zero in stages if zero in launched_stages(search.target, pp)]
@@ -253,7 +255,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                     vpp=vpp,
                     ep=ep,
                 )
-                if runs_degrees(instance, shape):
+                if runs_shape(instance, shape):
                     yield shape
 
 
