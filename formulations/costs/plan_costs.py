@@ -8,6 +8,7 @@ import numpy as np
 
 from formulations.costs.memory import MemoryParts
 from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.recompute_costs import memory_parts, recomputed_ns
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
@@ -109,9 +110,9 @@ def _recomputation(
             stages, alike = shape.stages_of(d), member.ravel() == i
             chunks = tuple(layers[d :: shape.pp])
             found = choose(d, j, m, chunks)
-            memory[d, alike] = tables.device_memory(chunks, d, j, m, found)
+            memory[d, alike] = sum(memory_parts(tables, chunks, d, j, m, found))
             for s, one in zip(stages, found, strict=True):
-                extra[s, alike] = tables.recomputed_ns(j, layers[s], one)
+                extra[s, alike] = recomputed_ns(tables, j, layers[s], one)
     return extra, memory
 
 
@@ -148,7 +149,8 @@ def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     groups = instance.cluster.node_groups
     return [
         [
-            tables.memory_parts(
+            memory_parts(
+                tables,
                 [stage.layers for stage in replica.stages[d::pp]],
                 d,
                 groups[replica.stages[d].group.node],

@@ -1,17 +1,33 @@
-"""What a user may write about machines: links, GPU types, groups of nodes.
+"""What a user may write about machines: links, GPU types, groups of nodes, preemptions.
 
-Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h).
+Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h, /h).
 """
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from formulations.instance.cluster import Efficiency, HalfFlops
 from formulations.instance.evidence import NOT_STATED, Kind
-from formulations.instance.extent import MOST_CHOICES, MOST_GROUPS, Count, GpusPerNode, Name, Text
+from formulations.instance.extent import (
+    MOST_CHOICES,
+    MOST_GROUPS,
+    Count,
+    GpusPerNode,
+    Index,
+    Name,
+    Text,
+)
 from formulations.instance.precision import Precision
-from formulations.instance.quantities import MAPPING, NAME, Quantity, name_or_mapping
+from formulations.instance.quantities import (
+    MAPPING,
+    NAME,
+    NUMBER,
+    Quantity,
+    name_or_mapping,
+    number_or_mapping,
+    refusal,
+)
 from formulations.instance.record import Record
 
 Memory = Annotated[float, Quantity("size", least="1 B", most="10 TiB", example="39.59 GiB")]
@@ -23,6 +39,9 @@ FlopRate = Annotated[
     float, Quantity("compute", least="1 FLOP/s", most="1000 PFLOP/s", example="312 TFLOP/s")
 ]
 Price = Annotated[float, Quantity("price", most="1000000 USD/h", example="16.39 USD/h")]
+Pause = Annotated[float, Quantity("time", most="100 h", example="2 min")]
+CheckpointEvery = Annotated[float, Quantity("time", least="1 ms", most="10000 h", example="10 min")]
+Preemptions = Annotated[float, Quantity("rate", most="10000 /h", example="0.05 /h")]
 
 
 class LinkFile(Record):
@@ -145,15 +164,52 @@ Gpu = Annotated[
 ]
 
 
+class SpotFile(Record):
+    """Terms on which the provider may take nodes back."""
+
+    price: Price = Field(description="Price of one node on spot, such as 5.2 USD/h.")
+    preemptions: Preemptions = Field(
+        description="How often one node is taken back on average, such as 0.05 /h."
+    )
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+
+
+class CountRange(Record):
+    """How many nodes may be rented, both ends among them: `pareto` decides."""
+
+    min: Index = Field(default=0, description="The least number of nodes.")
+    max: Count = Field(description="The largest number of nodes.")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "CountRange":
+        if self.min > self.max:
+            raise refusal(f"min {self.min} above max {self.max}", "min up to max")
+        return self
+
+
+NumNodes = Annotated[
+    Annotated[Count, Tag(NUMBER)] | Annotated[CountRange, Tag(MAPPING)],
+    Discriminator(number_or_mapping),
+]
+
+
 class NodeGroupFile(Record):
     """Equal machines."""
 
     name: Name = Field(description="Name of the group; its nodes are NAME-0, NAME-1, ...")
     gpu: Gpu = Field(description="A name of the GPU catalogue, or the figures of a GPU.")
     gpus_per_node: GpusPerNode = Field(description="GPUs in each node.")
-    nodes: Count = Field(description="Number of nodes.")
+    nodes: NumNodes = Field(
+        description="Number of nodes; for pareto also a range such as {min: 0, max: 8}."
+    )
     price: Price | None = Field(
         default=None, description="Price of one node, such as 16.39 USD/h; default 0."
+    )
+    spot: SpotFile | None = Field(
+        default=None,
+        description="Other terms, for cost_per_useful_sequence: a choice, or without `price` the"
+        " only ones.",
     )
     memory: Memory | None = Field(
         default=None, description="Memory per GPU, where it differs from the catalogue's."
@@ -171,6 +227,16 @@ class NodeGroupFile(Record):
         default=None,
         description="Where the nodes stand, such as an availability zone; of all groups or none.",
     )
+
+    @property
+    def most_nodes(self) -> int:
+        """The number of nodes, or its upper end."""
+        return self.nodes.max if isinstance(self.nodes, CountRange) else self.nodes
+
+    @property
+    def fewest_nodes(self) -> int:
+        """The number of nodes, or its lower end."""
+        return self.nodes.min if isinstance(self.nodes, CountRange) else self.nodes
 
 
 class ClusterFile(Record):
@@ -191,3 +257,22 @@ class ClusterFile(Record):
         description="Number of nodes -> share of the nominal bandwidth that a collective over so"
         " many nodes, or more, reaches. Default: 1.0 for all.",
     )
+
+
+class PreemptionFile(Record):
+    """What preemptions cost: restarts from checkpoints, see `formulations.costs.availability`."""
+
+    restart: Pause | None = Field(
+        default=None,
+        description="From a preemption to the next step, with another node in its place, such as"
+        " 2 min. Default: Varuna's for a model of this size, as measured for Oobleck.",
+    )
+    checkpoint: Pause | None = Field(
+        default=None, description="Time of a checkpoint, such as 15 s. Default: as `restart`."
+    )
+    checkpoint_every: CheckpointEvery | None = Field(
+        default=None,
+        description="Training between two checkpoints, such as 10 min. Default: what costs least.",
+    )
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")

@@ -50,6 +50,13 @@ def all_cores() -> int:
 
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+StudyOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep what is closed in this file, and go on from there: the same command after a "
+        "kill loses the work in hand only. On a disk of this machine, not of the network.",
+    ),
+]
 GapOption = Annotated[
     float,
     typer.Option(

@@ -13,6 +13,7 @@ from solver.cli.search_options import (
     InstanceArgument,
     JsonOption,
     SeedOption,
+    StudyOption,
     WorkersOption,
     all_cores,
     positive,
@@ -58,6 +59,7 @@ def solve_command(
         ),
     ] = None,
     workers: WorkersOption = None,
+    study: StudyOption = None,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -66,7 +68,10 @@ def solve_command(
     from formulations.instance.load import load_instance
     from solver.report.document import build_document
     from solver.search.targets import solve
+    from solver.study.store import study_at
 
+    if study is not None and method != "exact":
+        raise PlannerError(f"--study keeps what --method exact closes; found: {method}")
     if proof and not as_json:
         raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
     workers = workers or all_cores()
@@ -76,8 +81,8 @@ def solve_command(
             check_writable(path)
     problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
-    with progress_display() as progress:
-        result = solve(problem, options, progress)
+    with progress_display() as progress, study_at(study, problem) as kept:
+        result = solve(problem, options, progress, kept)
     document = build_document(result, options)
     try:
         if out is not None:

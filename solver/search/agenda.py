@@ -1,17 +1,15 @@
 """The shapes of a search, cheapest bound first: what is open, and how the others were closed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
-from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.heuristics.choose import TimeTables
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Task
 from solver.search.closing import Stop
-from solver.search.shapes import shapes
 
 #: Shapes that are looked at together, before time is looked at again.
 AT_ONCE = 512
@@ -20,16 +18,21 @@ MOST_SHAPES = 10**6
 
 
 class Agenda:
-    """All shapes of an instance; `complete` unless there was no time to list them: then none.
+    """Shapes of an instance; `complete` unless there was no time to list them: then none.
 
     tasks: with closed-form bounds. records: how shapes were closed, or what is proved of them.
     """
 
-    def __init__(self, instance: Instance, times: TimeTables, closer: Closer, stop: Stop) -> None:
-        self.instance, self.closer = instance, closer
+    def __init__(
+        self,
+        space: Iterator[Shape],
+        times: TimeTables,
+        closer: Closer,
+        stop: Stop,
+    ) -> None:
+        self.instance, self.closer = closer.instance, closer
         self.tasks, self.complete = list[Task](), True
         self.records: dict[Shape, ShapeRecord] = {}
-        space = shapes(instance)
         while some := list(islice(space, AT_ONCE)):
             if self.tasks and stop():
                 self.tasks, self.complete = [], False
@@ -38,7 +41,7 @@ class Agenda:
                 found = f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
                 raise InstanceError("search", found, "fewer, or idle_nodes: false")
             self.tasks += [
-                Task(form.bound_ns * objective_weight(instance, shape), *form, shape)
+                Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
                 for form, shape in zip(times.forms(some), some, strict=True)
             ]
         self.tasks.sort(key=lambda task: task.objective)

@@ -18,7 +18,7 @@ from solver.result import rent_usd_per_hour
 MAX_MICRO_BATCH = 64
 
 #: Relative float noise in sums of prices.
-_NOISE = 1e-12
+PRICE_NOISE = 1e-12
 
 
 def powers_of_two(limit: int) -> tuple[int, ...]:
@@ -34,7 +34,7 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
         if not any(vector) or not _possible(instance, vector):
             continue
         rent = rent_usd_per_hour(instance, vector)
-        if limit is None or rent <= limit * (1 + _NOISE):
+        if limit is None or rent <= limit * (1 + PRICE_NOISE):
             yield vector
 
 

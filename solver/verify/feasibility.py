@@ -26,7 +26,7 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     )
     if not findings.require(known, "shape.nodes_used", used, f"up to {counts} nodes per group"):
         return False
-    findings.require(space.allows_nodes(used), "shape.nodes_used", used, _nodes_rule(space))
+    findings.require(used in space.nodes, "shape.nodes_used", used, _nodes_rule(space))
     text = f"{len(groups)}, one per node group"
     if not findings.require(
         len(shape.degrees) == len(groups), "shape.degrees", len(shape.degrees), text
@@ -56,13 +56,13 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     search, groups = space.instance.search, space.instance.cluster.groups
     total = space.instance.workload.global_batch // shape.micro_batch
     choices: list[tuple[str, object, Sequence[object] | None]] = [
-        ("degrees", shape.degrees, space.degrees(shape.nodes_used)),
+        ("degrees", shape.degrees, space.degrees.of(shape.nodes_used)),
         ("dp", shape.dp, search.data_parallel),
         ("pp", shape.pp, search.pipeline_parallel),
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
         ("recompute", shape.recompute, space.recomputations(shape.zero)),
-        ("ep", shape.ep, space.expert_degrees(shape.nodes_used, shape.degrees, shape.dp)),
+        ("ep", shape.ep, space.degrees.of_experts(shape.nodes_used, shape.degrees, shape.dp)),
         (
             "zero",
             shape.zero,

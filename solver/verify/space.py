@@ -20,9 +20,9 @@ from typing import NamedTuple, get_args
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName, SearchSpace
 from formulations.instance.workload import Recompute
-from formulations.plan import Degrees, Shape, uniform_degrees
+from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
-from solver.verify.findings import NOISE
+from solver.verify.degree_choices import DegreeChoices, doubling
 from solver.verify.launch import (
     runs_degrees,
     runs_parts,
@@ -30,10 +30,9 @@ from solver.verify.launch import (
     runs_states,
     runs_zero,
 )
+from solver.verify.node_choices import NodeChoices, Nodes
 
 LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
-
-Nodes = tuple[int, ...]  #: number of nodes used, per node group
 
 
 class Key(NamedTuple):
@@ -67,21 +66,8 @@ def key_of(shape: Shape) -> Key:
     )
 
 
-def _doubling(largest: int) -> list[int]:
-    sizes = [1]
-    while sizes[-1] * 2 <= largest:
-        sizes.append(sizes[-1] * 2)
-    return sizes
-
-
 def _allowed(choice: Sequence[int] | None, value: int) -> bool:
     return choice is None or value in choice
-
-
-def price_usd_per_hour(instance: Instance, nodes_used: Nodes) -> float:
-    """Rent of these numbers of nodes."""
-    rents = [group.price_usd_per_hour for group in instance.cluster.groups]
-    return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))
 
 
 @dataclass(frozen=True)
@@ -94,6 +80,16 @@ class PlanSpace:
     def search(self) -> SearchSpace:
         """What may be chosen."""
         return self.instance.search
+
+    @cached_property
+    def nodes(self) -> NodeChoices:
+        """All choices of nodes."""
+        return NodeChoices(self.instance)
+
+    @cached_property
+    def degrees(self) -> DegreeChoices:
+        """How the GPUs of chosen nodes may share stages."""
+        return DegreeChoices(self.instance)
 
     @cached_property
     def num_blocks(self) -> int:
@@ -111,124 +107,11 @@ class PlanSpace:
             return len(self.instance.workload.layers)
         return self.num_blocks
 
-    def affordable(self, nodes_used: Nodes) -> bool:
-        """Whether the rent of the nodes is within the limit."""
-        limit = self.instance.limits.max_price_usd_per_hour
-        rent = price_usd_per_hour(self.instance, nodes_used)
-        return limit is None or rent <= limit * (1 + NOISE)
-
-    def allows_nodes(self, nodes_used: Nodes) -> bool:
-        """Whether a plan may use exactly these nodes."""
-        groups = self.instance.cluster.groups
-        if len(nodes_used) != len(groups) or not any(nodes_used) or min(nodes_used) < 0:
-            return False
-        together = dict[int, int]()  # of a group and its nodes again
-        for j, count in enumerate(nodes_used):
-            first = j - groups[j].again
-            if groups[j].again and count and not nodes_used[first]:
-                return False
-            together[first] = together.get(first, 0) + count
-        idle = self.instance.search.idle_nodes
-        inside = all(
-            count <= groups[j].nodes if idle else count == groups[j].nodes
-            for j, count in together.items()
-        )
-        return inside and self.affordable(nodes_used)
-
-    @cached_property
-    def nodes(self) -> frozenset[Nodes]:
-        """All choices of nodes."""
-        return frozenset(self.node_choices())
-
-    def node_choices(self) -> Iterator[Nodes]:
-        """The same one by one, fewest nodes of the first groups first."""
-        groups = self.instance.cluster.groups
-        some = self.instance.search.idle_nodes or any(group.again for group in groups)
-        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
-        return filter(self.allows_nodes, product(*ranges))
-
-    @cached_property
-    def tensor_degrees(self) -> list[int]:
-        """Sizes of tensor groups that share the heads evenly."""
-        groups = self.instance.cluster.groups
-        given = self.instance.search.tensor_parallel
-        sizes = _doubling(max(group.gpus_per_node for group in groups)) if given is None else given
-        return [tp for tp in sorted(set(sizes)) if self.instance.workload.kv_heads % tp == 0]
-
-    def degrees(self, nodes_used: Nodes) -> list[tuple[Degrees, ...]]:
-        """Per node group how the GPUs of a slot share its stage."""
-        nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
-        used = [j for j, count in enumerate(nodes_used) if count]
-        found: list[tuple[Degrees, ...]] = []
-        groups, alike = self.instance.cluster.groups, self._alike(nodes_used)
-        for cp in sorted(set(self.search.context_parallel)):
-            slots = [self._slots(nodes[j], cp) for j in used]
-            if self.search.degrees == "uniform":
-                shared = (own for own in slots[0] if all(own in others for others in slots))
-                plain = [own for own in shared if own.parts == 1]
-                found += [uniform_degrees(self.instance, own.tp, cp) for own in plain]
-                continue
-            for own in product(*slots):
-                named = dict(zip(used, own, strict=True))
-                twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
-                if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
-                    continue
-                swapped = ((named[i], named[j]) for i, j in alike)
-                if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
-                    continue
-                if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
-                    found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
-        return found
-
-    def _alike(self, nodes_used: Nodes) -> list[tuple[int, int]]:
-        """Groups used that differ in name and size alone, and not in the nodes used of them.
-
-        Plans of one with the degrees of the other are the same.
-        """
-        groups = self.instance.cluster.groups
-        own = [group.model_dump(exclude={"name", "nodes"}) for group in groups]
-        used = [j for j, count in enumerate(nodes_used) if count]
-        pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
-        listed = not any(group.again for group in groups)
-        return [(i, j) for i, j in pairs if listed and own[i] == own[j]]
-
-    def _slots(self, gpus: int, cp: int) -> list[Degrees]:
-        """Slots of which a whole number make a node of so many GPUs, cp of them per sequence."""
-        pairs = product(self.tensor_degrees, range(1, gpus + 1))
-        known = (Degrees(tp=tp, parts=n, cp=cp) for tp, n in pairs if gpus % (tp * n * cp) == 0)
-        return [own for own in known if cp == 1 or self._shares_sequences(own)]
-
-    def _shares_sequences(self, own: Degrees) -> bool:
-        """Whether tensor groups can share every sequence: two pieces per GPU, or whole heads."""
-        workload, group = self.instance.workload, own.cp * own.tp
-        if self.search.context_method == "all_to_all" and workload.kv_heads % group:
-            return False
-        return workload.sequence_length % (2 * group) == 0
-
-    def expert_degrees(self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int) -> list[int]:
-        """GPUs that share the experts: they divide those of a stage, and lie in one zone.
-
-        More than one only where all node groups used have equal degrees, and tensor groups split
-        the sequence.
-        """
-        groups, found = self.instance.cluster.groups, []
-        used = [j for j, n in enumerate(nodes_used) if n]
-        apart = len({groups[j].zone for j in used}) > 1
-        alike = len({degrees[j] for j in used}) == 1
-        split = self.search.sequence_parallel or all(degrees[j].tp == 1 for j in used)
-        for ep in sorted(set(self.search.expert_parallel)):
-            ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
-            nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
-            fits = not any(count % ep for count in (ranks + nodes if apart else ranks))
-            if ep == 1 or (fits and alike and split):
-                found.append(ep)
-        return found
-
     @cached_property
     def micro_batches(self) -> list[int]:
         """Micro-batch sizes that divide the global batch."""
         given = self.instance.search.micro_batch
-        sizes = _doubling(LARGEST_MICRO_BATCH) if given is None else given
+        sizes = doubling(LARGEST_MICRO_BATCH) if given is None else given
         return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
 
     def zero_stages(self, ranks: int, pp: int, ep: int) -> list[int]:
@@ -270,7 +153,7 @@ class PlanSpace:
     ) -> Iterator[tuple[tuple[Degrees, ...], int, int, int]]:
         """All (degrees, dp, pp, b) on these nodes."""
         groups = self.instance.cluster.groups
-        for degrees in self.degrees(nodes_used):
+        for degrees in self.degrees.of(nodes_used):
             known = zip(nodes_used, groups, degrees, strict=True)
             slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
             for dp, pp in self.pipelines(slots):
@@ -283,7 +166,7 @@ class PlanSpace:
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
-            experts = self.expert_degrees(nodes_used, degrees, dp)
+            experts = self.degrees.of_experts(nodes_used, degrees, dp)
             for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
                 for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp, ep):
                     if not self.shares(nodes_used, degrees, ep, zero):

@@ -393,14 +393,6 @@ search:
     assert rows == [3, 3, 8, 8, 9, 10, 11, 12, 13]
 
 
-def test_bug_copies_kept_what_was_worked_out_of_other_fields() -> None:
-    """A workload with one run of layers fewer had the layers of all."""
-    workload = parsed(MINIMAL).workload
-    whole = len(workload.layers)
-    headless = workload.model_copy(update={"layer_runs": workload.layer_runs[:-1]})
-    assert len(headless.layers) == whole - 1
-
-
 def test_errors_beyond_twenty_are_counted() -> None:
     """Every entry of a list of 30 is wrong."""
     lines = _errors_of(MINIMAL + f"search: {{micro_batch: {[0] * 30}}}\n")

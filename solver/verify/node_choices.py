@@ -1,0 +1,57 @@
+"""Which nodes a plan may use, worked out again: `space` says the rules."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from formulations.instance import Instance
+from solver.verify.findings import NOISE
+from solver.verify.renting import cheapest
+
+Nodes = tuple[int, ...]  #: number of nodes used, per node group
+
+
+def price_usd_per_hour(instance: Instance, nodes_used: Nodes) -> float:
+    """Rent of these numbers of nodes, on the terms that the objective chooses."""
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return cheapest(instance, nodes_used).usd_per_hour
+    rents = [group.price_usd_per_hour for group in instance.cluster.groups]
+    return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))
+
+
+@dataclass(frozen=True)
+class NodeChoices:
+    """All numbers of nodes that a plan may use, fewest of the first groups first."""
+
+    instance: Instance
+
+    def __contains__(self, nodes_used: Nodes) -> bool:
+        """Whether a plan may use exactly these nodes."""
+        groups = self.instance.cluster.groups
+        if len(nodes_used) != len(groups) or not any(nodes_used) or min(nodes_used) < 0:
+            return False
+        together = dict[int, int]()  # of a group and its nodes again
+        for j, count in enumerate(nodes_used):
+            first = j - groups[j].again
+            if groups[j].again and count and not nodes_used[first]:
+                return False
+            together[first] = together.get(first, 0) + count
+        idle = self.instance.search.idle_nodes
+        inside = all(
+            count <= groups[j].nodes if idle else count == groups[j].nodes
+            for j, count in together.items()
+        )
+        return inside and self._is_affordable(nodes_used)
+
+    def __iter__(self) -> Iterator[Nodes]:
+        """One by one."""
+        groups = self.instance.cluster.groups
+        some = self.instance.search.idle_nodes or any(group.again for group in groups)
+        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
+        return filter(self.__contains__, product(*ranges))
+
+    def _is_affordable(self, nodes_used: Nodes) -> bool:
+        """Whether the rent of the nodes is within the limit."""
+        limit = self.instance.limits.max_price_usd_per_hour
+        rent = price_usd_per_hour(self.instance, nodes_used)
+        return limit is None or rent <= limit * (1 + NOISE)

@@ -1,0 +1,131 @@
+"""A study: what was closed before a kill stays closed, and nothing else changes."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from solver.document import RECORDED
+from solver.layered.problem import Intervals
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.result import Result
+from solver.search import driver, portfolio
+from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
+from solver.search.driver import solve
+from solver.search.overview import search_overview
+from solver.study.store import open_study, read_study
+
+SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
+FORK = multiprocessing.get_context("fork")
+
+
+def said(result: Result, options: SolveOptions = SolveOptions()) -> dict[str, Any]:  # noqa: B008
+    """Plan, bound and log; what describes the run itself is left out."""
+    fields = build_document(result, options).model_dump(mode="json")
+    return {key: value for key, value in fields.items() if key not in (*RECORDED, "digest")}
+
+
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, Any]:
+    """What a search without a study says."""
+    return said(solve(SMALL))
+
+
+def solved(path: Path, instance: Instance = SMALL, **options: Any) -> Result:
+    """With a study."""
+    with open_study(path, instance) as study:
+        return solve(instance, SolveOptions(**options), None, study)
+
+
+Engine = Callable[[Intervals, int, float, Stop], ShapeAnswer]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """How often the engine was asked, by whichever process; it takes a little longer than usual."""
+    count = FORK.Value("l", 0)
+
+    def slow(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
+        with count.get_lock():
+            count.value += 1
+        time.sleep(0.005)
+        return enumerate_shape(intervals, cutoff, gap, stop)
+
+    monkeypatch.setattr(driver, "enumerate_shape", slow)
+    return count
+
+
+def test_second_run_asks_nothing_and_says_the_same(
+    tmp_path: Path, asked: Any, fresh: dict[str, Any]
+) -> None:
+    """All comes from the study, and the log is that of a fresh run."""
+    assert said(solved(tmp_path / "study.db")) == fresh
+    first = asked.value
+    assert said(solved(tmp_path / "study.db")) == fresh
+    assert (first > 0, asked.value) == (True, first)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_at_random_moments_loses_one_shape_at_most(
+    tmp_path: Path,
+    asked: Any,
+    fresh: dict[str, Any],
+    workers: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of five kills costs one shape per worker, and the plan and its log are as ever."""
+    monkeypatch.setattr(portfolio, "ALONE_S", 0.0)
+    solved(tmp_path / "whole.db")
+    whole, kills, seed = asked.value, 5, random.Random(workers)
+    asked.value = 0
+    path = tmp_path / "study.db"
+    for _ in range(kills):
+        process = FORK.Process(target=solved, args=(path,), kwargs={"workers": workers})
+        process.start()
+        time.sleep(seed.uniform(0.0, 0.4))
+        os.kill(process.pid or 0, signal.SIGKILL)
+        process.join()
+    assert said(solved(path)) == fresh
+    assert asked.value <= whole + kills * workers
+
+
+def test_two_processes_on_one_study(tmp_path: Path, fresh: dict[str, Any]) -> None:
+    """Both write, from its first moment on; the study is sound, and gives the same plan."""
+    path = tmp_path / "study.db"
+    both = [FORK.Process(target=solved, args=(path,)) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert [one.exitcode for one in both] == [0, 0]
+    assert said(solved(path)) == fresh
+
+
+def test_overview_of_a_finished_search_has_nothing_open(tmp_path: Path) -> None:
+    """`study show` counts what the search counts."""
+    path = tmp_path / "study.db"
+    result = solved(path)
+    with read_study(path) as (study, notes):
+        found = search_overview(study, notes)
+    assert found is not None
+    assert (found.open, found.closed) == ((), len(result.log.shapes))
+    assert (found.objective, found.bound, found.gap) == (result.objective, result.bound, 0.0)
+
+
+def test_other_limits_use_what_is_known(tmp_path: Path, asked: Any) -> None:
+    """A limit on the step cuts off, nothing more: the study is of the same instance."""
+    path = tmp_path / "study.db"
+    best = solved(path).step_time_ns
+    assert best is not None
+    limits = SMALL.limits.model_copy(update={"max_step_time_s": best / 1e9})
+    limited = SMALL.model_copy(update={"limits": limits})
+    assert solved(path, limited).step_time_ns == best
