@@ -69,6 +69,7 @@ class ShapeSearch:
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
         self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
+        self.crew = crew_of(options) if options.method == "exact" else None
         self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
         self.agenda = Agenda(whole, self.times, self.closer, stop)
@@ -101,7 +102,6 @@ class ShapeSearch:
         What resists a round is worth a longer local search.
         """
         exact, stop = self.options.method == "exact", self.clock.out_of_time
-        crew = crew_of(self.options) if exact else None
         space = [shape for shape in self.space if among is None or shape in among]
         for effort in EFFORTS if exact else EFFORTS[-1:]:
             if stop():
@@ -115,7 +115,7 @@ class ShapeSearch:
             tasks = self.agenda.open(self.incumbents.best, effort)
             tasks = [task for task in tasks if among is None or task.shape in among]
             tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
-            for closing in closings(self.closer, tasks, lambda: self.incumbents.best, crew, stop):
+            for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
                 self._take(closing)
                 self.tell()
         if self.options.method in ("cpsat", "milp"):

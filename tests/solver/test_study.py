@@ -13,25 +13,18 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from solver.document import RECORDED
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
-from solver.report.document import build_document
 from solver.result import Result
 from solver.search import driver, portfolio
 from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
 from solver.search.overview import search_overview
 from solver.study.store import open_study, read_study
+from tests.said import said
 
 SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
 FORK = multiprocessing.get_context("fork")
-
-
-def said(result: Result, options: SolveOptions = SolveOptions()) -> dict[str, Any]:  # noqa: B008
-    """Plan, bound and log; what describes the run itself is left out."""
-    fields = build_document(result, options).model_dump(mode="json")
-    return {key: value for key, value in fields.items() if key not in (*RECORDED, "digest")}
 
 
 @pytest.fixture(scope="module")
