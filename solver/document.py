@@ -38,7 +38,7 @@ from formulations.plan import Degrees, Recomputed, Shape
 from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 #: The log of the proof: a record for each of what may be thousands of shapes.
 PROOF = "closed_shapes"
@@ -123,6 +123,20 @@ class StepDocument(Record):
     optimizer_s: float
 
 
+class RentingDocument(Record):
+    """How the nodes of a plan are rented, and what that comes to with preemptions.
+
+    See `formulations.costs.renting`; only where the objective is money per useful sequence.
+    """
+
+    on_spot: tuple[Name, ...]  #: groups; the others are rented on demand
+    preemptions_per_hour: float  #: of all nodes used
+    availability: float  #: share of the time that goes into steps that are kept
+    checkpoint_every_s: Seconds | None  #: of training between two checkpoints; None: there are none
+    useful_sequences_per_s: float
+    cost_usd_per_useful_sequence: float
+
+
 class ShapeCounts(Record):
     """Degrees and strategies in the log: all, those still open, and what closed the others.
 
@@ -137,7 +151,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[6]
+    schema_version: Literal[7]
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -160,6 +174,7 @@ class PlanDocument(Record):
     price_usd_per_hour: float | None
     cost_usd_per_step: float | None
     training_cost_usd: float | None
+    renting: RentingDocument | None
     evidence: tuple[GpuEvidence, ...]  #: of the GPU types used
     time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
     shape: Shape | None

@@ -10,7 +10,7 @@ from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, rent_usd_per_hour
-from solver.search.driver import ShapeSearch
+from solver.search.driver import EFFORTS, ShapeSearch
 from solver.search.shapes import PRICE_NOISE, shapes_of
 
 
@@ -63,13 +63,19 @@ class Members:
         for used in self.family.uses(counts):
             yield from shapes_of(self.instance, used)
 
-    def bounds_ns(self) -> dict[Counts, int | None]:
-        """Lower bound of the step time of every cluster; None: it has no shape."""
-        return {counts: self._bound_ns(counts) for counts in self.counts}
-
-    def _bound_ns(self, counts: Counts) -> int | None:
+    def bound_ns(self, counts: Counts) -> int | None:
+        """Lower bound of the step time of a cluster, in closed form; None: it has no shape."""
         forms = self.times.forms(list(self.space(counts)))
         return min((form.bound_ns for form in forms), default=None)
+
+    def packed_ns(self, counts: Counts, below_ns: float) -> int:
+        """The same by whole blocks, for shapes that it may raise towards `below_ns`."""
+        space = list(self.space(counts))
+        forms = self.times.forms(space)
+        pairs = list(zip(space, forms, strict=True))
+        near = [shape for shape, form in pairs if form.bound_ns < below_ns]
+        others = [form.bound_ns for _, form in pairs if form.bound_ns >= below_ns]
+        return min([*self.times.packed_ns(near), *others])
 
     def close(self, task: MemberTask, limit_s: float | None) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
@@ -88,15 +94,18 @@ class Members:
 
 
 def _run(search: ShapeSearch) -> None:
-    """As `solve`, but bounds come first: as a rule they are enough."""
+    """As `solve`, but proofs come first where plans have to be below a cutoff.
+
+    They are enough as a rule, and find what is below it.
+    """
     incumbents, agenda = search.incumbents, search.agenda
-    open_ = agenda.open(incumbents.best)
-    left = agenda.unpacked(open_, incumbents.best, search.clock.out_of_time)
+    if incumbents.best is not None:
+        search.round(EFFORTS[0])
+    left = [task.shape for task in agenda.open(incumbents.best)]
     if left:
-        space = [task.shape for task in left]
-        incumbents.seed_chunks(space)
-        incumbents.seed(space)
-        incumbents.survey(space)
+        incumbents.seed_chunks(left)
+        incumbents.seed(left)
+        incumbents.survey(left)
         search.run()
 
 

@@ -5,6 +5,8 @@ plans dominated, up to the gap; its own best plan counts as one that dominates t
 """
 
 from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heapreplace
+from math import inf
 
 from formulations.instance.family import Counts, Family
 from solver.clusters.front import Front
@@ -32,31 +34,45 @@ class FamilySearch:
     ) -> None:
         self.family, self.options, self.tell = family, options, tell
         self.clock = Clock(options.time_limit_s)
-        self.front = Front(measure)
         self.members = Members(family, options)
-        self.bounds = self.members.bounds_ns()
+        self.front = Front(measure, dict.fromkeys(self.members.counts, inf))
+        self.bounds = {counts: self.members.bound_ns(counts) for counts in self.members.counts}
+        self.packed: set[Counts] = set()
         self.closings: dict[Counts, MemberClosing] = {}
         for closing in known:
             self.take(closing)
 
+    def target_ns(self, counts: Counts) -> float:
+        """A bound of at least this closes the cluster."""
+        return self.front.cutoffs[counts] * (1 - self.options.gap) * (1 - NOISE)
+
     def is_open(self, counts: Counts) -> bool:
         """Whether the cluster may have a plan that is not dominated, beyond the gap."""
-        bound_ns, cutoff_ns = self.bounds[counts], self.front.cutoff_ns(counts)
-        return bound_ns is not None and bound_ns < cutoff_ns * (1 - self.options.gap) * (1 - NOISE)
+        bound_ns = self.bounds[counts]
+        return bound_ns is not None and bound_ns < self.target_ns(counts)
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
-        left = [
-            MemberTask(counts, self.front.cutoff_ns(counts))
-            for counts in self.bounds
-            if counts not in self.closings and self.is_open(counts)
-        ]
-        return min(left, key=self._rank, default=None)
+        left = [one for one in self.bounds if one not in self.closings and self.is_open(one)]
+        heap = [(self._rank(counts), counts) for counts in left]
+        heapify(heap)
+        while heap:
+            _, counts = heap[0]
+            if counts in self.packed:
+                return MemberTask(counts, self.front.cutoffs[counts])
+            self.packed.add(counts)
+            self.bounds[counts] = self.members.packed_ns(counts, self.target_ns(counts))
+            if self.is_open(counts):
+                heapreplace(heap, (self._rank(counts), counts))
+            else:
+                heappop(heap)
+        return None
 
-    def _rank(self, task: MemberTask) -> tuple[float, ...]:
-        bound_ns = self.bounds[task.counts] or 0
-        time, cost = self.front.measure.figures(task.counts, bound_ns)
-        return (bound_ns / task.cutoff_ns, time * cost, *task.counts)
+    def _rank(self, counts: Counts) -> tuple[float, ...]:
+        """The lower the further the cluster may go; without a front, fast and cheap ones first."""
+        bound_ns = self.bounds[counts] or 0
+        time, cost = self.front.measure.figures(counts, bound_ns)
+        return bound_ns / self.front.cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:
         """Keeps what became known of a cluster."""

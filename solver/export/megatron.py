@@ -88,11 +88,16 @@ def strategies(job: Job) -> Arguments:
         found += [("--exp-avg-dtype", "bf16"), ("--exp-avg-sq-dtype", "bf16")]
     if job.sequence_parallel:
         found.append(("--sequence-parallel",))
-        if overlap.tensor_parallel:
-            found.append(("--tp-comm-overlap",))
+    if hides_tensor_traffic(job):
+        found.append(("--tp-comm-overlap",))
     if overlap.gradient_sync:
         found.append(("--overlap-grad-reduce",))
     return found
+
+
+def hides_tensor_traffic(job: Job) -> bool:
+    """Whether traffic of tensor groups is taken to hide, which asks for sequence parallelism."""
+    return job.sequence_parallel and bool(job.instance.search.overlap.tensor_parallel)
 
 
 def recomputation(job: Job) -> Arguments:

@@ -50,7 +50,7 @@ def generator_for(
 
 def _with_fewest_nodes(whole: TemplateGenerator, sizes: Sequence[int]) -> tuple[list[int], int]:
     """The micro-batch sizes with which fewest nodes hold the model, and how many that are."""
-    fewest, fitting = sum(whole.available), list[int]()
+    fewest, fitting = sum(whole.mixes.available), list[int]()
     for size in sizes:
         least = whole.again(micro_batch=size).least_up_to(fewest)
         if least is not None:
@@ -89,9 +89,9 @@ def _step_ns(generator: TemplateGenerator, nodes: int, faults: int) -> float:
     if not designs:
         return float("inf")
     known = {kind.nodes: kind.times_ns for kind in kinds_of(generator.instance, designs)}
-    order = [j for j, count in enumerate(generator.available) for _ in range(count)]
+    order = [j for j, count in enumerate(generator.mixes.available) for _ in range(count)]
     parts = [order[at : at + nodes] for at in range(0, len(order) - nodes + 1, nodes)]
-    mixes = [tuple(part.count(j) for j in range(len(generator.available))) for part in parts]
+    mixes = [tuple(part.count(j) for j in range(len(generator.mixes.available))) for part in parts]
     times = sorted((known[mix] for mix in mixes if known.get(mix)), key=lambda own: own[0])
     total = generator.instance.workload.global_batch // generator.micro_batch
     chosen = [

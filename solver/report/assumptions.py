@@ -102,7 +102,10 @@ def _hidden(overlap: Overlap, shape: Shape) -> Lines:
 
 
 def _unused(instance: Instance) -> Iterator[str]:
-    """Strategies that would cost nothing; those of a profile are as it was measured."""
+    """What would cost nothing; strategies of a profile are as it was measured."""
     off = instance.profile is None and not instance.workload.flash_attention
     if off and has_flash(instance.cluster, instance.workload.precision):
         yield "workload.flash_attention is off, although every GPU here has it: less memory"
+    spot = [group.name for group in instance.cluster.groups if group.spot and not group.again]
+    if spot and instance.objective.minimize != "cost_per_useful_sequence":
+        yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"

@@ -6,7 +6,7 @@ incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,12 +20,10 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Infeasibility,
-    Moment,
     Result,
     SearchLog,
     Status,
     Termination,
-    relative_gap,
 )
 from solver.search.agenda import Agenda
 from solver.search.answers import Answers
@@ -35,18 +33,15 @@ from solver.search.incumbents import Clock, Incumbent, Incumbents
 from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings, crew_of
-from solver.search.progress import Progress
+from solver.search.progress import Report
+from solver.search.search_history import SearchHistory
 from solver.search.shapes import shapes
 from solver.study.store import Study
-
-Report = Callable[[Progress], None]
 
 #: What a study notes of a search: the gap that it was asked for.
 SOLVE = "solve"
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
-#: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
-NOTED_EVERY = 1.25
 
 
 class ShapeSearch:
@@ -62,10 +57,11 @@ class ShapeSearch:
         below: float = math.inf,
         study: Study | None = None,
     ) -> None:
-        self.instance, self.options, self.report = instance, options, report
+        self.instance, self.options = instance, options
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
         self.times = times or TimeTables(instance)
+        self.crew = crew_of(options) if options.method == "exact" else None
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
         self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
@@ -73,9 +69,7 @@ class ShapeSearch:
         self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
         self.agenda = Agenda(whole, self.times, self.closer, stop)
-        least = self.agenda.tasks[:1]  # that of the cheapest bound
-        #: of the objective, and when
-        self.bounds = [(self.clock.elapsed_s, task.objective) for task in least]
+        self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
 
     def _engine(self) -> ShapeEngine:
         if self.options.method not in ("cpsat", "milp"):
@@ -101,25 +95,30 @@ class ShapeSearch:
 
         What resists a round is worth a longer local search.
         """
-        exact, stop = self.options.method == "exact", self.clock.out_of_time
-        space = [shape for shape in self.space if among is None or shape in among]
+        exact = self.options.method == "exact"
         for effort in EFFORTS if exact else EFFORTS[-1:]:
-            if stop():
-                return
-            late = exact and effort not in EFFORTS[:2]
-            if late and self.agenda.open(self.incumbents.best, effort):
-                patience = effort or EFFORTS[-2]
-                self.incumbents.start(
-                    f"seed {effort} of {len(space)}", partial(self.incumbents.seed, space, patience)
-                )
-            tasks = self.agenda.open(self.incumbents.best, effort)
-            tasks = [task for task in tasks if among is None or task.shape in among]
-            tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
-            for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
-                self._take(closing)
-                self.tell()
+            self.round(effort, among)
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
+
+    def round(self, effort: int | None, among: Collection[Shape] | None = None) -> None:
+        """Looks at all open shapes, or those of some, with so much effort each."""
+        exact, stop = self.options.method == "exact", self.clock.out_of_time
+        if stop():
+            return
+        late = exact and effort not in EFFORTS[:2]
+        if late and self.agenda.open(self.incumbents.best, effort):
+            space = [shape for shape in self.space if among is None or shape in among]
+            patience = effort or EFFORTS[-2]
+            self.incumbents.start(
+                f"seed {effort} of {len(space)}", partial(self.incumbents.seed, space, patience)
+            )
+        tasks = self.agenda.open(self.incumbents.best, effort)
+        tasks = [task for task in tasks if among is None or task.shape in among]
+        tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
+        for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
+            self._take(closing)
+            self.history.tell()
 
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""
@@ -140,37 +139,12 @@ class ShapeSearch:
         def tell() -> None:
             for closing in model.closings():
                 self._take(closing)
-            self.tell()
+            self.history.tell()
 
         try:
             model.run(replace(self.options, time_limit_s=left_s), self.clock.out_of_time, tell)
         finally:
             tell()
-
-    def tell(self) -> None:
-        """Reports the state of the search, and notes its bound from time to time."""
-        elapsed_s = self.clock.elapsed_s
-        noted_s = self.bounds[-1][0] if self.bounds else 0.0
-        if self.report is None and elapsed_s < NOTED_EVERY * noted_s:
-            return
-        found = self.incumbents
-        open_ = self.agenda.open(found.best)
-        bound = min((task.objective for task in open_), default=found.objective)
-        if elapsed_s >= NOTED_EVERY * noted_s:
-            self.bounds.append((elapsed_s, bound))
-        if self.report is not None:
-            self.report(self._progress(bound))
-
-    def _progress(self, bound: float) -> Progress:
-        found = self.incumbents
-        return Progress(
-            shapes_closed=self.agenda.num_closed,
-            shapes_total=len(self.agenda.tasks),
-            incumbent_ns=found.known.step_time_ns,
-            bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
-            gap=relative_gap(found.best, bound),
-            elapsed_s=self.clock.elapsed_s,
-        )
 
     def result(self, termination: Termination) -> Result:
         """The outcome, with the rest of the shapes logged."""
@@ -195,20 +169,12 @@ class ShapeSearch:
             runtime_s=self.clock.elapsed_s,
             log=SearchLog(
                 tuple(self.closer.stated(one, best, bound) for one in records),
-                self._history(best, bound),
+                self.history.moments(best, bound),
             ),
             method=self.options.method,
             infeasibility=self._explained() if status is Status.INFEASIBLE else None,
             requested_gap=self.options.gap,
         )
-
-    def _history(self, best: float | None, bound: float | None) -> tuple[Moment, ...]:
-        """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
-        if not best:
-            return ()
-        noted = self.bounds if bound is None else [*self.bounds, (self.clock.elapsed_s, bound)]
-        shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
-        return tuple(sorted([*self.incumbents.history, *shares], key=lambda one: one.elapsed_s))
 
     def _explained(self) -> Infeasibility:
         """Why there is no plan, within the time that is left."""

@@ -12,8 +12,9 @@ from formulations.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Termination
-from solver.search.driver import Report, seen_within
+from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_instance
+from solver.search.progress import Report
 from solver.search.remedies import changed
 from solver.study.store import Study
 
@@ -86,6 +87,8 @@ def _below(result: Result) -> Instance:
     if instance.objective.minimize == "step_time":
         longest_s = (step_ns - 1) / NANOSECONDS_PER_SECOND
         return changed(instance, "limits", max_step_time_s=longest_s)
+    if instance.objective.minimize == "cost_per_useful_sequence":  # no limit says so
+        return instance
     highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
     return changed(instance, "limits", max_cost_usd_per_step=highest_usd)
 

@@ -198,7 +198,15 @@ def test_slurm_script_takes_the_hosts_in_plan_order() -> None:
     text = megatron.files(CASES["uneven"])["slurm.sh"]
     assert "#SBATCH --nodes=3\n" in text
     assert "--distribution=arbitrary" in text
+    assert "sbatch --nodefile=hosts.txt slurm.sh" in text  # any three nodes would be of any type
     assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp32"])
+def test_bug_tf32_plans_ran_in_fp32(precision: str) -> None:
+    """PyTorch takes tf32 for products only where it is told."""
+    text = megatron.files(job_of(workload=f"{UNTIED}, precision: {precision}"))["torchrun.sh"]
+    assert ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1" in text) == (precision == "tf32")
 
 
 def test_odd_instance_name_stays_one_word() -> None:
