@@ -65,6 +65,7 @@ class ShapeSearch:
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
         self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
+        self.crew = crew_of(options) if options.method == "exact" else None
         self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
         self.agenda = Agenda(whole, self.times, self.closer, stop)
