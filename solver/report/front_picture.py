@@ -21,11 +21,12 @@ _LEFT, _TOP, _RIGHT = 96, 84, 150
 _LETTER = 6.2  # average width of a letter of the 11 px font
 _LINE = 13.0  # height of a name
 _STYLE = (
-    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
-    ".g{stroke:#000;stroke-opacity:.15}.f{fill:none;stroke:#d62728;stroke-width:1.5}"
-    ".best{fill:#d62728}.known{fill:#4c86c6;fill-opacity:.35}"
-    ".bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}.open{fill:#e39a2d}"
-    ".other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
+    ".front text{font:11px sans-serif;fill:#222}.front .t{font-size:17px;font-weight:bold}"
+    ".front .g{stroke:#000;stroke-opacity:.15}"
+    ".front .f{fill:none;stroke:#d62728;stroke-width:1.5}.front .best{fill:#d62728}"
+    ".front .known{fill:#4c86c6;fill-opacity:.35}"
+    ".front .bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}.front .open{fill:#e39a2d}"
+    ".front .other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
 )
 _Kind = Literal["best", "known", "bound", "open", "other"]
 _NAMES: dict[_Kind, str] = {
@@ -175,7 +176,7 @@ def front_picture(
             *(_dot(page, mark) for mark in best),
         ]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="front" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}">',
         f"<title>{escape(title)}</title>",
         f"<style>{_STYLE}</style>",
