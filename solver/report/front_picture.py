@@ -37,6 +37,10 @@ _NAMES: dict[_Kind, str] = {
 }
 
 
+#: Number of powers of ten from which on these of their multiples have a tick.
+_STEPS = ((3, (1,)), (1, (1, 2, 5)), (0, (1, 1.5, 2, 3, 4, 5, 6, 8)))
+
+
 @dataclass(frozen=True)
 class Mark:
     """A place in the picture; `text`: of its tooltip."""
@@ -49,7 +53,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class _Axis:
-    """Logarithmic, with ticks at 1, 2 and 5 times powers of ten."""
+    """Logarithmic, with some round ticks."""
 
     low: float
     high: float
@@ -57,7 +61,8 @@ class _Axis:
     @property
     def ticks(self) -> list[float]:
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        steps = (1, 2, 5) if last - first <= 3 else (1,)
+        decades = math.log10(self.high / self.low)
+        steps = next(steps for least, steps in _STEPS if decades >= least)
         found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         return [tick for tick in found if self.low <= tick <= self.high]
 

@@ -34,8 +34,9 @@ def front_page(document: FrontDocument) -> str:
 def _table(headings: list[str], rows: list[list[str]]) -> str:
     head = "".join(f"<th>{escape(one)}</th>" for one in headings)
     body = "".join(
-        f"<tr><td>{escape(row[0])}</td>"
-        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[1:])
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:2])
+        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[2:])
         + "</tr>"
         for row in rows
     )
