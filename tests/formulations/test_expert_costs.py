@@ -107,7 +107,7 @@ def test_all_to_all_inside_a_node() -> None:
     """Seven eighths of the bytes, and a start per peer."""
     inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
     outside = Link(bandwidth_bytes_per_s=1.0, latency_s=1.0)
-    found = all_to_all_s(Members(8, 8), 8e6, inside, outside, senders=8)
+    found = all_to_all_s(Members(8, 8), 8e6, inside, outside, senders=8, ranks=8)
     assert found == pytest.approx(7e6 / (1e9 * ALL_TO_ALL_RATE) + 7e-6)
 
 
@@ -115,8 +115,19 @@ def test_all_to_all_between_nodes_shares_their_links() -> None:
     """Half of the bytes leave; the 8 GPUs of a node send them over one link, the slower part."""
     inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
     outside = Link(bandwidth_bytes_per_s=1e8, latency_s=1e-5)
-    found = all_to_all_s(Members(16, 8), 16e6, inside, outside, senders=8)
+    found = all_to_all_s(Members(16, 8), 16e6, inside, outside, senders=8, ranks=8)
     assert found == pytest.approx(8 * 8e6 / (1e8 * ALL_TO_ALL_RATE) + 7e-6 + 1e-5)
+
+
+def test_bug_all_to_all_inside_a_node_that_holds_a_whole_group() -> None:
+    """Groups of 4 on nodes of 4 and 2: some lie on one node, where three quarters go to others.
+
+    So at 1 GB/s inside and between nodes without end three quarters of 8 MB count, and 3 starts.
+    """
+    inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
+    outside = Link(bandwidth_bytes_per_s=1e15, latency_s=0)
+    found = all_to_all_s(Members(4, 2, (0, 1)), 8e6, inside, outside, senders=4, ranks=4)
+    assert found == pytest.approx(6e6 / (1e9 * ALL_TO_ALL_RATE) + 3e-6)
 
 
 def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:

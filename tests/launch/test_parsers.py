@@ -142,6 +142,7 @@ def test_accelerate_takes_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FSDP_VERSION", "2")
     plugin = plugins.FullyShardedDataParallelPlugin(**module.SHARDING)
     assert (plugin.fsdp_version, plugin.reshard_after_forward) == (2, True)
+    assert plugin.auto_wrap_policy.__name__ == "transformer_auto_wrap_policy"  # block by block
     assert plugins.GradientAccumulationPlugin(**module.ACCUMULATION).sync_each_batch
 
 

@@ -363,7 +363,11 @@ def test_accelerator_of_sharded_replicas() -> None:
     """FSDP2 over all processes, reduced with every micro-batch; without ZeRO it is DDP."""
     found = read_settings(accelerate.files(SHARDED)[accelerate.MODULE])
     assert found["SIZES"] == {"dp_replicate_size": 1, "dp_shard_size": 8, "tp_size": 1}
-    assert found["SHARDING"] == {"fsdp_version": 2, "reshard_after_forward": True}
+    assert found["SHARDING"] == {
+        "fsdp_version": 2,
+        "reshard_after_forward": True,
+        "auto_wrap_policy": "transformer_based_wrap",
+    }
     assert found["ACCUMULATION"] == {"num_steps": 1, "sync_each_batch": True}
     plain = job_of(workload=UNTIED, zero=0, **ONE_STAGE)
     assert read_settings(accelerate.files(plain)[accelerate.MODULE])["SIZES"] is None
