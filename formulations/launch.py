@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import get_args
 
+from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.target import (
@@ -65,6 +66,7 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "degrees": ["uniform" if len(degrees) == 1 and not parted else "per_group"],
         "schedule": [plan.shape.schedule],
         "context_parallel": [plan.shape.cp],
+        "context_method": list(dict.fromkeys(context_methods(instance, plan.shape))),
         "expert_parallel": [plan.shape.ep],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
@@ -116,6 +118,8 @@ def runs_shape(instance: Instance, shape: Shape) -> bool:
     """Whether the target of an instance can run a shape on every node order."""
     target, state = instance.search.target, instance.workload.optimizer_state
     shared = shares(target, instance.workload, _sharing(instance, shape)) is None
+    if RULES[target].get("context_method"):
+        shared &= all(allows(target, "context_method", m) for m in context_methods(instance, shape))
     return shared and shape.zero >= least_zero(target, state) and _runs_degrees(instance, shape)
 
 

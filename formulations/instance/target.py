@@ -61,6 +61,7 @@ RULES: Mapping[Target, Mapping[str, Rule]] = {
         "degrees": _UNIFORM,
         "micro_batches": _EVEN,
         "recompute": Rule(("none", "full"), "whose selective mode keeps other tensors"),
+        "context_method": Rule(("ring",), "which passes keys and values on, and no heads"),
         "recompute_per": _ALIKE,
     },
     "any": {},

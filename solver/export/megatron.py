@@ -79,9 +79,10 @@ def shared(job: Job) -> Arguments:
     """How GPUs share sequences and experts, where they do."""
     shape = job.shape
     found: Arguments = []
-    methods = context_methods(job.instance, shape)
-    if shape.cp > 1 and len(methods) == 1:
-        found.append(("--cp-comm-type", {"ring": "p2p", "all_to_all": "a2a"}[methods.pop()]))
+    names = {"ring": "p2p", "all_to_all": "a2a"}
+    methods = [names[one] for one in context_methods(job.instance, shape)]
+    if methods:
+        found.append(("--cp-comm-type", *(methods if len(set(methods)) > 1 else methods[:1])))
     if shape.ep > 1:
         found += [
             ("--expert-model-parallel-size", str(shape.ep)),

@@ -28,6 +28,7 @@ from solver.report.quantities import (
     significant,
     time_text,
 )
+from solver.report.renting import renting_lines
 from solver.report.stages import (
     memory_table,
     placement_table,
@@ -231,6 +232,7 @@ def figures(document: PlanDocument) -> Lines:
         ("throughput", f"{significant(rate)} sequences/s, {significant(tokens)} tokens/s"),
         ("model FLOPs", _speed(document)),
         *([("money", rent)] if per_hour else []),
+        *renting_lines(document),
         ("memory", tightest(document)),
         ("layout", _launchers(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),

@@ -43,6 +43,10 @@ def _all_or_nothing(search: SearchSpace) -> bool:
     return "selective" not in search.recompute
 
 
+def _ring(search: SearchSpace) -> bool:
+    return search.context_method == "ring" or set(search.context_parallel) == {1}
+
+
 def _zero_1(search: SearchSpace) -> bool:
     return max(search.zero) <= 1
 
@@ -69,6 +73,7 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
         ("micro_batches", _even),
         ("recompute_per", _alike),
         ("recompute", _all_or_nothing),
+        ("context_method", _ring),
     ),
     "any": (),
 }

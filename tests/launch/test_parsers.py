@@ -14,20 +14,9 @@ import pytest
 from solver.export import accelerate, deepspeed, megatron_bridge, torchtitan
 from solver.export.job import Job
 from solver.export.megatron_layout import parsed, written
-from tests.export_cases import UNTIED, job_of, recomputing
+from tests.export_cases import CHUNKS, SHARDED, UNEVEN, UNTIED, job_of, recomputing
 
 pytestmark = pytest.mark.launch
-
-UNEVEN = job_of(workload=UNTIED)
-CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
-ONE_STAGE: dict[str, Any] = {
-    "dp": 8,
-    "pp": 1,
-    "cuts": (0, 14),
-    "shares": (1,) * 8,
-    "order": (0, 1, 1),
-}
-SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
 
 
 def needed(name: str) -> Any:

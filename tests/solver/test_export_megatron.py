@@ -16,11 +16,11 @@ from formulations.plan import Degrees
 from solver.export import megatron
 from solver.export.arguments import read_arguments
 from solver.export.job import Job
-from tests.export_cases import UNTIED, instance_of, job_of, plan_of, recomputing
+from tests.export_cases import CHUNK_CUTS, UNTIED, instance_of, job_of, plan_of, recomputing
 
 CASES = {
     "uneven": job_of(),
-    "interleaved": job_of(cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2),
+    "interleaved": job_of(cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
     "tensor": job_of(tp=2, dp=1, pp=4, shares=(8,), order=(0, 1, 1)),
     "one stage": job_of(tp=1, dp=8, pp=1, cuts=(0, 14), shares=(1,) * 8, order=(0, 1, 1)),
     "idle host": job_of(pp=3, cuts=(0, 5, 10, 14), order=(1, 0), nodes_used=(1, 1)),

@@ -19,21 +19,21 @@ from solver.export.job import Job
 from solver.export.modules import read_settings
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
-from tests.export_cases import UNTIED, instance_of, job_of, plan_of, recomputing
+from tests.export_cases import (
+    CHUNKS,
+    ONE_STAGE,
+    SHARDED,
+    UNEVEN,
+    UNTIED,
+    instance_of,
+    job_of,
+    plan_of,
+    recomputing,
+)
 from tests.hand_made import results
 from tests.seeds import one_each
 
-UNEVEN = job_of(workload=UNTIED)
-CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
 ZERO_BUBBLE = job_of(workload=UNTIED, schedule="zb-h1")
-ONE_STAGE: dict[str, Any] = {
-    "dp": 8,
-    "pp": 1,
-    "cuts": (0, 14),
-    "shares": (1,) * 8,
-    "order": (0, 1, 1),
-}
-SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
 ALL = set(EXPORTERS)
 
 
