@@ -138,7 +138,7 @@ def batches_text(document: PlanDocument, shape: Shape) -> str:
     """Micro-batches and schedule in words."""
     counts = [replica.micro_batches for replica in document.replicas]
     least, most = min(counts), max(counts)
-    number = f"{least} to {most}" if least < most else f"{most}"
+    number = f"{least:,} to {most:,}" if least < most else f"{most:,}"
     noun = "micro-batch" if most == 1 else "micro-batches"
     size = counted(shape.micro_batch, "sequence")
     return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
