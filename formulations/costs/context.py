@@ -34,13 +34,14 @@ def method_of(layer: Layer, tp: int, cp: int, kv_heads: int) -> ContextMethod:
     return "all_to_all" if whole_heads and exchanged < cp * ring else "ring"
 
 
-def context_methods(instance: Instance, shape: Shape) -> set[ContextMethod]:
-    """The ways that the layers of a shape use."""
-    if instance.search.context_method:
-        return {instance.search.context_method}
-    tp, kv_heads = shape.widest_tp, instance.workload.kv_heads
-    layers = (run.layer for run in instance.workload.layer_runs if run.layer.key_value_bytes)
-    return {method_of(one, tp, shape.cp, kv_heads) for one in layers}
+def context_methods(instance: Instance, shape: Shape) -> list[ContextMethod]:
+    """The ways that the layers of a shape with attention use; none where no GPUs share sequences.
+
+    They are those of its widest tensor groups.
+    """
+    tp, kv_heads, told = shape.widest_tp, instance.workload.kv_heads, instance.search.context_method
+    layers = (one for one in instance.workload.layers if one.key_value_bytes and shape.cp > 1)
+    return [told or method_of(one, tp, shape.cp, kv_heads) for one in layers]
 
 
 def context_s(

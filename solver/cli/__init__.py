@@ -26,6 +26,7 @@ with loading():
     from solver.cli.schema import schema_command
     from solver.cli.show import show_command
     from solver.cli.solve import solve_command
+    from solver.cli.study import show_study_command, study_app
     from solver.cli.templates import templates_command
     from solver.cli.terminal import say
     from solver.cli.verify import verify_command
@@ -89,5 +90,7 @@ app.command("export")(with_error_line(export_command))
 app.command("recover")(with_error_line(recover_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))
+study_app.command("show")(with_error_line(show_study_command))
+app.add_typer(study_app)
 app.command("schema")(with_error_line(schema_command))
 app.command("catalogue")(with_error_line(catalogue_command))

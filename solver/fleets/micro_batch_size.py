@@ -10,6 +10,7 @@ from solver.fleets.fleet_templates import designs_of
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import GRACE_S, TimeUp, time_up_after
 from solver.search.shapes import micro_batches
+from solver.study.store import Study
 from solver.templates.generate import TemplateGenerator
 from solver.templates.template_options import TemplateOptions
 from solver.templates.template_result import NoTemplateError
@@ -23,6 +24,7 @@ def generator_for(
     options: TemplateOptions,
     faults: int,
     report: Callable[[int, int], None] = lambda done, total: None,
+    study: Study | None = None,
 ) -> TemplateGenerator:
     """A generator of templates with the micro-batch size asked for, or else a good one.
 
@@ -32,8 +34,9 @@ def generator_for(
     sizes = micro_batches(instance)
     if options.micro_batch is not None or len(sizes) == 1:
         size = sizes[0] if options.micro_batch is None else options.micro_batch
-        return TemplateGenerator(instance, replace(options, micro_batch=size), report)
-    whole = TemplateGenerator(instance, replace(options, micro_batch=sizes[0]), report)
+        return TemplateGenerator(instance, replace(options, micro_batch=size), report, study=study)
+    first = replace(options, micro_batch=sizes[0])
+    whole = TemplateGenerator(instance, first, report, study=study)
     start_s, limit_s = perf_counter(), options.time_limit_s
     with whole.in_time():
         fitting, fewest = _with_fewest_nodes(whole, sizes)

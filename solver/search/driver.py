@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from formulations.costs.tables import CostTables
@@ -25,16 +26,20 @@ from solver.result import (
     Termination,
 )
 from solver.search.agenda import Agenda
+from solver.search.answers import Answers
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeEngine, enumerate_shape
 from solver.search.incumbents import Clock, Incumbent, Incumbents
 from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
-from solver.search.portfolio import closings
+from solver.search.portfolio import closings, crew_of
 from solver.search.progress import Report
 from solver.search.search_history import SearchHistory
 from solver.search.shapes import shapes
+from solver.study.store import Study
 
+#: What a study notes of a search: the gap that it was asked for.
+SOLVE = "solve"
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
 
@@ -50,15 +55,18 @@ class ShapeSearch:
         times: TimeTables | None = None,
         space: Iterator[Shape] | None = None,
         below: float = math.inf,
+        study: Study | None = None,
     ) -> None:
         self.instance, self.options = instance, options
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
         self.times = times or TimeTables(instance)
+        self.crew = crew_of(options) if options.method == "exact" else None
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
-        self.incumbents = Incumbents(instance, options, self.clock, self.times, known)
-        self.closer = Closer(instance, options, self._engine(), self.times)
+        self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
+        self.crew = crew_of(options) if options.method == "exact" else None
+        self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
         self.agenda = Agenda(whole, self.times, self.closer, stop)
         self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
@@ -75,18 +83,29 @@ class ShapeSearch:
         """All shapes."""
         return [task.shape for task in self.agenda.tasks]
 
-    def run(self, among: Collection[Shape] | None = None) -> None:
+    def recall(self) -> None:
+        """The best plan that a study knows, whoever found it."""
+        self.incumbents.recall()
+        for plan, step_ns in self.closer.answers.plans():
+            if not self.closer.refuses(plan.shape, step_ns):
+                self.incumbents.offer((plan, step_ns))
+
+    def run(
+        self,
+        among: Collection[Shape] | None = None,
+        efforts: Sequence[int | None] = EFFORTS,
+    ) -> None:
         """Closes shapes, all or some, until none is open or time is up, with more and more effort.
 
         What resists a round is worth a longer local search.
         """
         exact = self.options.method == "exact"
-        for effort in EFFORTS if exact else EFFORTS[-1:]:
-            self.round(effort, among)
+        for effort in efforts if exact else EFFORTS[-1:]:
+            self._round(effort, among)
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
 
-    def round(self, effort: int | None, among: Collection[Shape] | None = None) -> None:
+    def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
         """Looks at all open shapes, or those of some, with so much effort each."""
         exact, stop = self.options.method == "exact", self.clock.out_of_time
         if stop():
@@ -94,12 +113,14 @@ class ShapeSearch:
         late = exact and effort not in EFFORTS[:2]
         if late and self.agenda.open(self.incumbents.best, effort):
             space = [shape for shape in self.space if among is None or shape in among]
-            self.incumbents.seed(space, effort or EFFORTS[-2])
+            patience = effort or EFFORTS[-2]
+            self.incumbents.start(
+                f"seed {effort} of {len(space)}", partial(self.incumbents.seed, space, patience)
+            )
         tasks = self.agenda.open(self.incumbents.best, effort)
         tasks = [task for task in tasks if among is None or task.shape in among]
         tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
-        workers = self.options.workers if exact else 1
-        for closing in closings(self.closer, tasks, lambda: self.incumbents.best, workers, stop):
+        for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
             self._take(closing)
             self.history.tell()
 
@@ -172,15 +193,21 @@ class ShapeSearch:
 
 
 def solve(
-    instance: Instance, options: SolveOptions | None = None, progress: Report | None = None
+    instance: Instance,
+    options: SolveOptions | None = None,
+    progress: Report | None = None,
+    study: Study | None = None,
 ) -> Result:
     """The best plan of an instance with its proof, or the best one so far with its bound.
 
-    A time limit and Ctrl-C return the incumbent; nothing is lost. PlannerError if a model that the
-    options ask for cannot be written.
+    A time limit and Ctrl-C return the incumbent; nothing is lost. `study`: what was closed before,
+    and where to keep what is closed now. PlannerError if a model that the options ask for cannot
+    be written, or a study.
     """
     options = options or SolveOptions()
-    search = ShapeSearch(instance, options, progress)
+    if study is not None:
+        study.note(SOLVE, {"gap": options.gap})
+    search = ShapeSearch(instance, options, progress, study=study)
     termination, space = Termination.TIME_LIMIT, search.space
     simple = _of_one_kind(instance, space)
     try:
@@ -188,11 +215,14 @@ def solve(
             if options.method == "minmax":
                 search.incumbents.baselines(space)
             else:
-                search.incumbents.seed_chunks(space)
-                search.incumbents.seed(space)
-                search.incumbents.survey(space)
+                if options.time_limit_s is not None:  # then no run is like another
+                    search.recall()
+                starts = search.incumbents
+                starts.start("chunks", partial(starts.seed_chunks, space))
+                starts.start("seed", partial(starts.seed, space))
+                starts.start("survey", partial(starts.survey, space))
                 if simple and options.method == "exact":
-                    search.incumbents.seed(list(simple))
+                    starts.start("simple", partial(starts.seed, list(simple)))
                     search.run(simple)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():

@@ -16,6 +16,7 @@ from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_instance
 from solver.search.progress import Report
 from solver.search.remedies import changed
+from solver.study.store import Study
 
 #: Part of the time limit, or of the time that the search took, for all other targets together.
 SHARE = 0.05
@@ -26,7 +27,10 @@ LEAST_GAIN = 0.001
 
 
 def solve(
-    instance: Instance, options: SolveOptions | None = None, progress: Report | None = None
+    instance: Instance,
+    options: SolveOptions | None = None,
+    progress: Report | None = None,
+    study: Study | None = None,
 ) -> Result:
     """The best plan that the instance's target can launch, see `solver.search.driver.solve`.
 
@@ -36,12 +40,12 @@ def solve(
     others = list(_others(instance)) if options.method == "exact" else []
     limit_s = options.time_limit_s
     if not others or limit_s is None:
-        result = solve_instance(instance, options, progress)
+        result = solve_instance(instance, options, progress, study)
         budget_s = max(LEAST_S, SHARE * result.runtime_s)
     else:
         budget_s = SHARE * limit_s
         own = replace(options, time_limit_s=limit_s - budget_s)
-        result = solve_instance(instance, own, progress)
+        result = solve_instance(instance, own, progress, study)
     if result.termination is Termination.INTERRUPTED:
         return result
     found: list[OtherTarget] = []

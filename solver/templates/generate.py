@@ -16,6 +16,8 @@ from solver.interrupt import NoTimeError, TimeUp
 from solver.layered.gpu_graph import Counts
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
+from solver.study.store import Study
+from solver.templates.kept import Found, KeptTemplates
 from solver.templates.mixes import Mixes
 from solver.templates.searches import Searches, strategies
 from solver.templates.template_options import TemplateObjective, TemplateOptions
@@ -37,8 +39,11 @@ class TemplateGenerator:
         options: TemplateOptions,
         report: Callable[[int, int], None] = lambda done, total: None,
         clock: Clock | None = None,
+        study: Study | None = None,
     ) -> None:
         """`report` is told how many templates of how many are done; `clock`: one around this.
+
+        study: what was found before, and where to keep what is found now.
 
         Raises PlannerError: a micro-batch that divides no step.
         """
@@ -51,13 +56,15 @@ class TemplateGenerator:
         self.instance, self.options, self._report = instance, options, report
         self.clock = Clock(options.time_limit_s, clock)
         self.mixes = Mixes(instance, options.split)
+        self.study = study
+        self._kept = None if study is None else KeptTemplates(study, options)
 
     def again(
         self, report: Callable[[int, int], None] = lambda done, total: None, **changes: Any
     ) -> "TemplateGenerator":
         """One with other options, which knows the costs that this one knows, and ends with it."""
         options = replace(self.options, **changes)
-        found = TemplateGenerator(self.instance, options, report, self.clock)
+        found = TemplateGenerator(self.instance, options, report, self.clock, self.study)
         found.mixes = self.mixes
         return found
 
@@ -124,6 +131,8 @@ class TemplateGenerator:
         """
         mixes = [mix for n in sizes for mix in self.mixes.of(n)]
         found = list[TemplateResult]()
+        if self._kept is not None:
+            self._kept.begin({mix: self.micro_batches(sum(mix)) for mix in mixes})
         try:
             with self.clock.until_hard_end():
                 known = dict[bool, Searches]()
@@ -138,6 +147,16 @@ class TemplateGenerator:
         return found + [self._result(mix, nothing) for mix in mixes[len(found) :]]
 
     def _best(self, known: dict[bool, Searches], key: int, mixes: list[Counts]) -> TemplateResult:
+        """The best template of a mix, by a study or by a search."""
+        mix, m = mixes[key], self.micro_batches(sum(mixes[key]))
+        found = None if self._kept is None else self._kept.find(mix, m)
+        if found is None:
+            found = self._searched(known, key, mixes)
+            if self._kept is not None:
+                self._kept.keep(mix, m, found)
+        return self._result(mix, found)
+
+    def _searched(self, known: dict[bool, Searches], key: int, mixes: list[Counts]) -> Found:
         """The best template of a mix; mixes in several zones have costs of their own."""
         across = self.mixes.in_several_zones(mixes[key])
         if across not in known:
@@ -148,12 +167,9 @@ class TemplateGenerator:
             costs = {one: self.mixes.places(one, across) for one in self._strategies}
             known[across] = Searches(self.options, costs, own, numbers)
         search = partial(known[across].best, key)
-        outcome = self.clock.run(search, self.clock.share(len(mixes) - key))
-        return self._result(mixes[key], outcome)
+        return self.clock.run(search, self.clock.share(len(mixes) - key))
 
-    def _result(
-        self, mix: Counts, found: tuple[TemplateOutcome, Strategy | None]
-    ) -> TemplateResult:
+    def _result(self, mix: Counts, found: Found) -> TemplateResult:
         outcome, strategy = found
         nodes, m = sum(mix), self.micro_batches(sum(mix))
         template, value = outcome.template, outcome.value

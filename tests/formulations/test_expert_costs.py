@@ -14,38 +14,26 @@ from formulations.costs.experts import (
     members_of,
 )
 from formulations.costs.sharding import shape_times
-from formulations.instance import Cluster, Instance, Layer, Link, NodeGroup
+from formulations.instance import Cluster, Instance, Layer, Link, NodeGroup, Workload
 from formulations.instance.load import gpu_catalogue
-from formulations.instance.sizes import MoeSizes, TransformerSizes
+from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
+from tests.architectures import MIXTRAL
 from tests.small_instances import plain_shape
 
-MIXTRAL = TransformerSizes(
-    hidden_size=4096,
-    layers=32,
-    heads=32,
-    kv_heads=8,
-    ffn_size=14336,
-    gated_ffn=True,
-    moe=MoeSizes(experts=8, experts_per_token=2, ffn_size=14336),
-    vocabulary_size=32000,
-    tied_embeddings=False,
-    rotary_positions=True,
-    norm="rmsnorm",
-    qkv_biases=False,
-    output_bias=False,
-    ffn_biases=False,
-    dropout=False,
-)
 EXPERT = 3 * 4096 * 14336  # parameters
 
 
-def block(sequence_length: int = 4096) -> Layer:
-    """A block of Mixtral 8x7B."""
-    workload = build_workload(
-        MIXTRAL, name="m", source="test", sequence_length=sequence_length, global_batch=1
+def mixtral(sequence_length: int = 4096) -> Workload:
+    """Mixtral 8x7B with steps of 64 sequences."""
+    return build_workload(
+        MIXTRAL, name="m", source="test", sequence_length=sequence_length, global_batch=64
     )
-    return workload.layers[1]
+
+
+def block(sequence_length: int = 4096) -> Layer:
+    """One of its blocks."""
+    return mixtral(sequence_length).layers[1]
 
 
 def test_experts_of_a_block() -> None:
@@ -155,11 +143,8 @@ def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:
         intra_node=near,
         inter_node=far,
     )
-    workload = build_workload(
-        MIXTRAL, name="m", source="test", sequence_length=4096, global_batch=64
-    )
     cluster = Cluster(groups=(group,), network_efficiency=((1, 1.0), (2, 0.5)))
-    instance = Instance(name="m", source="test", workload=workload, cluster=cluster)
+    instance = Instance(name="m", source="test", workload=mixtral(), cluster=cluster)
     shape = plain_shape((nodes,), dp=nodes * gpus).model_copy(update={"ep": ep})
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
     return [int(ring) for ring in expert_rings_ns(instance, shape, ALL_REDUCE, sizes)]
@@ -205,11 +190,8 @@ def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
         )
         for name in ("H100", "A100-80")
     ]
-    workload = build_workload(
-        MIXTRAL, name="m", source="test", sequence_length=4096, global_batch=64
-    )
     instance = Instance(
-        name="m", source="test", workload=workload, cluster=Cluster(groups=tuple(groups))
+        name="m", source="test", workload=mixtral(), cluster=Cluster(groups=tuple(groups))
     )
     shapes = [plain_shape((1, 1), dp=4).model_copy(update={"ep": ep}) for ep in (2, 4)]
     own, paced = (shape_times(instance, shape)[0] for shape in shapes)

@@ -132,7 +132,7 @@ def test_time_limit_covers_the_look_at_others(monkeypatch: pytest.MonkeyPatch) -
     """A twentieth of it is kept for that."""
     limits: list[float | None] = []
 
-    def recorded(instance: Instance, options: SolveOptions, progress: object) -> object:
+    def recorded(instance: Instance, options: SolveOptions, *_: object) -> object:
         limits.append(options.time_limit_s)
         return solve_alone(instance, options)
 
