@@ -10,6 +10,7 @@ from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroSta
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
+    Sharing,
     Target,
     allows,
     launchers,
@@ -108,7 +109,7 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         *barred,
         *_meshes(instance, plan, target),
         *_zero(instance.workload, plan.shape, target),
-        *_shares(plan.shape, target),
+        *_shares(instance, plan.shape, target),
         *_stages(instance.workload, plan.shape, target),
     ]
 
@@ -116,7 +117,7 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
 def runs_shape(instance: Instance, shape: Shape) -> bool:
     """Whether the target of an instance can run a shape on every node order."""
     target, state = instance.search.target, instance.workload.optimizer_state
-    shared = shares(target, shape.widest_tp, shape.cp, shape.ep, shape.zero) is None
+    shared = shares(target, instance.workload, _sharing(instance, shape)) is None
     if RULES[target].get("context_method"):
         shared &= all(allows(target, "context_method", m) for m in context_methods(instance, shape))
     return shared and shape.zero >= least_zero(target, state) and _runs_degrees(instance, shape)
@@ -185,14 +186,28 @@ def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
     return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
 
 
-def _shares(shape: Shape, target: Target) -> list[Obstacle]:
+def _sharing(instance: Instance, shape: Shape) -> Sharing:
+    split = instance.search.sequence_parallel
+    return Sharing(shape.widest_tp, shape.cp, shape.ep, shape.zero, split)
+
+
+def _shares(instance: Instance, shape: Shape, target: Target) -> list[Obstacle]:
     """Experts and sequences that GPUs share as the target cannot."""
-    reason = shares(target, shape.widest_tp, shape.cp, shape.ep, shape.zero)
-    if reason is None:
+    workload, own = instance.workload, _sharing(instance, shape)
+    found = shares(target, workload, own)
+    if found is None:
         return []
-    field, value = ("expert_parallel", shape.ep) if shape.ep > 1 else ("context_parallel", shape.cp)
-    able = (one for one in launchers(field, value) if one != target)
+    field, reason = found
+    value = getattr(own, _FIELDS[field])
+    able = (one for one in launchers(field, value) if shares(one, workload, own) is None)
     return [Obstacle(field, value, reason, tuple(able))]
+
+
+_FIELDS = {
+    "expert_parallel": "ep",
+    "context_parallel": "cp",
+    "sequence_parallel": "sequence_parallel",
+}
 
 
 def _stages(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:

@@ -100,7 +100,7 @@ def _run(search: ShapeSearch) -> None:
     """
     incumbents, agenda = search.incumbents, search.agenda
     if incumbents.best is not None:
-        search.round(EFFORTS[0])
+        search.run(efforts=EFFORTS[:1])
     left = [task.shape for task in agenda.open(incumbents.best)]
     if left:
         incumbents.seed_chunks(left)

@@ -5,8 +5,6 @@ A schedule file is compared with the schedules that can be simulated, operation 
 """
 
 import ast
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from formulations.instance import Instance
 from formulations.instance.extent import can_be_simulated
 from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.target import STACK, chain_of
-from formulations.instance.text_files import read_text
+from formulations.instance.text_files import csv_rows, read_text
 from formulations.instance.workload import Recompute
 from formulations.schedules import SCHEDULES
 from solver.evaluate.launched import Launched, num_blocks
@@ -231,7 +229,7 @@ def _schedule(settings: _Settings, folder: Path, pp: int, vpp: int, share: int) 
     ]
     names = (one for one in parts if isinstance(one, str) and one.endswith(".csv"))
     path = folder / next(names, SCHEDULE)
-    rows = list(csv.reader(io.StringIO(read_text(path, "a schedule, as its module names it"))))
+    rows = csv_rows(path, "a schedule, as its module names it")
     if len(rows) != pp:
         raise PlanError(str(path), f"{len(rows)} rows", f"{pp}, one per pipeline rank")
     if not can_be_simulated(pp * vpp, share, share):

@@ -65,6 +65,7 @@ class ShapeSearch:
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
         self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
+        self.crew = crew_of(options) if options.method == "exact" else None
         self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
         self.agenda = Agenda(whole, self.times, self.closer, stop)
@@ -89,18 +90,22 @@ class ShapeSearch:
             if not self.closer.refuses(plan.shape, step_ns):
                 self.incumbents.offer((plan, step_ns))
 
-    def run(self, among: Collection[Shape] | None = None) -> None:
+    def run(
+        self,
+        among: Collection[Shape] | None = None,
+        efforts: Sequence[int | None] = EFFORTS,
+    ) -> None:
         """Closes shapes, all or some, until none is open or time is up, with more and more effort.
 
         What resists a round is worth a longer local search.
         """
         exact = self.options.method == "exact"
-        for effort in EFFORTS if exact else EFFORTS[-1:]:
-            self.round(effort, among)
+        for effort in efforts if exact else EFFORTS[-1:]:
+            self._round(effort, among)
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
 
-    def round(self, effort: int | None, among: Collection[Shape] | None = None) -> None:
+    def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
         """Looks at all open shapes, or those of some, with so much effort each."""
         exact, stop = self.options.method == "exact", self.clock.out_of_time
         if stop():

@@ -18,7 +18,11 @@ Best = Callable[[], float | None]
 
 
 def crew_of(options: SolveOptions) -> Crew | None:
-    """The workers that the options ask for; None: the search works alone."""
+    """The workers that the options ask for; None: the search works alone. PlannerError: no Ray."""
+    if options.engine == "ray":
+        from solver.search.ray_crew import ray_crew
+
+        return ray_crew(options.workers, options.address)
     return Forks(options.workers) if options.workers > 1 and Forks.possible() else None
 
 

@@ -9,6 +9,7 @@ A record is what a search knows of one thing, its `key`, as the answer to one qu
 """
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
@@ -119,7 +120,7 @@ def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -
         "instance": instance.model_dump_json(),
     }
     with _connected(path, patience_s) as connection:
-        _set_up(connection, own)
+        _set_up(connection, own, patience_s)
         _check(path, _noted(connection), own)
         yield Study(path, connection, instance)
 
@@ -157,9 +158,11 @@ def _connected(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
     """A connection to a sound file that is a study, or empty. SQLite's errors become StudyError."""
     try:
         with closing(sqlite3.connect(path, patience_s, isolation_level=None)) as connection:
+            connection.execute("begin")  # one state of the file, whoever else writes
             application = _pragma(connection, "application_id")
             layout, check = _pragma(connection, "user_version"), _pragma(connection, "quick_check")
             tables = connection.execute("select count(*) from sqlite_schema").fetchone()[0]
+            connection.execute("commit")
             if check != "ok":
                 raise sqlite3.DatabaseError("malformed")
             if application != APPLICATION_ID and (application or tables):
@@ -171,9 +174,21 @@ def _connected(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
         raise _error(path, error) from error
 
 
-def _set_up(connection: sqlite3.Connection, own: dict[str, str]) -> None:
+def _write_ahead(connection: sqlite3.Connection, until_s: float) -> None:
+    """Switches the file to a write-ahead log; for others SQLite does not wait by itself here."""
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until_s:
+                raise
+        time.sleep(0.01)
+
+
+def _set_up(connection: sqlite3.Connection, own: dict[str, str], patience_s: float) -> None:
     """Makes an empty file a study; of several processes at once the first one does."""
-    connection.execute("pragma journal_mode = wal")
+    _write_ahead(connection, time.monotonic() + patience_s)
     connection.execute("pragma synchronous = normal")  # a killed process loses nothing by that
     if _pragma(connection, "application_id"):
         return

@@ -95,6 +95,8 @@ def test_commands_and_options_stay() -> None:
         "diff": ["first", "second"],
         "report": ["--out", "--trace", "plan"],
         "solve": [
+            "--address",
+            "--engine",
             "--gap",
             "--json",
             "--method",

@@ -13,25 +13,18 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from solver.document import RECORDED
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
-from solver.report.document import build_document
 from solver.result import Result
 from solver.search import driver, portfolio
 from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
 from solver.search.overview import search_overview
 from solver.study.store import open_study, read_study
+from tests.said import said
 
 SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
 FORK = multiprocessing.get_context("fork")
-
-
-def said(result: Result, options: SolveOptions = SolveOptions()) -> dict[str, Any]:  # noqa: B008
-    """Plan, bound and log; what describes the run itself is left out."""
-    fields = build_document(result, options).model_dump(mode="json")
-    return {key: value for key, value in fields.items() if key not in (*RECORDED, "digest")}
 
 
 @pytest.fixture(scope="module")
@@ -74,28 +67,31 @@ def test_second_run_asks_nothing_and_says_the_same(
     assert (first > 0, asked.value) == (True, first)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("workers", "kills"), [(1, 4), (2, 4), pytest.param(1, 100, marks=pytest.mark.slow)]
+)
 def test_killed_at_random_moments_loses_one_shape_at_most(
     tmp_path: Path,
     asked: Any,
     fresh: dict[str, Any],
     workers: int,
+    kills: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each of five kills costs one shape per worker, and the plan and its log are as ever."""
+    """Resumed after a kill, a search asks for one shape per worker again, and says the same."""
     monkeypatch.setattr(portfolio, "ALONE_S", 0.0)
+    began_s = time.monotonic()
     solved(tmp_path / "whole.db")
-    whole, kills, seed = asked.value, 5, random.Random(workers)
-    asked.value = 0
-    path = tmp_path / "study.db"
-    for _ in range(kills):
+    whole, whole_s, moments = asked.value, time.monotonic() - began_s, random.Random(workers)
+    for kill in range(kills):
+        asked.value, path = 0, tmp_path / f"{kill}.db"
         process = FORK.Process(target=solved, args=(path,), kwargs={"workers": workers})
         process.start()
-        time.sleep(seed.uniform(0.0, 0.4))
+        time.sleep(moments.uniform(0.0, whole_s))
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
-    assert said(solved(path)) == fresh
-    assert asked.value <= whole + kills * workers
+        assert said(solved(path)) == fresh
+        assert asked.value <= whole + workers
 
 
 def test_two_processes_on_one_study(tmp_path: Path, fresh: dict[str, Any]) -> None:
