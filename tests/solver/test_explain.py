@@ -30,7 +30,9 @@ def explained() -> tuple[float, list[Answer]]:
     """Objective of the best plan, and all answers, proved."""
     best = solve(few_choices()).objective
     assert best is not None
-    return best, list(answers(few_choices(), best, SolveOptions(), lambda done, total: None))
+    return best, list(
+        answers(few_choices(), best, best / 1e9, SolveOptions(), lambda done, total: None)
+    )
 
 
 def test_every_change_is_solved_as_an_instance_of_its_own(
@@ -115,8 +117,14 @@ def test_bug_any_target_was_said_to_have_everything() -> None:
 def test_without_time_nothing_is_claimed() -> None:
     """A change that could not be looked at has no saving; one that stays possible costs nothing."""
     options = replace(SolveOptions(), time_limit_s=1e-6)
-    for answer in answers(few_choices(), 1e9, options, lambda done, total: None):
+    wider = {one.change: one.wider for one in what_ifs(few_choices())}
+    for answer in answers(few_choices(), 1e9, 1.0, options, lambda done, total: None):
         assert answer.least is None or answer.most is None or answer.least <= answer.most
+        if wider[answer.change]:
+            assert answer.least is not None
+            assert answer.least >= 0
+            assert answer.step_time_s is not None
+            assert answer.step_time_s <= 1.0
 
 
 def test_explain_prints_changes(tmp_path: Path) -> None:
