@@ -46,8 +46,8 @@ def load_instance(path: Path, *, plain: bool = False) -> Instance:
 def load_family(path: Path) -> Family:
     """The instances of a YAML file whose node groups may have ranges of numbers of nodes.
 
-    Raises InstanceError as `load_instance`, for nodes in two kinds, and for an objective that chooses
-    terms: clusters are compared by step time and what their nodes cost on demand.
+    Raises InstanceError as `load_instance`, for nodes in two kinds, and for an objective that
+    chooses terms: clusters are compared by step time and what their nodes cost on demand.
     """
     written, place = _written(read_text(path, _ALLOWED), str(path))
     if written.search.degrees == "per_node":
