@@ -46,16 +46,12 @@ def load_instance(path: Path, *, plain: bool = False) -> Instance:
 def load_family(path: Path) -> Family:
     """The instances of a YAML file whose node groups may have ranges of numbers of nodes.
 
-    Raises InstanceError as `load_instance`, for nodes in two kinds, and for an objective that
-    chooses terms: clusters are compared by step time and what their nodes cost on demand.
+    Raises InstanceError as `load_instance`, and for nodes in two kinds.
     """
     written, place = _written(read_text(path, _ALLOWED), str(path))
     if written.search.degrees == "per_node":
         where = place.at("search", "degrees")
         raise where.error("per_node", "uniform or per_group; solve takes the other")
-    if written.objective.minimize == "cost_per_useful_sequence":
-        where = place.at("objective", "minimize")
-        raise where.error("cost_per_useful_sequence", "step_time or cost_per_step; solve takes it")
     fewest = tuple(group.fewest_nodes for group in written.cluster.groups)
     instance = _resolved(written, place, path.parent)
     try:

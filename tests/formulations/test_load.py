@@ -15,13 +15,7 @@ import yaml
 from formulations.errors import MOST_LINES, InstanceError
 from formulations.instance import Instance
 from formulations.instance.huggingface import sizes_from_config
-from formulations.instance.load import (
-    catalogue,
-    load_family,
-    load_instance,
-    parse_document,
-    parse_instance,
-)
+from formulations.instance.load import catalogue, load_instance, parse_document, parse_instance
 from formulations.instance.resolve_workload import from_config
 from formulations.units import GIB
 
@@ -421,13 +415,3 @@ cluster:
     assert (group.intra_node.bandwidth_bytes_per_s, group.intra_node.latency_s) == (16e9, 5.7e-6)
     assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 14e-6)
     assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"
-
-
-def test_families_are_compared_on_demand(tmp_path: Path) -> None:
-    """What chooses terms of renting is told to `solve`, not to `pareto`."""
-    path = tmp_path / "family.yaml"
-    path.write_text(MINIMAL + "objective: {minimize: cost_per_useful_sequence}\n")
-    with pytest.raises(
-        InstanceError, match=r"objective\.minimize: cost_per_useful_sequence; allow"
-    ):
-        load_family(path)
