@@ -140,7 +140,9 @@ def show_front(
     from solver.front_document import front_json
     from solver.report.front_picture import front_picture
     from solver.report.front_text import front_text
+    from solver.report.subsets_text import subsets_text
 
+    text = subsets_text if document.aim == "subsets" else front_text
     try:
         if out is not None:
             write_text(out, front_json(document))
@@ -150,6 +152,6 @@ def show_front(
         if as_json:
             say(front_json(document, proofs=False), end="")
         else:
-            print_report(front_text(document))
+            print_report(text(document))
     if not document.points:
         raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)

@@ -43,8 +43,8 @@ Report = Callable[[FamilyProgress], None]
 class FamilySearch:
     """State of one search. bounds: of the step time in ns of every cluster; None: no plan.
 
-    closings: of the clusters that were searched. Those of an earlier search are taken as `known`;
-    every new one is told at once.
+    closings: of clusters that were searched. Those of an earlier search, with whatever gap and
+    limits of time, are taken as `known`; every new one is told at once.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class FamilySearch:
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
         self.closings: dict[Counts, MemberClosing] = {}
+        self.searched: set[Counts] = set()
         self.known = tuple(known)
 
     def target_ns(self, counts: Counts) -> float:
@@ -75,7 +76,7 @@ class FamilySearch:
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
-        left = [one for one in self.bounds if one not in self.closings and self.is_open(one)]
+        left = [one for one in self.bounds if one not in self.searched and self.is_open(one)]
         heap = [(self._rank(counts), counts) for counts in left]
         heapify(heap)
         while heap:
@@ -93,14 +94,15 @@ class FamilySearch:
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
-        time, cost = self.front.measure.figures(counts, bound_ns)
+        time, cost, *_ = self.front.measure.figures(counts, bound_ns)
         return bound_ns / self.front.cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:
         """Keeps what became known of a cluster."""
-        counts = closing.counts
+        counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
+        possible = known_ns is not None and bound_ns is not None
+        self.bounds[counts] = max(known_ns or 0, bound_ns or 0) if possible else None
         self.closings[counts] = closing
-        self.bounds[counts] = closing.bound_ns
         self.front.offer(counts, closing.found)
 
     def run(self, report: Report | None = None) -> Termination:
@@ -125,6 +127,7 @@ class FamilySearch:
             limit_s = self.clock.limit_s
             left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
             closing = self.members.close(task, left_s, self._shown(task.counts, report))
+            self.searched.add(task.counts)
             self.take(closing)
             self.tell(closing)
             if closing.interrupted:
