@@ -98,6 +98,10 @@ def _check_ranges(family: "Family", path: Path) -> None:
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
         raise PlannerError(f"{path}: one cluster; allowed: {allowed}; subsets takes one cluster")
+    if family.instance.objective.minimize == "cost_per_useful_sequence":
+        allowed = "another, as clusters are compared by what nodes cost on demand; solve takes it"
+        where, found = f"{path}: objective.minimize", "cost_per_useful_sequence"
+        raise PlannerError(f"{where}: {found}; allowed: {allowed}")
 
 
 def _limited(
