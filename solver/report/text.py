@@ -205,15 +205,17 @@ def _elsewhere(document: PlanDocument) -> Iterator[str]:
     late = dict.fromkeys(
         TARGET_NAMES[one.target] for one in document.other_targets if one.gain is None
     )
-    yield from (_other(one, better) for one in document.other_targets if one.gain is not None)
+    for one in document.other_targets:
+        if one.gain is not None:
+            yield _other(one, one.gain, better)
     if late:
         yield f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
 
 
-def _other(other: OtherTarget, better: str) -> str:
+def _other(other: OtherTarget, most: float, better: str) -> str:
     """What one brings that was looked at."""
     name = TARGET_NAMES[other.target]
-    most, least = other.gain, other.found_gain
+    least = other.found_gain
     if not least:
         found = f"not yet ruled out that a plan is up to {percent(most)} {better}"
     else:
