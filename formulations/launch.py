@@ -38,11 +38,6 @@ class Obstacle:
     others: tuple[Target, ...]  #: that can
     instead: tuple[object, ...] = ()  #: none: a search for the target has others
 
-    def sentence(self, target: Target) -> str:
-        """What stands in the way, and who can."""
-        can = " and ".join(TARGET_NAMES[other] for other in self.others)
-        return f"{self.found(target)}; {can} can"
-
     def found(self, target: Target) -> str:
         """What stands in the way."""
         value = str(self.value).lower() if isinstance(self.value, bool) else self.value

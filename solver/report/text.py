@@ -139,7 +139,7 @@ def batches_text(document: PlanDocument, shape: Shape) -> str:
     """Micro-batches and schedule in words."""
     counts = [replica.micro_batches for replica in document.replicas]
     least, most = min(counts), max(counts)
-    number = f"{least} to {most}" if least < most else f"{most}"
+    number = f"{least:,} to {most:,}" if least < most else f"{most:,}"
     noun = "micro-batch" if most == 1 else "micro-batches"
     size = counted(shape.micro_batch, "sequence")
     return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
@@ -213,9 +213,8 @@ def _elsewhere(document: PlanDocument) -> Iterator[str]:
 
 
 def _other(other: OtherTarget, most: float, better: str) -> str:
-    """What one brings that was looked at."""
-    name = TARGET_NAMES[other.target]
-    least = other.found_gain
+    """What one that was looked at brings, and may bring at most."""
+    name, least = TARGET_NAMES[other.target], other.found_gain
     if not least:
         found = f"not yet ruled out that a plan is up to {percent(most)} {better}"
     else:

@@ -7,7 +7,6 @@ from formulations.instance.gpu_catalogue import gpus_of, links_of
 from formulations.instance.load import (
     catalogue,
     gpu_catalogue,
-    link_catalogue,
     parse_document,
     read_yaml_resource,
 )
@@ -109,7 +108,7 @@ def test_every_link_has_a_source() -> None:
     assert isinstance(links, dict)
     for link in links["links"].values():
         assert ("latency: NCCL" in link["source"]) == (link["kind"] == "published")
-    assert set(links["links"]) == set(link_catalogue())
+    assert set(links["links"]) == set(catalogue().links)
 
 
 @pytest.mark.parametrize(
