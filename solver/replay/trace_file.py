@@ -29,7 +29,7 @@ TIME_ALLOWED = f"seconds, or a number with s, min, h or d; at most {MOST_S:g} s"
 
 
 def length_ns(text: str) -> int | None:
-    """Nanoseconds of "90", "90 s", "10m", "10 min", "6h" or "30d", rounded; None if it is no such text."""
+    """Nanoseconds of "90", "10 min", "6h" or "30d", rounded; None if it is no such text."""
     match = _LENGTH.fullmatch(text.strip())
     if match is None or match[2] not in _SECONDS:
         return None
