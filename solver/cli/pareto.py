@@ -9,12 +9,15 @@ import typer
 from formulations.errors import PlannerError
 from solver.cli.files import check_writable, write_text
 from solver.cli.search_options import (
+    AddressOption,
+    EngineOption,
     GapOption,
     InstanceArgument,
     JsonOption,
     SeedOption,
+    StudyOption,
     WorkersOption,
-    all_cores,
+    num_workers,
     positive,
     time_ns,
 )
@@ -62,6 +65,9 @@ def pareto_command(
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
+    study: StudyOption = None,
+    engine: EngineOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
 
@@ -81,9 +87,10 @@ def pareto_command(
     if (budget is None) != (deadline is None):
         aim = "money" if budget is None else "time"
     _check_ranges(family, instance)
-    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
+    count = num_workers(workers, engine, address)
+    options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
     measure = TimeAndMoney(family, time=aim != "money", money=aim != "time")
-    document = search_family(family, measure, options, aim)
+    document = search_family(family, measure, options, aim, study)
     show_front(document, out, svg, as_json)
 
 
@@ -120,15 +127,20 @@ def _limited(
 
 
 def search_family(
-    family: "Family", measure: "Measure", options: SolveOptions, aim: "Aim"
+    family: "Family",
+    measure: "Measure",
+    options: SolveOptions,
+    aim: "Aim",
+    study: Path | None = None,
 ) -> "FrontDocument":
     """Searches, and tells on stderr how far it is."""
     from solver.clusters.outcome import outcome
     from solver.clusters.search import FamilySearch
     from solver.report.front import build_front
+    from solver.study.store import study_at
 
-    search = FamilySearch(family, measure, options)
-    with family_display() as progress:
+    with family_display() as progress, study_at(study, family.instance) as kept:
+        search = FamilySearch(family, measure, options, kept)
         termination = search.run(progress)
     return build_front(outcome(search, termination), aim)
 
