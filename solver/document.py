@@ -9,7 +9,7 @@ Layers are counted along the whole chain: 0 is the embedding, 1 the first block.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -34,7 +34,7 @@ from formulations.instance.record import Record
 from formulations.instance.target import Target
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.plan import Degrees, Recomputed, Shape
+from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
@@ -106,6 +106,21 @@ class ReplicaDocument(Record):
 
     micro_batches: Batch
     stages: tuple[StageDocument, ...]
+
+    def replica(self, number: Mapping[str, int]) -> Replica:
+        """The replica; number: of every node by its name."""
+        return Replica(
+            micro_batches=self.micro_batches,
+            stages=tuple(
+                Stage(
+                    layers=stage.layers,
+                    group=Group(node=number[stage.node], gpus=stage.gpus),
+                    degrees=stage.degrees,
+                    recomputed=stage.recomputed,
+                )
+                for stage in self.stages
+            ),
+        )
 
 
 class StepDocument(Record):

@@ -98,6 +98,10 @@ def _check_ranges(family: "Family", path: Path) -> None:
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
         raise PlannerError(f"{path}: one cluster; allowed: {allowed}; subsets takes one cluster")
+    if family.instance.objective.minimize == "cost_per_useful_sequence":
+        allowed = "another, as clusters are compared by what nodes cost on demand; solve takes it"
+        where, found = f"{path}: objective.minimize", "cost_per_useful_sequence"
+        raise PlannerError(f"{where}: {found}; allowed: {allowed}")
 
 
 def _limited(
@@ -148,7 +152,9 @@ def show_front(
     from solver.front_document import front_json
     from solver.report.front_picture import front_picture
     from solver.report.front_text import front_text
+    from solver.report.subsets_text import subsets_text
 
+    text = subsets_text if document.aim == "subsets" else front_text
     try:
         if out is not None:
             write_text(out, front_json(document))
@@ -158,6 +164,6 @@ def show_front(
         if as_json:
             say(front_json(document, proofs=False), end="")
         else:
-            print_report(front_text(document))
+            print_report(text(document))
     if not document.points:
         raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)

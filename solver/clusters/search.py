@@ -67,6 +67,7 @@ class FamilySearch:
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
         self.closings: dict[Counts, MemberClosing] = {}
+        self.searched: set[Counts] = set()
 
     def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
@@ -79,7 +80,7 @@ class FamilySearch:
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
-        left = [one for one in self.bounds if one not in self.closings and self.is_open(one)]
+        left = [one for one in self.bounds if one not in self.searched and self.is_open(one)]
         heap = [(self._rank(counts), counts) for counts in left]
         heapify(heap)
         while heap:
@@ -97,14 +98,15 @@ class FamilySearch:
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
-        time, cost = self.front.measure.figures(counts, bound_ns)
+        time, cost, *_ = self.front.measure.figures(counts, bound_ns)
         return bound_ns / self.front.cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:
         """Keeps what became known of a cluster."""
-        counts = closing.counts
+        counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
+        possible = known_ns is not None and bound_ns is not None
+        self.bounds[counts] = max(known_ns or 0, bound_ns or 0) if possible else None
         self.closings[counts] = closing
-        self.bounds[counts] = closing.bound_ns
         self.front.offer(counts, closing.found)
 
     def run(self, report: Report | None = None) -> Termination:
@@ -136,6 +138,7 @@ class FamilySearch:
             closing = self._closing(task, report, ahead)
             if closing is None:
                 return
+            self.searched.add(task.counts)
             self.take(closing)
             if self.kept is not None:
                 left = [counts for counts in self.bounds if self.is_open(counts)]
@@ -145,7 +148,7 @@ class FamilySearch:
 
     def upcoming(self, most: int) -> list[MemberTask]:
         """Those open clusters that may go furthest beyond the front."""
-        left = (one for one in self.bounds if one not in self.closings and self.is_open(one))
+        left = (one for one in self.bounds if one not in self.searched and self.is_open(one))
         first = nsmallest(most, left, key=self._rank)
         return [MemberTask(counts, self.front.cutoffs[counts]) for counts in first]
 

@@ -77,7 +77,7 @@ def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
 def context_text(instance: Instance, shape: Shape) -> str:
     """How attention sees all tokens of a sequence."""
     texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
-    return " or ".join(texts[one] for one in sorted(context_methods(instance, shape)))
+    return " or ".join(texts[one] for one in sorted(set(context_methods(instance, shape))))
 
 
 def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:

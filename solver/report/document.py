@@ -9,7 +9,7 @@ from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.provenance import gpu_evidence
-from formulations.plan import Group, Plan, Replica, Shape, Stage, num_gpus
+from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
@@ -203,21 +203,7 @@ def plan_of(document: PlanDocument) -> Plan:
     if document.shape is None:
         raise PlanError("shape", f"no plan (status {document.status})", "a file with a plan")
     number = document.instance.cluster.numbers(document.shape.nodes_used)
-    replicas = tuple(
-        Replica(
-            micro_batches=replica.micro_batches,
-            stages=tuple(
-                Stage(
-                    layers=stage.layers,
-                    group=Group(node=number[stage.node], gpus=stage.gpus),
-                    degrees=stage.degrees,
-                    recomputed=stage.recomputed,
-                )
-                for stage in replica.stages
-            ),
-        )
-        for replica in document.replicas
-    )
+    replicas = tuple(replica.replica(number) for replica in document.replicas)
     order = tuple(number[name] for name in document.node_order)
     return Plan(shape=document.shape, node_order=order, replicas=replicas)
 

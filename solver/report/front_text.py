@@ -26,7 +26,8 @@ def front_text(document: FrontDocument) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if document.points:
         parts += [_point_table(document), ""]
-    return [*parts, labelled(_lines(document))]
+    cost = [("cost", f"of {cost_name(document)}")]
+    return [*parts, labelled([*cost, *search_lines(document)])]
 
 
 def cluster_name(document: FrontDocument, nodes: Sequence[int]) -> str:
@@ -65,11 +66,11 @@ def _point_table(document: FrontDocument) -> Grid:
     return table(["cluster", "tensor x data x pipeline, b"], numbers, rows)
 
 
-def _lines(document: FrontDocument) -> Lines:
+def search_lines(document: FrontDocument) -> Lines:
+    """Workload, how all clusters stand, and how the search went."""
     workload = document.family.instance.workload
     batch, length = workload.global_batch, workload.sequence_length
     lines = [("workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step")]
-    lines.append(("cost", f"of {cost_name(document)}"))
     lines.append(("clusters", _standings(document)))
     if document.num_open:
         lines.append(("open", _open(document)))

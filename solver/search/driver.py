@@ -99,25 +99,30 @@ class ShapeSearch:
 
         What resists a round is worth a longer local search.
         """
-        exact, stop = self.options.method == "exact", self.clock.out_of_time
-        space = [shape for shape in self.space if among is None or shape in among]
+        exact = self.options.method == "exact"
         for effort in efforts if exact else EFFORTS[-1:]:
-            if stop():
-                return
-            late = exact and effort not in EFFORTS[:2]
-            if late and self.agenda.open(self.incumbents.best, effort):
-                seed = partial(self.incumbents.seed, space, effort or EFFORTS[-2])
-                self.incumbents.start(f"seed {effort} of {len(space)}", seed)
-            tasks = self.agenda.open(self.incumbents.best, effort)
-            tasks = [task for task in tasks if among is None or task.shape in among]
-            tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
-            for closing in closings(
-                self.closer, tasks, lambda: self.incumbents.best, self.crew, stop
-            ):
-                self._take(closing)
-                self.history.tell()
+            self._round(effort, among)
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
+
+    def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
+        """Looks at all open shapes, or those of some, with so much effort each."""
+        exact, stop = self.options.method == "exact", self.clock.out_of_time
+        if stop():
+            return
+        late = exact and effort not in EFFORTS[:2]
+        if late and self.agenda.open(self.incumbents.best, effort):
+            space = [shape for shape in self.space if among is None or shape in among]
+            patience = effort or EFFORTS[-2]
+            self.incumbents.start(
+                f"seed {effort} of {len(space)}", partial(self.incumbents.seed, space, patience)
+            )
+        tasks = self.agenda.open(self.incumbents.best, effort)
+        tasks = [task for task in tasks if among is None or task.shape in among]
+        tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
+        for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
+            self._take(closing)
+            self.history.tell()
 
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""

@@ -143,10 +143,13 @@ def _step_ns(point: PointDocument) -> int | None:
     return None if step_s is None else round(step_s * NANOSECONDS_PER_SECOND)
 
 
-def _figures(document: FrontDocument, nodes: Nodes, step_ns: float) -> tuple[float, float]:
+def _figures(document: FrontDocument, nodes: Nodes, step_ns: float) -> tuple[float, ...]:
     """What clusters are compared by, the less the better."""
     if document.aim == "subsets":
-        return step_ns, sum(nodes)
+        groups = document.family.instance.cluster.groups
+        some = [count > 0 for count in nodes]
+        whole = [count == group.nodes for count, group in zip(nodes, groups, strict=True)]
+        return step_ns, sum(nodes), *some, *whole
     rent = price_usd_per_hour(document.family.instance, nodes)
     time, cost = document.aim != "money", document.aim != "time"
     return step_ns * time, step_ns * rent * cost

@@ -14,20 +14,9 @@ import pytest
 from solver.export import accelerate, deepspeed, megatron_bridge, torchtitan
 from solver.export.job import Job
 from solver.export.megatron_layout import parsed, written
-from tests.export_cases import UNTIED, job_of, recomputing
+from tests.export_cases import CHUNKS, SHARDED, UNEVEN, UNTIED, job_of, recomputing
 
 pytestmark = pytest.mark.launch
-
-UNEVEN = job_of(workload=UNTIED)
-CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
-ONE_STAGE: dict[str, Any] = {
-    "dp": 8,
-    "pp": 1,
-    "cuts": (0, 14),
-    "shares": (1,) * 8,
-    "order": (0, 1, 1),
-}
-SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
 
 
 def needed(name: str) -> Any:
@@ -153,6 +142,7 @@ def test_accelerate_takes_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FSDP_VERSION", "2")
     plugin = plugins.FullyShardedDataParallelPlugin(**module.SHARDING)
     assert (plugin.fsdp_version, plugin.reshard_after_forward) == (2, True)
+    assert plugin.auto_wrap_policy.__name__ == "transformer_auto_wrap_policy"  # block by block
     assert plugins.GradientAccumulationPlugin(**module.ACCUMULATION).sync_each_batch
 
 

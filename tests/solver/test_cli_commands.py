@@ -44,7 +44,7 @@ def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path
     plan_file.write_text(text)
     code, out, err = run(command, plan_file)
     assert (code, out) == (2, "")
-    assert "schema version 99; allowed: 6" in err
+    assert "schema version 99; allowed: 7" in err
 
 
 def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:

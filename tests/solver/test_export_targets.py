@@ -19,21 +19,21 @@ from solver.export.job import Job
 from solver.export.modules import read_settings
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
-from tests.export_cases import UNTIED, instance_of, job_of, plan_of, recomputing
+from tests.export_cases import (
+    CHUNKS,
+    ONE_STAGE,
+    SHARDED,
+    UNEVEN,
+    UNTIED,
+    instance_of,
+    job_of,
+    plan_of,
+    recomputing,
+)
 from tests.hand_made import results
 from tests.seeds import one_each
 
-UNEVEN = job_of(workload=UNTIED)
-CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
 ZERO_BUBBLE = job_of(workload=UNTIED, schedule="zb-h1")
-ONE_STAGE: dict[str, Any] = {
-    "dp": 8,
-    "pp": 1,
-    "cuts": (0, 14),
-    "shares": (1,) * 8,
-    "order": (0, 1, 1),
-}
-SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
 ALL = set(EXPORTERS)
 
 
@@ -363,7 +363,11 @@ def test_accelerator_of_sharded_replicas() -> None:
     """FSDP2 over all processes, reduced with every micro-batch; without ZeRO it is DDP."""
     found = read_settings(accelerate.files(SHARDED)[accelerate.MODULE])
     assert found["SIZES"] == {"dp_replicate_size": 1, "dp_shard_size": 8, "tp_size": 1}
-    assert found["SHARDING"] == {"fsdp_version": 2, "reshard_after_forward": True}
+    assert found["SHARDING"] == {
+        "fsdp_version": 2,
+        "reshard_after_forward": True,
+        "auto_wrap_policy": "transformer_based_wrap",
+    }
     assert found["ACCUMULATION"] == {"num_steps": 1, "sync_each_batch": True}
     plain = job_of(workload=UNTIED, zero=0, **ONE_STAGE)
     assert read_settings(accelerate.files(plain)[accelerate.MODULE])["SIZES"] is None

@@ -3,11 +3,12 @@
 import random
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
 
-from formulations.costs.availability import in_whole_steps, slowdown
+from formulations.costs.availability import checkpoint_every_s, in_whole_steps, slowdown
 from formulations.costs.renting import terms_of
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Objective
@@ -23,6 +24,7 @@ from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import renting, verify_document
 from tests.brute_force import optimum_ns
+from tests.command_line import run
 from tests.resealed import forged
 from tests.seeds import one_each
 from tests.spot_instances import rates_times, spot_instance
@@ -152,7 +154,7 @@ def test_replay_of_random_preemptions_agrees() -> None:
     assert abs(fmean(found) - expected) < 3.5 * error
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-9, 1e-5, 1e-3, 0.05, 2.0, 1e3])
+@pytest.mark.parametrize("rate", [0.0, 5e-324, 1e-18, 1e-9, 1e-5, 1e-3, 0.05, 2.0, 1e3])
 @pytest.mark.parametrize("every_s", [None, 7.0, 3000.0])
 def test_verifier_counts_the_same_slowdown(rate: float, every_s: float | None) -> None:
     """Its own sums and bisection come to what the closed form says, the largest one too."""
@@ -160,6 +162,9 @@ def test_verifier_counts_the_same_slowdown(rate: float, every_s: float | None) -
         preemption = Preemption(
             restart_s=restart_s, checkpoint_s=checkpoint_s, checkpoint_every_s=every_s
         )
+        found, expected = renting.interval_s(preemption, rate), checkpoint_every_s(preemption, rate)
+        assert (found is None) == (expected is None)
+        assert found is None or found == pytest.approx(expected, rel=1e-5, abs=1e-12)
         own = renting.slowdown(preemption, rate)
         assert own == pytest.approx(slowdown(preemption, rate), rel=2e-13)
 
@@ -214,3 +219,13 @@ def test_weight_is_rent_times_slowdown() -> None:
     terms = terms_of(instance, result.plan.shape.nodes_used)
     weight = objective_weight(instance, result.plan.shape)
     assert weight == terms.usd_per_hour * terms.slowdown
+
+
+def test_pareto_compares_on_demand(tmp_path: Path) -> None:
+    """Another objective than step time and rent is refused in one line."""
+    text = (Path("docs/examples") / "spot.yaml").read_text("utf-8")
+    family = tmp_path / "family.yaml"
+    family.write_text(text.replace("nodes: 2", "nodes: {min: 0, max: 2}"))
+    code, out, err = run("pareto", family)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "objective.minimize: cost_per_useful_sequence; allowed: another" in err
