@@ -65,7 +65,7 @@ def verify_command(
         if is_front(plan):
             front = read_front(plan)
             verification = verify_front(front, effort(show))
-            _conclude(plan, front.family.instance, verification, instance)
+            _conclude(plan, front.family.instance, verification, instance, family=True)
             return
         document = read_document(plan)
         verification = verify_document(document, effort(show))
@@ -83,15 +83,21 @@ def _conclude(
     own: "Instance",
     verification: "Verification",
     instance: Path | None,
+    *,
+    family: bool = False,
 ) -> None:
-    """Prints what was found and the verdict; raises RefusedError or UnprovedError."""
+    """Prints what was found and the verdict; raises RefusedError or UnprovedError.
+
+    family: the instance file may have ranges of nodes.
+    """
     from solver.verify import instance_differences
 
     problems = list(verification.problems)
     if instance is not None:
-        from formulations.instance.load import load_family
+        from formulations.instance.load import load_family, load_instance
 
-        problems += instance_differences(own, load_family(instance).instance)
+        known = load_family(instance).instance if family else load_instance(instance)
+        problems += instance_differences(own, known)
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:

@@ -31,7 +31,8 @@ def test_pareto_writes_a_front_that_verify_accepts(family: Path, tmp_path: Path)
     assert "of a million sequences" in text
     assert "every cluster is closed" in text
     assert svg.read_text(encoding="utf-8").startswith("<svg")
-    assert run("verify", out)[0] == 0
+    assert run("verify", out, "--instance", family)[0] == 0
+    assert run("verify", out, "--instance", SMALL)[0] == 1
     assert run("show", out)[1] == text
     assert run("report", out, "--out", page)[0] == 0
     assert "Other clusters" in page.read_text(encoding="utf-8")
