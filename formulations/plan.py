@@ -41,7 +41,9 @@ class Degrees(Record):
 class Shape(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
 
-    degrees: tuple[Degrees, ...]  #: per node group of the cluster; of groups not used, any
+    #: Per node group of the cluster; of groups not used, any. None where every stage has its own,
+    #: alike on all replicas: these lie side by side in a node, or fill whole nodes of a group.
+    degrees: tuple[Degrees, ...]
     dp: Count
     pp: Count
     micro_batch: Count  #: sequences
@@ -64,9 +66,14 @@ class Shape(Record):
         return self.pp * self.vpp
 
     @property
+    def per_stage(self) -> bool:
+        """Whether every stage has degrees of its own."""
+        return not self.degrees
+
+    @property
     def cp(self) -> int:
         """GPUs that share every sequence."""
-        return self.degrees[0].cp
+        return 1 if self.per_stage else self.degrees[0].cp
 
     @property
     def degrees_used(self) -> list[Degrees]:
@@ -171,8 +178,11 @@ def _uniform(tp: int, cp: int, groups: int) -> tuple[Degrees, ...]:
 
 def num_gpus(instance: Instance, shape: Shape) -> int:
     """GPUs that run a stage: all slots of the nodes used."""
-    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
-    return sum(n * (g.gpus_per_node // own.width) * own.width for g, own, n in groups)
+    if shape.per_stage:
+        groups = instance.cluster.groups
+        return sum(n * g.gpus_per_node for g, n in zip(groups, shape.nodes_used, strict=True))
+    members = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    return sum(n * (g.gpus_per_node // own.width) * own.width for g, own, n in members)
 
 
 def slots_of_order(

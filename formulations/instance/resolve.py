@@ -94,7 +94,7 @@ def resolve(
         name=written.name,
         source=written.source,
         workload=workload,
-        cluster=cluster.in_two_kinds() if search.degrees == "per_node" else cluster,
+        cluster=cluster,
         profile=times,
         calibration=resolve_calibration(
             written.calibration, place.at("calibration"), kinds, cluster
@@ -207,7 +207,7 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
 
 
 def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for what templates do not know: schedules, sharing GPUs, kinds."""
+    """Raises InstanceError for what templates do not know: schedules, sharing GPUs."""
     for i, name in enumerate(search.schedule):
         if name not in get_args(PlainSchedule):
             raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
@@ -215,8 +215,6 @@ def check_plain(search: SearchFile, place: Place) -> None:
         degrees: list[int] | None = getattr(search, field)
         if degrees is not None and 1 not in degrees:
             raise place.at(field).listed(0).error(f"{degrees[0]}", "1 too; solve takes the others")
-    if search.degrees == "per_node":
-        raise place.at("degrees").error("per_node", "uniform or per_group; solve takes the other")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:

@@ -34,26 +34,19 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     yield from _strategies(instance)
 
 
-def _groups(instance: Instance) -> list[NodeGroup]:
-    """Each once."""
-    return [group for group in instance.cluster.groups if not group.again]
-
-
 def _with_group(instance: Instance, j: int, **fields: object) -> Instance:
-    groups = _groups(instance)
+    groups = list(instance.cluster.groups)
     groups[j] = groups[j].model_copy(update=fields)
     return _with_groups(instance, groups)
 
 
 def _with_groups(instance: Instance, groups: list[NodeGroup]) -> Instance:
     cluster = instance.cluster.model_copy(update={"groups": tuple(groups)})
-    if instance.search.degrees == "per_node":
-        cluster = cluster.in_two_kinds()
     return instance.model_copy(update={"cluster": cluster})
 
 
 def _machines(instance: Instance) -> Iterator[WhatIf]:
-    groups = _groups(instance)
+    groups = instance.cluster.groups
     for j, group in enumerate(groups):
         kind = f"{group.gpus_per_node} {group.gpu.name}"
         more = _with_group(instance, j, nodes=group.nodes + 1)
@@ -80,7 +73,7 @@ def _links(instance: Instance) -> Iterator[WhatIf]:
 
 def _memory(instance: Instance) -> Iterator[WhatIf]:
     groups = []
-    for group in _groups(instance):
+    for group in instance.cluster.groups:
         gpu = group.gpu.model_copy(update={"memory_bytes": 2 * group.gpu.memory_bytes})
         groups.append(group.model_copy(update={"gpu": gpu}))
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups), True)

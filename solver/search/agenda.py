@@ -1,22 +1,33 @@
 """The shapes of a search, cheapest bound first: what is open, and how the others were closed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.plan import Shape
+from solver.bounds.stage_choice import StageChoice
 from solver.heuristics.choose import TimeTables
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Task
 from solver.search.closing import Stop
 from solver.search.shapes import shapes
+from solver.search.stage_shapes import stage_places, stage_shapes
 
 #: Shapes that are looked at together, before time is looked at again.
 AT_ONCE = 512
 #: More shapes than these are no question that is answered one by one.
 MOST_SHAPES = 10**6
+
+
+def stage_tasks(instance: Instance) -> Iterator[Task]:
+    """The shapes in which every stage has its own degrees, with closed-form bounds."""
+    choice = StageChoice(instance)
+    for shape in stage_shapes(instance):
+        bound_ns = choice.bound_ns(shape, tuple(stage_places(instance, shape)))
+        weight = objective_weight(instance, shape)
+        yield Task(bound_ns * weight, bound_ns, "filling", shape)
 
 
 class Agenda:
@@ -41,6 +52,8 @@ class Agenda:
                 Task(form.bound_ns * objective_weight(instance, shape), *form, shape)
                 for form, shape in zip(times.forms(some), some, strict=True)
             ]
+        if self.complete:
+            self.tasks += stage_tasks(instance)
         self.tasks.sort(key=lambda task: task.objective)
 
     @property

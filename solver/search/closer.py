@@ -19,6 +19,7 @@ from solver.result import (
     max_step_time_ns,
     objective_weight,
 )
+from solver.search.by_stage import best_by_stage
 from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
@@ -119,23 +120,29 @@ class Closer:
 
     def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
         """The tasks; those that whole blocks close with the bound that this takes."""
-        below_ns = [self.target(task.shape, best) for task in tasks]
-        closed = self.times.refuted([task.shape for task in tasks], below_ns)
-        return [
-            replace(task, bound_ns=ns, proof="packing") if shut else task
-            for task, ns, shut in zip(tasks, below_ns, closed, strict=True)
-        ]
+        known = [task for task in tasks if not task.shape.per_stage]
+        below_ns = [self.target(task.shape, best) for task in known]
+        closed = self.times.refuted([task.shape for task in known], below_ns)
+        found = {
+            task.shape: replace(task, bound_ns=ns, proof="packing")
+            for task, ns, shut in zip(known, below_ns, closed, strict=True)
+            if shut
+        }
+        return [found.get(task.shape, task) for task in tasks]
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one shape, unless `stop` ends that early."""
         shape = task.shape
         if task.bound_ns >= self.target(shape, best):
             return self.by_bound(task, best)
-        intervals = Intervals(self.times.costs(shape))
-        if lacks_memory(intervals):
-            return Closing(_record(shape, "infeasible", "memory"))
-        cutoff, gap = self._question(shape, best)
-        answer = self.engine(intervals, cutoff, gap, after(task.effort, stop))
+        (cutoff, gap), stop = self._question(shape, best), after(task.effort, stop)
+        if shape.per_stage:
+            answer = best_by_stage(self.instance, shape, cutoff, gap, stop)
+        else:
+            intervals = Intervals(self.times.costs(shape))
+            if lacks_memory(intervals):
+                return Closing(_record(shape, "infeasible", "memory"))
+            answer = self.engine(intervals, cutoff, gap, stop)
         record = self._recorded(task, answer, cutoff, gap)
         if answer.plan is None or answer.step_time_ns is None:
             return Closing(record)

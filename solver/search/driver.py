@@ -6,7 +6,7 @@ incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -68,25 +68,26 @@ class ShapeSearch:
 
     @property
     def space(self) -> list[Shape]:
-        """All shapes."""
-        return [task.shape for task in self.agenda.tasks]
+        """All shapes but those in which every stage has degrees of its own."""
+        return [task.shape for task in self.agenda.tasks if not task.shape.per_stage]
 
-    def run(self, among: Collection[Shape] | None = None) -> None:
-        """Closes shapes, all or some, until none is open or time is up, with more and more effort.
+    def run(self, per_stage: bool = True) -> None:
+        """Closes shapes until none is open or time is up, with more and more effort.
+
+        All; or all but those in which every stage has degrees of its own.
 
         What resists a round is worth a longer local search.
         """
         exact, stop = self.options.method == "exact", self.clock.out_of_time
         workers = self.options.workers if exact else 1
-        space = [shape for shape in self.space if among is None or shape in among]
         for effort in EFFORTS if exact else EFFORTS[-1:]:
             if stop():
                 return
             late = exact and effort not in EFFORTS[:2]
             if late and self.agenda.open(self.incumbents.best, effort):
-                self.incumbents.seed(space, effort or EFFORTS[-2])
+                self.incumbents.seed(self.space, effort or EFFORTS[-2])
             tasks = self.agenda.open(self.incumbents.best, effort)
-            tasks = [task for task in tasks if among is None or task.shape in among]
+            tasks = [task for task in tasks if per_stage or not task.shape.per_stage]
             tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
             for closing in closings(
                 self.closer, tasks, lambda: self.incumbents.best, workers, stop
@@ -208,7 +209,6 @@ def solve(
     options = options or SolveOptions()
     search = ShapeSearch(instance, options, progress)
     termination, space = Termination.TIME_LIMIT, search.space
-    simple = _of_one_kind(instance, space)
     try:
         with time_up_after(search.clock.left_s):
             if options.method == "minmax":
@@ -217,9 +217,8 @@ def solve(
                 search.incumbents.seed_chunks(space)
                 search.incumbents.seed(space)
                 search.incumbents.survey(space)
-                if simple and options.method == "exact":
-                    search.incumbents.seed(list(simple))
-                    search.run(simple)  # so that more choice is not for the worse
+                if len(space) < len(search.agenda.tasks):
+                    search.run(per_stage=False)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():
             termination = Termination.HEURISTIC
@@ -233,13 +232,6 @@ def solve(
 
         write_model(options, search.times, result.plan, search.pool)
     return result
-
-
-def _of_one_kind(instance: Instance, space: Sequence[Shape]) -> dict[Shape, None]:
-    """The shapes in which nodes of a group are alike; none where they are in all."""
-    again = [j for j, group in enumerate(instance.cluster.groups) if group.again]
-    alike = (shape for shape in space if not any(shape.nodes_used[j] for j in again))
-    return dict.fromkeys(alike) if again else {}
 
 
 def lower_bound(instance: Instance, limit_s: float) -> float | None:

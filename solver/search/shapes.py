@@ -30,27 +30,11 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
     """Nodes used per group: all of them, or any non-empty choice within the price limit."""
     groups = instance.cluster.groups
     limit = instance.limits.max_price_usd_per_hour
-    for vector in product(*(range(g.nodes + 1) for g in groups)):
-        if not any(vector) or not _possible(instance, vector):
-            continue
+    ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
+    for vector in product(*ranges):
         rent = rent_usd_per_hour(instance, vector)
-        if limit is None or rent <= limit * (1 + _NOISE):
+        if any(vector) and (limit is None or rent <= limit * (1 + _NOISE)):
             yield vector
-
-
-def _possible(instance: Instance, vector: tuple[int, ...]) -> bool:
-    """Whether there are so many nodes, counted once where they come again, and none must idle.
-
-    Nodes of one kind only are never those that come again.
-    """
-    groups, numbers = instance.cluster.groups, list(vector)
-    for j, group in enumerate(groups):
-        if group.again and vector[j]:
-            numbers[j - 1] += vector[j]
-            if not vector[j - 1] or numbers[j - 1] > groups[j - 1].nodes:
-                return False
-    own = [(n, g.nodes) for n, g in zip(numbers, groups, strict=True) if not g.again]
-    return instance.search.idle_nodes or all(n == most for n, most in own)
 
 
 def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
@@ -66,8 +50,8 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
     """Degrees by node group, of groups that are not used those of the first that is.
 
     Own ones by group: slots that fill its nodes. Parts of all groups have no common divisor: with
-    one, the plans are among those of as many times more replicas, of smaller micro-batches. Two
-    kinds of nodes of one group are not told apart by their order, nor are groups of equal machines.
+    one, the plans are among those of as many times more replicas, of smaller micro-batches. Groups
+    of equal machines are not told apart.
     """
     groups = instance.cluster.groups
     used = [j for j, count in enumerate(vector) if count]
@@ -80,17 +64,13 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
         choices = [slot_degrees(instance, groups[j].gpus_per_node, cp) for j in used]
         for chosen in product(*choices):
             named = dict(zip(used, chosen, strict=True))
-            twins = (j for j in used if groups[j].again)
-            ordered = all(_size(named[j - 1]) < _size(named[j]) for j in twins)
-            ordered &= all(_size(named[i]) <= _size(named[j]) for i, j in alike)
+            ordered = all(_size(named[i]) <= _size(named[j]) for i, j in alike)
             if ordered and gcd(*(one.parts for one in chosen)) == 1:
                 yield tuple(named.get(j, chosen[0]) for j in range(len(vector)))
 
 
 def _interchangeable(groups: Sequence[NodeGroup], vector: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Pairs of groups of equal machines, as many of each used; none where nodes come again."""
-    if any(group.again for group in groups):
-        return []
+    """Pairs of groups of equal machines, as many of each used."""
     machines = [group.model_copy(update={"name": "", "nodes": 1}) for group in groups]
     used = [j for j, count in enumerate(vector) if count]
     return [
@@ -163,14 +143,20 @@ def micro_batches(instance: Instance) -> list[int]:
     return [b for b in candidates if instance.workload.global_batch % b == 0]
 
 
-def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
-    """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
+def longest_pipeline(instance: Instance) -> int:
+    """Most stages that the layers fill and the target runs."""
     search, layers = instance.search, instance.workload.layers
     longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
-    most = most_stages(search.target, instance.workload.tied_embeddings) or longest
+    most = most_stages(search.target, instance.workload.tied_embeddings)
+    return longest if most is None else min(most, longest)
+
+
+def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
+    """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
+    search = instance.search
     return [
         (slots // pp, pp)
-        for pp in range(1, min(slots, longest, most) + 1)
+        for pp in range(1, min(slots, longest_pipeline(instance)) + 1)
         if slots % pp == 0
         and (search.pipeline_parallel is None or pp in search.pipeline_parallel)
         and (search.data_parallel is None or slots // pp in search.data_parallel)

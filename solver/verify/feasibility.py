@@ -93,10 +93,12 @@ def node_order(
 ) -> tuple[int, ...] | None:
     """Node indices in order; None unless they are exactly the nodes that the shape uses."""
     cluster = instance.cluster
-    number, start = cluster.numbers(shape.nodes_used), findings.num_problems
-    text, listed = "names that are all different", [g for g in cluster.groups if not g.again]
-    alike = len(set(cluster.node_names)) < sum(group.nodes for group in listed)
-    findings.require(not alike, "instance.cluster.groups", "equal names", text)
+    number = {name: n for n, name in enumerate(cluster.node_names)}
+    start = findings.num_problems
+    text = "names that are all different"
+    findings.require(
+        len(number) == len(cluster.node_names), "instance.cluster.groups", "equal names", text
+    )
     for i, name in enumerate(names):
         findings.require(name in number, f"node_order[{i}]", repr(name), "a node of the cluster")
         text = "every node once"
@@ -241,7 +243,7 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
     if not recomputed or not shares:
         return None
     findings.note(f"layout of {num_gpus(instance, shape)} GPUs, layers and micro-batches")
-    number = instance.cluster.numbers(shape.nodes_used)
+    number = {name: n for n, name in enumerate(instance.cluster.node_names)}
     return Plan(
         shape=shape,
         node_order=order,

@@ -111,20 +111,11 @@ class PlanSpace:
 
     def allows_nodes(self, nodes_used: Nodes) -> bool:
         """Whether a plan may use exactly these nodes."""
-        groups = self.instance.cluster.groups
-        if len(nodes_used) != len(groups) or not any(nodes_used) or min(nodes_used) < 0:
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        if len(nodes_used) != len(counts) or not any(nodes_used):
             return False
-        together = dict[int, int]()  # of a group and its nodes again
-        for j, count in enumerate(nodes_used):
-            first = j - groups[j].again
-            if groups[j].again and count and not nodes_used[first]:
-                return False
-            together[first] = together.get(first, 0) + count
-        idle = self.instance.search.idle_nodes
-        inside = all(
-            count <= groups[j].nodes if idle else count == groups[j].nodes
-            for j, count in together.items()
-        )
+        least = [0] * len(counts) if self.instance.search.idle_nodes else counts
+        inside = all(a <= n <= b for a, n, b in zip(least, nodes_used, counts, strict=True))
         return inside and self.affordable(nodes_used)
 
     @cached_property
@@ -134,10 +125,9 @@ class PlanSpace:
 
     def node_choices(self) -> Iterator[Nodes]:
         """The same one by one, fewest nodes of the first groups first."""
-        groups = self.instance.cluster.groups
-        some = self.instance.search.idle_nodes or any(group.again for group in groups)
-        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
-        return filter(self.allows_nodes, product(*ranges))
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        idle = self.instance.search.idle_nodes
+        return filter(self.allows_nodes, product(*(range(0 if idle else n, n + 1) for n in counts)))
 
     @cached_property
     def tensor_degrees(self) -> list[int]:
@@ -152,7 +142,7 @@ class PlanSpace:
         nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
         used = [j for j, count in enumerate(nodes_used) if count]
         found: list[tuple[Degrees, ...]] = []
-        groups, alike = self.instance.cluster.groups, self._alike(nodes_used)
+        alike = self._alike(nodes_used)
         for cp in sorted(set(self.search.context_parallel)):
             slots = [self._slots(nodes[j], cp) for j in used]
             if self.search.degrees == "uniform":
@@ -162,9 +152,6 @@ class PlanSpace:
                 continue
             for own in product(*slots):
                 named = dict(zip(used, own, strict=True))
-                twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
-                if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
-                    continue
                 swapped = ((named[i], named[j]) for i, j in alike)
                 if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
                     continue
@@ -181,8 +168,7 @@ class PlanSpace:
         own = [group.model_dump(exclude={"name", "nodes"}) for group in groups]
         used = [j for j, count in enumerate(nodes_used) if count]
         pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
-        listed = not any(group.again for group in groups)
-        return [(i, j) for i, j in pairs if listed and own[i] == own[j]]
+        return [(i, j) for i, j in pairs if own[i] == own[j]]
 
     def _slots(self, gpus: int, cp: int) -> list[Degrees]:
         """Slots of which a whole number make a node of so many GPUs, cp of them per sequence."""
