@@ -1,9 +1,9 @@
-"""Closing shapes in which every stage has degrees of its own: all node orders and degrees at once."""
+"""Closing shapes in which every stage has degrees of its own: all ways to lay them out at once."""
 
 from formulations.costs.stage_places import with_places
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Shape, simulable
 from solver.enumeration.engine import solve_split
 from solver.layered.edges import has_split
 from solver.layered.stage_degrees import StageDegrees
@@ -18,6 +18,8 @@ def best_by_stage(
     instance: Instance, shape: Shape, cutoff: int, gap: float, stop: Stop
 ) -> ShapeAnswer:
     """The best plan of a shape with a step time below `cutoff`."""
+    if not simulable(instance, shape):
+        return ShapeAnswer(None, None, False)
     places = stage_places(instance, shape)
     tables = build_tables(*with_places(instance, shape, places))
     graph = StageDegrees(instance, shape, places, tables)

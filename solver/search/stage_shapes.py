@@ -10,7 +10,7 @@ from typing import get_args
 from formulations.costs.stage_places import Place
 from formulations.instance import Instance
 from formulations.instance.instance import PlainSchedule
-from formulations.plan import Shape, simulable
+from formulations.plan import Shape
 from solver.search.shapes import (
     longest_pipeline,
     micro_batches,
@@ -50,9 +50,7 @@ def stage_shapes(instance: Instance) -> Iterator[Shape]:
             n * group.gpus_per_node
             for n, group in zip(vector, instance.cluster.groups, strict=True)
         )
-        for shape in _on_nodes(instance, vector, gpus):
-            if simulable(instance, shape):
-                yield shape
+        yield from _on_nodes(instance, vector, gpus)
 
 
 def _on_nodes(instance: Instance, vector: tuple[int, ...], gpus: int) -> Iterator[Shape]:
@@ -60,7 +58,7 @@ def _on_nodes(instance: Instance, vector: tuple[int, ...], gpus: int) -> Iterato
     schedules = [one for one in search.schedule if one in get_args(PlainSchedule)]
     for b in micro_batches(instance):
         total = instance.workload.global_batch // b
-        for dp in range(1, min(total, gpus // 2) + 1):
+        for dp in range(1, gpus // 2 + 1):
             if total % dp or (search.data_parallel and dp not in search.data_parallel):
                 continue
             for pp in range(2, min(longest_pipeline(instance), gpus // dp) + 1):
@@ -78,6 +76,6 @@ def _on_nodes(instance: Instance, vector: tuple[int, ...], gpus: int) -> Iterato
                         nodes_used=vector,
                     )
                     for schedule in schedules
-                    for zero in zero_stages(instance, dp, pp, 1)
+                    for zero in zero_stages(instance, 2, pp, 1)
                     for recompute in recompute_ways(instance, zero)
                 )

@@ -12,7 +12,8 @@ from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
-from solver.verify.space import PlanSpace
+from solver.verify.space import PlanSpace, key_of
+from solver.verify.stage_layout import check_stages
 
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
@@ -26,6 +27,8 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     if not findings.require(known, "shape.nodes_used", used, f"up to {counts} nodes per group"):
         return False
     findings.require(space.allows_nodes(used), "shape.nodes_used", used, _nodes_rule(space))
+    if shape.per_stage:
+        return _check_stage_shape(space, shape, findings)
     text = f"{len(groups)}, one per node group"
     if not findings.require(
         len(shape.degrees) == len(groups), "shape.degrees", len(shape.degrees), text
@@ -41,6 +44,13 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     fits &= findings.require(product == slots, "shape: dp * pp", product, text)
     _check_choices(space, shape, findings)
     return fits and _check_schedule(space, shape, findings)
+
+
+def _check_stage_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
+    """Whether stages may have degrees of their own, and all else is one of the choices."""
+    known = any(key == key_of(shape) for key in space.stage_keys(shape.nodes_used))
+    text = "a shape of the plan space, of stages with degrees of their own"
+    return findings.require(known, "shape", key_of(shape), text)
 
 
 def _nodes_rule(space: PlanSpace) -> str:
@@ -142,6 +152,8 @@ def check_placement(
         findings.require(found == shape.num_stages, f"replicas[{r}].stages", found, text)
     if findings.num_problems > start:
         return False
+    if shape.per_stage:
+        return check_stages(document, shape, order, findings)
     names = document.instance.cluster.node_names
     seen: set[tuple[str, int]] = set()
     for slot, (node, gpus, degrees) in enumerate(_slots(document.instance, shape, order)):

@@ -1,7 +1,7 @@
 """Where a plan runs, and what crosses its links, counted flow by flow; `recount` says how."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,6 +29,8 @@ class Layout:
     shape: Shape
     nodes: tuple[tuple[int, ...], ...]
     tensors: tuple[int, ...]
+    #: Where every stage has degrees of its own: which machine each node is, of those by place.
+    machines: tuple[int, ...] = ()
 
     def group(self, node: int) -> NodeGroup:
         """The group that a node belongs to."""
@@ -38,9 +40,14 @@ class Layout:
         """How the GPUs of a slot on a node share its stage."""
         return self.shape.degrees[self.group_index[node]]
 
-    def lanes(self, node: int) -> int:
-        """Flows of one replica over the border of a node."""
-        return message_lanes(self.instance, self.shape, self.group_index[node])
+    def lanes(self, node: int, other: int) -> int:
+        """Flows of one replica over the border of a node, between it and another one."""
+        widest = max(self.degrees(one).tp for one in (node, other)) if self.machines else None
+        return message_lanes(self.instance, self.shape, self.group_index[node], widest)
+
+    def together(self, a: int, b: int) -> bool:
+        """Whether two nodes are one machine."""
+        return a == b or bool(self.machines and self.machines[a] == self.machines[b])
 
     @cached_property
     def group_index(self) -> tuple[int, ...]:
@@ -73,12 +80,12 @@ class Layout:
     @cached_property
     def departures(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that leave each node."""
-        return [self._flows(pairs, lambda source, target: source) for pairs in self.boundaries]
+        return [self._flows(pairs) for pairs in self.boundaries]
 
     @cached_property
     def arrivals(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that enter each node."""
-        return [self._flows(pairs, lambda source, target: target) for pairs in self.boundaries]
+        return [self._flows((b, a) for a, b in pairs) for pairs in self.boundaries]
 
     @cached_property
     def boundaries(self) -> list[list[tuple[int, int]]]:
@@ -87,11 +94,10 @@ class Layout:
         rows = zip(self.nodes, targets, strict=False)
         return [list(zip(*row, strict=True)) for row in rows]
 
-    def _flows(
-        self, pairs: Iterable[tuple[int, int]], end: Callable[[int, int], int]
-    ) -> Counter[int]:
-        ends = (end(a, b) for a, b in pairs if a != b)
-        return Counter(node for node in ends for _ in range(self.lanes(node)))
+    def _flows(self, pairs: Iterable[tuple[int, int]]) -> Counter[int]:
+        """By the first of each pair."""
+        apart = (pair for pair in pairs if not self.together(*pair))
+        return Counter(a for a, b in apart for _ in range(self.lanes(a, b)))
 
     @cached_property
     def passages(self) -> list[Counter[tuple[str | None, str | None]]]:
@@ -117,8 +123,9 @@ class Layout:
         """Transfer of one micro-batch between virtual stages s and s + 1 of replica r, any way."""
         k = s % self.shape.pp
         source, target = self.boundaries[k][r]
-        if source == target:
-            return ceil_ns(inside_s(self.group(source), self._message_bytes(s, source)))
+        if self.together(source, target):
+            each = (inside_s(self.group(a), self._message_bytes(s, a)) for a in (source, target))
+            return ceil_ns(max(each))
         flows = self.departures[k][source], self.arrivals[k][target]
         links = [
             (node, self.group(node).inter_node, n)
@@ -127,7 +134,7 @@ class Layout:
         way = (self.zone[source], self.zone[target])
         if way[0] != way[1]:
             links += [
-                (node, self.zone_link, self.passages[k][way] * self.lanes(node))
+                (node, self.zone_link, self.passages[k][way] * self.lanes(node, node))
                 for node in (source, target)
             ]
         return max(self._outside_ns(s, *link) for link in links)
@@ -175,12 +182,18 @@ class Layout:
         if not tied_bytes(self.instance, self.shape, used[0]):
             return 0
         pairs = list(zip(self.nodes[0], self.nodes[-1], strict=True))
-        lanes = Counter(node for a, b in pairs if a != b for node in (a, b))
+        apart = [pair for pair in pairs if not self.together(*pair)]
+        lanes = Counter(node for pair in apart for node in pair)
         links: list[tuple[Link, int, int]] = [
             (self.group(node).inter_node, n * self.degrees(node).tp, self._tied_bytes(node))
             for node, n in lanes.items()
         ]
-        links += [(self.group(a).intra_node, 1, self._tied_bytes(a)) for a, b in pairs if a == b]
+        links += [
+            (self.group(a).intra_node, 1, self._tied_bytes(a))
+            for pair in pairs
+            if self.together(*pair)
+            for a in pair
+        ]
         zones = Counter(frozenset((self.zone[a], self.zone[b])) for a, b in pairs)
         links += [
             (

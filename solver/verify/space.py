@@ -144,7 +144,7 @@ class PlanSpace:
         found: list[tuple[Degrees, ...]] = []
         alike = self._alike(nodes_used)
         for cp in sorted(set(self.search.context_parallel)):
-            slots = [self._slots(nodes[j], cp) for j in used]
+            slots = [self.slots(nodes[j], cp) for j in used]
             if self.search.degrees == "uniform":
                 shared = (own for own in slots[0] if all(own in others for others in slots))
                 plain = [own for own in shared if own.parts == 1]
@@ -170,7 +170,7 @@ class PlanSpace:
         pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
         return [(i, j) for i, j in pairs if own[i] == own[j]]
 
-    def _slots(self, gpus: int, cp: int) -> list[Degrees]:
+    def slots(self, gpus: int, cp: int) -> list[Degrees]:
         """Slots of which a whole number make a node of so many GPUs, cp of them per sequence."""
         pairs = product(self.tensor_degrees, range(1, gpus + 1))
         known = (Degrees(tp=tp, parts=n, cp=cp) for tp, n in pairs if gpus % (tp * n * cp) == 0)
@@ -255,6 +255,7 @@ class PlanSpace:
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
+        yield from self.stage_keys(nodes_used)
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.expert_degrees(nodes_used, degrees, dp)
             used = [own.parts for own, count in zip(degrees, nodes_used, strict=True) if count]
@@ -266,6 +267,24 @@ class PlanSpace:
                         yield Key(
                             nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
                         )
+
+    def stage_keys(self, nodes_used: Nodes) -> Iterator[Key]:
+        """All shapes on these nodes whose stages have degrees of their own."""
+        search, groups = self.search, self.instance.cluster.groups
+        shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
+        zones = self.instance.cluster.zone_link is not None
+        if search.degrees != "per_stage" or shared or zones:
+            return
+        gpus = sum(n * group.gpus_per_node for n, group in zip(nodes_used, groups, strict=True))
+        plain = sorted({"1f1b", "gpipe"} & set(search.schedule))
+        for b, dp in product(self.micro_batches, range(1, gpus + 1)):
+            if self.instance.workload.global_batch % (b * dp):
+                continue
+            for pp in range(2, min(self.most_stages, gpus // dp) + 1):
+                if _allowed(search.pipeline_parallel, pp) and _allowed(search.data_parallel, dp):
+                    for schedule, zero in product(plain, self.zero_stages(2, pp, 1)):
+                        for ways in self.recomputations(zero):
+                            yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1, 1)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:
