@@ -9,12 +9,10 @@ import pytest
 from formulations.costs.compute import analytic_s
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
-from formulations.errors import InstanceError
-from formulations.instance import Instance, SearchSpace
-from formulations.instance.load import load_instance, parse_instance
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from solver.bounds.shape_bound import shape_bound_ns
-from solver.explain.what_ifs import what_ifs
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
@@ -23,7 +21,7 @@ from solver.result import Status
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.engines import model_engine
-from solver.search.shapes import node_vectors, shapes
+from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.recount import Recount
@@ -212,18 +210,14 @@ def test_figure_of_hetero_small() -> None:
 
 
 def test_groups_of_equal_machines_are_not_told_apart() -> None:
-    """Two groups of one node each have the plans of one group of two nodes of two kinds."""
-    one = of_two_kinds(0)
-    fast, again, _ = one.cluster.groups
-    alone = {"nodes": 1, "again": False}
-    listed = tuple(group.model_copy(update=alone) for group in (fast, again))
-    cluster = one.cluster.model_copy(update={"groups": listed})
-    search = one.search.model_copy(update={"degrees": "per_group"})
-    apart = one.model_copy(update={"cluster": cluster, "search": search})
-    kinds = one.cluster.model_copy(update={"groups": (fast, again)})
-    together = one.model_copy(update={"cluster": kinds})
-    own = [(shape.degrees, shape.dp, shape.pp, shape.zero) for shape in shapes(apart)]
-    assert len(own) == len(set(own))
-    assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for (a, b), *_ in own)
-    assert solve(apart, EXACT).step_time_ns == solve(together, EXACT).step_time_ns
-    assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in shapes(apart)}
+    """Of two equal groups of one node each the first has no larger degrees than the second."""
+    one = unlike_instance(0)
+    fast = one.cluster.groups[0].model_copy(update={"gpus_per_node": 2, "nodes": 1})
+    groups = (fast, fast.model_copy(update={"name": "twin"}))
+    apart = one.model_copy(
+        update={"cluster": one.cluster.model_copy(update={"groups": groups})}
+    )
+    listed = list(shapes(apart))
+    assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for a, b in (s.degrees for s in listed))
+    assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in listed}
+    assert len(set(listed)) == len(listed)
