@@ -170,9 +170,7 @@ class StageDegrees:
             slots.append(self._slots(step, used))
         stages = [
             [self._on(k, step, layers, group) for group in own]
-            for k, (step, layers, own) in enumerate(
-                zip(steps, pairwise(split), slots, strict=True)
-            )
+            for k, (step, layers, own) in enumerate(zip(steps, pairwise(split), slots, strict=True))
         ]
         return Plan(
             shape=self.shape,

@@ -144,9 +144,7 @@ class StageGraph(OrderGraph):
         widest = max(degrees[y].tp for y in ends)
         lanes = message_lanes(self.instance, self.shape, x, widest)
         flows = lanes * (self.whole.dp // self._num_nodes(x))
-        return outside_s(
-            self.instance, degrees[x].tp, group, group.inter_node, flows, size_bytes
-        )
+        return outside_s(self.instance, degrees[x].tp, group, group.inter_node, flows, size_bytes)
 
     def _tail(self, k: int, place: int) -> int:
         """Row of `tails` of a stage."""

@@ -214,9 +214,7 @@ def test_groups_of_equal_machines_are_not_told_apart() -> None:
     one = unlike_instance(0)
     fast = one.cluster.groups[0].model_copy(update={"gpus_per_node": 2, "nodes": 1})
     groups = (fast, fast.model_copy(update={"name": "twin"}))
-    apart = one.model_copy(
-        update={"cluster": one.cluster.model_copy(update={"groups": groups})}
-    )
+    apart = one.model_copy(update={"cluster": one.cluster.model_copy(update={"groups": groups})})
     listed = list(shapes(apart))
     assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for a, b in (s.degrees for s in listed))
     assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in listed}
