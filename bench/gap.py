@@ -121,10 +121,14 @@ def summary(records: Iterable[Figures]) -> list[str]:
     ]
 
 
+#: Files of results, and of many instances.
+NOT_ONE = ("best_known", "aws_bert", "aws_gpt2xl")
+
+
 def instance_files(names: Sequence[str]) -> list[Path]:
     """Files of instances given by path or name; all stored ones if none is given."""
     if not names:
-        return sorted(p for p in INSTANCES.glob("*.yaml") if p.stem != "best_known")
+        return sorted(p for p in INSTANCES.glob("*.yaml") if p.stem not in NOT_ONE)
     return [Path(n) if n.endswith(".yaml") else INSTANCES / f"{n}.yaml" for n in names]
 
 

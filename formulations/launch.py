@@ -12,21 +12,29 @@ from formulations.instance.target import (
     Target,
     allows,
     launchers,
+    least_zero,
     most_stages,
+    shares,
+    trainers,
+    untrained,
     zero_stages,
 )
-from formulations.instance.workload import Recompute
+from formulations.instance.workload import Recompute, Workload
 from formulations.plan import Plan, Shape
 
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A decision of a plan that a target cannot run: the field of `search`, its value, and why."""
+    """A decision of a plan that a target cannot run: the field of `search`, its value, and why.
+
+    Or what it cannot train: a field of `workload`, with the values to write instead.
+    """
 
     field: str
     value: object
     reason: str
     others: tuple[Target, ...]  #: that can
+    instead: tuple[object, ...] = ()  #: none: a search for the target has others
 
     def sentence(self, target: Target) -> str:
         """What stands in the way, and who can."""
@@ -37,6 +45,12 @@ class Obstacle:
         """What stands in the way."""
         value = str(self.value).lower() if isinstance(self.value, bool) else self.value
         return f"{self.field}: {value} is not for {TARGET_NAMES[target]}, {self.reason}"
+
+    def change(self, target: Target) -> str:
+        """What to write for a plan that the target can run."""
+        words = " or ".join(map(str, self.instead))
+        other = f"a workload with {self.field}: {words}" if words else f"search.target: {target}"
+        return f"{other}, and solve again"
 
 
 def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
@@ -94,11 +108,25 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         for one in values
         if not allows(target, field, one)
     ]
-    return [*barred, *_meshes(plan, target), *_zero(plan, target), *_stages(instance, plan, target)]
+    return [
+        *_untrained(instance.workload, target),
+        *barred,
+        *_meshes(instance, plan, target),
+        *_zero(instance.workload, plan.shape, target),
+        *_shares(plan.shape, target),
+        *_stages(instance.workload, plan.shape, target),
+    ]
 
 
-def runs_degrees(instance: Instance, shape: Shape) -> bool:
-    """Whether the target of an instance can run the degrees of a shape on every node order.
+def runs_shape(instance: Instance, shape: Shape) -> bool:
+    """Whether the target of an instance can run a shape on every node order."""
+    target, state = instance.search.target, instance.workload.optimizer_state
+    shared = shares(target, shape.widest_tp, shape.cp, shape.ep, shape.zero) is None
+    return shared and shape.zero >= least_zero(target, state) and _runs_degrees(instance, shape)
+
+
+def _runs_degrees(instance: Instance, shape: Shape) -> bool:
+    """Whether the target can run the degrees of node groups in whatever order their nodes stand.
 
     FlagScale's process meshes are runs of stages. Where node groups have degrees of their own,
     every stage must have the same on all replicas: here, lie on one node. Unlike tensor groups need
@@ -118,19 +146,41 @@ def runs_degrees(instance: Instance, shape: Shape) -> bool:
     return all(group.gpus_per_node // one.width % shape.dp == 0 for group, one, n in groups if n)
 
 
-def _meshes(plan: Plan, target: Target) -> list[Obstacle]:
-    """Stages of FlagScale have the same degrees in all replicas."""
-    stages = zip(*(replica.stages for replica in plan.replicas), strict=True)
-    alike = plan.shape.per_stage or all(len({one.degrees for one in own}) == 1 for own in stages)
-    if target != "flagscale" or alike:
+def _untrained(workload: Workload, target: Target) -> list[Obstacle]:
+    """What no plan changes."""
+    return [
+        Obstacle(field, value, rule.reason, tuple(trainers(field, value)), rule.allowed)
+        for field, value, rule in untrained(target, workload)
+    ]
+
+
+def _meshes(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
+    """Stages of FlagScale have the same degrees in all replicas; unlike ones fit each other."""
+    stages = list(zip(*(replica.stages for replica in plan.replicas), strict=True))
+    found = [own[0].degrees for own in stages]
+    if target != "flagscale" or len({one.degrees for own in stages for one in own}) == 1:
         return []
-    reason = "whose stages have equal degrees in all replicas"
-    return [Obstacle("degrees", "per_group", reason, ("any",))]
+    reasons = []
+    if any(len({one.degrees for one in own}) > 1 for own in stages):
+        reasons.append("whose stages have equal degrees in all replicas")
+    if len({own.tp for own in found}) > 1 and not instance.search.sequence_parallel:
+        reasons.append("whose unlike tensor groups need sequence_parallel: true")
+    tied = instance.workload.tied_embeddings and len(stages) > 1
+    if tied and len({own.tp for own in found}) > 1:
+        reasons.append("whose tied embeddings lie on tensor groups of one size")
+    least, most = sorted((found[0].parts, found[-1].parts))
+    if plan.shape.zero and most % least:
+        reasons.append("where with ZeRO 1 parts of first or last stage divide the other's")
+    return [Obstacle("degrees", "per_group", reason, ("any",)) for reason in reasons]
 
 
-def _zero(plan: Plan, target: Target) -> list[Obstacle]:
-    shape = plan.shape
-    if shape.dp == 1 or shape.zero in zero_stages(target, shape.pp):
+def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
+    least = least_zero(target, workload.optimizer_state)
+    if shape.zero < least:
+        others = tuple(one for one in RULES if not least_zero(one, workload.optimizer_state))
+        reason = "whose optimizer with states in bf16 is distributed"
+        return [Obstacle("zero", shape.zero, reason, others)]
+    if shape.dp * shape.cp == 1 or shape.zero in zero_stages(target, shape.pp):
         return []
     others = tuple(one for one in RULES if shape.zero in zero_stages(one, shape.pp))
     stages = " and ".join(map(str, zero_stages(target, shape.pp)))
@@ -138,13 +188,23 @@ def _zero(plan: Plan, target: Target) -> list[Obstacle]:
     return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
 
 
-def _stages(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
-    most = most_stages(target, instance.workload.tied_embeddings)
-    if most is None or plan.shape.pp <= most:
+def _shares(shape: Shape, target: Target) -> list[Obstacle]:
+    """Experts and sequences that GPUs share as the target cannot."""
+    reason = shares(target, shape.widest_tp, shape.cp, shape.ep, shape.zero)
+    if reason is None:
         return []
-    others = tuple(one for one in RULES if most_stages(one, True) is None)
-    reason = "which keeps tied embeddings in one stage"
-    return [Obstacle("pipeline_parallel", plan.shape.pp, reason, others)]
+    field, value = ("expert_parallel", shape.ep) if shape.ep > 1 else ("context_parallel", shape.cp)
+    able = (one for one in launchers(field, value) if one != target)
+    return [Obstacle(field, value, reason, tuple(able))]
+
+
+def _stages(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
+    most = most_stages(target, workload)
+    if most is None or shape.pp <= most:
+        return []
+    others = tuple(one for one in RULES if most_stages(one, workload) is None)
+    kept = "tied embeddings" if workload.tied_embeddings else "multi-token prediction"
+    return [Obstacle("pipeline_parallel", shape.pp, f"which keeps {kept} in one stage", others)]
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.
@@ -173,9 +233,11 @@ def widened(instance: Instance, target: Target) -> dict[str, object]:
 
     Only what the search's own target forbids: what it allows, the user left out; without what the
     other target cannot run. Where that is uneven micro-batches, nothing that these exclude. Empty
-    where it adds nothing.
+    where it adds nothing, or cannot train the model so.
     """
     search = instance.search
+    if any(untrained(target, instance.workload)):
+        return {}
     found = {
         field: _chosen(search, field, target)
         for field in _VALUES

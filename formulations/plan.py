@@ -83,8 +83,8 @@ class Shape(Record):
 
     @property
     def widest_tp(self) -> int:
-        """GPUs of its largest tensor groups."""
-        return max(degrees.tp for degrees in self.degrees_used)
+        """GPUs of its largest tensor groups; 1 where every stage has its own."""
+        return max((degrees.tp for degrees in self.degrees_used), default=1)
 
     def ranks(self, group: int) -> int:
         """GPUs among which what a layer's GPU on a node group holds may be split: see `zero`."""

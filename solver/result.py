@@ -95,15 +95,14 @@ class Infeasibility:
 
 
 class OtherTarget(Record):
-    """A launch target whose wider plan space may hold a better plan.
-
-    `gain`: by which share of its objective the plan found may be beaten there at most, proved.
-    `search`: what to write into the instance, as one line of YAML.
-    """
+    """A launch target whose wider plan space may hold a better plan."""
 
     target: Target
-    gain: float
-    search: str
+    #: By which share of its objective the plan may be beaten there at most, as far as there was
+    #: time to prove it; None: no time to look at all shapes.
+    gain: float | None
+    found_gain: float = 0.0  #: the same of a plan that was seen there; 0: none is better yet
+    search: str  #: what to write into the instance, as one line of YAML
 
 
 @dataclass(frozen=True)

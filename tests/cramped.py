@@ -3,6 +3,7 @@
 import random
 from itertools import pairwise
 
+from formulations.costs.recompute_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Workload
 from formulations.plan import Shape
@@ -50,7 +51,11 @@ def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> In
     few, many = (1, 4) if shape.vpp == 1 else (tables.num_micro_batches // shape.dp,) * 2
     devices = [(d, stages[d :: shape.pp]) for d in range(shape.pp)]
     least = max(brute_force.least_bytes(tables, own, d, few) for d, own in devices)
-    most = max(tables.device_memory(own, d, 0, many) for d, own in devices)
+    plain = [[least_recomputed(tables, chunk) for chunk in own] for _, own in devices]
+    most = max(
+        sum(memory_parts(tables, own, d, 0, many, ways))
+        for (d, own), ways in zip(devices, plain, strict=True)
+    )
     keep = 1 - instance.limits.memory_headroom
     groups = tuple(
         group.model_copy(

@@ -32,7 +32,7 @@ def gpu(name: str, tflops: float, memory_gib: float) -> GpuType:
     return GpuType(
         name=name,
         source="test",
-        peak_flops={"fp16": tflops * 1e12},
+        peak_flops={"bf16": tflops * 1e12},
         memory_bytes=int(memory_gib * GIB),
         memory_bandwidth_bytes_per_s=1e12,
         link=Link(bandwidth_bytes_per_s=2e10, latency_s=1e-6),
@@ -80,7 +80,7 @@ def workload(layers: list[Layer], global_batch: int, boundary_bytes: int, tied: 
         kv_heads=12,
         boundary_bytes=boundary_bytes,
         tied_embeddings=tied,
-        precision="fp16",
+        precision="bf16",
     )
 
 

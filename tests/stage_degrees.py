@@ -125,7 +125,7 @@ class Bench:
 
     def placed(self, order: Sequence[int], layout: Layout) -> Placed:
         """What lies between and behind the stages."""
-        factor = (2, 1)[self.shape.zero]
+        factor = 1 if self.shape.zero else 2
         hidden = Fraction(self.instance.search.overlap.gradient_sync)
         hidden = hidden if self.shape.pp == 1 else Fraction(0)
         rings = [self._ring(order, own, (1 - hidden) * factor, "gradient_bytes") for own in layout]

@@ -73,10 +73,12 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 
 
 def test_readme_lists_the_commands_of_the_command_line() -> None:
-    """The table of commands names every command of `cli.py`, and no other."""
+    """Its table of commands, and that of the docs, name every command of `cli.py`, no other."""
     table = README.partition("## Commands")[2].partition("##")[0]
-    listed = re.findall(r"^\| `([\w-]+)", table, re.MULTILINE)
-    assert sorted(listed) == sorted(typer.main.get_group(app).commands)
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").partition("| exit code")[0]
+    for text in (table, page):
+        listed = re.findall(r"^\| `([\w-]+)", text, re.MULTILINE)
+        assert sorted(listed) == sorted(typer.main.get_group(app).commands)
 
 
 def test_readme_python_runs(

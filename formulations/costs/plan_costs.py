@@ -8,12 +8,14 @@ import numpy as np
 
 from formulations.costs.memory import MemoryParts
 from formulations.costs.placement import PlacementCosts, Placer
+from formulations.costs.recompute_costs import memory_parts, recomputed_ns
 from formulations.costs.stage_costs import StageCosts
-from formulations.costs.stage_places import Place, StagePlacer, with_places
+from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Choose, Plan, Shape, Stage
+from formulations.slot_degrees import Place
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,9 @@ def _recomputation(
             stages, alike = shape.stages_of(d), member.ravel() == i
             chunks = tuple(layers[d :: shape.pp])
             found = choose(d, j, m, chunks)
-            memory[d, alike] = tables.device_memory(chunks, d, j, m, found)
+            memory[d, alike] = sum(memory_parts(tables, chunks, d, j, m, found))
             for s, one in zip(stages, found, strict=True):
-                extra[s, alike] = tables.recomputed_ns(j, layers[s], one)
+                extra[s, alike] = recomputed_ns(tables, j, layers[s], one)
     return extra, memory
 
 
@@ -146,7 +148,7 @@ def plan_tables(instance: Instance, plan: Plan) -> CostTables:
     """Costs of the shape of a plan; where every stage has its own degrees, by place."""
     if not plan.shape.per_stage:
         return build_tables(instance, plan.shape)
-    return build_tables(*with_places(instance, plan.shape, _places(instance, plan)))
+    return stage_tables(instance, plan.shape, tuple(_places(instance, plan)))
 
 
 def _place(instance: Instance, stage: Stage) -> Place:
@@ -185,7 +187,8 @@ def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     tables, pp = plan_tables(instance, plan), plan.shape.pp
     return [
         [
-            tables.memory_parts(
+            memory_parts(
+                tables,
                 [stage.layers for stage in replica.stages[d::pp]],
                 d,
                 columns[d],

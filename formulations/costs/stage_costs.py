@@ -3,53 +3,21 @@
 The place decides how many micro-batches a stage keeps for its backward passes, and so what has to
 be recomputed: of the ways that its shape allows, the one that takes least time among those that
 fit (Korthikanti et al. 2023, section 5: recompute no more than memory asks for).
-
-none       keeps everything
-selective  recomputes the core attention of every block
-full       keeps the input of the first n blocks alone, for the least n that fits (Megatron-LM's
-           `--recompute-method block`); of all blocks where nothing else is allowed than that
-
-More recomputation lengthens backward passes and nothing else, so no plan of the shape with another
-choice has a shorter step: choices need no states of a search.
-
-Time and room are monotone: fewer layers, fewer micro-batches or more memory never take more
-recomputation. Proof: what fits for [a, b) with the first e - a blocks recomputed fits for fewer
-layers with the same blocks, as far as they are among them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.chunk_costs import ChunkCosts
 from formulations.costs.held_bytes import HeldBytes, Moments, before
+from formulations.costs.recompute_choice import NEVER, RecomputeChoice
+from formulations.costs.recompute_costs import least_recomputed
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
 from formulations.schedules import stage_moments
-
-Mask = NDArray[np.bool_]
-
-#: Larger than any time in ns, small enough that sums of a few do not overflow.
-NEVER = np.int64(1) << 60
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Of N stages: backward ns beyond the shape's least, NEVER where nothing fits; way; blocks."""
-
-    extra_ns: Array
-    way: Array  #: index into the ways of the shape
-    blocks: Array
-
-    @property
-    def fits(self) -> Mask:
-        """[N] whether there is room at all."""
-        fits: Mask = self.extra_ns < NEVER
-        return fits
 
 
 class StageCosts:
@@ -74,6 +42,11 @@ class StageCosts:
     def chunks(self) -> ChunkCosts:
         """What devices with several chunks recompute."""
         return ChunkCosts(self.tables, self._held, self._extra)
+
+    @cached_property
+    def _alone(self) -> RecomputeChoice:
+        """What stages with a device to themselves recompute."""
+        return RecomputeChoice(self.tables, self._held, self._extra)
 
     @cached_property
     def forward(self) -> Array:
@@ -115,75 +88,6 @@ class StageCosts:
         shape = self.tables.shape
         return stage_moments(shape.schedule, shape.pp, stage, micro_batches, shape.vpp)
 
-    def choose(self, group: int, moments: Moments, start: Array, end: Array) -> Choices:
-        """What stages [N] recompute on a GPU of the group that holds so much.
-
-        Looked at are those without room that have some if nothing but the least is kept.
-        """
-        held = self._held[group]
-        room = int(self.tables.capacity_bytes[group]) - held.memory.fixed_bytes
-        extra, blocks = self._whole(0, group, moments, room, start, end)
-        way = np.zeros_like(extra)
-        least = held.static[end] - held.static[start]
-        least += held.most(held.least_kept, moments, start, end)
-        left = np.flatnonzero((extra >= NEVER) & (least <= room))
-        if not self.has_choice or not len(left):
-            return Choices(extra, way, blocks)
-        own = start[left], end[left]
-        for index, name in enumerate(self.ways):
-            options = [self._whole(index, group, moments, room, *own)] if index else []
-            if name == "full" and self.ways[0] == "none" and not self.shares_memory:
-                options.append(self._partial(index, group, moments, room, *own))
-            for time, count in options:
-                better = time < extra[left]
-                extra[left[better]], blocks[left[better]] = time[better], count[better]
-                way[left[better]] = index
-        return Choices(extra, way, blocks)
-
-    def _blocks(self, start: Array, end: Array) -> Array:
-        return self.tables.blocks_before[end] - self.tables.blocks_before[start]
-
-    def _whole(
-        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
-    ) -> tuple[Array, Array]:
-        """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
-        held = self._held[group]
-        need = held.static[end] - held.static[start] + held.largest[way][start, end]
-        need += held.most(held.activation[way], moments, start, end)
-        extra = self._extra[way][:, group]
-        time = np.where(need <= room, extra[end] - extra[start], NEVER)
-        recomputes = self.ways[way] != "none"
-        return time, self._blocks(start, end) * recomputes
-
-    def _partial(
-        self, way: int, group: int, moments: Moments, room: int, start: Array, end: Array
-    ) -> tuple[Array, Array]:
-        """The same if the first blocks are recomputed, as few as fit, and no others.
-
-        What is kept falls with the number of these blocks, the workspace grows: that of one block.
-        So for each size of it, the least number with which everything fits at this size.
-        """
-        held = self._held[group]
-        spared = held.activation[0] - held.activation[way]
-        kept = held.activation[0][end] - held.activation[0][start]
-        static = held.static[end] - held.static[start]
-        waiting = held.put_off[end] - held.put_off[start]
-        last = np.full(len(start), len(spared), dtype=np.int64)
-        for size in np.unique(held.memory.kept[way].workspace_bytes).tolist():
-            first = start
-            for whole, late in moments:
-                over = static + whole * kept + late * waiting + size - room
-                short = over > 0
-                goal = spared[start] + -(-over // max(whole, 1))
-                reach = np.searchsorted(spared, goal) if whole else np.full_like(last, len(spared))
-                first = np.maximum(first, np.where(short, reach, start))
-            inside = np.minimum(first, end)
-            valid = (first <= end) & (held.largest[way][start, inside] <= size)
-            last = np.where(valid, np.minimum(last, first), last)
-        extra, ends = self._extra[way][:, group], np.minimum(last, end)
-        time = np.where(last <= end, extra[ends] - extra[start], NEVER)
-        return time, self._blocks(start, ends)
-
     def extra(self, group: int, stage: int, micro_batches: int) -> Array:
         """[n, n] ns for what a stage recomputes on a group; NEVER where it has no room.
 
@@ -199,7 +103,7 @@ class StageCosts:
             size = self.tables.num_layers + 1
             extra = np.zeros((size, size), dtype=np.int64)
             start, end = np.triu_indices(size, k=1)
-            extra[start, end] = self.choose(*key, start, end).extra_ns
+            extra[start, end] = self._alone.choose(*key, start, end).extra_ns
             self._known[key] = extra
         return self._known[key]
 
@@ -230,19 +134,19 @@ class StageCosts:
         start, end = np.array(chunks).T[..., None]
         way, fits = self.chunks.way(device, group, micro_batches, start, end)
         if not self.has_choice or not fits[0]:
-            return [self.tables.least_recomputed(layers) for layers in chunks]
-        blocks = self._blocks(start, end)[:, 0].tolist()
+            return [least_recomputed(self.tables, layers) for layers in chunks]
+        blocks = self.tables.num_blocks(start, end)[:, 0].tolist()
         return [self._whole_of(int(way[0]), count) for count in blocks]
 
     def recomputed_of(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
         """The same of a stage that has a device for itself and holds so much."""
         if not self.has_choice:
-            return self.tables.least_recomputed(layers)
+            return least_recomputed(self.tables, layers)
         bounds = (np.array([boundary]) for boundary in layers)
-        found = self.choose(group, moments, *bounds)
+        found = self._alone.choose(group, moments, *bounds)
         if found.fits[0]:
             return Recomputed(way=self.ways[int(found.way[0])], blocks=int(found.blocks[0]))
-        return self.tables.least_recomputed(layers)
+        return least_recomputed(self.tables, layers)
 
     def _whole_of(self, way: int, blocks: int) -> Recomputed:
         """A way for all blocks of a chunk; of none the first one, as all are alike."""

@@ -7,18 +7,18 @@ that lists a node group once for each.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from formulations.costs.collectives import ring_latency_s, ring_share
 from formulations.costs.placement import NodeTerms, PlacementCosts, Placer
-from formulations.costs.tables import Array, CostTables
+from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.costs.zones import RingRate
 from formulations.instance import Instance
-from formulations.plan import Degrees, Shape
-
-Place = tuple[int, Degrees]  #: node group, degrees of a stage
+from formulations.plan import Shape
+from formulations.slot_degrees import ByPlace, Place
 
 
 def with_places(
@@ -32,6 +32,12 @@ def with_places(
         "nodes_used": tuple(shape.nodes_used[j] for j, _ in places),
     }
     return instance.model_copy(update={"cluster": cluster}), shape.model_copy(update=own)
+
+
+def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) -> CostTables:
+    """Tables by place of a shape in which every stage has its own degrees."""
+    tables = build_tables(*with_places(instance, shape, places))
+    return replace(tables, by_place=ByPlace(instance, shape, places))
 
 
 class StagePlacer:

@@ -12,11 +12,12 @@ from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import LayerTimes
 from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.magnitude import check_step
-from formulations.costs.memory import LayerMemory, MemoryParts, capacity_bytes, layer_memory
+from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
 from formulations.costs.sharding import GATHER_FACTORS, shape_times
 from formulations.instance import Instance
-from formulations.plan import Degrees, Recomputed, Shape
-from formulations.schedules import SCHEDULES, held
+from formulations.plan import Degrees, Shape
+from formulations.schedules import SCHEDULES
+from formulations.slot_degrees import ByPlace
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
 Array = NDArray[np.int64]
@@ -34,6 +35,7 @@ class CostTables:
     send_bytes: [J] a tensor per lane and micro-batch, one or several of which cross a boundary.
     embedding_bytes: [J] gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] blocks before each layer.
+    by_place: what the node groups stand for where they are places of stages, see `stage_places`.
     """
 
     instance: Instance
@@ -51,6 +53,7 @@ class CostTables:
     embedding_bytes: tuple[int, ...]
     blocks_before: Array
     origins: frozenset[str]
+    by_place: ByPlace | None = None
 
     @property
     def num_layers(self) -> int:
@@ -145,39 +148,6 @@ class CostTables:
         rest = int(optimizer) + rings + ceil(_traffic_ns(self))
         return self.num_micro_batches * int(layers) + rest
 
-    def recomputed_ns(self, group: int, layers: tuple[int, int], recomputed: Recomputed) -> int:
-        """What a stage's backward pass takes longer for what it recomputes."""
-        start, end = layers
-        first = np.searchsorted(self.blocks_before, self.blocks_before[start] + recomputed.blocks)
-        extra = self.recompute_ns[self.shape.recompute.index(recomputed.way)]
-        return int(extra[start : min(int(first), end), group].sum())
-
-    def memory_parts(
-        self,
-        layers: Sequence[tuple[int, int]],
-        device: int,
-        group: int,
-        micro_batches: int,
-        recomputed: Sequence[Recomputed],
-    ) -> MemoryParts:
-        """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
-        shape = self.shape
-        most = held(shape.schedule, shape.pp, device, micro_batches, shape.vpp)
-        return self.memory[group].parts(layers, most, self.is_block, recomputed)
-
-    def device_memory(
-        self,
-        layers: Sequence[tuple[int, int]],
-        device: int,
-        group: int,
-        micro_batches: int,
-        recomputed: Sequence[Recomputed] | None = None,
-    ) -> int:
-        """Bytes per GPU in all; if nothing else is given, of what takes the least time."""
-        if recomputed is None:
-            recomputed = [self.least_recomputed(chunk) for chunk in layers]
-        return sum(self.memory_parts(layers, device, group, micro_batches, recomputed))
-
     def expert_rings_ns(self, factor: float) -> tuple[Array, Array]:
         """[L] after the last backward pass, of such a factor, and after the optimizer."""
         workload = self.instance.workload
@@ -190,11 +160,10 @@ class CostTables:
         )
         return sync, gather
 
-    def least_recomputed(self, layers: tuple[int, int]) -> Recomputed:
-        """What a stage recomputes if memory is no object."""
-        way = self.shape.recompute[0]
-        blocks = int(self.is_block[slice(*layers)].sum())
-        return Recomputed(way=way, blocks=0 if way == "none" else blocks)
+    def num_blocks(self, start: Array, end: Array) -> Array:
+        """[N] blocks of the layers [start, end)."""
+        blocks: Array = self.blocks_before[end] - self.blocks_before[start]
+        return blocks
 
     @cached_property
     def is_block(self) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.costs.compute import has_times
+from formulations.costs.recompute_costs import recomputed_ns
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.errors import PlanError
@@ -96,7 +97,7 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
         each = [int(getattr(one, name)[slice(*s.layers), j].sum()) for one, j, s in placed]
         return np.array(each, dtype=np.int64)
 
-    again = [one.recomputed_ns(j, stage.layers, stage.recomputed) for one, j, stage in placed]
+    again = [recomputed_ns(one, j, stage.layers, stage.recomputed) for one, j, stage in placed]
     without, with_one = (
         np.array([_memory_bytes(*one, held) for one in placed], dtype=np.int64) for held in (0, 1)
     )

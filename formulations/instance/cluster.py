@@ -52,6 +52,8 @@ class GpuType(Record):
     name: Name
     source: Text  #: of peaks, memory bandwidth and link
     kind: Kind = "assumed"
+    #: Peaks that the source does not state, and what they come from.
+    assumed_peaks: dict[Precision, Text] = Field(default={})
     memory_source: Text = NOT_STATED
     memory_kind: Kind = "assumed"
     peak_flops: Annotated[dict[Precision, Rate], Field(min_length=1)]  #: FLOP/s
@@ -74,6 +76,15 @@ class GpuType(Record):
     efficiency_source: Text
     compute_capability: float | None = Field(default=None, ge=1, le=100)  #: NVIDIA's version
     measured_in: tuple[Precision, ...] = ()  #: precisions of the times that were fitted
+    assumed_efficiency: tuple[Name, ...] = ()  #: what of them was not fitted all the same
+
+    def peak_evidence(self, precision: Precision) -> Evidence:
+        """As the type's source, unless a peak that the precision uses is assumed."""
+        used = (precision, *(_HALF_PEAKS[:2] if precision == "fp8" else ()))
+        why = next((self.assumed_peaks[one] for one in used if one in self.assumed_peaks), None)
+        if why is None:
+            return Evidence(kind=self.kind, source=self.source)
+        return Evidence(kind="assumed", source=why)
 
     def efficiency_evidence(self, precision: Precision) -> Evidence:
         """Measured in the precisions that were fitted, assumed in all others."""
@@ -81,7 +92,8 @@ class GpuType(Record):
         if self.measured_in and kind == "assumed":
             source = f"measured in {', '.join(self.measured_in)}: {self.efficiency_source}"
             return Evidence(kind=kind, source=source[:MOST_TEXT])
-        return Evidence(kind=kind, source=self.efficiency_source)
+        assumed = self.assumed_efficiency if self.measured_in else ()
+        return Evidence(kind=kind, source=self.efficiency_source, assumed=assumed)
 
     @property
     def half_peak(self) -> float:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from formulations.instance.extent import Text
+from formulations.instance.extent import Name, Text
 from formulations.instance.record import Record
 
 NOT_STATED = "the instance"  # where it is written, and nothing else said
@@ -14,3 +14,4 @@ class Evidence(Record):
 
     kind: Kind
     source: Text
+    assumed: tuple[Name, ...] = ()  #: figures among these that are assumed, whatever the kind

@@ -64,6 +64,7 @@ def gpu_type(
         name=name,
         source=peak.source,
         kind=peak.kind,
+        assumed_peaks=peak.assumed_peaks,
         memory_source=peak.memory_source or peak.source,
         memory_kind=peak.memory_kind,
         peak_flops=dict(peak.peak),
@@ -81,6 +82,7 @@ def gpu_type(
         launch_overhead_s=efficiency.launch_overhead_s,
         efficiency_source=efficiency.efficiency_source,
         measured_in=tuple(efficiency.measured_in),
+        assumed_efficiency=tuple(efficiency.assumed_efficiency),
         compute_capability=peak.compute_capability,
     )
 

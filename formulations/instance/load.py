@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import yaml
+from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance.cluster import GpuType, Link
@@ -18,6 +19,7 @@ from formulations.instance.extent import (
     check_extent,
     printable,
 )
+from formulations.instance.family import MOST_MEMBERS, Family
 from formulations.instance.gpu_catalogue import gpus_of, links_of
 from formulations.instance.instance import Instance
 from formulations.instance.overlap import FrameworksFile
@@ -25,10 +27,12 @@ from formulations.instance.positions import Document, Mark, Node, Part, Place
 from formulations.instance.resolve import WrittenProfile, check_plain, resolve
 from formulations.instance.resolve_cluster import Catalogue
 from formulations.instance.schema import InstanceFile, ProfileFile
+from formulations.instance.schema_cluster import CountRange
 from formulations.instance.text_files import line_and_column, read_text
 from formulations.instance.validation import validated
 
 _FOLDER = "catalogue"
+_ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
 
 
 def load_instance(path: Path, *, plain: bool = False) -> Instance:
@@ -36,17 +40,42 @@ def load_instance(path: Path, *, plain: bool = False) -> Instance:
 
     plain: where it has a schedule that is not a `PlainSchedule`, too.
     """
-    allowed = "the path of an instance file, such as instances/hetero_small.yaml"
-    return parse_instance(read_text(path, allowed), str(path), path.parent, plain=plain)
+    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, plain=plain)
+
+
+def load_family(path: Path) -> Family:
+    """The instances of a YAML file whose node groups may have ranges of numbers of nodes.
+
+    Raises InstanceError as `load_instance`.
+    """
+    written, place = _written(read_text(path, _ALLOWED), str(path))
+    fewest = tuple(group.fewest_nodes for group in written.cluster.groups)
+    instance = _resolved(written, place, path.parent)
+    try:
+        return Family(instance=instance, fewest=fewest)
+    except ValidationError as error:
+        found = str(error.errors()[0]["ctx"]["error"])
+        raise place.at("cluster", "groups").error(found, f"at most {MOST_MEMBERS:,}") from None
 
 
 def parse_instance(text: str, name: str, folder: Path, *, plain: bool = False) -> Instance:
     """The instance of YAML text; `name` stands for the file in errors, paths start in `folder`."""
-    document = parse_document(text, name)
-    written = validated(InstanceFile, document)
-    place = Place(document)
+    written, place = _written(text, name)
     if plain:
         check_plain(written.search, place.at("search"))
+    for j, group in enumerate(written.cluster.groups):
+        if isinstance(group.nodes, CountRange):
+            where = place.at("cluster", "groups", j, "nodes")
+            raise where.error("a range", "one number; pareto and subsets take ranges")
+    return _resolved(written, place, folder)
+
+
+def _written(text: str, name: str) -> tuple[InstanceFile, Place]:
+    document = parse_document(text, name)
+    return validated(InstanceFile, document), Place(document)
+
+
+def _resolved(written: InstanceFile, place: Place, folder: Path) -> Instance:
     profile = _profile(written.profile, place.at("profile"), folder)
     return resolve(written, place, profile, catalogue(), folder)
 

@@ -15,7 +15,8 @@ class GpuEvidence(Record):
     """Where the figures of a GPU type come from."""
 
     gpu: Name
-    peak: Evidence  #: with the memory's bandwidth
+    peak: Evidence  #: in the workload's precision
+    memory_bandwidth: Evidence
     memory: Evidence
     intra_node: Evidence
     inter_node: Evidence
@@ -40,7 +41,8 @@ def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvid
         found.append(
             GpuEvidence(
                 gpu=gpu.name,
-                peak=Evidence(kind=gpu.kind, source=gpu.source),
+                peak=gpu.peak_evidence(precision),
+                memory_bandwidth=Evidence(kind=gpu.kind, source=gpu.source),
                 memory=Evidence(kind=gpu.memory_kind, source=gpu.memory_source),
                 intra_node=Evidence(kind=inside.kind, source=inside.source),
                 inter_node=Evidence(kind=outside.kind, source=outside.source),

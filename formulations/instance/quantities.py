@@ -21,6 +21,11 @@ def name_or_mapping(value: object) -> str:
     return NAME if isinstance(value, str) else MAPPING
 
 
+def number_or_mapping(value: object) -> str:
+    """Tag of a union of a number and a mapping."""
+    return MAPPING if isinstance(value, dict) else NUMBER
+
+
 def number_or_list(value: object) -> str:
     """Tag of a union of a number and a list."""
     return LIST if isinstance(value, list) else NUMBER

@@ -23,7 +23,11 @@ from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_calibration import resolve_calibration
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
-from formulations.instance.resolve_parallel import check_context, resolve_experts
+from formulations.instance.resolve_parallel import (
+    check_context,
+    check_per_stage,
+    resolve_experts,
+)
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_strategies import (
     check_zero,
@@ -31,7 +35,7 @@ from formulations.instance.resolve_strategies import (
     resolve_recompute,
     resolve_sequence_parallel,
 )
-from formulations.instance.resolve_target import resolve_target
+from formulations.instance.resolve_target import check_target, check_trained, narrowed
 from formulations.instance.resolve_workload import resolve_workload
 from formulations.instance.schema import InstanceFile, ProfileFile, SearchFile
 from formulations.instance.transformer import Architecture
@@ -55,33 +59,46 @@ def resolve(
 ) -> Instance:
     """The instance. Raises InstanceError for all fields that do not fit the others."""
     search_place = place.at("search")
+    search = narrowed(written.search, written.workload.optimizer_state)
+    written = written.model_copy(update={"search": search})
     alone = partial(_check_alone, written, place, catalogue)
     measured = profile.profile if profile else None
     basis = _basis(written, place, measured, catalogue, folder, alone)
-    search, cluster, flash, architecture, workload = basis
-    written = written.model_copy(update={"search": search})
+    cluster, fast, architecture, workload = basis
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
-    if profile:
-        _check_profile(profile, workload)
-    times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
-    fits = partial(_check_micro_batch, written, search_place.at("micro_batch"), workload)
-    recompute = partial(resolve_recompute, written.search, search_place, flash)
-    parallel = written.search, search_place, workload, cluster, times is not None
-    experts, context = partial(resolve_experts, *parallel), partial(check_context, *parallel)
+    parallel = search, search_place, workload, cluster, profile is not None
+    experts = partial(resolve_experts, *parallel)
+    recompute = partial(resolve_recompute, search, search_place, workload.flash_attention)
+    calibration = partial(
+        resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
+    )
+    checks: list[Callable[[], object]] = [
+        fast,
+        partial(check_per_stage, search, search_place, cluster),
+        partial(_check_precision, workload, cluster, place.at("workload", "precision")),
+        partial(check_trained, search.target, workload, place.at("workload")),
+        *([partial(_check_profile, profile, workload)] if profile else []),
+        partial(_check_micro_batch, written, search_place.at("micro_batch"), workload),
+        recompute,
+        experts,
+        partial(check_context, *parallel),
+        calibration,
+        alone,
+    ]
     try:
+        times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
         degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
         if profile and times:
             check_coverage(times, profile.place, kinds, cluster, degrees)
         split = resolve_sequence_parallel(
-            written.search.sequence_parallel,
+            search.sequence_parallel,
             search_place.at("sequence_parallel"),
             degrees,
             workload.sequence_length,
             measured,
         )
     except InstanceError as error:
-        raise also(error, fits, recompute, experts, context, alone) from None
-    checks: list[Callable[[], object]] = [fits, recompute, experts, context, alone]
+        raise also(error, *checks) from None
     all_of(checks)
     strategies = {
         "tensor_parallel": degrees,
@@ -96,10 +113,8 @@ def resolve(
         workload=workload,
         cluster=cluster,
         profile=times,
-        calibration=resolve_calibration(
-            written.calibration, place.at("calibration"), kinds, cluster
-        ),
-        search=_search_space(written.search, strategies),
+        calibration=calibration(),
+        search=_search_space(search, strategies),
         limits=_limits(written),
         objective=Objective.model_validate(written.objective.model_dump()),
     )
@@ -112,21 +127,29 @@ def _basis(
     catalogue: Catalogue,
     folder: Path,
     alone: Callable[[], None],
-) -> tuple[SearchFile, Cluster, bool, Architecture, Workload]:
-    """What all else rests on: the target's choices, machines, flash attention, the model."""
+) -> tuple[Cluster, Callable[[], bool], Architecture, Workload]:
+    """What all else rests on: machines, whether attention is fused, the model.
+
+    Where it cannot be fused, the model is read without, and the check tells.
+    """
     read_workload = partial(
         resolve_workload, written.workload, place.at("workload"), catalogue.workloads, folder
     )
     try:
-        search = resolve_target(written.search, place.at("search"))
         cluster = resolve_cluster(written.cluster, place.at("cluster"), catalogue)
-        flash_place = place.at("workload", "flash_attention")
-        flash = resolve_flash(written.workload, flash_place, cluster, measured)
-        architecture, workload = read_workload(flash)
-        _check_precision(workload, cluster, place.at("workload", "precision"))
     except InstanceError as error:
         raise also(error, partial(read_workload, False), alone) from None
-    return search, cluster, flash, architecture, workload
+    flash_place = place.at("workload", "flash_attention")
+    fast = partial(resolve_flash, written.workload, flash_place, cluster, measured)
+    try:
+        flash = fast()
+    except InstanceError:
+        flash = False
+    try:
+        architecture, workload = read_workload(flash)
+    except InstanceError as error:
+        raise also(error, fast, alone) from None
+    return cluster, fast, architecture, workload
 
 
 def _check_alone(written: InstanceFile, place: Place, catalogue: Catalogue) -> None:
@@ -134,6 +157,7 @@ def _check_alone(written: InstanceFile, place: Place, catalogue: Catalogue) -> N
     search = place.at("search")
     all_of(
         (
+            partial(check_target, written.search, written.workload.optimizer_state, search),
             partial(_overlap, written, search.at("overlap"), catalogue),
             partial(_check_schedules, written.search, search),
             partial(check_zero, written.search, search),

@@ -32,7 +32,7 @@ class Catalogue:
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
     """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
     _check_groups(written.groups, place)
-    num_nodes = sum(group.nodes for group in written.groups)
+    num_nodes = sum(group.most_nodes for group in written.groups)
     groups = all_of(
         partial(_group, group, place.at("groups", j), catalogue, alone=num_nodes == 1)
         for j, group in enumerate(written.groups)
@@ -61,7 +61,7 @@ def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:
         if group.name in names[:j]:
             found = f"{group.name!r} is also the name of groups[{names.index(group.name)}]"
             raise place.at("groups", j, "name").error(found, "every group its own name")
-    beyond = first_beyond((group.nodes * group.gpus_per_node for group in groups), MOST_GPUS)
+    beyond = first_beyond((group.most_nodes * group.gpus_per_node for group in groups), MOST_GPUS)
     if beyond is not None:
         found = f"more than {MOST_GPUS} GPUs up to this group"
         raise place.at("groups", beyond, "nodes").error(found, f"at most {MOST_GPUS} in all")
@@ -98,7 +98,7 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
         name=written.name,
         gpu=gpu,
         gpus_per_node=written.gpus_per_node,
-        nodes=written.nodes,
+        nodes=written.most_nodes,
         price_usd_per_hour=written.price or 0.0,
         intra_node=intra_node,
         inter_node=inter_node,

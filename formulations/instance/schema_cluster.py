@@ -5,13 +5,29 @@ Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h)
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from formulations.instance.cluster import Efficiency, HalfFlops
 from formulations.instance.evidence import NOT_STATED, Kind
-from formulations.instance.extent import MOST_CHOICES, MOST_GROUPS, Count, GpusPerNode, Name, Text
+from formulations.instance.extent import (
+    MOST_CHOICES,
+    MOST_GROUPS,
+    Count,
+    GpusPerNode,
+    Index,
+    Name,
+    Text,
+)
 from formulations.instance.precision import Precision
-from formulations.instance.quantities import MAPPING, NAME, Quantity, name_or_mapping
+from formulations.instance.quantities import (
+    MAPPING,
+    NAME,
+    NUMBER,
+    Quantity,
+    name_or_mapping,
+    number_or_mapping,
+    refusal,
+)
 from formulations.instance.record import Record
 
 Memory = Annotated[float, Quantity("size", least="1 B", most="10 TiB", example="39.59 GiB")]
@@ -99,6 +115,9 @@ class EfficiencyFile(Record):
     measured_in: list[Precision] = Field(
         default=[], description="Precisions of the times that they were fitted to."
     )
+    assumed_efficiency: list[Name] = Field(
+        default=[], description="Which of them were not fitted all the same, such as launches."
+    )
 
 
 class PeakFile(Record):
@@ -111,6 +130,9 @@ class PeakFile(Record):
     peak: dict[Precision, FlopRate] = Field(
         min_length=1,
         description="Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}.",
+    )
+    assumed_peaks: dict[Precision, Text] = Field(
+        default={}, description="Peaks that the source does not state, and what they come from."
     )
     compute_capability: float | None = Field(
         default=None,
@@ -139,13 +161,34 @@ Gpu = Annotated[
 ]
 
 
+class CountRange(Record):
+    """How many nodes may be rented, both ends among them: `pareto` decides."""
+
+    min: Index = Field(default=0, description="The least number of nodes.")
+    max: Count = Field(description="The largest number of nodes.")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> "CountRange":
+        if self.min > self.max:
+            raise refusal(f"min {self.min} above max {self.max}", "min up to max")
+        return self
+
+
+NumNodes = Annotated[
+    Annotated[Count, Tag(NUMBER)] | Annotated[CountRange, Tag(MAPPING)],
+    Discriminator(number_or_mapping),
+]
+
+
 class NodeGroupFile(Record):
     """Equal machines."""
 
     name: Name = Field(description="Name of the group; its nodes are NAME-0, NAME-1, ...")
     gpu: Gpu = Field(description="A name of the GPU catalogue, or the figures of a GPU.")
     gpus_per_node: GpusPerNode = Field(description="GPUs in each node.")
-    nodes: Count = Field(description="Number of nodes.")
+    nodes: NumNodes = Field(
+        description="Number of nodes; for pareto also a range such as {min: 0, max: 8}."
+    )
     price: Price | None = Field(
         default=None, description="Price of one node, such as 16.39 USD/h; default 0."
     )
@@ -165,6 +208,16 @@ class NodeGroupFile(Record):
         default=None,
         description="Where the nodes stand, such as an availability zone; of all groups or none.",
     )
+
+    @property
+    def most_nodes(self) -> int:
+        """The number of nodes, or its upper end."""
+        return self.nodes.max if isinstance(self.nodes, CountRange) else self.nodes
+
+    @property
+    def fewest_nodes(self) -> int:
+        """The number of nodes, or its lower end."""
+        return self.nodes.min if isinstance(self.nodes, CountRange) else self.nodes
 
 
 class ClusterFile(Record):

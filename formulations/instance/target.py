@@ -13,9 +13,11 @@ any layers per stage, all else alike on all ranks. FlagScale: `arguments_fs.py` 
 mode for all parts, whose selective mode keeps other tensors than Megatron-LM's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from formulations.instance.workload import OptimizerState, Workload
 
 Target = Literal["megatron", "flagscale", "torchtitan", "any"]
 TARGET_NAMES: dict[Target, str] = {
@@ -77,12 +79,76 @@ def launchers(field: str, value: object) -> list[Target]:
     return [target for target in RULES if allows(target, field, value)]
 
 
-def most_stages(target: Target, tied_embeddings: bool) -> int | None:
+_CORE_MOMENTS = Rule(("fp32", "bf16"), "which keeps no moments in 8 bit")
+STACK = Rule(("one stack of blocks",), "whose layouts know embedding, blocks, head")
+
+#: Rules about what is trained, which no search can change: fields of `workload`, its `layers`, and
+#: the `num_nextn_predict_layers` of a config.json.
+WORKLOAD_RULES: Mapping[Target, Mapping[str, Rule]] = {
+    "megatron": {"optimizer_state": _CORE_MOMENTS, "layers": STACK},
+    "flagscale": {
+        "optimizer_state": _CORE_MOMENTS,
+        "layers": STACK,
+        "num_nextn_predict_layers": Rule((0,), "whose layer split counts blocks alone"),
+    },
+    "torchtitan": {
+        "optimizer_state": Rule(("fp32",), "whose AdamW keeps moments in 32 bit"),
+        "layers": STACK,
+        "precision": Rule(("bf16", "fp32"), "whose FSDP2 trains in these"),
+        "gradient_precision": Rule(("fp32",), "which reduces gradients in 32 bit"),
+    },
+    "any": {},
+}
+
+
+def trained(workload: Workload) -> dict[str, object]:
+    """What the rules about a workload look at, by field."""
+    gradients = "fp32" if workload.gradient_bytes == 4 else "16 bit"
+    return {
+        "optimizer_state": workload.optimizer_state,
+        "layers": chain_of(workload),
+        "num_nextn_predict_layers": workload.mtp_layers,
+        "precision": workload.precision,
+        "gradient_precision": gradients,
+    }
+
+
+def chain_of(workload: Workload) -> str:
+    """The chain of layers in words."""
+    layers = [run.layer for run in workload.layer_runs]
+    if {"encoder", "decoder"} <= {layer.kind for layer in layers}:
+        return "an encoder and a decoder"
+    ends, inner = (layers[0], layers[-1]), layers[1:-1]
+    if any(one.is_block for one in ends) or not all(one.is_block for one in inner):
+        return "a chain that is not embedding, blocks, head"
+    return "one stack of blocks"
+
+
+def untrained(target: Target, workload: Workload) -> Iterator[tuple[str, object, Rule]]:
+    """What of a workload a target cannot train: the field, its value, the rule.
+
+    An optimizer state of no known format is nobody's business.
+    """
+    found = trained(workload)
+    for field, rule in WORKLOAD_RULES[target].items():
+        if found[field] is not None and found[field] not in rule.allowed:
+            yield field, found[field], rule
+
+
+def trainers(field: str, value: object) -> list[Target]:
+    """The targets that can train a workload with a value of a field; `any` is the last."""
+    ruled = ((target, rules.get(field)) for target, rules in WORKLOAD_RULES.items())
+    return [target for target, rule in ruled if rule is None or value in rule.allowed]
+
+
+def most_stages(target: Target, workload: Workload) -> int | None:
     """Pipeline stages that a target can run at most; None: any number.
 
-    torchtitan shares a tied matrix only inside one stage (`models/common/decoder.py`).
+    torchtitan shares a tied matrix only inside one stage (`models/common/decoder.py`), and
+    predicts further tokens in one.
     """
-    return 1 if target == "torchtitan" and tied_embeddings else None
+    whole = workload.tied_embeddings or workload.mtp_layers
+    return 1 if target == "torchtitan" and whole else None
 
 
 def zero_stages(target: Target, pp: int) -> tuple[int, ...]:
@@ -94,3 +160,28 @@ def zero_stages(target: Target, pp: int) -> tuple[int, ...]:
     if target == "torchtitan":
         return (2, 3) if pp == 1 else (0, 1)
     return (0, 1, 2, 3) if target == "any" else (0, 1)
+
+
+def least_zero(target: Target, state: OptimizerState | None) -> int:
+    """ZeRO stage that optimizer states of a format ask for, even of one replica.
+
+    Megatron-Core's precision-aware optimizer, which keeps moments in bf16, is distributed.
+    """
+    return int(state == "bf16" and target in ("megatron", "flagscale"))
+
+
+def shares(target: Target, tp: int, cp: int, ep: int, zero: int) -> str | None:
+    """Why a target cannot share experts and sequences so; None where it can.
+
+    torchtitan keeps experts whole, takes FSDP's ranks for them, and counts the GPUs of a sequence
+    among FSDP's ranks (`distributed/parallel_dims.py`: `fsdp_enabled`).
+    """
+    if target != "torchtitan":
+        return None
+    if ep > 1 and tp > 1:
+        return "which keeps experts whole where several GPUs share them"
+    if ep > 1 and not zero:
+        return "which takes FSDP's ranks for experts"
+    if cp > 1 and not zero:
+        return "whose FSDP splits states among the GPUs of a sequence too"
+    return None

@@ -19,7 +19,7 @@ from formulations.instance.extent import (
     Text,
     first_beyond,
 )
-from formulations.instance.precision import Precision
+from formulations.instance.precision import FORMATS, MASTER_BYTES, Precision
 from formulations.instance.record import Record
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
@@ -225,6 +225,13 @@ class Workload(Record):
         """The workload with flash attention."""
         runs = [run.model_copy(update={"layer": run.layer.with_flash()}) for run in self.layer_runs]
         return self.model_copy(update={"layer_runs": tuple(runs), "flash_attention": True})
+
+    @cached_property
+    def optimizer_state(self) -> OptimizerState | None:
+        """Format of Adam's moments; None where it is none of those known."""
+        master_bytes = FORMATS[self.precision].master_bytes
+        sizes = self.optimizer_bytes + MASTER_BYTES - master_bytes, self.optimizer_block_bytes
+        return next((name for name, known in OPTIMIZER_BYTES.items() if known == sizes), None)
 
     def state_bytes(self, parameters: int) -> int:
         """Optimizer states of so many parameters on one GPU."""

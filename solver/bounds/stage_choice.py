@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.compute import TimeColumns
-from formulations.costs.stage_places import Place, with_places
+from formulations.costs.stage_places import with_places
 from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.schedules import SCHEDULES
+from formulations.slot_degrees import Place, stage_places
 
 Numbers = NDArray[np.float64]
 
@@ -67,8 +68,9 @@ class StageChoice:
         shares: Numbers = (weights / (weights @ gpus)[:, None])[:, member] * width
         return shares
 
-    def bound_ns(self, shape: Shape, places: tuple[Place, ...]) -> int:
+    def bound_ns(self, shape: Shape) -> int:
         """No plan of the shape has a shorter step."""
+        places = stage_places(self.instance, shape)
         key = shape.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
         forward, work = self._columns(key, places)
         m = self.instance.workload.global_batch // shape.micro_batch // shape.dp

@@ -49,8 +49,9 @@ def init_command(
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
     from formulations.instance.load import catalogue, parse_instance
+    from formulations.instance.target import untrained
     from solver.report.text import cluster_text
-    from solver.setup.written import instance_text
+    from solver.setup.written import WIDEST, instance_text
 
     check_writable(out)
     if out.exists() and not force:
@@ -61,8 +62,9 @@ def init_command(
     machines = _machines(nodes, slurm, detect)
     training = _training(chosen, sequence_length, global_batch)
     text = instance_text(training, machines, catalogue().gpus, out.parent)
-    instance = parse_instance(text, f"{out} (not written)", out.parent)
-    write_text(out, text)
+    instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
+    untaken = any(untrained("megatron", instance.workload))
+    write_text(out, text + WIDEST if untaken else text)
     say(f"wrote {out}: {instance.workload.name} on {cluster_text(instance)}")
     say(f"next: hetplan solve {out}")
 

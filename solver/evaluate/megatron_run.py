@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 from formulations.instance import Instance
 from formulations.instance.precision import Precision
+from formulations.instance.target import STACK, chain_of
 from formulations.instance.workload import Recompute, Workload
 from solver.evaluate.flags import Flags
 from solver.evaluate.launched import Launched, num_blocks
 from solver.evaluate.splits import BLOCKS_PER_CHUNK, CHUNKS, LAYOUT, PP, boundaries
-from solver.export.job import chain_fault
-from solver.export.optimizer import planned_states
 
 TP, CP, EP = (
     "--tensor-model-parallel-size",
@@ -71,7 +70,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
 
 def _check(flags: Flags, instance: Instance) -> None:
     """Raises PlanError for what contradicts the instance, or what no plan describes."""
-    if chain := chain_fault(instance):
+    if (chain := chain_of(instance.workload)) not in STACK.allowed:
         raise flags.error(PP, "a model of one stack of blocks", f" for {chain}")
     for flag, (field, value) in _STATED.items():
         known = value(instance)
@@ -100,7 +99,7 @@ def _check_formats(flags: Flags, workload: Workload) -> None:
             raise flags.error(flag, found)
     if flags.text("--optimizer") not in (None, "adam"):
         raise flags.error("--optimizer", "adam, whose states the memory is for")
-    own = planned_states(workload)
+    own = workload.optimizer_state
     for flag in ("--exp-avg-dtype", "--exp-avg-sq-dtype"):
         stated = flags.text(flag)
         if own is not None and stated is not None and stated != own:

@@ -15,11 +15,11 @@ from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.extent import can_be_simulated
 from formulations.instance.instance import ScheduleName, ZeroStage
+from formulations.instance.target import STACK, chain_of
 from formulations.instance.text_files import read_text
 from formulations.instance.workload import Recompute
 from formulations.schedules import SCHEDULES
 from solver.evaluate.launched import Launched, num_blocks
-from solver.export.job import chain_fault
 from solver.export.modules import assignments
 from solver.export.torchtitan import MODULE, SCHEDULE, schedule_rows
 
@@ -136,7 +136,7 @@ def _read(folder: Path) -> _Settings:
 
 def _check(settings: _Settings, instance: Instance) -> None:
     """Raises PlanError for what contradicts the instance, or what no plan describes."""
-    if chain := chain_fault(instance):
+    if (chain := chain_of(instance.workload)) not in STACK.allowed:
         raise settings.error(_PP, "a model of one stack of blocks", f", for {chain}")
     for name, kind in ((_CP, "context"), (_EP, "expert")):
         if settings.number(name, 1) > 1:

@@ -62,7 +62,7 @@ def _faster(link: Link) -> Link:
 
 
 def _links(instance: Instance) -> Iterator[WhatIf]:
-    groups = _groups(instance)
+    groups = instance.cluster.groups
     if sum(group.nodes for group in groups) > 1:
         wider = [one.model_copy(update={"inter_node": _faster(one.inter_node)}) for one in groups]
         yield WhatIf("twice the bandwidth between nodes", _with_groups(instance, wider), True)

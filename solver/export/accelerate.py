@@ -7,17 +7,18 @@ which there is no `ParallelismConfig`. Ranks are as in the plan: tensor fastest,
 
 from collections.abc import Iterator, Mapping
 
-from formulations.instance.target import Rule
-from solver.export.faults import Fault, chain_faults, rule_faults
+from formulations.instance.target import STACK, Rule
+from solver.export.faults import Fault, rule_faults
 from solver.export.job import Job
 from solver.export.launcher import check_launcher, expect, launcher_files
 from solver.export.modules import IMPORTABLE, read_settings
-from solver.export.optimizer import state_faults
 
 NAME = "Accelerate"
 MODULE = "planned_accelerator.py"
 
 RULES = {
+    "layers": STACK,
+    "optimizer_state": Rule(("fp32",), "whose optimizers keep moments in 32 bit"),
     "context_parallel": Rule((1,), "whose context parallelism asks for sharded parameters"),
     "expert_parallel": Rule((1,), "which places no experts"),
     "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
@@ -79,8 +80,6 @@ def faults(job: Job) -> Iterator[Fault]:
         found = f"pipeline_parallel: {shape.pp} is not for {NAME}, which has no pipelines"
         yield Fault(found, "search.pipeline_parallel: 1, and solve again")
     yield from rule_faults(job, NAME, RULES)
-    yield from chain_faults(job, NAME)
-    yield from state_faults(job, NAME, ("fp32",))
     if shape.zero == 1 and shape.dp > 1:
         found = f"zero: 1 is not for {NAME}, whose FSDP2 splits gradients too"
         yield Fault(found, "search.zero: [0, 2, 3], and solve again")

@@ -8,17 +8,18 @@ sequence parallelism. Ranks are as in the plan: `PipeDataParallelTopology`.
 import json
 from collections.abc import Iterator, Mapping
 
-from formulations.instance.target import Rule
-from solver.export.faults import Fault, chain_faults, rule_faults
+from formulations.instance.target import STACK, Rule
+from solver.export.faults import Fault, rule_faults
 from solver.export.job import Job
 from solver.export.launcher import check_launcher, expect, launcher_files
 from solver.export.modules import IMPORTABLE, read_settings
-from solver.export.optimizer import state_faults
 
 NAME = "DeepSpeed"
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"
 
 RULES = {
+    "layers": STACK,
+    "optimizer_state": Rule(("fp32",), "whose Adam keeps moments in 32 bit"),
     "context_parallel": Rule((1,), "whose pipelines take whole sequences"),
     "expert_parallel": Rule((1,), "whose experts are not written here"),
     "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
@@ -67,8 +68,6 @@ def faults(job: Job) -> Iterator[Fault]:
     """What DeepSpeed cannot express."""
     shape = job.shape
     yield from rule_faults(job, NAME, RULES)
-    yield from chain_faults(job, NAME)
-    yield from state_faults(job, NAME, ("fp32",))
     if job.tp > 1 and shape.pp > 1:
         found = f"tensor_parallel: {job.tp} with {shape.pp} stages is not for {NAME}"
         yield Fault(found, "search.tensor_parallel: 1 or pipeline_parallel: 1, and solve again")

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from formulations.instance.target import TARGET_NAMES, Rule, Target
+from formulations.instance.target import Rule, Target, trained
 from formulations.launch import decisions, obstacles
-from solver.export.job import Job, chain_fault, order_fault
+from solver.export.job import Job, order_fault
 
 
 class Fault(NamedTuple):
@@ -16,25 +16,26 @@ class Fault(NamedTuple):
 
 
 def launch_faults(job: Job, target: Target) -> Iterator[Fault]:
-    """What every exporter of a launch target refuses: by its rules, and by the chain of layers."""
+    """What the exporter of a launch target refuses: all that a search for it does not choose."""
     for obstacle in obstacles(job.instance, job.plan, target):
-        yield Fault(obstacle.found(target), f"search.target: {target}, and solve again")
-    yield from chain_faults(job, TARGET_NAMES[target])
+        yield Fault(obstacle.found(target), obstacle.change(target))
+    yield from order_faults(job)
 
 
-def chain_faults(job: Job, name: str) -> Iterator[Fault]:
-    """Layers or hosts that no launcher can lay out."""
-    if chain := chain_fault(job.instance):
-        yield Fault(f"{chain}: not for {name}", "a model of one stack of blocks")
+def order_faults(job: Job) -> Iterator[Fault]:
+    """Hosts that no launcher can lay out."""
     if order := order_fault(job):
         yield Fault(order, "a plan that verify accepts")
 
 
 def rule_faults(job: Job, name: str, rules: Mapping[str, Rule]) -> Iterator[Fault]:
     """What a framework that is no target of searches refuses, by rules of its own."""
-    for field, values in decisions(job.instance, job.plan).items():
+    fixed = {field: [value] for field, value in trained(job.instance.workload).items()}
+    for field, values in {**decisions(job.instance, job.plan), **fixed}.items():
         for value in values:
-            if field in rules and value not in rules[field].allowed:
+            if field in rules and value not in (None, *rules[field].allowed):
                 allowed = " or ".join(map(str, rules[field].allowed))
                 found = f"{field}: {value} is not for {name}, {rules[field].reason}"
-                yield Fault(found, f"search.{field}: {allowed}, and solve again")
+                section = "workload" if field in fixed else "search"
+                yield Fault(found, f"{section}.{field}: {allowed}, and solve again")
+    yield from order_faults(job)

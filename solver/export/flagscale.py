@@ -25,7 +25,6 @@ from solver.export.megatron import (
     COMMAND,
     READ,
     USAGE,
-    core_faults,
     recomputation,
     strategies,
 )
@@ -54,27 +53,6 @@ class Mesh(NamedTuple):
 def faults(job: Job) -> Iterator[Fault]:
     """What FlagScale cannot express."""
     yield from launch_faults(job, "flagscale")
-    yield from core_faults(job, NAME)
-    if job.num_mtp:
-        found = f"multi-token prediction is not for {NAME}, whose layer split counts blocks alone"
-        yield Fault(found, "a model without num_nextn_predict_layers, and solve again")
-    yield from _unlike_faults(job)
-
-
-def _unlike_faults(job: Job) -> Iterator[Fault]:
-    """What unlike degrees ask for."""
-    sizes = [job.sizes(k) for k in range(job.shape.pp)]
-    first, last = sizes[0], sizes[-1]
-    if len({size.tp for size in sizes}) > 1 and not job.instance.search.sequence_parallel:
-        found = f"unlike tensor-parallel degrees without sequence parallelism are not for {NAME}"
-        yield Fault(found, "search.sequence_parallel: true, and solve again")
-    if job.instance.workload.tied_embeddings and first.tp != last.tp:
-        found = f"tied embeddings on tensor groups of {first.tp} and {last.tp} are not for {NAME}"
-        yield Fault(found, "search.degrees: uniform, and solve again")
-    least, most = sorted((first.parts, last.parts))
-    if job.shape.zero and most % least:
-        found = f"{least} and {most} parts on first and last stage, with ZeRO 1, are not for {NAME}"
-        yield Fault(found, "search.zero: 0, and solve again")
 
 
 def meshes(job: Job) -> list[Mesh]:

@@ -165,18 +165,6 @@ class Job:
         return next((one.way for one, piece in held if piece.blocks), "none")
 
 
-def chain_fault(instance: Instance) -> str | None:
-    """Why no launcher knows the chain of layers; None where it is embedding, blocks, head."""
-    layers = instance.workload.layers
-    inner = [layer.is_block for layer in layers[1:-1]]
-    kinds = {layer.kind for layer in layers}
-    if {"encoder", "decoder"} <= kinds:
-        return "a model with an encoder and a decoder, where layouts know one stack of blocks"
-    if not all(inner) or layers[0].is_block or layers[-1].is_block:
-        return "a chain of layers that is not embedding, blocks, head"
-    return None
-
-
 def order_fault(job: Job) -> str | None:
     """Why ranks cannot be laid over the hosts one after the other; None where they can."""
     names = [host.name for host in job.hosts]

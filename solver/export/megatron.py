@@ -21,7 +21,6 @@ from solver.export.job import Job
 from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
 from solver.export.megatron_layout import parsed, written
 from solver.export.megatron_ranks import rank_groups
-from solver.export.optimizer import planned_states, state_faults
 
 NAME = "Megatron-LM"
 ARGUMENTS = "megatron_args.txt"
@@ -37,18 +36,6 @@ COMMAND = '"$1" "${plan[@]}" "${@:2}"'
 def faults(job: Job) -> Iterator[Fault]:
     """What Megatron-LM cannot express."""
     yield from launch_faults(job, "megatron")
-    yield from core_faults(job, NAME)
-
-
-def core_faults(job: Job, name: str) -> Iterator[Fault]:
-    """What no framework on Megatron-Core keeps."""
-    yield from state_faults(job, name, ("fp32", "bf16"))
-    if planned_states(job.instance.workload) == "bf16" and not job.shape.zero:
-        yield Fault(
-            f"optimizer_state: bf16 with ZeRO 0 is not for {name}, whose precision-aware optimizer"
-            " is distributed",
-            "search.zero: 1, and solve again",
-        )
 
 
 def files(job: Job) -> dict[str, str]:
@@ -96,7 +83,7 @@ def strategies(job: Job) -> Arguments:
     overlap, found = job.instance.search.overlap, recomputation(job)
     if job.shape.zero:
         found.append(("--use-distributed-optimizer",))
-    if planned_states(job.instance.workload) == "bf16":
+    if job.instance.workload.optimizer_state == "bf16":
         found.append(("--use-precision-aware-optimizer",))
         found += [("--exp-avg-dtype", "bf16"), ("--exp-avg-sq-dtype", "bf16")]
     if job.sequence_parallel:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from solver.export.faults import Fault, launch_faults
 from solver.export.job import Job
 from solver.export.launcher import RANKS, check_launcher, expect, launcher_files
-from solver.export.megatron import check_layout, check_ranks, core_faults, recomputation
+from solver.export.megatron import check_layout, check_ranks, recomputation
 from solver.export.megatron_layout import written
 from solver.export.modules import IMPORTABLE, read_settings
-from solver.export.optimizer import planned_states
 
 NAME = "Megatron-Bridge"
 RECIPE = "planned_recipe.py"
@@ -49,13 +48,12 @@ _MOMENTS = [
 def faults(job: Job) -> Iterator[Fault]:
     """What Megatron-Bridge cannot express: what Megatron-LM cannot."""
     yield from launch_faults(job, "megatron")
-    yield from core_faults(job, NAME)
 
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
-    lines += _MOMENTS if planned_states(job.instance.workload) == "bf16" else []
+    lines += _MOMENTS if job.instance.workload.optimizer_state == "bf16" else []
     module = _MODULE.format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
     usage = "SCRIPT [ARGUMENTS]    (a script that trains with apply(RECIPE()))"
     return {RECIPE: module, **launcher_files(job, usage, '"$@"', IMPORTABLE)}

@@ -19,7 +19,6 @@ from solver.export.faults import Fault, launch_faults
 from solver.export.job import Job, Piece
 from solver.export.launcher import check_launcher, expect, launcher_files
 from solver.export.modules import IMPORTABLE, read_settings
-from solver.export.optimizer import state_faults
 
 NAME = "torchtitan"
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
@@ -54,25 +53,6 @@ def apply(config):
 def faults(job: Job) -> Iterator[Fault]:
     """What torchtitan cannot express."""
     yield from launch_faults(job, "torchtitan")
-    yield from state_faults(job, NAME, ("fp32",))
-    workload = job.instance.workload
-    if job.shape.ep > 1 and job.tp > 1:
-        found = f"experts in tensor groups of {job.tp} are not for {NAME}, which keeps them whole"
-        yield Fault(found, "search.tensor_parallel: 1, and solve again")
-    if job.shape.ep > 1 and not job.shape.zero:
-        found = (
-            f"expert parallelism without ZeRO is not for {NAME}, which takes FSDP's ranks for it"
-        )
-        yield Fault(found, "search.zero: 1, and solve again")
-    if job.num_mtp and job.shape.pp > 1:
-        found = f"multi-token prediction on {job.shape.pp} stages is not for {NAME}"
-        yield Fault(found, "search.pipeline_parallel: 1, and solve again")
-    if workload.precision not in ("bf16", "fp32"):
-        found = f"precision: {workload.precision} is not for {NAME}"
-        yield Fault(found, "workload.precision: bf16, and solve again")
-    if workload.gradient_bytes != 4:
-        found = f"gradients in 16 bit are not for {NAME}, which reduces them in fp32"
-        yield Fault(found, "workload.gradient_precision: fp32, and solve again")
 
 
 def files(job: Job) -> dict[str, str]:

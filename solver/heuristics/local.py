@@ -190,13 +190,17 @@ def local_steps(
     seed: int = 0,
     stop: Stop = lambda: False,
     times: TimeTables | None = None,
+    below: float = inf,
 ) -> Iterator[tuple[Plan, int] | None]:
     """After every step of the search the best plan so far with its step time in ns, or None.
+
+    Of plans with an objective `below` some other's.
 
     Ends by itself, or soon after `stop()` becomes true. Between two steps it may rest: whoever
     has other work takes the next one when there is time.
     """
     search = _LocalSearch(times or TimeTables(instance), seed, stop)
+    search.choice.objective = below
     candidate, found = None, None
     for _ in search.run(shapes):
         if search.choice.candidate is not candidate:
@@ -212,13 +216,14 @@ def local_plans(
     seed: int = 0,
     stop: Stop = lambda: False,
     times: TimeTables | None = None,
+    below: float = inf,
 ) -> Iterator[tuple[Plan, int]]:
     """Ever better plans with their step times in ns, each as soon as it is found.
 
     As `local_steps`. Nothing is yielded if no plan is found that fits memory and limits.
     """
     best: tuple[Plan, int] | None = None
-    for found in local_steps(instance, shapes, seed, stop, times):
+    for found in local_steps(instance, shapes, seed, stop, times, below):
         if found is not None and found != best:
             best = found
             yield found

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.stage_costs import NEVER
+from formulations.costs.recompute_choice import NEVER
 from formulations.template import Template
 from solver.layered.gpu_graph import GpuGraph, State, Step
 from solver.layered.places import Places

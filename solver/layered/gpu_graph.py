@@ -2,8 +2,8 @@
 
 A state says how many nodes of every group are used, how far the last of them is filled, and at
 which place the last stage stands, as far as transfers tell places apart. A step places a stage on
-the next GPUs of the node that is being filled, or on the first of a new one; one of more GPUs than a
-node has on whole ones.
+the next GPUs of the node that is being filled, or on the first of a new one; or on whole nodes, if
+it has more GPUs than one has.
 """
 
 from collections.abc import Sequence

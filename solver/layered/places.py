@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from formulations.costs.compute import has_times
-from formulations.costs.stage_costs import NEVER
+from formulations.costs.recompute_choice import NEVER
 from formulations.costs.tables import CostTables
 from formulations.costs.template_costs import between_ns, stage_tables
 from formulations.costs.transfers import embedding_ns, inside_ns

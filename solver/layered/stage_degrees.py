@@ -6,17 +6,15 @@ recompute there at its position.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
-from formulations.costs.stage_places import Place, StagePlacer
-from formulations.costs.tables import CostTables
-from formulations.instance import Instance
-from formulations.plan import Group, Plan, Replica, Shape, Stage
+from formulations.costs.stage_places import StagePlacer
+from formulations.plan import Group, Plan, Replica, Stage
+from formulations.slot_degrees import ByPlace
 from solver.layered.free_degrees import Columns
 from solver.layered.gpu_graph import GpuGraph, State, Step
 from solver.layered.messages import by_message
@@ -29,20 +27,20 @@ Arc = tuple[int, int, Step]  #: states before and after, stage
 _Choice = tuple[Arc, int, int, Mask]
 
 
-def places_of(instance: Instance, tables: CostTables, found: Sequence[Place]) -> Places:
+def places_of(intervals: Intervals, whole: ByPlace) -> Places:
     """Tables by place as those that graphs of GPUs read; sends have the kinds of messages too."""
-    intervals, placer, shape = Intervals(tables), StagePlacer(tables), tables.shape
-    each = range(len(found))
+    tables, groups = intervals.tables, whole.instance.cluster.groups
+    placer, shape, each = StagePlacer(tables), tables.shape, range(len(whole.places))
     send = [
         [[placer.send_ns(x, y, together) for y in each] for x in each] for together in (True, False)
     ]
     embedding = [[placer.embedding_ns(x, one) for x in each] for one in (True, False)]
     return Places(
         split=NodeSplit.ANY,
-        nodes=tuple(group.nodes for group in instance.cluster.groups),
-        node_gpus=tuple(group.gpus_per_node for group in instance.cluster.groups),
-        group=tuple(j for j, _ in found),
-        gpus=tuple(shape.dp * degrees.width for _, degrees in found),
+        nodes=tuple(group.nodes for group in groups),
+        node_gpus=tuple(group.gpus_per_node for group in groups),
+        group=tuple(j for j, _ in whole.places),
+        gpus=tuple(shape.dp * degrees.width for _, degrees in whole.places),
         forward=intervals.forward,
         backward=intervals.backward,
         finish=np.stack([intervals.optimizer[x] + _rings(placer, x)[1] for x in each]),
@@ -62,20 +60,13 @@ def _rings(placer: StagePlacer, place: int) -> tuple[Array, Array]:
     return interval_sums(sync) + latency, interval_sums(gather) + gather_latency
 
 
-@dataclass
 class StageDegrees:
-    """The plans of one shape on nodes `nodes_used` of the cluster; tables: by place."""
+    """The plans of one shape; intervals: by place."""
 
-    instance: Instance
-    shape: Shape
-    places: Sequence[Place]
-    tables: CostTables
-
-    @cached_property
-    def graph(self) -> GpuGraph:
-        """Where stages may stand."""
-        places = places_of(self.instance, self.tables, self.places)
-        return GpuGraph(places, [self.shape.nodes_used])
+    def __init__(self, intervals: Intervals, whole: ByPlace) -> None:
+        self.intervals, self.tables = intervals, intervals.tables
+        self.instance, self.shape, self.places = whole.instance, whole.shape, whole.places
+        self.graph = GpuGraph(places_of(intervals, whole), [self.shape.nodes_used])
 
     @property
     def share(self) -> int:

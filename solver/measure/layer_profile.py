@@ -40,7 +40,7 @@ def buildable(architecture: Architecture, where: str) -> TransformerSizes:
     """The sizes. Raises InstanceError for a part that is not built here, by its name."""
     if not isinstance(architecture, TransformerSizes):
         found = "a model that only its own library can build"
-        raise InstanceError(where, found, "a model of known sizes; see the README, Models")
+        raise InstanceError(where, found, "a model of known sizes; see docs/instances.md, Models")
     parts = {
         "a mixture of experts": architecture.moe,
         "latent attention": architecture.latent_attention,

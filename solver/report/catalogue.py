@@ -35,8 +35,12 @@ def gpu_report(gpus: Mapping[str, GpuType]) -> list[RenderableType]:
 
 def _sources(gpu: GpuType) -> str:
     efficiency = "measured" if gpu.measured_in else "assumed"
+    if gpu.assumed_efficiency:
+        efficiency += f" ({', '.join(gpu.assumed_efficiency)} assumed)"
+    odd = ", ".join(f"{name} {why}" for name, why in gpu.assumed_peaks.items())
+    source = f"{gpu.source}; peaks assumed: {odd}" if odd else gpu.source
     return (
-        f"peaks and bandwidths {gpu.kind}: {gpu.source}; memory {gpu.memory_kind}:"
+        f"peaks and bandwidths {gpu.kind}: {source}; memory {gpu.memory_kind}:"
         f" {gpu.memory_source}; efficiency {efficiency}: {gpu.efficiency_source}"
     )
 

@@ -24,9 +24,9 @@ def one_line(shape: Shape) -> str:
     """A shape among the others of its instance."""
     chunks = f", {shape.vpp} chunks" if shape.vpp > 1 else ""
     shared = f", context {shape.cp}, experts {shape.ep}" if shape.cp * shape.ep > 1 else ""
-    nodes = " + ".join(map(str, shape.nodes_used))
+    nodes, tensor = " + ".join(map(str, shape.nodes_used)), tensor_text(shape.degrees_used)
     return (
-        f"tensor {tensor_text(shape.degrees_used)} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "
+        f"tensor {tensor} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "
         f"micro-batch {shape.micro_batch}, {shape.schedule}, recomputed "
         f"{' or '.join(shape.recompute)}, ZeRO {shape.zero}, nodes {nodes}"
     )

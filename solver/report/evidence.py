@@ -11,6 +11,7 @@ from solver.report.quantities import percent
 
 _FIGURES = {
     "peak": "peaks",
+    "memory_bandwidth": "memory bandwidth",
     "memory": "memory",
     "intra_node": "links in nodes",
     "inter_node": "between nodes",
@@ -18,10 +19,16 @@ _FIGURES = {
 
 
 def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
-    """Figures of one kind stand together, assumed ones of one source."""
+    """Figures of one kind stand together, assumed ones of one source.
+
+    The memory's bandwidth goes without saying where it is of the peaks' kind.
+    """
     times = {"layer_times": "layer times" if profiled else "kernel efficiency"}
     figures: dict[str, list[str]] = {}
-    for name, text in (_FIGURES | times).items():
+    known = _FIGURES | times
+    if evidence.memory_bandwidth.kind == evidence.peak.kind:
+        del known["memory_bandwidth"]
+    for name, text in known.items():
         figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
     parts = [f"{', '.join(own)} {kind}" for kind, own in figures.items()]
     return f"{evidence.gpu}: {'; '.join(parts)}"
@@ -29,7 +36,8 @@ def _gpu_text(evidence: GpuEvidence, profiled: bool) -> str:
 
 def _kind_text(evidence: Evidence) -> str:
     if evidence.kind != "assumed":
-        return evidence.kind
+        besides = ", ".join(evidence.assumed)
+        return f"{evidence.kind} ({besides} assumed)" if besides else evidence.kind
     source = evidence.source
     return f"assumed by {source}" if source == NOT_STATED else f"assumed ({source})"
 

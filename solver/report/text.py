@@ -128,8 +128,9 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     context = f" x context {shape.cp}" if shape.cp > 1 else ""
     experts = f", experts over {shape.ep} GPUs" if shape.ep > 1 else ""
+    tensor = tensor_text(degrees)
     return (
-        f"tensor {tensor_text(degrees)}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
+        f"tensor {tensor}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
         f"{counted(num_gpus(document.instance, shape), 'GPU')}{experts}, {recompute}{split}{zero}"
     )
 
@@ -202,7 +203,15 @@ def _elsewhere(document: PlanDocument, other: OtherTarget) -> str:
     """What another launch target may bring."""
     better = "faster" if document.minimize == "step_time" else "cheaper"
     name = TARGET_NAMES[other.target]
-    return f"{name}: at most {percent(other.gain)} {better}, with search: {other.search}"
+    most, least = other.gain, other.found_gain
+    if most is None:
+        found = "not yet looked at"
+    elif not least:
+        found = f"not yet ruled out that a plan is up to {percent(most)} {better}"
+    else:
+        found = f"{percent(least)} {better}"
+        found += f", at most {percent(most)}" if percent(most) != percent(least) else ""
+    return f"{name}: {found}, with search: {other.search}"
 
 
 def figures(document: PlanDocument) -> Lines:

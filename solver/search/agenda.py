@@ -5,15 +5,11 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
-from formulations.instance import Instance
 from formulations.plan import Shape
-from solver.bounds.stage_choice import StageChoice
 from solver.heuristics.choose import TimeTables
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Task
 from solver.search.closing import Stop
-from solver.search.shapes import shapes
-from solver.search.stage_shapes import stage_places, stage_shapes
 
 #: Shapes that are looked at together, before time is looked at again.
 AT_ONCE = 512
@@ -21,26 +17,22 @@ AT_ONCE = 512
 MOST_SHAPES = 10**6
 
 
-def stage_tasks(instance: Instance) -> Iterator[Task]:
-    """The shapes in which every stage has its own degrees, with closed-form bounds."""
-    choice = StageChoice(instance)
-    for shape in stage_shapes(instance):
-        bound_ns = choice.bound_ns(shape, tuple(stage_places(instance, shape)))
-        weight = objective_weight(instance, shape)
-        yield Task(bound_ns * weight, bound_ns, "filling", shape)
-
-
 class Agenda:
-    """All shapes of an instance; `complete` unless there was no time to list them: then none.
+    """Shapes of an instance; `complete` unless there was no time to list them: then none.
 
     tasks: with closed-form bounds. records: how shapes were closed, or what is proved of them.
     """
 
-    def __init__(self, instance: Instance, times: TimeTables, closer: Closer, stop: Stop) -> None:
-        self.instance, self.closer = instance, closer
+    def __init__(
+        self,
+        space: Iterator[Shape],
+        times: TimeTables,
+        closer: Closer,
+        stop: Stop,
+    ) -> None:
+        self.instance, self.closer = closer.instance, closer
         self.tasks, self.complete = list[Task](), True
         self.records: dict[Shape, ShapeRecord] = {}
-        space = shapes(instance)
         while some := list(islice(space, AT_ONCE)):
             if self.tasks and stop():
                 self.tasks, self.complete = [], False
@@ -49,11 +41,9 @@ class Agenda:
                 found = f"more than {MOST_SHAPES:,} combinations of nodes, degrees and strategies"
                 raise InstanceError("search", found, "fewer, or idle_nodes: false")
             self.tasks += [
-                Task(form.bound_ns * objective_weight(instance, shape), *form, shape)
+                Task(form.bound_ns * objective_weight(self.instance, shape), *form, shape)
                 for form, shape in zip(times.forms(some), some, strict=True)
             ]
-        if self.complete:
-            self.tasks += stage_tasks(instance)
         self.tasks.sort(key=lambda task: task.objective)
 
     @property

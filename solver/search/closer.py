@@ -19,8 +19,15 @@ from solver.result import (
     max_step_time_ns,
     objective_weight,
 )
-from solver.search.by_stage import best_by_stage
-from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
+from solver.search.closing import (
+    MOST_GAP,
+    ShapeAnswer,
+    ShapeEngine,
+    Stop,
+    after,
+    enumerate_shape,
+    lacks_memory,
+)
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
 ANY_TIME = 1 << 56
@@ -140,13 +147,11 @@ class Closer:
         if task.bound_ns >= self.target(shape, best):
             return self.by_bound(task, best)
         (cutoff, gap), stop = self._question(shape, best), after(task.effort, stop)
-        if shape.per_stage:
-            answer = best_by_stage(self.instance, shape, cutoff, gap, stop)
-        else:
-            intervals = Intervals(self.times.costs(shape))
-            if lacks_memory(intervals):
-                return Closing(_record(shape, "infeasible", "memory"))
-            answer = self.engine(intervals, cutoff, gap, stop)
+        intervals = Intervals(self.times.costs(shape))
+        if lacks_memory(intervals) and not shape.per_stage:
+            return Closing(_record(shape, "infeasible", "memory"))
+        engine = enumerate_shape if shape.per_stage else self.engine
+        answer = engine(intervals, cutoff, gap, stop)
         record = self._recorded(task, answer, cutoff, gap)
         if answer.plan is None or answer.step_time_ns is None:
             return Closing(record)

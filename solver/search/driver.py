@@ -6,7 +6,7 @@ incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -29,11 +29,12 @@ from solver.result import (
 from solver.search.agenda import Agenda
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeEngine, enumerate_shape
-from solver.search.incumbents import Clock, Incumbents
+from solver.search.incumbents import Clock, Incumbent, Incumbents
 from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
 from solver.search.portfolio import closings
 from solver.search.progress import Progress
+from solver.search.shapes import shapes
 
 Report = Callable[[Progress], None]
 
@@ -44,17 +45,27 @@ NOTED_EVERY = 1.25
 
 
 class ShapeSearch:
-    """State of one search."""
+    """State of one search, of all plans or of those of some `space` with an objective `below`."""
 
-    def __init__(self, instance: Instance, options: SolveOptions, report: Report | None) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        options: SolveOptions,
+        report: Report | None,
+        times: TimeTables | None = None,
+        space: Iterator[Shape] | None = None,
+        below: float = math.inf,
+    ) -> None:
         self.instance, self.options, self.report = instance, options, report
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
-        self.times = TimeTables(instance)
+        self.times = times or TimeTables(instance)
         self.collected: list[CostTables] = []
-        self.incumbents = Incumbents(instance, options, self.clock, self.times)
+        known = Incumbent(objective=below)
+        self.incumbents = Incumbents(instance, options, self.clock, self.times, known)
         self.closer = Closer(instance, options, self._engine(), self.times)
-        self.agenda = Agenda(instance, self.times, self.closer, self.clock.out_of_time)
+        whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
+        self.agenda = Agenda(whole, self.times, self.closer, stop)
         least = self.agenda.tasks[:1]  # that of the cheapest bound
         #: of the objective, and when
         self.bounds = [(self.clock.elapsed_s, task.objective) for task in least]
@@ -68,8 +79,8 @@ class ShapeSearch:
 
     @property
     def space(self) -> list[Shape]:
-        """All shapes but those in which every stage has degrees of its own."""
-        return [task.shape for task in self.agenda.tasks if not task.shape.per_stage]
+        """All shapes."""
+        return [task.shape for task in self.agenda.tasks]
 
     def run(self, per_stage: bool = True) -> None:
         """Closes shapes until none is open or time is up, with more and more effort.
@@ -217,7 +228,7 @@ def solve(
                 search.incumbents.seed_chunks(space)
                 search.incumbents.seed(space)
                 search.incumbents.survey(space)
-                if len(space) < len(search.agenda.tasks):
+                if any(shape.per_stage for shape in space):
                     search.run(per_stage=False)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():
@@ -234,15 +245,17 @@ def solve(
     return result
 
 
-def lower_bound(instance: Instance, limit_s: float) -> float | None:
-    """Proved lower bound of the objective of all plans, as high as such a time allows.
+def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float | None]:
+    """Lower bound of the objective of all plans, and the best one seen, as such a time allows.
 
-    Infinite where there is no plan. None: the time was too short to look at all shapes.
+    The bound is proved, and infinite where there is no plan. None: the time was too short to look
+    at all shapes, or to see a plan.
     """
     search = ShapeSearch(instance, SolveOptions(time_limit_s=limit_s), None)
     with suppress(TimeUp), time_up_after(search.clock.left_s):
         search.run()
+    best = search.incumbents.best
     if not search.agenda.complete:
-        return None
-    records = search.agenda.reviewed(search.incumbents.best)
-    return min(search.agenda.bounds(records), default=math.inf)
+        return None, best
+    records = search.agenda.reviewed(best)
+    return min(search.agenda.bounds(records), default=math.inf), best

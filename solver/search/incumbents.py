@@ -1,5 +1,6 @@
 """The best plan so far, and the local searches that it comes from."""
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,9 +30,17 @@ PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
 SURVEY = 0.3
 
 
+def _grouped(space: Sequence[Shape]) -> list[Shape]:
+    """Those that local searches know: all but those in which every stage has its own degrees."""
+    return [shape for shape in space if not shape.per_stage]
+
+
 @dataclass(frozen=True)
 class Incumbent:
-    """The best plan so far: set at once, as Ctrl-C may come at any moment."""
+    """The best plan so far: set at once, as Ctrl-C may come at any moment.
+
+    Without a plan: an objective that plans have to be below.
+    """
 
     plan: Plan | None = None
     step_time_ns: int | None = None
@@ -83,13 +92,13 @@ class Incumbents:
 
     @property
     def objective(self) -> float:
-        """Of the incumbent; infinite without one."""
+        """The same; infinite without one."""
         return self.known.objective
 
     @property
     def best(self) -> float | None:
-        """Objective of the incumbent."""
-        return None if self.known.plan is None else self.objective
+        """Objective that plans have to be below, of the incumbent as a rule."""
+        return None if self.objective == math.inf else self.objective
 
     def offer(self, found: tuple[Plan, int] | None) -> None:
         """Keeps a plan, with its step time in ns, that is better than the incumbent."""
@@ -105,7 +114,7 @@ class Incumbents:
         """Of a local search for each schedule."""
         patience = self._patience(space) if patience is None else patience
         for schedule in dict.fromkeys(self.instance.search.schedule):
-            own = [shape for shape in space if shape.schedule == schedule]
+            own = [shape for shape in _grouped(space) if shape.schedule == schedule]
             self._seed(own, patience)
 
     def _seed(self, space: Sequence[Shape], patience: int) -> None:
@@ -119,13 +128,14 @@ class Incumbents:
         def stop() -> bool:
             return next(left, None) is None or self.clock.out_of_time()
 
-        for found in local_plans(self.instance, space, self.options.seed, stop, times):
+        below = self.objective if self.known.plan is None else math.inf
+        for found in local_plans(self.instance, space, self.options.seed, stop, times, below):
             self.offer(found)
             left = iter(range(patience))
 
     def seed_chunks(self, space: Sequence[Shape]) -> None:
         """With equal chunks, which a local search with little patience may miss."""
-        self.offer(equal_chunks_plan(space, self.times, self.clock.out_of_time))
+        self.offer(equal_chunks_plan(_grouped(space), self.times, self.clock.out_of_time))
 
     def survey(self, space: Sequence[Shape]) -> None:
         """Incumbents from all shapes, if bounds leave room for much better plans."""
@@ -135,10 +145,11 @@ class Incumbents:
         def stop() -> bool:
             return until_s is not None and self.clock.elapsed_s >= until_s
 
-        self.offer(surveyed_plan(self.instance, space, self.objective, stop, self.times))
+        self.offer(surveyed_plan(self.instance, _grouped(space), self.objective, stop, self.times))
 
     def baselines(self, space: Sequence[Shape]) -> None:
         """Incumbents of the rules that others use, on all shapes."""
+        space = _grouped(space)
         for rule in (minmax_plan, equal_split_plan):
             self.offer(rule(self.instance, space, stop=self.clock.out_of_time))
         self.offer(megatron_rule(self.instance, space))

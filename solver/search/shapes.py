@@ -1,29 +1,26 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from math import gcd
+from typing import get_args
 
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
-from formulations.instance.target import most_stages
+from formulations.instance.instance import RECOMPUTE_WAYS, PlainSchedule, ScheduleName, ZeroStage
+from formulations.instance.target import least_zero, most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
-from formulations.launch import runs_degrees
+from formulations.launch import runs_shape
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
+from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
 from solver.result import rent_usd_per_hour
 
 #: Largest micro-batch tried when the instance names none.
 MAX_MICRO_BATCH = 64
 
 #: Relative float noise in sums of prices.
-_NOISE = 1e-12
-
-
-def powers_of_two(limit: int) -> tuple[int, ...]:
-    """1, 2, 4, ... up to `limit`."""
-    return tuple(1 << i for i in range(limit.bit_length()))
+PRICE_NOISE = 1e-12
 
 
 def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
@@ -33,17 +30,8 @@ def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
     ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
     for vector in product(*ranges):
         rent = rent_usd_per_hour(instance, vector)
-        if any(vector) and (limit is None or rent <= limit * (1 + _NOISE)):
+        if any(vector) and (limit is None or rent <= limit * (1 + PRICE_NOISE)):
             yield vector
-
-
-def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
-    """Candidates for tp that divide the heads and these numbers of GPUs of a node."""
-    counts = (instance.workload.kv_heads, *gpus)
-    candidates = instance.search.tensor_parallel or powers_of_two(
-        max(g.gpus_per_node for g in instance.cluster.groups)
-    )
-    return [tp for tp in candidates if all(count % tp == 0 for count in counts)]
 
 
 def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:
@@ -84,37 +72,6 @@ def _size(degrees: Degrees) -> tuple[int, int]:
     return degrees.tp, degrees.parts
 
 
-def alike_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
-    """Undivided slots that fill nodes of so many GPUs."""
-    known = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
-    return [own for own in known if shares_sequences(instance, own, nodes)]
-
-
-def slot_degrees(instance: Instance, gpus: int, cp: int) -> list[Degrees]:
-    """Ways to share a stage among GPUs of a node, in equal parts."""
-    known = (
-        Degrees(tp=tp, parts=parts, cp=cp)
-        for tp in tensor_degrees(instance, [gpus])
-        for parts in range(1, gpus // tp + 1)
-        if gpus // tp % parts == 0
-    )
-    return [own for own in known if shares_sequences(instance, own, [gpus])]
-
-
-def shares_sequences(instance: Instance, own: Degrees, nodes: list[int]) -> bool:
-    """Whether the tensor groups of slots that fill these nodes can share every sequence.
-
-    Every GPU has two pieces of it, which each tensor group can split; heads are exchanged whole.
-    """
-    if own.cp == 1:
-        return True
-    workload = instance.workload
-    pieces = workload.sequence_length % (2 * own.cp * own.tp) == 0
-    whole = workload.kv_heads % (own.tp * own.cp) == 0
-    heads = whole or instance.search.context_method != "all_to_all"
-    return pieces and heads and all(gpus % own.width == 0 for gpus in nodes)
-
-
 def expert_degrees(
     instance: Instance, degrees: tuple[Degrees, ...], dp: int, vector: tuple[int, ...]
 ) -> list[int]:
@@ -147,8 +104,7 @@ def longest_pipeline(instance: Instance) -> int:
     """Most stages that the layers fill and the target runs."""
     search, layers = instance.search, instance.workload.layers
     longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
-    most = most_stages(search.target, instance.workload.tied_embeddings)
-    return longest if most is None else min(most, longest)
+    return min(longest, most_stages(search.target, instance.workload) or longest)
 
 
 def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
@@ -171,7 +127,9 @@ def zero_stages(instance: Instance, ranks: int, pp: int, ep: int) -> list[ZeroSt
     """
     search = instance.search
     exchanges = pp == 1 and ep == 1 and search.micro_batches == "even"
-    stages = sorted(zero for zero in search.zero if exchanges or zero < GRADIENTS_SPLIT)
+    least = least_zero(search.target, instance.workload.optimizer_state)
+    most = max(search.zero) if exchanges else GRADIENTS_SPLIT - 1
+    stages = sorted(zero for zero in search.zero if least <= zero <= most)
     if ranks == 1:
         return stages[:1]
     return [zero for zero in stages if zero in launched_stages(search.target, pp)]
@@ -208,6 +166,50 @@ def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recomp
 
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
+    yield from _grouped_shapes(instance, vector)
+    if has_stage_shapes(instance):
+        yield from _stage_shapes(instance, vector)
+
+
+def has_stage_shapes(instance: Instance) -> bool:
+    """Whether stages may have degrees of their own: in one zone, without ranks that share more."""
+    search = instance.search
+    shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
+    return search.degrees == "per_stage" and not shared and instance.cluster.zone_link is None
+
+
+def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
+    """Those in which every stage has degrees of its own: 1F1B and GPipe, equal shares."""
+    search, groups = instance.search, instance.cluster.groups
+    gpus = sum(n * group.gpus_per_node for n, group in zip(vector, groups, strict=True))
+    schedules = [one for one in search.schedule if one in get_args(PlainSchedule)]
+    for b, dp in product(micro_batches(instance), range(1, gpus // 2 + 1)):
+        if instance.workload.global_batch % (b * dp):
+            continue
+        if search.data_parallel is not None and dp not in search.data_parallel:
+            continue
+        for pp in range(2, min(longest_pipeline(instance), gpus // dp) + 1):
+            if search.pipeline_parallel is not None and pp not in search.pipeline_parallel:
+                continue
+            yield from (
+                Shape(
+                    degrees=(),
+                    dp=dp,
+                    pp=pp,
+                    micro_batch=b,
+                    schedule=schedule,
+                    recompute=recompute,
+                    zero=zero,
+                    nodes_used=vector,
+                )
+                for schedule in schedules
+                for zero in zero_stages(instance, 2, pp, 1)
+                for recompute in recompute_ways(instance, zero)
+            )
+
+
+def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
+    """Those in which node groups have degrees, or all have the same."""
     search = instance.search
     for degrees in group_degrees(instance, vector):
         members = zip(instance.cluster.groups, degrees, vector, strict=True)
@@ -239,7 +241,7 @@ def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
                     vpp=vpp,
                     ep=ep,
                 )
-                if runs_degrees(instance, shape):
+                if runs_shape(instance, shape):
                     yield shape
 
 

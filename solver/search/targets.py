@@ -12,7 +12,7 @@ from formulations.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Termination
-from solver.search.driver import Report, lower_bound
+from solver.search.driver import Report, seen_within
 from solver.search.driver import solve as solve_instance
 from solver.search.remedies import changed
 
@@ -60,16 +60,18 @@ def _gains(
     result: Result, others: list[tuple[Target, dict[str, object]]], budget_s: float
 ) -> Iterator[OtherTarget]:
     """The targets that may be better, each within its part of the time."""
-    end_s = monotonic() + budget_s
+    end_s, objective = monotonic() + budget_s, result.objective
+    if not objective:
+        return
     for i, (target, added) in enumerate(others):
-        if result.objective is None or not result.objective:
-            return
         wider = changed(_below(result), "search", target=target, **added)
         left_s = (end_s - monotonic()) / (len(others) - i)
-        bound = lower_bound(wider, left_s) if left_s > 0 else None
-        gain = 0.0 if bound is None else 1 - min(bound, result.objective) / result.objective
-        if gain >= LEAST_GAIN:
-            yield OtherTarget(target=target, gain=gain, search=_line(target, added))
+        seen = seen_within(wider, left_s) if left_s > 0 else (None, None)
+        gain, found = (None if one is None else max(0.0, 1 - one / objective) for one in seen)
+        if gain is None or gain >= LEAST_GAIN:
+            yield OtherTarget(
+                target=target, gain=gain, found_gain=found or 0.0, search=_line(target, added)
+            )
 
 
 def _below(result: Result) -> Instance:

@@ -36,6 +36,12 @@ _MORE = """
 #   minimize: step_time               # or cost_per_step, where the groups above have prices
 """
 
+#: What follows for a model that the default target cannot train.
+WIDEST = """
+search:
+  target: any  # Megatron-LM, the default, cannot train this model
+"""
+
 
 @dataclass(frozen=True)
 class Training:

@@ -9,8 +9,9 @@ from solver.document import PlanDocument
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings
+from solver.verify.node_choices import Nodes, price_usd_per_hour
 from solver.verify.records import check_records
-from solver.verify.space import Key, Nodes, PlanSpace, key_of, price_usd_per_hour
+from solver.verify.space import Key, PlanSpace, key_of
 
 #: Missing or surplus shapes that are named one by one.
 EXAMPLES = 3
@@ -64,7 +65,7 @@ def check_log(
 
 def space_has_shapes(space: PlanSpace) -> bool:
     """Whether the plan space holds any shape at all."""
-    return any(True for used in space.node_choices() for _ in space.keys(used))
+    return any(True for used in space.nodes for _ in space.keys(used))
 
 
 def _check_coverage(

@@ -97,7 +97,7 @@ class ClosedForms:
             key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used, shape.ep)
             if key not in known:
                 known[key] = one.tail_ns()
-            tail[i][:, list(one.used)], start[i] = known[key]
+            tail[i][:, list(one.order.used)], start[i] = known[key]
         return tail, start
 
     @property

@@ -12,6 +12,7 @@ from formulations.instance import Instance
 from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
+from solver.verify.launch import runs_degrees
 from solver.verify.space import PlanSpace, key_of
 from solver.verify.stage_layout import check_stages
 
@@ -26,7 +27,7 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     )
     if not findings.require(known, "shape.nodes_used", used, f"up to {counts} nodes per group"):
         return False
-    findings.require(space.allows_nodes(used), "shape.nodes_used", used, _nodes_rule(space))
+    findings.require(used in space.nodes, "shape.nodes_used", used, _nodes_rule(space))
     if shape.per_stage:
         return _check_stage_shape(space, shape, findings)
     text = f"{len(groups)}, one per node group"
@@ -65,13 +66,13 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     search, groups = space.instance.search, space.instance.cluster.groups
     total = space.instance.workload.global_batch // shape.micro_batch
     choices: list[tuple[str, object, Sequence[object] | None]] = [
-        ("degrees", shape.degrees, space.degrees(shape.nodes_used)),
+        ("degrees", shape.degrees, space.degrees.of(shape.nodes_used)),
         ("dp", shape.dp, search.data_parallel),
         ("pp", shape.pp, search.pipeline_parallel),
         ("pp", shape.pp, range(1, space.most_stages + 1)),
         ("micro_batch", shape.micro_batch, space.micro_batches),
         ("recompute", shape.recompute, space.recomputations(shape.zero)),
-        ("ep", shape.ep, space.expert_degrees(shape.nodes_used, shape.degrees, shape.dp)),
+        ("ep", shape.ep, space.degrees.of_experts(shape.nodes_used, shape.degrees, shape.dp)),
         (
             "zero",
             shape.zero,
@@ -82,6 +83,11 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         if allowed is not None:
             text = f"one of {list(allowed)}"
             findings.require(found in allowed, f"shape.{name}", repr(found), text)
+    text = f"what the target {search.target} runs"
+    used, degrees = shape.nodes_used, shape.degrees
+    launched = runs_degrees(space.instance, degrees, used, shape.dp, shape.pp)
+    launched &= space.shares(used, degrees, shape.ep, shape.zero)
+    findings.require(launched, "shape.degrees, ep, zero", [*degrees, shape.ep, shape.zero], text)
     shares = space.shares_exist(shape.dp, shape.micro_batch)
     text = f"a number of replicas that {total} micro-batches can be shared among"
     findings.require(shares, "shape.dp", shape.dp, text)

@@ -16,8 +16,8 @@ from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument, StepDocument
 from solver.simulate import critical_path, step_time_ns
 from solver.verify.findings import NOISE, Findings
+from solver.verify.node_choices import Nodes, price_usd_per_hour
 from solver.verify.recount import Recount
-from solver.verify.space import Nodes, price_usd_per_hour
 
 SECONDS_PER_HOUR = 3600
 

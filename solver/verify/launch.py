@@ -3,7 +3,9 @@
 Megatron-LM: one recomputation, 1F1B or interleaved, equally many micro-batches, optimizer states
 split or not. FlagScale: 1F1B without chunks, equally many micro-batches, stages with blocks; full
 recomputation, and degrees, may differ from stage to stage. torchtitan: one recomputation, none or
-full, equally many micro-batches; FSDP's ZeRO 2 and 3 with one stage.
+full, equally many micro-batches; FSDP's ZeRO 2 and 3 with one stage; experts whole, on FSDP's
+ranks, to which those of a sequence belong. All of them: embedding, blocks, head. Moments of Adam in
+8 bit are for none of them, in bf16 for the distributed optimizer of the first two.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +14,7 @@ from itertools import combinations
 from formulations.instance import Instance
 from formulations.instance.instance import SearchSpace
 from formulations.instance.target import Target
+from formulations.instance.workload import Workload
 from formulations.plan import Degrees
 from solver.document import PlanDocument
 from solver.verify.findings import Findings
@@ -53,6 +56,7 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
         ("zero", _zero_1),
     ),
     "flagscale": (
+        ("degrees", lambda search: search.degrees != "per_stage"),
         ("schedule", _schedules("1f1b")),
         ("micro_batches", _even),
         ("recompute", lambda search: _alike(search) or _all_or_nothing(search)),
@@ -68,6 +72,52 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
     ),
     "any": (),
 }
+
+
+#: Adam's bytes per parameter beside a master copy, and per block of them.
+_IN_32_BIT, _IN_16_BIT = (8, 0), (4, 0)
+
+
+def _moments(workload: Workload) -> tuple[int, int]:
+    copy = 0 if workload.precision in ("fp32", "tf32") else 4
+    return workload.optimizer_bytes - copy, workload.optimizer_block_bytes
+
+
+def trains(target: Target, workload: Workload) -> str | None:
+    """What of a workload a target cannot train, None if nothing."""
+    layers = [run.layer for run in workload.layer_runs]
+    blocks = [layer.is_block for layer in layers]
+    if target == "any":
+        return None
+    if len({layer.kind for layer in layers} & {"encoder", "decoder"}) > 1:
+        return "two stacks of blocks"
+    if blocks[0] or blocks[-1] or not all(blocks[1:-1]):
+        return "other layers than embedding, blocks, head"
+    if workload.optimizer_block_bytes:
+        return "moments in 8 bit"
+    if target == "flagscale" and workload.mtp_layers:
+        return "multi-token prediction"
+    if target != "torchtitan":
+        return None
+    if _moments(workload) == _IN_16_BIT:
+        return "moments in 16 bit"
+    if workload.gradient_bytes < 4:
+        return "gradients in 16 bit"
+    plain = workload.precision in ("bf16", "fp32")
+    return None if plain else f"products in {workload.precision}"
+
+
+def runs_states(target: Target, zero: int, workload: Workload) -> bool:
+    """Whether a target keeps states of the workload's format with a ZeRO stage."""
+    core = target in ("megatron", "flagscale")
+    return zero > 0 or not core or _moments(workload) != _IN_16_BIT
+
+
+def runs_sharing(target: Target, degrees: Iterable[Degrees], ep: int, zero: int) -> bool:
+    """Whether a target lets GPUs share experts and sequences so."""
+    own = list(degrees)
+    alone = ep == 1 and all(one.cp == 1 for one in own)
+    return target != "torchtitan" or alone or (zero > 0 and (ep == 1 or own[0].tp == 1))
 
 
 def runs_zero(target: Target, zero: int, pp: int) -> bool:
@@ -110,6 +160,9 @@ def check_target(document: PlanDocument, findings: Findings) -> None:
     """
     search = document.instance.search
     findings.equal("target", document.target, search.target)
+    odd = trains(search.target, document.instance.workload)
+    text = f"what the target {search.target} trains"
+    findings.require(odd is None, "instance.workload", odd, text)
     for field, holds in _RUNS[search.target]:
         found, expected = getattr(search, field), f"what the target {search.target} runs"
         findings.require(holds(search), f"instance.search.{field}", found, expected)

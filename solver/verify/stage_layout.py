@@ -50,6 +50,6 @@ def _check_degrees(
     space: PlanSpace, shape: Shape, own: Degrees, gpus: int, field: str, findings: Findings
 ) -> None:
     """Whether a node has such slots, and a micro-batch so many parts."""
-    allowed = [one for one in space.slots(gpus, 1) if shape.micro_batch % one.parts == 0]
+    allowed = [one for one in space.degrees.slots(gpus, 1) if shape.micro_batch % one.parts == 0]
     text = f"one of {allowed}"
     findings.require(own in allowed, f"{field}.degrees", own, text)

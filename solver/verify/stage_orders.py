@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.stage_places import Place, with_places
+from formulations.costs.stage_places import with_places
 from formulations.instance import Instance
 from formulations.plan import Group, Plan, Replica, Shape, Stage
 from formulations.schedules import in_flight
+from formulations.slot_degrees import Place
 from formulations.units import ceil_div, ceil_ns
 from solver.verify.bounds import Prover
 from solver.verify.link_times import inside_s, outside_s, pair_s
@@ -40,7 +41,7 @@ def places_of(space: PlanSpace, shape: Shape) -> list[Place]:
     return [
         (j, own)
         for j in used
-        for own in space.slots(groups[j].gpus_per_node, 1)
+        for own in space.degrees.slots(groups[j].gpus_per_node, 1)
         if b % own.parts == 0
     ]
 
@@ -92,11 +93,11 @@ class StageGraph(OrderGraph):
     @cached_property
     def _levels(self) -> list[list[_Move]]:
         """Per stage the moves of which plans are made; none if there is no plan."""
-        levels, states = list[list[_Move]](), [None]  # type: list[list[_Move]], list[Standing | None]
+        levels, states = list[list[_Move]](), list[Standing | None]([None])
         for _ in range(self.whole.pp):
             levels.append([move for one in states for move in self._moves(one)])
             states = list(dict.fromkeys(move.after for move in levels[-1]))
-        useful = {one for one in states if one and self._is_end(one)}
+        useful = set[Standing | None](one for one in states if one and self._is_end(one))
         for k in reversed(range(self.whole.pp)):
             levels[k] = [move for move in levels[k] if move.after in useful]
             useful = {move.before for move in levels[k]}
@@ -107,7 +108,7 @@ class StageGraph(OrderGraph):
         """Per stage; none if there is no plan."""
         if sum(map(len, self._levels)) > self.most_steps:
             return None
-        found, numbers = list[Step](), {None: 0}  # type: list[Step], dict[Standing | None, int]
+        found, numbers = list[Step](), dict[Standing | None, int]({None: 0})
         for k, moves in enumerate(self._levels):
             after = {one: i for i, one in enumerate(dict.fromkeys(m.after for m in moves))}
             sends = np.array([[self._sends(move)] for move in moves], dtype=np.int64)
@@ -123,7 +124,7 @@ class StageGraph(OrderGraph):
                     num_targets=len(after),
                 )
             )
-            numbers = dict(after)
+            numbers = {one: i for one, i in after.items()}
         return tuple(found)
 
     def _sends(self, move: _Move) -> list[int]:

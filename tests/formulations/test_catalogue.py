@@ -70,6 +70,33 @@ def test_every_gpu_has_sources(name: str) -> None:
     assert gpu.efficiency_source
 
 
+@pytest.mark.parametrize(
+    ("name", "precision", "kind", "source"),
+    [
+        ("GB200", "fp32", "assumed", "between the 75 and 90 TFLOP/s that are quoted"),
+        ("GB200", "bf16", "published", GPUS["GB200"].source),
+        ("B300", "bf16", "assumed", "as B200"),
+        ("B300", "fp8", "assumed", "as B200"),  # attention and head in 16 bit
+    ],
+)
+def test_bug_assumed_peaks_were_called_published(
+    name: str, precision: Precision, kind: str, source: str
+) -> None:
+    """A peak that no source states has a kind of its own."""
+    found = GPUS[name].peak_evidence(precision)
+    assert (found.kind, found.source) == (kind, source)
+
+
+def test_measured_efficiency_names_what_of_it_is_assumed() -> None:
+    """In a precision that was fitted; in others all is assumed."""
+    assert GPUS["A10"].efficiency_evidence("bf16").assumed == ("attention", "experts", "memory")
+    assert GPUS["A10"].efficiency_evidence("fp32").assumed == ()
+    for gpu in GPUS.values():
+        borrowed = ("the rest as", "FASOP's hosts", "as V100-16")
+        odd = any(words in gpu.efficiency_source for words in borrowed)
+        assert bool(gpu.assumed_efficiency) == (odd and bool(gpu.measured_in))
+
+
 def test_every_link_has_a_source() -> None:
     """Bandwidth and latency of each link are sourced."""
     links = read_yaml_resource("links.yaml")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
+from formulations.costs.recompute_costs import memory_parts, recomputed_ns
 from formulations.costs.stage_costs import StageCosts
 from solver.verify.bounds import Prover
 from solver.verify.space import PlanSpace
@@ -38,9 +39,9 @@ def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
                 assert extra[d :: shape.pp, i].tolist() == (least or [0] * shape.vpp)
                 found = stages.recomputed(d, j, m, chunks)
                 assert found == ways.chosen(d, j, m, chunks)
-                times = [tables.recomputed_ns(j, *one) for one in zip(chunks, found, strict=True)]
+                times = [recomputed_ns(tables, j, *one) for one in zip(chunks, found, strict=True)]
                 assert times == (least or [0] * shape.vpp)
-                fits = tables.device_memory(chunks, d, j, m, found) <= tables.capacity_bytes[j]
+                fits = sum(memory_parts(tables, chunks, d, j, m, found)) <= tables.capacity_bytes[j]
                 assert fits == (least is not None)
                 again += bool(least and any(least))
     assert again

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from formulations.instance import Instance
-from formulations.instance.load import load_instance
+from formulations.instance.load import load_family
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "instances"
@@ -29,8 +29,8 @@ WORKLOADS = {
 
 
 def load(name: str) -> Instance:
-    """The instance of that name."""
-    return load_instance(FOLDER / f"{name}.yaml")
+    """The instance of that name, with the most nodes where these are to choose."""
+    return load_family(FOLDER / f"{name}.yaml").instance
 
 
 def gpus(instance: Instance) -> dict[str, int]:
@@ -65,6 +65,17 @@ def test_fasop_instance(cluster: str, suffix: str) -> None:
     assert (workload.sequence_length, workload.gradient_bytes) == (length, 2)
     assert (instance.profile is not None) is measured
     assert instance.search.tensor_parallel == (1, 2, 4)
+
+
+@pytest.mark.parametrize("name", ["aws_bert", "aws_gpt2xl"])
+def test_aws_family(name: str) -> None:
+    """FASOP's last table: 80 mixes of up to 8 nodes of 8 A100 and up to 8 nodes of 8 A10."""
+    family = load_family(FOLDER / f"{name}.yaml")
+    assert len(list(family.members())) == 80
+    assert gpus(family.instance) == {"A100-40": 64, "A10": 64}
+    assert gpus(family.member((3, 0))) == {"A100-40": 24}
+    objective, batch = family.instance.objective, family.instance.workload.global_batch
+    assert (objective.steps or 0) * batch == 800_000_000
 
 
 def test_megatron_145b() -> None:

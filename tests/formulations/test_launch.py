@@ -6,7 +6,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.launch import able, obstacles
+from formulations.launch import able, obstacles, runs_shape
 from formulations.plan import Degrees, Plan, Recomputed
 from tests.hand_made import pipelined_result
 
@@ -63,6 +63,27 @@ def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
     assert able(with_ties(True), plan_with()) == ["megatron", "flagscale"]
     (only,) = obstacles(with_ties(True), plan_with(), "torchtitan")
     assert (only.field, only.value) == ("pipeline_parallel", 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "field"),
+    [
+        ({"ep": 2, "zero": 0}, "expert_parallel"),
+        ({"ep": 2, "degrees": (Degrees(tp=2),)}, "expert_parallel"),
+        ({"ep": 1, "zero": 0, "degrees": (Degrees(tp=1, cp=2),)}, "context_parallel"),
+    ],
+)
+def test_bug_torchtitan_was_given_experts_that_it_cannot_place(
+    shape: dict[str, Any], field: str
+) -> None:
+    """It keeps them whole and takes FSDP's ranks for them, to which those of a sequence belong."""
+    instance = with_ties(False)
+    plan = plan_with(**shape)
+    (only,) = obstacles(instance, plan, "torchtitan")
+    assert only.field == field
+    search = instance.search.model_copy(update={"target": "torchtitan"})
+    assert not runs_shape(instance.model_copy(update={"search": search}), plan.shape)
+    assert runs_shape(instance, plan.shape)
 
 
 def test_unequal_shares_are_for_any_target_alone() -> None:

@@ -373,6 +373,26 @@ objective: {minimize: training_cost}
     assert rows == [3, 6, 6, 7, 8, 8, 9]
 
 
+def test_bug_what_a_target_cannot_run_hid_all_other_errors() -> None:
+    """Every wrong word of `search`, and then what rests on model, profile and machines."""
+    text = """
+name: several
+workload: {catalogue: bert-large, precision: fp8, flash_attention: true}
+cluster:
+  groups:
+    - {name: a, gpu: V100-16, gpus_per_node: 4, nodes: 2, inter_node: 40 Gbit/s}
+search:
+  schedule: [gpipe, zb-h1]
+  micro_batches: uneven
+  zero: [1, 3]
+  tensor_parallel: 3
+  micro_batch: 7
+  context_parallel: 16
+"""
+    rows = [int(line.split(":")[1]) for line in _errors_of(text)]
+    assert rows == [3, 3, 8, 8, 9, 10, 11, 12, 13]
+
+
 def test_errors_beyond_twenty_are_counted() -> None:
     """Every entry of a list of 30 is wrong."""
     lines = _errors_of(MINIMAL + f"search: {{micro_batch: {[0] * 30}}}\n")

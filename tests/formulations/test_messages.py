@@ -32,7 +32,7 @@ def encoder_decoder() -> Instance:
     """Three nodes of one GPU; sequences of 500 tokens, so a tensor is 2 x 500 x 512 bytes."""
     tables = equal_nodes(3, 1, 1, 1, 3)
     workload = build_workload(
-        SMALL, name="t5", source="test", sequence_length=500, global_batch=4, precision="fp16"
+        SMALL, name="t5", source="test", sequence_length=500, global_batch=4, precision="bf16"
     )
     return tables.instance.model_copy(update={"workload": workload})
 

@@ -76,5 +76,5 @@ def test_profile_says_what_it_was_measured_with(flag: bool) -> None:
 
 def test_names_of_fsdp() -> None:
     """Torchtitan's users know ZeRO 2 and 3 by other names."""
-    assert parsed(search=", zero: [NO_SHARD, FULL_SHARD], target: torchtitan").search.zero == (0, 3)
-    assert parsed(search=", zero: SHARD_GRAD_OP, target: torchtitan").search.zero == (2,)
+    assert parsed(search=", zero: [NO_SHARD, FULL_SHARD], target: any").search.zero == (0, 3)
+    assert parsed(search=", zero: SHARD_GRAD_OP, target: any").search.zero == (2,)

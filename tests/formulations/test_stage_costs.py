@@ -6,7 +6,9 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from formulations.costs.stage_costs import NEVER, StageCosts
+from formulations.costs.recompute_choice import NEVER
+from formulations.costs.recompute_costs import memory_parts, recomputed_ns
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.recompute_rows import least_runs
 from solver.verify.bounds import Prover
@@ -59,8 +61,9 @@ def test_chosen_blocks_are_those_of_the_time(seed: int) -> None:
         moments = stages.moments(k, m)
         other = prover.recomputation(tables.shape).chosen(j, moments, (a, b))
         for found in (*stages.recomputed(k, j, m, [(a, b)]), other):
-            time_ns = tables.recomputed_ns(j, (a, b), found)
-            fits = tables.device_memory([(a, b)], k, j, m, [found]) <= tables.capacity_bytes[j]
+            time_ns = recomputed_ns(tables, j, (a, b), found)
+            need = sum(memory_parts(tables, [(a, b)], k, j, m, [found]))
+            fits = need <= tables.capacity_bytes[j]
             assert (fits, time_ns) == ((True, extra) if extra < NEVER else (False, 0))
 
 

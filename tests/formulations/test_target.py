@@ -17,7 +17,7 @@ def parsed(search: str, gpu: str = "A100-40") -> Instance:
     """BERT-large on four GPUs."""
     text = f"""
 name: small
-workload: {{catalogue: bert-large, precision: fp16}}
+workload: {{catalogue: bert-large, precision: fp32}}
 cluster: {{groups: [{{name: a, gpu: {gpu}, gpus_per_node: 4, nodes: 1}}]}}
 search: {{micro_batch: 1{search}}}
 """

@@ -18,6 +18,7 @@ def instance(workload: str) -> Instance:
 name: small
 workload: {{catalogue: bert-large, precision: fp16{workload}}}
 cluster: {{groups: [{{name: a, gpu: A100-40, gpus_per_node: 4, nodes: 1}}]}}
+search: {{target: any}}
 """
     return parse_instance(text, "x.yaml", Path())
 

@@ -10,10 +10,10 @@ import pytest
 
 from formulations.errors import PlannerError
 from formulations.launch import able
-from formulations.plan import Group
+from formulations.plan import Degrees, Group
 from solver.export import accelerate, deepspeed, flagscale, megatron_bridge, torchtitan
 from solver.export.arguments import read_arguments
-from solver.export.job import Job, Sizes
+from solver.export.job import Job
 from solver.export.modules import read_settings
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
@@ -134,25 +134,20 @@ def test_job_that_flagscale_would_end_at_start_is_found() -> None:
             flagscale.check(job, {**texts, flagscale.ARGUMENTS: changed})
 
 
-class Shared(Job):
-    """Two stages: tp 2 in two parts on the A100s, tp 1 in two parts on a node of A10s."""
-
-    def sizes(self, stage: int) -> Sizes:
-        """Unlike by stage."""
-        return Sizes(2, 2) if stage == 0 else Sizes(1, 2)
-
-
-def unlike_degrees(search: str = "target: any", workload: str = UNTIED) -> Shared:
-    """One replica, whose stage 0 has a whole node of four GPUs."""
+def unlike_degrees(search: str = "target: any", workload: str = UNTIED) -> Job:
+    """One replica of two stages: tp 2 in two parts on the A100s, tp 1 in two on a node of A10s."""
     job = job_of(search, workload, pp=2, dp=1, cuts=(0, 9, 14), shares=(8,), order=(0, 1))
     (replica,) = job.plan.replicas
     groups = [Group(node=0, gpus=(0, 1, 2, 3)), Group(node=1, gpus=(0, 1))]
+    degrees = Degrees(tp=2, parts=2), Degrees(tp=1, parts=2)
     stages = [
-        stage.model_copy(update={"group": group})
-        for stage, group in zip(replica.stages, groups, strict=True)
+        stage.model_copy(update={"group": group, "degrees": own})
+        for stage, group, own in zip(replica.stages, groups, degrees, strict=True)
     ]
     changed = replica.model_copy(update={"stages": tuple(stages)})
-    return Shared(job.instance, job.plan.model_copy(update={"replicas": (changed,)}))
+    shape = job.shape.model_copy(update={"degrees": degrees, "nodes_used": (1, 1)})
+    plan = job.plan.model_copy(update={"shape": shape, "replicas": (changed,)})
+    return Job(job.instance, plan)
 
 
 def test_unlike_degrees_are_meshes() -> None:
@@ -171,9 +166,9 @@ def test_unlike_degrees_are_meshes() -> None:
 def test_unlike_degrees_need_sequence_parallelism() -> None:
     """And equal tensor groups for tied embeddings; FlagScale ends other jobs at start."""
     (fault,) = flagscale.faults(unlike_degrees("target: any, sequence_parallel: false"))
-    assert "unlike tensor-parallel degrees" in fault.found
+    assert "whose unlike tensor groups need sequence_parallel" in fault.found
     (tied,) = flagscale.faults(unlike_degrees(workload="catalogue: gpt2"))
-    assert "tied embeddings on tensor groups of 2 and 1" in tied.found
+    assert "whose tied embeddings lie on tensor groups of one size" in tied.found
 
 
 def test_recipe_of_megatron_bridge() -> None:
@@ -270,7 +265,7 @@ def test_sharding_of_torchtitan(job: Job, replicate: int, shard: int, policy: st
     ("workload", "line"),
     [
         (f"{UNTIED}, precision: fp16", "precision: fp16 is not for torchtitan"),
-        (f"{UNTIED}, gradient_precision: bf16", "gradients in 16 bit are not for torchtitan"),
+        (f"{UNTIED}, gradient_precision: bf16", "gradient_precision: 16 bit is not for torchtitan"),
     ],
 )
 def test_precision_of_torchtitan(workload: str, line: str) -> None:

@@ -151,6 +151,14 @@ def test_init_takes_a_config_from_another_folder(tmp_path: Path) -> None:
     assert load_instance(out).workload.name == "model"
 
 
+def test_bug_init_wrote_encoder_decoders_for_a_target_without_them(tmp_path: Path) -> None:
+    """T5 is for any target alone, and says why."""
+    out = tmp_path / "t5.yaml"
+    assert run("init", "--model", "t5-3b", "--nodes", "1x8xH100", "--out", out)[0] == 0
+    assert load_instance(out).search.target == "any"
+    assert "Megatron-LM, the default, cannot train this model" in out.read_text()
+
+
 def test_init_never_replaces_a_file_unasked(tmp_path: Path) -> None:
     """With --force it does; without a terminal nothing is asked."""
     out = tmp_path / "mine.yaml"

@@ -40,8 +40,8 @@ def test_what_relaxations_say_holds_for_the_optimum(
 def three_types() -> CostTables:
     """Six nodes of one GPU: two fast ones, two slow ones, and two a little less slow."""
     instance = crowded_instance(1)
-    fast, slow = sorted(instance.cluster.groups, key=lambda group: -group.gpu.peak_flops["fp16"])
-    peak = {"fp16": slow.gpu.peak_flops["fp16"] * 1.01}
+    fast, slow = sorted(instance.cluster.groups, key=lambda group: -group.gpu.peak_flops["bf16"])
+    peak = {"bf16": slow.gpu.peak_flops["bf16"] * 1.01}
     near = slow.gpu.model_copy(update={"name": "near", "peak_flops": peak})
     types = (fast, slow, slow.model_copy(update={"name": "near", "gpu": near}))
     groups = tuple(g.model_copy(update={"nodes": 2, "gpus_per_node": 1}) for g in types)

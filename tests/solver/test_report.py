@@ -160,7 +160,7 @@ def test_document_has_the_parts_of_the_memory(document: PlanDocument) -> None:
 
 
 def test_document_has_model_flops_and_their_share_of_the_peaks(document: PlanDocument) -> None:
-    """Forward plus twice that, over 4 GPUs of 120 TFLOP/s in fp16."""
+    """Forward plus twice that, over 4 GPUs of 120 TFLOP/s in bf16."""
     workload = document.instance.workload
     forward = sum(layer.forward_flops for layer in workload.layers) * workload.global_batch
     assert document.step_time_s is not None
@@ -332,7 +332,7 @@ def test_result_text_has_a_unit_behind_every_figure(document: PlanDocument, step
     for figure in (
         r"step time +[\d.]+ ms",
         r"throughput +[\d.,]+ sequences/s",
-        r"model FLOPs +[\d.]+ TFLOP/s per GPU, MFU [\d.]+ % of the dense fp16 peaks",
+        r"model FLOPs +[\d.]+ TFLOP/s per GPU, MFU [\d.]+ % of the dense bf16 peaks",
         r"money +[\d.]+ USD per step, [\d.]+ USD per hour",
         r"tightest on stage \d.* GiB free",
         r"status +optimal for any target: .* gap 0 %, lower bound [\d.]+ ms",

@@ -10,13 +10,14 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from solver.bounds.stage_choice import StageChoice
+from solver.heuristics.choose import TimeTables
+from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
-from solver.search.by_stage import best_by_stage
+from solver.search.closing import ShapeAnswer, enumerate_shape
 from solver.search.driver import solve
 from solver.search.shapes import shapes
-from solver.search.stage_shapes import stage_places, stage_shapes
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Prover
@@ -36,7 +37,13 @@ EXACT = SolveOptions(gap=0.0)
 
 def small_shapes(instance: Instance) -> list[Shape]:
     """Few enough stages and replicas to try everything."""
-    return [s for s in stage_shapes(instance) if s.pp <= 4 and s.dp <= 4]
+    return [s for s in shapes(instance) if s.per_stage and s.pp <= 4 and s.dp <= 4]
+
+
+def answer(instance: Instance, shape: Shape) -> ShapeAnswer:
+    """The best plan of a shape."""
+    intervals = Intervals(TimeTables(instance).costs(shape))
+    return enumerate_shape(intervals, NO_CUTOFF, 0.0, lambda: False)
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(150), 10))
@@ -48,11 +55,11 @@ def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
         work = StageWork(prover)
         for shape in small_shapes(instance):
             best = Bench(instance, shape).optimum_ns()
-            found = best_by_stage(instance, shape, NO_CUTOFF, 0.0, lambda: False)
+            found = answer(instance, shape)
             assert (found.step_time_ns, found.complete) == (best, True), (seed, shape)
             if best is None or found.plan is None:
                 continue
-            bound = choice.bound_ns(shape, tuple(stage_places(instance, shape)))
+            bound = choice.bound_ns(shape)
             assert max(bound, work.bound_ns(shape)) <= best, (seed, shape)
             for costs in (Recount(instance, found.plan).costs(), plan_costs(instance, found.plan)):
                 assert step_time_ns(costs) == best, (seed, shape)
@@ -69,7 +76,7 @@ def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[in
     for seed in seeds:
         instance = stage_instance(seed)
         space = PlanSpace(instance)
-        listed = [key_of(shape) for shape in (*shapes(instance), *stage_shapes(instance))]
+        listed = [key_of(shape) for shape in shapes(instance)]
         assert len(listed) == len(set(listed)), seed
         assert set(listed) == {key for nodes in space.nodes for key in space.keys(nodes)}, seed
         report = verify_document(build_document(solve(instance, EXACT), EXACT))

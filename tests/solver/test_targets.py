@@ -1,5 +1,6 @@
 """What other launch targets may gain: a bound that holds, cheap, and the words that ask for it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,11 @@ from formulations.instance import Instance
 from formulations.instance.instance import Objective
 from formulations.launch import runs, widened
 from solver.options import SolveOptions
-from solver.search.driver import lower_bound
+from solver.report.document import build_document
+from solver.report.text import outcome
+from solver.result import OtherTarget
+from solver.search import targets
+from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_alone
 from solver.search.remedies import changed, relaxations
 from solver.search.targets import solve
@@ -36,9 +41,13 @@ def test_gain_of_another_target_is_a_bound(seed: int) -> None:
     for target in ("flagscale", "torchtitan", "any"):
         wider = changed(instance, "search", target=target, **widened(instance, target))
         best = solve_alone(wider, SolveOptions(time_limit_s=20)).objective
-        assert best is None or best >= result.objective * (1 - offered.get(target, 0.001)) * (
-            1 - 1e-9
-        )
+        gain = offered.get(target, 0.001)
+        assert gain is not None
+        assert best is None or best >= result.objective * (1 - gain) * (1 - 1e-9)
+        seen = [other.found_gain for other in result.other_targets if other.target == target]
+        if any(seen):
+            assert best is not None
+            assert best <= result.objective * (1 - max(seen)) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -88,7 +97,7 @@ def test_bound_of_an_empty_plan_space_is_infinite() -> None:
     """And without time nothing is known."""
     instance = for_megatron(0)
     none = changed(instance, "limits", max_step_time_s=1e-9)
-    assert lower_bound(none, 10) == float("inf")
+    assert seen_within(none, 10) == (float("inf"), None)
 
 
 def test_money_is_compared_with_money() -> None:
@@ -96,7 +105,7 @@ def test_money_is_compared_with_money() -> None:
     instance = for_megatron(4).model_copy(update={"objective": Objective(minimize="cost_per_step")})
     result = solve(instance)
     assert result.objective
-    assert all(0 < other.gain < 1 for other in result.other_targets)
+    assert all(0 < (other.gain or 0) < 1 for other in result.other_targets)
 
 
 def test_remedies_name_the_target_that_can_run_them() -> None:
@@ -113,7 +122,7 @@ def test_interrupt_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("solver.search.targets.lower_bound", interrupted)
+    monkeypatch.setattr("solver.search.targets.seen_within", interrupted)
     result = solve(for_megatron(0))
     assert result.plan is not None
     assert result.other_targets == ()
@@ -131,3 +140,31 @@ def test_time_limit_covers_the_look_at_others(monkeypatch: pytest.MonkeyPatch) -
     solve(for_megatron(0), SolveOptions(time_limit_s=100))
     solve(random_instance(0), SolveOptions(time_limit_s=100))
     assert limits == [95, 100]
+
+
+@pytest.mark.parametrize(
+    ("gain", "found_gain", "text"),
+    [
+        (None, 0.0, "not yet looked at"),
+        (0.1, 0.0, "not yet ruled out that a plan is up to 10.0 % faster"),
+        (0.1, 0.05, "5.0 % faster, at most 10.0 %"),
+        (0.1, 0.1, "10.0 % faster"),
+    ],
+)
+def test_bug_what_time_left_open_read_like_a_gain(
+    gain: float | None, found_gain: float, text: str
+) -> None:
+    """What was seen, what cannot be, and what nobody had the time to rule out."""
+    result = solve_alone(for_megatron(0))
+    other = OtherTarget(target="any", gain=gain, found_gain=found_gain, search="{target: any}")
+    document = build_document(replace(result, other_targets=(other,)), SolveOptions())
+    lines = [line for label, line in outcome(document) if label == "elsewhere"]
+    assert lines == [f"any target: {text}, with search: {{target: any}}"]
+
+
+def test_no_time_for_others_is_said() -> None:
+    """They are not ruled out by silence."""
+    result = solve(for_megatron(0), SolveOptions(time_limit_s=20))
+    assert all(other.gain is not None for other in result.other_targets)
+    late = targets._gains(result, list(targets._others(result.instance)), -1.0)
+    assert [one.gain for one in late] == [None, None, None]

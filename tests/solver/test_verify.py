@@ -224,7 +224,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
         {"instance.cluster.groups.0.gpu.name": "x"},
         "instance: found figures",
     ),
-    "no_peak": ("pipelined", {"instance.workload.precision": "bf16"}, "instance: found figures"),
+    "no_peak": ("pipelined", {"instance.workload.precision": "fp16"}, "instance: found figures"),
 }
 
 

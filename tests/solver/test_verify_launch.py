@@ -7,13 +7,21 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
-from formulations.instance.target import RULES, Target, allows, zero_stages
-from formulations.plan import Shape
+from formulations.instance.target import (
+    RULES,
+    Target,
+    allows,
+    least_zero,
+    shares,
+    untrained,
+    zero_stages,
+)
+from formulations.plan import Degrees, Shape
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import verify_document
 from solver.verify.findings import Findings
-from solver.verify.launch import check_target, runs_zero
+from solver.verify.launch import check_target, runs_sharing, runs_states, runs_zero, trains
 from solver.verify.space import PlanSpace, key_of
 from tests.hand_made import document_of, pipelined_result
 from tests.resealed import forged
@@ -56,6 +64,35 @@ def test_both_agree_on_zero() -> None:
     """By target and number of stages."""
     for target, zero, pp in product(RULES, range(4), (1, 2)):
         assert runs_zero(target, zero, pp) == (zero in zero_stages(target, pp))
+
+
+TRAINED: list[dict[str, Any]] = [
+    {"precision": "fp8"},
+    {"precision": "fp32", "optimizer_bytes": 8},
+    {"precision": "bf16"},
+    {"gradient_bytes": 2},
+    {"optimizer_bytes": 8},
+    {"optimizer_bytes": 6, "optimizer_block_bytes": 8},
+    {"mtp_layers": 1},
+    {"layer_runs": pipelined_result().instance.workload.layer_runs[:-1]},
+]
+
+
+@pytest.mark.parametrize(("target", "fields"), [*product(RULES, TRAINED)])
+def test_both_agree_on_what_a_target_trains(target: Target, fields: dict[str, Any]) -> None:
+    """Precisions, formats of gradients and states, further tokens, chains without a head."""
+    workload = pipelined_result().instance.workload.model_copy(update=fields)
+    assert (trains(target, workload) is None) == (not any(untrained(target, workload)))
+    for zero in (0, 1):
+        least = least_zero(target, workload.optimizer_state)
+        assert runs_states(target, zero, workload) == (zero >= least)
+
+
+def test_both_agree_on_shared_experts_and_sequences() -> None:
+    """Torchtitan's experts are whole, on FSDP's ranks; so are the GPUs of a sequence."""
+    for target, tp, cp, ep, zero in product(RULES, (1, 2), (1, 2), (1, 2), (0, 1)):
+        runs = runs_sharing(target, [Degrees(tp=tp, cp=cp)], ep, zero)
+        assert runs == (shares(target, tp, cp, ep, zero) is None)
 
 
 def test_forged_target_is_found() -> None:

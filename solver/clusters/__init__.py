@@ -1,0 +1,1 @@
+"""Which machines: the search over a family of clusters, each closed by a bound or solved."""

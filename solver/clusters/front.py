@@ -1,0 +1,63 @@
+"""Plans of several clusters that no other dominates, and from when on they dominate others."""
+
+from dataclasses import dataclass, field
+from math import inf
+
+from formulations.instance.family import Counts
+from formulations.plan import Plan
+from solver.clusters.measure import Figures, Measure
+
+
+@dataclass(frozen=True)
+class Point:
+    """The best plan known of a cluster."""
+
+    counts: Counts
+    plan: Plan
+    step_time_ns: int
+    figures: Figures
+
+    def dominates(self, other: "Point") -> bool:
+        """Whether no figure is larger, and the other is not the same or an earlier equal one."""
+        if self.figures == other.figures:
+            return self.counts < other.counts
+        return all(own <= its for own, its in zip(self.figures, other.figures, strict=True))
+
+
+@dataclass
+class Front:
+    """points: the best plan of every cluster that has one, also dominated ones."""
+
+    measure: Measure
+    points: dict[Counts, Point] = field(default_factory=dict)
+
+    def offer(self, counts: Counts, found: tuple[Plan, int] | None) -> None:
+        """Keeps a plan with its step time in ns that is better than the one known."""
+        if found is None:
+            return
+        plan, time_ns = found
+        known = self.points.get(counts)
+        if known is None or time_ns < known.step_time_ns:
+            figures = self.measure.figures(counts, time_ns)
+            self.points[counts] = Point(counts, plan, time_ns, figures)
+
+    @property
+    def best(self) -> list[Point]:
+        """Points that no other dominates, fastest first."""
+        known = self.points.values()
+        left = [one for one in known if not any(other.dominates(one) for other in known)]
+        return sorted(left, key=lambda one: (one.step_time_ns, one.figures))
+
+    def cutoff_ns(self, counts: Counts) -> float:
+        """Step times from here on are dominated, or no better than what is known of the cluster."""
+        return min(
+            (self.measure.reaching(counts, one.figures) for one in self.points.values()),
+            default=inf,
+        )
+
+    def dominating(self, counts: Counts, step_time_ns: float) -> Point | None:
+        """The point of another cluster that dominates such a step time soonest, if one does."""
+        others = [one for one in self.best if one.counts != counts]
+        reached = [(self.measure.reaching(counts, one.figures), one) for one in others]
+        time_ns, point = min(reached, key=lambda pair: pair[0], default=(inf, None))
+        return point if time_ns <= step_time_ns else None

@@ -1,0 +1,98 @@
+"""How GPUs may share a stage and its experts, worked out again: `space` says the rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from formulations.instance import Instance
+from formulations.plan import Degrees, uniform_degrees
+from solver.verify.node_choices import Nodes
+
+
+def doubling(largest: int) -> list[int]:
+    """Powers of two up to the largest."""
+    sizes = [1]
+    while sizes[-1] * 2 <= largest:
+        sizes.append(sizes[-1] * 2)
+    return sizes
+
+
+@dataclass(frozen=True)
+class DegreeChoices:
+    """Degrees of the node groups of a plan, and of its experts."""
+
+    instance: Instance
+
+    @cached_property
+    def _tensor_degrees(self) -> list[int]:
+        """Sizes of tensor groups that share the heads evenly."""
+        groups = self.instance.cluster.groups
+        given = self.instance.search.tensor_parallel
+        sizes = doubling(max(group.gpus_per_node for group in groups)) if given is None else given
+        return [tp for tp in sorted(set(sizes)) if self.instance.workload.kv_heads % tp == 0]
+
+    def of(self, nodes_used: Nodes) -> list[tuple[Degrees, ...]]:
+        """Per node group how the GPUs of a slot share its stage."""
+        nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
+        used = [j for j, count in enumerate(nodes_used) if count]
+        found: list[tuple[Degrees, ...]] = []
+        alike = self._alike(nodes_used)
+        for cp in sorted(set(self.instance.search.context_parallel)):
+            slots = [self.slots(nodes[j], cp) for j in used]
+            if self.instance.search.degrees == "uniform":
+                shared = (own for own in slots[0] if all(own in others for others in slots))
+                plain = [own for own in shared if own.parts == 1]
+                found += [uniform_degrees(self.instance, own.tp, cp) for own in plain]
+                continue
+            for own in product(*slots):
+                named = dict(zip(used, own, strict=True))
+                swapped = ((named[i], named[j]) for i, j in alike)
+                if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
+                    continue
+                if not any(all(d.parts % n == 0 for d in own) for n in range(2, max(nodes) + 1)):
+                    found.append(tuple(named.get(j, own[0]) for j in range(len(nodes))))
+        return found
+
+    def _alike(self, nodes_used: Nodes) -> list[tuple[int, int]]:
+        """Groups used that differ in name and size alone, and not in the nodes used of them.
+
+        Plans of one with the degrees of the other are the same.
+        """
+        groups = self.instance.cluster.groups
+        own = [group.model_dump(exclude={"name", "nodes"}) for group in groups]
+        used = [j for j, count in enumerate(nodes_used) if count]
+        pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
+        return [(i, j) for i, j in pairs if own[i] == own[j]]
+
+    def slots(self, gpus: int, cp: int) -> list[Degrees]:
+        """Slots of which a whole number make a node of so many GPUs, cp of them per sequence."""
+        pairs = product(self._tensor_degrees, range(1, gpus + 1))
+        known = (Degrees(tp=tp, parts=n, cp=cp) for tp, n in pairs if gpus % (tp * n * cp) == 0)
+        return [own for own in known if cp == 1 or self._shares_sequences(own)]
+
+    def _shares_sequences(self, own: Degrees) -> bool:
+        """Whether tensor groups can share every sequence: two pieces per GPU, or whole heads."""
+        workload, group = self.instance.workload, own.cp * own.tp
+        if self.instance.search.context_method == "all_to_all" and workload.kv_heads % group:
+            return False
+        return workload.sequence_length % (2 * group) == 0
+
+    def of_experts(self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int) -> list[int]:
+        """GPUs that share the experts: they divide those of a stage, and lie in one zone.
+
+        More than one only where all node groups used have equal degrees, and tensor groups split
+        the sequence.
+        """
+        groups, found = self.instance.cluster.groups, []
+        used = [j for j, n in enumerate(nodes_used) if n]
+        apart = len({groups[j].zone for j in used}) > 1
+        alike = len({degrees[j] for j in used}) == 1
+        split = self.instance.search.sequence_parallel or all(degrees[j].tp == 1 for j in used)
+        for ep in sorted(set(self.instance.search.expert_parallel)):
+            ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
+            nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
+            fits = not any(count % ep for count in (ranks + nodes if apart else ranks))
+            if ep == 1 or (fits and alike and split):
+                found.append(ep)
+        return found

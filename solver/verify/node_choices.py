@@ -1,0 +1,45 @@
+"""Which nodes a plan may use, worked out again: `space` says the rules."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from formulations.instance import Instance
+from solver.verify.findings import NOISE
+
+Nodes = tuple[int, ...]  #: number of nodes used, per node group
+
+
+def price_usd_per_hour(instance: Instance, nodes_used: Nodes) -> float:
+    """Rent of these numbers of nodes."""
+    rents = [group.price_usd_per_hour for group in instance.cluster.groups]
+    return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))
+
+
+@dataclass(frozen=True)
+class NodeChoices:
+    """All numbers of nodes that a plan may use, fewest of the first groups first."""
+
+    instance: Instance
+
+    def __contains__(self, nodes_used: Nodes) -> bool:
+        """Whether a plan may use exactly these nodes."""
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        if len(nodes_used) != len(counts) or not any(nodes_used):
+            return False
+        least = [0] * len(counts) if self.instance.search.idle_nodes else counts
+        inside = all(a <= n <= b for a, n, b in zip(least, nodes_used, counts, strict=True))
+        return inside and self._is_affordable(nodes_used)
+
+    def __iter__(self) -> Iterator[Nodes]:
+        """One by one."""
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        idle = self.instance.search.idle_nodes
+        ranges = (range(0 if idle else count, count + 1) for count in counts)
+        return filter(self.__contains__, product(*ranges))
+
+    def _is_affordable(self, nodes_used: Nodes) -> bool:
+        """Whether the rent of the nodes is within the limit."""
+        limit = self.instance.limits.max_price_usd_per_hour
+        rent = price_usd_per_hour(self.instance, nodes_used)
+        return limit is None or rent <= limit * (1 + NOISE)
