@@ -124,7 +124,7 @@ class StageGraph(OrderGraph):
                     num_targets=len(after),
                 )
             )
-            numbers = {one: i for one, i in after.items()}
+            numbers = dict(after.items())
         return tuple(found)
 
     def _sends(self, move: _Move) -> list[int]:
