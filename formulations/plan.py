@@ -77,7 +77,9 @@ class Shape(Record):
 
     @property
     def degrees_used(self) -> list[Degrees]:
-        """Those of the node groups used."""
+        """Those of the node groups used; none where every stage has its own."""
+        if self.per_stage:
+            return []
         pairs = zip(self.degrees, self.nodes_used, strict=True)
         return [degrees for degrees, count in pairs if count]
 

@@ -92,9 +92,11 @@ class TimeTables:
     def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
         """Lower bound of the objective, and shape that can be simulated.
 
-        Least bound first, equal ones as given.
+        Least bound first, equal ones as given. Without those in which every stage has degrees of
+        its own, which no heuristic knows.
         """
-        space = [shape for shape in shapes if simulable(self.instance, shape)]
+        known = (shape for shape in shapes if not shape.per_stage)
+        space = [shape for shape in known if simulable(self.instance, shape)]
         forms = self.forms(space)
         ranked = [
             (form.bound_ns * objective_weight(self.instance, shape), shape)

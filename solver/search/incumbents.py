@@ -30,11 +30,6 @@ PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
 SURVEY = 0.3
 
 
-def _grouped(space: Sequence[Shape]) -> list[Shape]:
-    """Those that local searches know: all but those in which every stage has its own degrees."""
-    return [shape for shape in space if not shape.per_stage]
-
-
 @dataclass(frozen=True)
 class Incumbent:
     """The best plan so far: set at once, as Ctrl-C may come at any moment.
@@ -114,7 +109,7 @@ class Incumbents:
         """Of a local search for each schedule."""
         patience = self._patience(space) if patience is None else patience
         for schedule in dict.fromkeys(self.instance.search.schedule):
-            own = [shape for shape in _grouped(space) if shape.schedule == schedule]
+            own = [shape for shape in space if shape.schedule == schedule]
             self._seed(own, patience)
 
     def _seed(self, space: Sequence[Shape], patience: int) -> None:
@@ -135,7 +130,7 @@ class Incumbents:
 
     def seed_chunks(self, space: Sequence[Shape]) -> None:
         """With equal chunks, which a local search with little patience may miss."""
-        self.offer(equal_chunks_plan(_grouped(space), self.times, self.clock.out_of_time))
+        self.offer(equal_chunks_plan(space, self.times, self.clock.out_of_time))
 
     def survey(self, space: Sequence[Shape]) -> None:
         """Incumbents from all shapes, if bounds leave room for much better plans."""
@@ -145,11 +140,10 @@ class Incumbents:
         def stop() -> bool:
             return until_s is not None and self.clock.elapsed_s >= until_s
 
-        self.offer(surveyed_plan(self.instance, _grouped(space), self.objective, stop, self.times))
+        self.offer(surveyed_plan(self.instance, space, self.objective, stop, self.times))
 
     def baselines(self, space: Sequence[Shape]) -> None:
         """Incumbents of the rules that others use, on all shapes."""
-        space = _grouped(space)
         for rule in (minmax_plan, equal_split_plan):
             self.offer(rule(self.instance, space, stop=self.clock.out_of_time))
         self.offer(megatron_rule(self.instance, space))

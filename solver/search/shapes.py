@@ -182,13 +182,17 @@ def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape
     """Those in which every stage has degrees of its own: 1F1B and GPipe, equal shares."""
     search, groups = instance.search, instance.cluster.groups
     gpus = sum(n * group.gpus_per_node for n, group in zip(vector, groups, strict=True))
+    used = [group.gpus_per_node for n, group in zip(vector, groups, strict=True) if n]
+    least = min((own.width for size in used for own in slot_degrees(instance, size, 1)), default=0)
+    if not least:
+        return
     schedules = [one for one in search.schedule if one in get_args(PlainSchedule)]
-    for b, dp in product(micro_batches(instance), range(1, gpus // 2 + 1)):
+    for b, dp in product(micro_batches(instance), range(1, gpus // (2 * least) + 1)):
         if instance.workload.global_batch % (b * dp):
             continue
         if search.data_parallel is not None and dp not in search.data_parallel:
             continue
-        for pp in range(2, min(longest_pipeline(instance), gpus // dp) + 1):
+        for pp in range(2, min(longest_pipeline(instance), gpus // (dp * least)) + 1):
             if search.pipeline_parallel is not None and pp not in search.pipeline_parallel:
                 continue
             yield from (

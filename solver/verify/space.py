@@ -184,12 +184,16 @@ class PlanSpace:
         zones = self.instance.cluster.zone_link is not None
         if search.degrees != "per_stage" or shared or zones:
             return
-        gpus = sum(n * group.gpus_per_node for n, group in zip(nodes_used, groups, strict=True))
+        used = [(n, group.gpus_per_node) for n, group in zip(nodes_used, groups, strict=True) if n]
+        slots = [own.width for _, size in used for own in self.degrees.slots(size, 1)]
+        if not slots:
+            return
+        most = sum(n * size for n, size in used) // min(slots)  # slots of all stages
         plain = [one for one in sorted(set(search.schedule)) if one in ("1f1b", "gpipe")]
-        for b, dp in product(self.micro_batches, range(1, gpus + 1)):
+        for b, dp in product(self.micro_batches, range(1, most + 1)):
             if self.instance.workload.global_batch % (b * dp):
                 continue
-            for pp in range(2, min(self.most_stages, gpus // dp) + 1):
+            for pp in range(2, min(self.most_stages, most // dp) + 1):
                 if _allowed(search.pipeline_parallel, pp) and _allowed(search.data_parallel, dp):
                     for schedule, zero in product(plain, self.zero_stages(2, pp, 1)):
                         for ways in self.recomputations(zero):

@@ -46,7 +46,7 @@ def answer(instance: Instance, shape: Shape) -> ShapeAnswer:
     return enumerate_shape(intervals, NO_CUTOFF, 0.0, lambda: False)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(150), 10))
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 6))
 def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     """The best plan of every shape; bounds are no higher, and the verifier finds none below it."""
     for seed in seeds:
@@ -70,7 +70,7 @@ def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
             assert (below.plan, above.step_time_ns) == (None, best), (seed, shape)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
 def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[int]) -> None:
     """Two enumerations list the same shapes, and the whole file is proved again."""
     for seed in seeds:
@@ -83,7 +83,7 @@ def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[in
         assert report.complete, (seed, report.problems)
 
 
-@pytest.mark.parametrize("seed", one_each(range(40), 6))
+@pytest.mark.parametrize("seed", one_each(range(40), 3))
 def test_more_choice_is_never_slower_and_groups_have_no_order(seed: int) -> None:
     """Each stage its own, each group its own, all alike; nor do names change what is found."""
     own = stage_instance(seed)
@@ -97,9 +97,10 @@ def test_more_choice_is_never_slower_and_groups_have_no_order(seed: int) -> None
 
 
 def test_figure_of_hetero_small() -> None:
-    """750.8 ms, proved to 0.1 %, where degrees by node group take 775.0 ms."""
+    """750.8 ms, proved to 0.1 %, where degrees by node group take 775.0 ms; of two replicas."""
     one = load_instance(ROOT / "instances" / "hetero_small.yaml")
-    search = one.search.model_copy(update={"degrees": "per_stage"})
+    chosen = {"degrees": "per_stage", "data_parallel": (2,), "micro_batch": (16,)}
+    search = one.search.model_copy(update=chosen)
     result = solve(one.model_copy(update={"search": search}), SolveOptions(gap=0.001))
     assert result.status is Status.OPTIMAL
     assert result.step_time_ns == 750_772_758
