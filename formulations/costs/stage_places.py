@@ -40,6 +40,13 @@ def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) ->
     return replace(tables, by_place=ByPlace(instance, shape, places))
 
 
+def placement_of(tables: CostTables, order: Sequence[int]) -> PlacementCosts:
+    """Costs of a node order; of a layout where tables are by place, see `stage_layouts`."""
+    if tables.by_place is None:
+        return Placer(tables).costs(order)
+    return StagePlacer(tables).costs([n // 2 for n in order], [n % 2 > 0 for n in order])
+
+
 class StagePlacer:
     """What lies between and behind stages, for tables by place."""
 

@@ -56,6 +56,11 @@ class CostTables:
     by_place: ByPlace | None = None
 
     @property
+    def plan_shape(self) -> Shape:
+        """The shape as plans have it: that of the cluster's own node groups."""
+        return self.shape if self.by_place is None else self.by_place.shape
+
+    @property
     def num_layers(self) -> int:
         """Length L of the chain."""
         return len(self.forward_ns)

@@ -7,14 +7,14 @@ recompute there at its position.
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.stage_places import StagePlacer
-from formulations.plan import Group, Plan, Replica, Stage
+from formulations.plan import Plan, Recomputed
 from formulations.slot_degrees import ByPlace
+from formulations.stage_layouts import layout_plan
 from solver.layered.free_degrees import Columns
 from solver.layered.gpu_graph import GpuGraph, State, Step
 from solver.layered.messages import by_message
@@ -65,7 +65,7 @@ class StageDegrees:
 
     def __init__(self, intervals: Intervals, whole: ByPlace) -> None:
         self.intervals, self.tables = intervals, intervals.tables
-        self.instance, self.shape, self.places = whole.instance, whole.shape, whole.places
+        self.whole, self.shape, self.places = whole, whole.shape, whole.places
         self.graph = GpuGraph(places_of(intervals, whole), [self.shape.nodes_used])
 
     @property
@@ -156,40 +156,12 @@ class StageDegrees:
             self._choices(k, own, columns)[arc][0][2]
             for k, (own, arc) in enumerate(zip(self.arcs, arcs, strict=True))
         ]
-        slots, used = list[list[Group]](), [0] * len(self.instance.cluster.groups)
-        for step in steps:
-            slots.append(self._slots(step, used))
-        stages = [
-            [self._on(k, step, layers, group) for group in own]
-            for k, (step, layers, own) in enumerate(zip(steps, pairwise(split), slots, strict=True))
-        ]
-        return Plan(
-            shape=self.shape,
-            node_order=tuple(dict.fromkeys(slot.node for own in slots for slot in own)),
-            replicas=tuple(
-                Replica(micro_batches=self.share, stages=own) for own in zip(*stages, strict=True)
-            ),
-        )
-
-    def _slots(self, step: Step, used: list[int]) -> list[Group]:
-        """GPUs of every replica; `used`: nodes that stages before have begun, and then this one."""
-        j, degrees = self.places[step.place]
-        size = self.instance.cluster.groups[j].gpus_per_node
-        first = step.before.filled if not step.fresh else 0
-        node = self.instance.cluster.first_node[j] + used[j] - (not step.fresh)
-        used[j] = step.after.used[j]
-        begins = range(first, first + self.shape.dp * degrees.width, degrees.width)
-        return [
-            Group(
-                node=node + gpu // size,
-                gpus=tuple(range(gpu % size, gpu % size + degrees.width)),
-            )
-            for gpu in begins
-        ]
-
-    def _on(self, k: int, step: Step, layers: tuple[int, int], group: Group) -> Stage:
+        layout = [2 * step.place + (not step.fresh) for step in steps]
         places = self.graph.places
-        held = places.held(self.shape.pp, k, self.share)
-        recomputed = places.memory.recomputed(step.place, held, layers)
-        degrees = self.places[step.place][1]
-        return Stage(layers=layers, group=group, degrees=degrees, recomputed=recomputed)
+
+        def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
+            held = places.held(self.shape.pp, k, self.share)
+            return places.memory.recomputed(place, held, layers)
+
+        shares = (self.share,) * self.shape.dp
+        return layout_plan(self.whole, layout, split, shares, recomputed)

@@ -25,7 +25,6 @@ from solver.search.closing import (
     ShapeEngine,
     Stop,
     after,
-    enumerate_shape,
     lacks_memory,
 )
 
@@ -75,7 +74,7 @@ class Closer:
         return method if method in ("cpsat", "milp") else "enumeration"
 
     def _proof_of(self, shape: Shape) -> Proof:
-        """Models know no stages with degrees of their own."""
+        """Models keep for later what they are for, and leave the rest to the enumeration."""
         return "enumeration" if shape.per_stage else self.proof
 
     @cached_property
@@ -150,8 +149,7 @@ class Closer:
         intervals = Intervals(self.times.costs(shape))
         if lacks_memory(intervals) and not shape.per_stage:
             return Closing(_record(shape, "infeasible", "memory"))
-        engine = enumerate_shape if shape.per_stage else self.engine
-        answer = engine(intervals, cutoff, gap, stop)
+        answer = self.engine(intervals, cutoff, gap, stop)
         record = self._recorded(task, answer, cutoff, gap)
         if answer.plan is None or answer.step_time_ns is None:
             return Closing(record)

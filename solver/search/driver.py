@@ -119,7 +119,7 @@ class ShapeSearch:
 
         limit, records = self.options.time_limit_s, self.agenda.records
         left_s = None if limit is None else max(0.0, limit - self.clock.elapsed_s)
-        known = [(tables, records[tables.shape].bound_ns or 0) for tables in self.collected]
+        known = [(tables, records[tables.plan_shape].bound_ns or 0) for tables in self.collected]
         plan, time_ns = self.incumbents.known.plan, self.incumbents.known.step_time_ns
         incumbent = None if plan is None or time_ns is None else (plan, time_ns)
         model = AtOnce(method, self.closer, known, incumbent, self.pool)
@@ -228,7 +228,7 @@ def solve(
                 search.incumbents.seed_chunks(space)
                 search.incumbents.seed(space)
                 search.incumbents.survey(space)
-                if any(shape.per_stage for shape in space):
+                if options.method == "exact" and any(shape.per_stage for shape in space):
                     search.run(per_stage=False)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():

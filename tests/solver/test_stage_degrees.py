@@ -12,7 +12,7 @@ from formulations.plan import Shape
 from solver.bounds.stage_choice import StageChoice
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
-from solver.options import SolveOptions
+from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
 from solver.search.closing import ShapeAnswer, enumerate_shape
@@ -104,3 +104,18 @@ def test_figure_of_hetero_small() -> None:
     result = solve(one.model_copy(update={"search": search}), SolveOptions(gap=0.001))
     assert result.status is Status.OPTIMAL
     assert result.step_time_ns == 750_772_758
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 13))
+def test_models_find_what_the_search_finds(seeds: Sequence[int], method: Method) -> None:
+    """A part of the model for every layout; the log is proved again."""
+    for seed in seeds:
+        instance = stage_instance(seed)
+        small = {"pipeline_parallel": (2 + seed % 2,), "data_parallel": (1 + seed // 2 % 2,)}
+        search = instance.search.model_copy(update=small)
+        instance = instance.model_copy(update={"search": search})
+        result = solve(instance, SolveOptions(gap=0.0, method=method))
+        assert result.objective == solve(instance, EXACT).objective, seed
+        report = verify_document(build_document(result, EXACT))
+        assert report.complete, (seed, report.problems)
