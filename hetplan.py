@@ -98,19 +98,23 @@ def solve(
     gap: float = 0.0,
     seed: int = 0,
     workers: int = 1,
+    study: str | Path | None = None,
 ) -> Solution:
     """The best plan of an instance, or of an instance file; options as those of the command.
 
     Without a time limit the search goes on until the plan is proved to be within `gap` (relative)
-    of the best. Ctrl-C ends it with the best plan so far.
+    of the best. Ctrl-C ends it with the best plan so far. `study`: a file that keeps what is
+    closed, and from which an equal call goes on.
     """
     from solver.options import SolveOptions
     from solver.report.document import build_document
     from solver.search.targets import solve as search
+    from solver.study.store import study_at
 
     problem = load(instance) if isinstance(instance, str | Path) else instance
     options = SolveOptions(method, time_limit_s, gap, seed, workers)
-    result = search(problem, options)
+    with study_at(None if study is None else Path(study), problem) as kept:
+        result = search(problem, options, None, kept)
     return Solution(build_document(result, options), result.infeasibility)
 
 

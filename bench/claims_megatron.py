@@ -199,19 +199,31 @@ def recompute_small() -> Study:
     )
 
 
+def _by_size(
+    base: str, degrees: dict[str, int], changes: dict[str, Any], suffix: str = ""
+) -> list[Point]:
+    """Micro-batches of 1 to 8 sequences, without recomputation and with all of it."""
+    return [
+        Point(
+            f"{way}{suffix}",
+            str(size),
+            base,
+            {**degrees, "micro_batch": size, "recompute": (way,)},
+            changes,
+        )
+        for way in ("none", "full")
+        for size in (1, 2, 4, 8)
+    ]
+
+
 def larger_micro_batch() -> Study:
     """Figure 16, beside plans without recomputation."""
     points = [
-        Point(
-            f"{way}, batch {batch}",
-            str(size),
-            "megatron_91b",
-            {"tp": 8, "pp": 8, "micro_batch": size, "recompute": (way,)},
-            {BATCH: batch},
-        )
+        point
         for batch in (128, 512)
-        for way in ("none", "full")
-        for size in (1, 2, 4, 8)
+        for point in _by_size(
+            "megatron_91b", {"tp": 8, "pp": 8}, {BATCH: batch}, f", batch {batch}"
+        )
     ]
 
     def judge(values: Values) -> dict[str, bool]:
@@ -240,20 +252,11 @@ def recompute_for_larger_micro_batch() -> Study:
     """The second half of figure 16's finding, where launches take long."""
     gpu = gpu_catalogue()["A100-40"].model_dump()
     workload = gpt(4096, 32, 56, 2048, MEGATRON_VOCABULARY)
-    points = [
-        Point(
-            way,
-            str(size),
-            "megatron_5_9b",
-            {"tp": 8, "micro_batch": size, "recompute": (way,)},
-            {
-                "workload": workload.model_copy(update={"global_batch": 512}),
-                "cluster.groups.0.gpu": gpu,
-            },
-        )
-        for way in ("none", "full")
-        for size in (1, 2, 4, 8)
-    ]
+    changes = {
+        "workload": workload.model_copy(update={"global_batch": 512}),
+        "cluster.groups.0.gpu": gpu,
+    }
+    points = _by_size("megatron_5_9b", {"tp": 8}, changes)
 
     def judge(values: Values) -> dict[str, bool]:
         none, full = values["none"], values["full"]

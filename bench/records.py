@@ -27,8 +27,8 @@ def reference(*patterns: str, folder: Path | None = None) -> Path:
     found = folder or Path(usual)
     for pattern in patterns:
         if not any(found.glob(pattern)):
-            text = f"{found / pattern}: no such file; allowed: the reference folder"
-            print(f"error: {text}, named by HETPLAN_REFERENCE", file=sys.stderr)
+            text = f"{found / pattern}: no such file; allowed: the reference folder of"
+            print(f"error: {text} bench/README.md, named by HETPLAN_REFERENCE", file=sys.stderr)
             sys.exit(2)
     return found
 

@@ -19,11 +19,11 @@ from bench.published_rules import Bamboo, Case, Varuna
 from bench.records import RESULTS, append, record, reference
 from formulations.instance.json_document import json_document
 from formulations.instance.positions import Place
+from formulations.instance.preemption import MEASURED
 from formulations.instance.validation import validated
 from solver.replay.player import replay
 from solver.replay.policy import InFlight
 from solver.replay.published import PublishedInputs, ThroughputFile
-from solver.replay.published_costs import MEASURED
 from solver.replay.spans import Replay
 
 INTERVALS = ("6h", "1h", "10m")

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import get_args
 
+from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
 from formulations.instance.instance import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
+    Sharing,
     Target,
     allows,
     launchers,
@@ -36,11 +38,6 @@ class Obstacle:
     others: tuple[Target, ...]  #: that can
     instead: tuple[object, ...] = ()  #: none: a search for the target has others
 
-    def sentence(self, target: Target) -> str:
-        """What stands in the way, and who can."""
-        can = " and ".join(TARGET_NAMES[other] for other in self.others)
-        return f"{self.found(target)}; {can} can"
-
     def found(self, target: Target) -> str:
         """What stands in the way."""
         value = str(self.value).lower() if isinstance(self.value, bool) else self.value
@@ -62,6 +59,7 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "degrees": [_degrees_per(plan)],
         "schedule": [plan.shape.schedule],
         "context_parallel": [plan.shape.cp],
+        "context_method": list(dict.fromkeys(context_methods(instance, plan.shape))),
         "expert_parallel": [plan.shape.ep],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
@@ -113,7 +111,7 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         *barred,
         *_meshes(instance, plan, target),
         *_zero(instance.workload, plan.shape, target),
-        *_shares(plan.shape, target),
+        *_shares(instance, plan.shape, target),
         *_stages(instance.workload, plan.shape, target),
     ]
 
@@ -121,7 +119,9 @@ def obstacles(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
 def runs_shape(instance: Instance, shape: Shape) -> bool:
     """Whether the target of an instance can run a shape on every node order."""
     target, state = instance.search.target, instance.workload.optimizer_state
-    shared = shares(target, shape.widest_tp, shape.cp, shape.ep, shape.zero) is None
+    shared = shares(target, instance.workload, _sharing(instance, shape)) is None
+    if RULES[target].get("context_method"):
+        shared &= all(allows(target, "context_method", m) for m in context_methods(instance, shape))
     return shared and shape.zero >= least_zero(target, state) and _runs_degrees(instance, shape)
 
 
@@ -188,14 +188,28 @@ def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
     return [Obstacle("zero", shape.zero, f"which runs {stages} with {count}", others)]
 
 
-def _shares(shape: Shape, target: Target) -> list[Obstacle]:
+def _sharing(instance: Instance, shape: Shape) -> Sharing:
+    split = instance.search.sequence_parallel
+    return Sharing(shape.widest_tp, shape.cp, shape.ep, shape.zero, split)
+
+
+def _shares(instance: Instance, shape: Shape, target: Target) -> list[Obstacle]:
     """Experts and sequences that GPUs share as the target cannot."""
-    reason = shares(target, shape.widest_tp, shape.cp, shape.ep, shape.zero)
-    if reason is None:
+    workload, own = instance.workload, _sharing(instance, shape)
+    found = shares(target, workload, own)
+    if found is None:
         return []
-    field, value = ("expert_parallel", shape.ep) if shape.ep > 1 else ("context_parallel", shape.cp)
-    able = (one for one in launchers(field, value) if one != target)
+    field, reason = found
+    value = getattr(own, _FIELDS[field])
+    able = (one for one in launchers(field, value) if shares(one, workload, own) is None)
     return [Obstacle(field, value, reason, tuple(able))]
+
+
+_FIELDS = {
+    "expert_parallel": "ep",
+    "context_parallel": "cp",
+    "sequence_parallel": "sequence_parallel",
+}
 
 
 def _stages(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
@@ -228,16 +242,16 @@ def runs(target: Target, search: SearchSpace) -> bool:
     )
 
 
-def widened(instance: Instance, target: Target) -> dict[str, object]:
+def widened(instance: Instance, target: Target) -> list[dict[str, object]]:
     """What another target would add to a plan space: fields with their wider values.
 
     Only what the search's own target forbids: what it allows, the user left out; without what the
-    other target cannot run. Where that is uneven micro-batches, nothing that these exclude. Empty
-    where it adds nothing, or cannot train the model so.
+    other target cannot run. Uneven micro-batches stand alone, as they exclude much of the rest.
+    Empty where it adds nothing, or cannot train the model so.
     """
     search = instance.search
     if any(untrained(target, instance.workload)):
-        return {}
+        return []
     found = {
         field: _chosen(search, field, target)
         for field in _VALUES
@@ -245,14 +259,15 @@ def widened(instance: Instance, target: Target) -> dict[str, object]:
         if not (field == "recompute" and instance.workload.flash_attention)
     }
     changed = {field: one for field, one in found.items() if one != getattr(search, field)}
-    if all(allows(search.target, field, v) for field, one in changed.items() for v in _listed(one)):
-        return {}
-    if changed.get("micro_batches") == "uneven":
+    uneven = []
+    if changed.pop("micro_batches", None) == "uneven":
         kept = tuple(one for one in search.schedule if one != "interleaved") or ("1f1b",)
-        own = ("micro_batches", "recompute_per")
-        changed = {field: one for field, one in changed.items() if field in own}
-        changed |= {"schedule": kept} if kept != search.schedule else {}
-    return changed
+        alone: dict[str, object] = {"micro_batches": "uneven"}
+        alone |= {field: one for field, one in changed.items() if field == "recompute_per"}
+        uneven = [alone | ({"schedule": kept} if kept != search.schedule else {})]
+    if all(allows(search.target, field, v) for field, one in changed.items() for v in _listed(one)):
+        return uneven
+    return [*uneven, changed]
 
 
 def _chosen(search: SearchSpace, field: str, target: Target) -> object:

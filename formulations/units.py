@@ -8,13 +8,14 @@ import math
 import re
 
 NANOSECONDS_PER_SECOND = 1_000_000_000
+SECONDS_PER_HOUR = 3600
 GIB = 1 << 30
 
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 _PREFIX = _DECIMAL | _BINARY
 
-#: Unit -> factor to the base unit, per dimension. Bases: B, B/s, s, FLOP/s, USD/h, USD.
+#: Unit -> factor to the base unit, per dimension. Bases: B, B/s, s, FLOP/s, USD/h, /h, USD.
 UNITS: dict[str, dict[str, float]] = {
     "size": {f"{p}B": f for p, f in _PREFIX.items()},
     "bandwidth": {f"{p}B/s": f for p, f in _PREFIX.items()}
@@ -22,6 +23,7 @@ UNITS: dict[str, dict[str, float]] = {
     "time": {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60, "h": 3600},
     "compute": {f"{p}FLOP/s": f for p, f in _DECIMAL.items()},
     "price": {"USD/h": 1},
+    "rate": {"/h": 1, "/day": 1 / 24},
     "money": {"USD": 1},
 }
 _NUMBER_AND_UNIT = re.compile(r"\s*([-+]?[0-9][0-9_]*\.?[0-9]*(?:[eE][-+]?[0-9]+)?)\s*(\S*)\s*")

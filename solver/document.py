@@ -9,7 +9,7 @@ Layers are counted along the whole chain: 0 is the embedding, 1 the first block.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -34,11 +34,11 @@ from formulations.instance.record import Record
 from formulations.instance.target import Target
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from formulations.plan import Degrees, Recomputed, Shape
+from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 
 #: The log of the proof: a record for each of what may be thousands of shapes.
 PROOF = "closed_shapes"
@@ -107,6 +107,21 @@ class ReplicaDocument(Record):
     micro_batches: Batch
     stages: tuple[StageDocument, ...]
 
+    def replica(self, number: Mapping[str, int]) -> Replica:
+        """The replica; number: of every node by its name."""
+        return Replica(
+            micro_batches=self.micro_batches,
+            stages=tuple(
+                Stage(
+                    layers=stage.layers,
+                    group=Group(node=number[stage.node], gpus=stage.gpus),
+                    degrees=stage.degrees,
+                    recomputed=stage.recomputed,
+                )
+                for stage in self.stages
+            ),
+        )
+
 
 class StepDocument(Record):
     """Where the time of a step goes, along one longest path; the parts add up to `step_time_s`.
@@ -123,6 +138,20 @@ class StepDocument(Record):
     optimizer_s: float
 
 
+class RentingDocument(Record):
+    """How the nodes of a plan are rented, and what that comes to with preemptions.
+
+    See `formulations.costs.renting`; only where the objective is money per useful sequence.
+    """
+
+    on_spot: tuple[Name, ...]  #: groups; the others are rented on demand
+    preemptions_per_hour: float  #: of all nodes used
+    availability: float  #: share of the time that goes into steps that are kept
+    checkpoint_every_s: Seconds | None  #: of training between two checkpoints; None: there are none
+    useful_sequences_per_s: float
+    cost_usd_per_useful_sequence: float
+
+
 class ShapeCounts(Record):
     """Degrees and strategies in the log: all, those still open, and what closed the others.
 
@@ -137,7 +166,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[6]
+    schema_version: Literal[7]
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -160,6 +189,7 @@ class PlanDocument(Record):
     price_usd_per_hour: float | None
     cost_usd_per_step: float | None
     training_cost_usd: float | None
+    renting: RentingDocument | None
     evidence: tuple[GpuEvidence, ...]  #: of the GPU types used
     time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
     shape: Shape | None

@@ -14,6 +14,9 @@ ExportTarget = Literal[
     "megatron", "megatron-bridge", "flagscale", "torchtitan", "deepspeed", "accelerate"
 ]
 
+#: What runs the workers of a search: processes of this machine, or a Ray cluster.
+Engine = Literal["processes", "ray"]
+
 MAX_WORKERS: Final = 1024
 
 #: Formats in which the model of a method can be written.
@@ -39,7 +42,8 @@ class SolveOptions:
 
     gap: relative; a plan within it of the bound is OPTIMAL. workers: processes of the
     exact search, threads of HiGHS; with one, equal seeds give equal plans.
-    write_model: file for the model of the plan's shape.
+    write_model: file for the model of the plan's shape. engine, address: where the workers run;
+    `ray` without an address starts a Ray cluster on this machine.
 
     Raises PlannerError for values out of range, and for a model that the method cannot write so.
     """
@@ -50,6 +54,8 @@ class SolveOptions:
     seed: int = 0
     workers: int = 1
     write_model: Path | None = None
+    engine: Engine = "processes"
+    address: str | None = None
 
     def __post_init__(self) -> None:
         self._check_ranges()
@@ -68,6 +74,7 @@ class SolveOptions:
             (limit is None or isfinite(limit), "time_limit_s", limit, "None or seconds"),
             (0 <= self.gap < 1, "gap", self.gap, "at least 0 and below 1; 0.01 is one per cent"),
             (0 <= self.seed < 1 << 31, "seed", self.seed, "0 to 2^31 - 1"),
+            (self.engine in get_args(Engine), "engine", self.engine, " or ".join(get_args(Engine))),
             (1 <= self.workers <= MAX_WORKERS, "workers", self.workers, f"1 to {MAX_WORKERS}"),
         ]
         for holds, name, found, allowed in faults:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from formulations.costs.renting import terms_of
 from formulations.instance import Instance
 from formulations.instance.extent import Seconds
 from formulations.instance.record import Record
@@ -110,7 +111,8 @@ class Result:
     """Outcome of a search over one instance.
 
     The objective is the step time in ns, times the price of the nodes used in USD per hour if
-    money is minimised. `gap` = (objective - bound) / objective; None without a plan.
+    money is minimised, of an hour of steps that are kept if money per useful sequence is. `gap` =
+    (objective - bound) / objective; None without a plan.
     requested_gap: OPTIMAL means that `gap` is no larger. Raises ValueError if the parts contradict
     each other.
     """
@@ -156,7 +158,9 @@ def proves(gap: float | None, requested: float) -> bool:
 
 
 def rent_usd_per_hour(instance: Instance, nodes_used: Sequence[int]) -> float:
-    """Rent of these numbers of nodes per group."""
+    """Rent of these numbers of nodes per group: on demand, unless the objective chooses terms."""
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return terms_of(instance, nodes_used).usd_per_hour
     groups = instance.cluster.groups
     return sum(n * group.price_usd_per_hour for n, group in zip(nodes_used, groups, strict=True))
 
@@ -167,9 +171,11 @@ def price_usd_per_hour(instance: Instance, shape: Shape) -> float:
 
 
 def objective_weight(instance: Instance, shape: Shape) -> float:
-    """Objective per nanosecond of step time: 1, or the rent in USD per hour."""
+    """Objective per nanosecond of step time: 1, or the rent in USD per hour, of useful time."""
     if instance.objective.minimize == "step_time":
         return 1.0
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return terms_of(instance, shape.nodes_used).useful_usd_per_hour
     return price_usd_per_hour(instance, shape)
 
 

@@ -17,7 +17,9 @@ from formulations.instance import (
     SearchSpace,
     ZoneLink,
 )
+from formulations.instance.cluster import Spot
 from formulations.instance.overlap import Overlap
+from formulations.instance.preemption import Preemption
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions
@@ -163,6 +165,24 @@ def cheapest() -> PlanDocument:
         }
     )
     return certified_document(free.model_copy(update={"limits": limits}))
+
+
+def on_spot() -> PlanDocument:
+    """A node on demand, as it would be taken back too often, and one that is there on spot only."""
+    search = SearchSpace(
+        idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,), recompute=("none",), zero=(0,)
+    )
+    one = instance(search=search)
+    fast, slow = one.cluster.groups
+    often = Spot(price_usd_per_hour=3.0, preemptions_per_hour=90.0)
+    seldom = Spot(price_usd_per_hour=3.0, preemptions_per_hour=0.5, only=True)
+    groups = (fast.model_copy(update={"spot": often}), slow.model_copy(update={"spot": seldom}))
+    cluster = one.cluster.model_copy(update={"groups": groups})
+    preemption = Preemption(restart_s=121, checkpoint_s=15.8)
+    objective = Objective(minimize="cost_per_useful_sequence")
+    return certified_document(
+        instance(cluster=cluster, search=search, objective=objective, preemption=preemption)
+    )
 
 
 def profiled() -> PlanDocument:
@@ -404,6 +424,7 @@ CASES: dict[str, Callable[[], PlanDocument]] = {
         pipelined,
         tensor_parallel,
         cheapest,
+        on_spot,
         profiled,
         idle,
         zones,

@@ -1,12 +1,18 @@
 """Random instances whose stages fit only if they recompute, some of them, some of their blocks."""
 
 import random
+from collections.abc import Iterable
 from itertools import pairwise
 
 from formulations.costs.recompute_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance, Workload
 from formulations.plan import Shape
+from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.search.driver import solve
+from solver.verify import Effort, verify_document
 from tests import brute_force
 from tests.random_shapes import random_shape, scheduled
 from tests.small_instances import random_instance
@@ -69,6 +75,34 @@ def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> In
     )
     cluster = instance.cluster.model_copy(update={"groups": groups})
     return instance.model_copy(update={"cluster": cluster})
+
+
+def one_degree(seed: int, schedule: str, **fields: object) -> Instance:
+    """A cramped instance that leaves one pipeline degree, and its fields of `search` changed."""
+    instance, shape = cramped_instance(seed, schedule)
+    degrees = {"pipeline_parallel": (shape.pp,), "data_parallel": (shape.dp,), "zero": (0,)}
+    search = instance.search.model_copy(update=degrees | fields)
+    return instance.model_copy(update={"search": search})
+
+
+def check_optimum(document: PlanDocument, best_ns: int | None) -> None:
+    """What the search found is the best plan, or that there is none; verify proves it."""
+    if best_ns is None:
+        assert document.status == "infeasible"
+        return
+    assert document.status == "optimal"
+    assert document.step_time_s == best_ns / 1e9
+    assert verify_document(document, Effort()).complete
+
+
+def recomputing(instances: Iterable[Instance]) -> PlanDocument:
+    """The first optimum some of whose stages recompute."""
+    for instance in instances:
+        document = build_document(solve(instance), SolveOptions())
+        stages = [stage for one in document.replicas for stage in one.stages]
+        if any(stage.recomputed.blocks for stage in stages):
+            return document
+    raise AssertionError("no instance recomputes")
 
 
 def cramped_tables(seed: int, schedule: str = "1f1b") -> CostTables:

@@ -75,8 +75,20 @@ def recomputing(job: Job, numbers: tuple[int, ...]) -> Job:
     return Job(job.instance, job.plan.model_copy(update={"replicas": tuple(replicas)}))
 
 
+#: Two chunks per GPU.
+CHUNK_CUTS = (0, 2, 4, 5, 7, 8, 9, 11, 14)
+ONE_STAGE: dict[str, Any] = {
+    "dp": 8,
+    "pp": 1,
+    "cuts": (0, 14),
+    "shares": (1,) * 8,
+    "order": (0, 1, 1),
+}
 #: GPT-2's sizes with a head of its own: frameworks that share no matrix between stages take it.
 UNTIED = (
     "sizes: {hidden_size: 768, layers: 12, heads: 12, vocabulary_size: 50257, ffn_size: 3072,"
     " tied_embeddings: false}, sequence_length: 1024"
 )
+UNEVEN = job_of(workload=UNTIED)
+CHUNKS = job_of(workload=UNTIED, cuts=CHUNK_CUTS, schedule="interleaved", vpp=2)
+SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from formulations.instance.instance import ScheduleName
+from formulations.instance.instance import Minimize, ScheduleName
 from formulations.instance.precision import Precision
 from formulations.instance.workload import Recompute
 from solver.result import Proof, Reason, Status, Termination
@@ -47,7 +47,7 @@ def _leaf_values(value: Any) -> list[Any]:
 WORDS: tuple[tuple[str, ...], ...] = (
     *(tuple(map(str, words)) for words in (Status, Termination)),
     *map(get_args, (Reason, Proof, Recompute, ScheduleName, Precision)),
-    ("step_time", "cost_per_step", "training_cost"),
+    get_args(Minimize),
     ("even", "uneven"),
 )
 

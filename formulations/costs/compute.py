@@ -212,7 +212,8 @@ class _Slot:
         own = size_bytes / tp if self.instance.search.sequence_parallel else size_bytes
         efficiency = cluster.efficiency(self.members.num_nodes)
         senders = self.group.gpus_per_node / efficiency
-        one_s = all_to_all_s(self.members, own, link, self.group.inter_node, senders)
+        ranks = self.group.gpus_per_node // self.degrees.tp
+        one_s = all_to_all_s(self.members, own, link, self.group.inter_node, senders, ranks)
         if tp > 1:  # the copies, beside the tokens themselves
             more = size_bytes - self.share * workload.boundary_bytes
             one_s += ring_s(ALL_REDUCE, tp, more, link) / ALL_TO_ALLS
@@ -328,11 +329,7 @@ def _paced(times: LayerTimes, members: Members) -> LayerTimes:
 
 
 def layer_times(
-    instance: Instance,
-    degrees: Sequence[Degrees],
-    micro_batch: int,
-    recompute: Recompute,
-    members: Members = ALONE,
+    instance: Instance, degrees: Sequence[Degrees], micro_batch: int, recompute: Recompute
 ) -> LayerTimes:
-    """The same, of an instance whose other times are not asked for."""
-    return TimeColumns(instance).times(degrees, micro_batch, recompute, members)
+    """The same without shared experts, of an instance whose other times are not asked for."""
+    return TimeColumns(instance).times(degrees, micro_batch, recompute)

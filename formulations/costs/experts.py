@@ -26,7 +26,8 @@ token_dispatcher.py, MoEAlltoAllTokenDispatcher).
 
 Places. Ranks of a group may lie on several nodes. With q_j ranks on a node of node group j, nodes
 and groups begin at multiples of `together` = gcd(ep, all q_j used): so many ranks of a group share
-a node at least. Groups that always lie in one node (together = ep) cost what that node costs.
+a node at least, and min(ep, q_j) at most: the most that may leave a node counts, and the most that
+may stay in one. Groups that always lie in one node (together = ep) cost what that node costs.
 Others wait for one another: all GPUs go at the pace of the slowest node group that the plan uses.
 
 Gradients of experts are summed over the dp cp / ep ranks with the same experts. Their rings cross
@@ -123,15 +124,16 @@ def copied_bytes(layer: Layer) -> int:
 
 
 def all_to_all_s(
-    members: Members, size_bytes: float, inside: Link, outside: Link, senders: float
+    members: Members, size_bytes: float, inside: Link, outside: Link, senders: float, ranks: int
 ) -> float:
     """One all-to-all of groups, of so many bytes per rank.
 
-    senders: GPUs of a node over the share of its link's bandwidth that they get together.
+    senders: GPUs of a node over the share of its link's bandwidth that they get together. ranks: of
+    a node, of which a group has as many as it may.
     """
-    ep, together = members.ep, members.together
+    ep, together, most = members.ep, members.together, min(members.ep, ranks)
     size_bytes /= ALL_TO_ALL_RATE
-    near_s = (together - 1) / ep * size_bytes / inside.bandwidth_bytes_per_s
+    near_s = (most - 1) / ep * size_bytes / inside.bandwidth_bytes_per_s
     far_s = (ep - together) / ep * size_bytes * senders / outside.bandwidth_bytes_per_s
-    start_s = ring_latency_s(1, together, inside.latency_s)
+    start_s = ring_latency_s(1, most, inside.latency_s)
     return max(near_s, far_s) + start_s + ring_latency_s(1, ep // together, outside.latency_s)

@@ -42,47 +42,36 @@ class RingTimes:
 
     def phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Linear:
         """Sync or gather of a stage, ns: the slowest rings for layers of each kind."""
-        total = self._start_up(phase, stage, name, self.nodes[stage])
-        nodes = [(literal, node) for _, literal, node in self.nodes[stage]]
+        total = self._start_up(phase, stage, name)
         for layers in layers_alike(self.tables.shape, self.tables.gradient_bytes):
-            total += self._inside(phase, stage, split, name, nodes, layers)
-            total += self._outside(phase, stage, split, name, nodes, layers)
+            total += self._inside(phase, stage, split, name, layers)
+            total += self._outside(phase, stage, split, name, layers)
         return total
 
     def _inside(
-        self,
-        phase: SyncPhase,
-        stage: int,
-        split: Split,
-        name: str,
-        nodes: Sequence[tuple[Literal, NodeTerms]],
-        layers: Array,
+        self, phase: SyncPhase, stage: int, split: Split, name: str, layers: Array
     ) -> Linear:
         """Bytes of some layers [L] inside the nodes."""
         stages = self.tables.shape.stages_of(stage)
-        rates = {node.inside[stage] for _, node in nodes}
+        rates = {node.inside[stage] for _, _, node in self.nodes[stage]}
         sizes = {rate: phase.inside_ns(rate) * layers for rate in rates}
         sums = {rate: device_sum(split, stages, times) for rate, times in sizes.items()}
         return enforced_maximum(
             self.model,
-            [((literal,), sums[node.inside[stage]]) for literal, node in nodes],
+            [((literal,), sums[node.inside[stage]]) for _, literal, node in self.nodes[stage]],
             max(int(times.sum()) for times in sizes.values()),
             f"{name}_inside[{stage}]",
         )
 
     def _outside(
-        self,
-        phase: SyncPhase,
-        stage: int,
-        split: Split,
-        name: str,
-        nodes: Sequence[tuple[Literal, NodeTerms]],
-        layers: Array,
+        self, phase: SyncPhase, stage: int, split: Split, name: str, layers: Array
     ) -> Linear:
         """Bytes of some layers [L] between the nodes."""
         cluster, stages = self.tables.instance.cluster, self.tables.shape.stages_of(stage)
         known: list[tuple[tuple[Literal, ...], RingRate]] = [
-            ((literal,), node.outside[stage]) for literal, node in nodes if stage in node.outside
+            ((literal,), node.outside[stage])
+            for _, literal, node in self.nodes[stage]
+            if stage in node.outside
         ]
         known += self._zones.ring_rates(stage)
         rates = {rate for _, rate in known}
@@ -96,25 +85,19 @@ class RingTimes:
             terms.extend(((*literals, span), sums[rate]) for literals, rate in known)
         return enforced_maximum(self.model, terms, upper, f"{name}_outside[{stage}]")
 
-    def _start_up(
-        self,
-        phase: SyncPhase,
-        stage: int,
-        name: str,
-        nodes: Sequence[tuple[int, Literal, NodeTerms]],
-    ) -> Linear:
+    def _start_up(self, phase: SyncPhase, stage: int, name: str) -> Linear:
         """Latencies of both rings."""
         groups = self.tables.instance.cluster.groups
         inside = largest(
             self.model,
             (
                 ((literal,), phase.latency_ns(node.inside_latency_s[stage], 1, 0.0))
-                for _, literal, node in nodes
+                for _, literal, node in self.nodes[stage]
             ),
             f"{name}_inside_start[{stage}]",
         )
         latencies: list[tuple[Literal, float]] = [
-            (literal, groups[j].inter_node.latency_s) for j, literal, _ in nodes
+            (literal, groups[j].inter_node.latency_s) for j, literal, _ in self.nodes[stage]
         ]
         latencies += self._zones.ring_latencies(stage)
         outside = largest(

@@ -1,6 +1,7 @@
 """Times of all operations of stages: constraints (1) and, with one chunk, (2) of `step_time`."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 
 from ortools.sat.python import cp_model
 
@@ -36,10 +37,7 @@ class StageTimes:
         self.times = [
             self._stage_times(f"time[{o}]", table) for o, table in enumerate(tables.passes)
         ]
-        if ways is None:
-            self._recompute()
-        else:
-            self._recompute_chunks(ways)
+        self._recompute(self._again if ways is None else partial(self._again_of_chunk, ways))
 
     def _sum(self, name: str, table: Array, stages: range, group: int) -> Linear:
         """Sum over stages of one column of a table, built once."""
@@ -77,40 +75,31 @@ class StageTimes:
             rows.append([kept[self.order.column(r)] for r in range(self.tables.shape.dp)])
         return rows
 
-    def _recompute(self) -> None:
-        """(1), (2) What one stage per device recomputes and has no room for."""
-        kinds = alike(self.order, self.shares, self.tables.shape.dp)
+    def _recompute(self, again: Callable[[int, int], Linear]) -> None:
+        """(1), (2) What stages recompute and, alone on a device, have no room for."""
         for k, backward in enumerate(self.times[1]):
-            for replicas, choices in kinds:
-                again = self._again(k, replicas[0], choices)
+            for replicas, _ in alike(self.order, self.shares, self.tables.shape.dp):
+                time = again(k, replicas[0])
                 for r in replicas:
-                    backward[r] = total_of(backward[r], again)
+                    backward[r] = total_of(backward[r], time)
 
-    def _recompute_chunks(self, ways: DeviceWays) -> None:
-        """(1) What devices with several chunks recompute."""
-        shape = self.tables.shape
-        for k, backward in enumerate(self.times[1]):
-            for replicas, _ in ways.kinds:
-                again = self._again_of_chunk(k, replicas[0], ways.of(k % shape.pp, replicas[0]))
-                for r in replicas:
-                    backward[r] = total_of(backward[r], again)
-
-    def _again_of_chunk(self, stage: int, replica: int, ways: Sequence[Literal]) -> Linear:
+    def _again_of_chunk(self, ways: DeviceWays, stage: int, replica: int) -> Linear:
         """(1) Time of a chunk of a replica for what its device recomputes."""
         shape, most = self.tables.shape, 0
+        known = ways.of(stage % shape.pp, replica)
         terms: list[tuple[tuple[Literal, ...], Linear]] = []
         for j, owner in self.order.types(stage % shape.pp * shape.dp + replica):
-            for taken, extra in zip(ways, self.tables.recompute_ns, strict=True):
+            for taken, extra in zip(known, self.tables.recompute_ns, strict=True):
                 if extra[:, j].any():
                     most = max(most, int(extra[:, j].sum()))
                     terms.append(((owner, taken), self.split.stage_sum(stage, extra[:, j])))
         return enforced_maximum(self.model, terms, most, f"again[{stage}][{replica}]")
 
-    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
+    def _again(self, stage: int, replica: int) -> Linear:
         """(1), (2) Time of a stage of a replica for what it recomputes."""
         slot, again = stage * self.tables.shape.dp + replica, []
         for j, owner in self.order.types(slot):
-            for m, runs in stage_runs(self._costs, stage, j, shares):
+            for m, runs in stage_runs(self._costs, stage, j, self.shares.choices(replica)):
                 reached = self.shares.at_least(replica, m)
                 for run in runs:
                     begun = self.split.begun(stage, run.start)

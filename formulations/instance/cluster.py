@@ -31,6 +31,7 @@ FLASH_CAPABILITY = 8.0
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
 HalfFlops = Annotated[float, Field(ge=0, le=1e18)]
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
+Price = Annotated[float, Field(ge=0, le=1e6)]  # USD per hour
 
 
 class Link(Record):
@@ -105,6 +106,16 @@ class GpuType(Record):
         return self.half_peak if precision == "fp8" else self.peak_flops[precision]
 
 
+class Spot(Record):
+    """Terms on which the provider may take a node back at any moment."""
+
+    price_usd_per_hour: Price  #: per node
+    preemptions_per_hour: float = Field(ge=0, le=1e4)  #: per node, each at its own time
+    only: bool = False  #: may the nodes not be rented on demand?
+    kind: Kind = "assumed"
+    source: Text = NOT_STATED
+
+
 class NodeGroup(Record):
     """`nodes` equal machines; any two of them may change places in a plan."""
 
@@ -112,10 +123,11 @@ class NodeGroup(Record):
     gpu: GpuType
     gpus_per_node: GpusPerNode
     nodes: Count
-    price_usd_per_hour: float = Field(ge=0, le=1e6)  #: per node
+    price_usd_per_hour: Price  #: per node, on demand
     intra_node: Link
     inter_node: Link  #: out of the node, shared by its GPUs
     zone: Name | None = None  #: where the nodes stand; of all groups or of none
+    spot: Spot | None = None  #: other terms, see `formulations.costs.renting`
 
 
 class ZoneFault(NamedTuple):

@@ -26,6 +26,7 @@ MOST_LAYERS = 1000  #: of one stack; a chain has two of them at most, an embeddi
 MOST_CHAIN = 2 * MOST_LAYERS + 2
 MOST_GROUPS = 100  #: of equal nodes
 MOST_CHOICES = 1000  #: of one list
+MOST_CHOICES_OF_TERMS = 10  #: groups with a price on demand and one on spot
 MOST_GPUS_PER_NODE = 1024
 MOST_GPUS = 10**6  #: and nodes, stages, replicas
 MOST_BATCH = 10**8  #: sequences per step, tokens per sequence

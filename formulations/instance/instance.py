@@ -2,13 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from formulations.errors import InstanceError
 from formulations.instance.calibration import Calibration
 from formulations.instance.cluster import Cluster
-from formulations.instance.extent import MOST_CHOICES, Bytes, Count, Name, Text
+from formulations.instance.extent import (
+    MOST_CHOICES,
+    MOST_CHOICES_OF_TERMS,
+    Bytes,
+    Count,
+    Name,
+    Text,
+)
 from formulations.instance.overlap import Overlap
+from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
 from formulations.instance.target import Target
@@ -26,6 +34,7 @@ PlainSchedule = Literal["1f1b", "gpipe"]
 PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
 #: How attention sees all tokens of a sequence that GPUs share, see `formulations.costs.context`.
 ContextMethod = Literal["ring", "all_to_all"]
+Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
 Counts = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MOST_CHOICES)]
 
 
@@ -98,9 +107,12 @@ class Limits(Record):
 
 
 class Objective(Record):
-    """What is minimised. `training_cost` is the cost of `steps` steps."""
+    """What is minimised. `training_cost` is the cost of `steps` steps.
 
-    minimize: Literal["step_time", "cost_per_step", "training_cost"] = "step_time"
+    cost_per_useful_sequence: with preemptions, see `formulations.costs.renting`.
+    """
+
+    minimize: Minimize = "step_time"
     steps: int | None = Field(default=None, ge=1, le=10**12)
 
 
@@ -116,3 +128,15 @@ class Instance(Record):
     search: SearchSpace = SearchSpace()
     limits: Limits = Limits()
     objective: Objective = Objective()
+    preemption: Preemption | None = None  #: None: neither written nor asked for by the objective
+
+    @model_validator(mode="after")
+    def _check_terms(self) -> "Instance":
+        if self.objective.minimize != "cost_per_useful_sequence":
+            return self
+        if self.preemption is None:
+            raise ValueError("cost_per_useful_sequence without what preemptions cost")
+        both = [group for group in self.cluster.groups if group.spot and not group.spot.only]
+        if len(both) > MOST_CHOICES_OF_TERMS:
+            raise ValueError(f"more than {MOST_CHOICES_OF_TERMS} groups on demand and on spot")
+        return self

@@ -1,5 +1,9 @@
 """The base of every value type that is read from or written to a file, by hand or not."""
 
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Self
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -7,3 +11,11 @@ class Record(BaseModel):
     """Frozen; refuses unknown fields, other types (true for 1, text for a number), nan and inf."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other fields, which works out anew what follows from them."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in [*copied.__dict__]:
+            if isinstance(getattr(type(copied), name, None), cached_property):
+                del copied.__dict__[name]
+        return copied

@@ -23,6 +23,7 @@ from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_calibration import resolve_calibration
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
+from formulations.instance.resolve_objective import check_objective, resolve_preemption
 from formulations.instance.resolve_parallel import (
     check_context,
     check_per_stage,
@@ -117,6 +118,7 @@ def resolve(
         search=_search_space(search, strategies),
         limits=_limits(written),
         objective=Objective.model_validate(written.objective.model_dump()),
+        preemption=resolve_preemption(written, workload.parameters),
     )
 
 
@@ -161,7 +163,7 @@ def _check_alone(written: InstanceFile, place: Place, catalogue: Catalogue) -> N
             partial(_overlap, written, search.at("overlap"), catalogue),
             partial(_check_schedules, written.search, search),
             partial(check_zero, written.search, search),
-            partial(_check_objective, written, place),
+            partial(check_objective, written, place),
         )
     )
 
@@ -251,22 +253,6 @@ def _check_schedules(search: SearchFile, place: Place) -> None:
         found = "uneven, with the schedule interleaved"
         allowed = "even: it runs micro-batches in groups of as many as there are stages"
         raise place.at("micro_batches").error(found, allowed)
-
-
-def _check_objective(written: InstanceFile, place: Place) -> None:
-    objective, limits = written.objective, written.limits
-    if objective.minimize == "training_cost" and objective.steps is None:
-        allowed = "steps of the training, which training_cost needs"
-        raise place.at("objective", "steps").error("missing", allowed)
-    wants_prices = (
-        objective.minimize != "step_time"
-        or limits.max_cost_per_step is not None
-        or limits.max_price_per_hour is not None
-    )
-    for j, group in enumerate(written.cluster.groups):
-        if wants_prices and group.price is None:
-            allowed = "the price of one node, as objective or limits ask for money"
-            raise place.at("cluster", "groups", j, "price").error("missing", allowed)
 
 
 def _overlap(written: InstanceFile, place: Place, catalogue: Catalogue) -> Overlap:

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from formulations.errors import InstanceError, all_of, also
-from formulations.instance.cluster import Cluster, GpuType, Link, NodeGroup, ZoneLink, zone_fault
+from formulations.instance.cluster import (
+    Cluster,
+    GpuType,
+    Link,
+    NodeGroup,
+    Spot,
+    ZoneLink,
+    zone_fault,
+)
 from formulations.instance.evidence import NOT_STATED
 from formulations.instance.extent import MOST_GPUS, first_beyond
 from formulations.instance.gpu_catalogue import (
@@ -16,7 +24,12 @@ from formulations.instance.gpu_catalogue import (
 )
 from formulations.instance.overlap import Overlap
 from formulations.instance.positions import Place
-from formulations.instance.schema_cluster import ClusterFile, GpuFile, NodeGroupFile
+from formulations.instance.schema_cluster import (
+    ClusterFile,
+    GpuFile,
+    NodeGroupFile,
+    SpotFile,
+)
 
 
 @dataclass(frozen=True)
@@ -100,9 +113,22 @@ def _group(written: NodeGroupFile, place: Place, catalogue: Catalogue, *, alone:
         gpus_per_node=written.gpus_per_node,
         nodes=written.most_nodes,
         price_usd_per_hour=written.price or 0.0,
+        spot=_spot(written.spot, only=written.price is None),
         intra_node=intra_node,
         inter_node=inter_node,
         zone=written.zone,
+    )
+
+
+def _spot(written: SpotFile | None, *, only: bool) -> Spot | None:
+    if written is None:
+        return None
+    return Spot(
+        price_usd_per_hour=written.price,
+        preemptions_per_hour=written.preemptions,
+        only=only,
+        kind=written.kind,
+        source=written.source,
     )
 
 

@@ -1,6 +1,6 @@
 """Context and expert parallelism, degrees by stage: what an instance allows."""
 
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import PlainSchedule
@@ -12,27 +12,61 @@ from formulations.instance.workload import Workload
 PIECES = 2
 
 
+class Fault(NamedTuple):
+    """What is wrong with a degree, and which ones may be."""
+
+    found: str
+    allowed: str
+
+
+def expert_fault(workload: Workload, cluster: Cluster, profiled: bool, ep: int) -> Fault | None:
+    """Why `ep` GPUs cannot share the experts of a block."""
+    experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
+    if ep > 1 and not experts:
+        return Fault(f"{ep} GPUs for the experts of a model without any", "1")
+    if ep > 1 and profiled:
+        return Fault(f"{ep}, of which a profile says nothing", "1, or no profile")
+    if ep > gpus:
+        return Fault(f"{ep} GPUs, of {gpus} in the cluster", f"1 to {gpus}")
+    if experts and experts % ep:
+        return Fault(
+            f"{ep} does not divide the {experts} experts of a block", f"divisors of {experts}"
+        )
+    return None
+
+
+def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int) -> Fault | None:
+    """Why `cp` GPUs of a node cannot share a sequence."""
+    most, tokens = max(group.gpus_per_node for group in cluster.groups), workload.sequence_length
+    if cp == 1:
+        return None
+    if cp > most:
+        found = f"{cp} GPUs per sequence, more than any node has"
+        return Fault(found, f"1 to {most}, the GPUs of the largest node")
+    if profiled:
+        return Fault(f"{cp}, of which a profile says nothing", "1, or no profile")
+    if not workload.flash_attention:
+        allowed = "1, or workload.flash_attention: true"
+        return Fault(f"{cp} GPUs per sequence without flash attention", allowed)
+    if any(run.layer.output_tensors > 1 for run in workload.layer_runs):
+        return Fault(f"{cp} GPUs per sequence of an encoder-decoder", "1")
+    if tokens % (PIECES * cp):
+        found = f"{cp} GPUs take {PIECES} pieces each of a sequence of {tokens} tokens"
+        return Fault(found, f"degrees whose double divides {tokens}")
+    return None
+
+
 def resolve_experts(
     written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
 ) -> list[int]:
     """Sizes of expert-parallel groups: as written, else all powers of two that can be used."""
-    at = search.at("expert_parallel")
     experts, gpus = workload.experts, sum(g.nodes * g.gpus_per_node for g in cluster.groups)
     if written.expert_parallel is None:
-        alone = not experts or profiled
-        most = 1 if alone else min(experts, gpus)
+        most = 1 if not experts or profiled else min(experts, gpus)
         return [1 << i for i in range(most.bit_length()) if experts % (1 << i) == 0]
     for i, ep in enumerate(written.expert_parallel):
-        place = at.listed(i)
-        if ep > 1 and not experts:
-            raise place.error(f"{ep} GPUs for the experts of a model without any", "1")
-        if ep > 1 and profiled:
-            raise place.error(f"{ep}, of which a profile says nothing", "1, or no profile")
-        if ep > gpus:
-            raise place.error(f"{ep} GPUs, of {gpus} in the cluster", f"1 to {gpus}")
-        if experts and experts % ep:
-            found = f"{ep} does not divide the {experts} experts of a block"
-            raise place.error(found, f"divisors of {experts}")
+        if fault := expert_fault(workload, cluster, profiled, ep):
+            raise search.at("expert_parallel").listed(i).error(*fault)
     return written.expert_parallel
 
 
@@ -40,25 +74,9 @@ def check_context(
     written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
 ) -> None:
     """Raises InstanceError for the first degree that cannot be used."""
-    at = search.at("context_parallel")
-    most, tokens = max(group.gpus_per_node for group in cluster.groups), workload.sequence_length
     for i, cp in enumerate(written.context_parallel):
-        place = at.listed(i)
-        if cp == 1:
-            continue
-        if cp > most:
-            found = f"{cp} GPUs per sequence, more than any node has"
-            raise place.error(found, f"1 to {most}, the GPUs of the largest node")
-        if profiled:
-            raise place.error(f"{cp}, of which a profile says nothing", "1, or no profile")
-        if not workload.flash_attention:
-            allowed = "1, or workload.flash_attention: true"
-            raise place.error(f"{cp} GPUs per sequence without flash attention", allowed)
-        if any(run.layer.output_tensors > 1 for run in workload.layer_runs):
-            raise place.error(f"{cp} GPUs per sequence of an encoder-decoder", "1")
-        if tokens % (PIECES * cp):
-            found = f"{cp} GPUs take {PIECES} pieces each of a sequence of {tokens} tokens"
-            raise place.error(found, f"degrees whose double divides {tokens}")
+        if fault := context_fault(workload, cluster, profiled, cp):
+            raise search.at("context_parallel").listed(i).error(*fault)
 
 
 def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> None:

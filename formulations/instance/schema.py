@@ -1,6 +1,6 @@
 """What a user may write in an instance file. `formulations.instance.resolve` fills in the rest.
 
-Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h, USD).
+Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h, /h, USD).
 """
 
 from typing import Annotated, Any, Literal
@@ -10,7 +10,13 @@ from pydantic import Discriminator, Field, Tag
 from formulations.instance.calibration import Factor, MeanError
 from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
-from formulations.instance.instance import ContextMethod, DegreesPer, ScheduleName, ZeroStage
+from formulations.instance.instance import (
+    ContextMethod,
+    DegreesPer,
+    Minimize,
+    ScheduleName,
+    ZeroStage,
+)
 from formulations.instance.precision import Precision
 from formulations.instance.quantities import (
     LIST,
@@ -25,7 +31,7 @@ from formulations.instance.quantities import (
     number_or_list,
 )
 from formulations.instance.record import Record
-from formulations.instance.schema_cluster import ClusterFile
+from formulations.instance.schema_cluster import ClusterFile, PreemptionFile
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.target import Target
 from formulations.instance.workload import OptimizerState, Recompute
@@ -314,8 +320,10 @@ class LimitsFile(Record):
 class ObjectiveFile(Record):
     """What is minimised."""
 
-    minimize: Literal["step_time", "cost_per_step", "training_cost"] = Field(
-        default="step_time", description="training_cost is the price of `steps` steps."
+    minimize: Minimize = Field(
+        default="step_time",
+        description="training_cost is the price of `steps` steps; cost_per_useful_sequence chooses"
+        " between on demand and spot too, and counts what preemptions cost.",
     )
     steps: int | None = Field(
         default=None, ge=1, le=10**12, description="Steps of the training, for training_cost."
@@ -340,6 +348,9 @@ class InstanceFile(Record):
     search: SearchFile = Field(default=SearchFile(), description="The plans to choose among.")
     limits: LimitsFile = Field(default=LimitsFile(), description="What a plan must respect.")
     objective: ObjectiveFile = Field(default=ObjectiveFile(), description="What is minimised.")
+    preemption: PreemptionFile | None = Field(
+        default=None, description="What preemptions cost, for cost_per_useful_sequence."
+    )
 
 
 def instance_json_schema() -> dict[str, Any]:

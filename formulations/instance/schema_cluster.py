@@ -1,6 +1,6 @@
-"""What a user may write about machines: links, GPU types, groups of nodes.
+"""What a user may write about machines: links, GPU types, groups of nodes, preemptions.
 
-Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h).
+Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h, /h).
 """
 
 from typing import Annotated
@@ -39,6 +39,9 @@ FlopRate = Annotated[
     float, Quantity("compute", least="1 FLOP/s", most="1000 PFLOP/s", example="312 TFLOP/s")
 ]
 Price = Annotated[float, Quantity("price", most="1000000 USD/h", example="16.39 USD/h")]
+Pause = Annotated[float, Quantity("time", most="100 h", example="2 min")]
+CheckpointEvery = Annotated[float, Quantity("time", least="1 ms", most="10000 h", example="10 min")]
+Preemptions = Annotated[float, Quantity("rate", most="10000 /h", example="0.05 /h")]
 
 
 class LinkFile(Record):
@@ -161,6 +164,17 @@ Gpu = Annotated[
 ]
 
 
+class SpotFile(Record):
+    """Terms on which the provider may take nodes back."""
+
+    price: Price = Field(description="Price of one node on spot, such as 5.2 USD/h.")
+    preemptions: Preemptions = Field(
+        description="How often one node is taken back on average, such as 0.05 /h."
+    )
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")
+
+
 class CountRange(Record):
     """How many nodes may be rented, both ends among them: `pareto` decides."""
 
@@ -191,6 +205,11 @@ class NodeGroupFile(Record):
     )
     price: Price | None = Field(
         default=None, description="Price of one node, such as 16.39 USD/h; default 0."
+    )
+    spot: SpotFile | None = Field(
+        default=None,
+        description="Other terms, for cost_per_useful_sequence: a choice, or without `price` the"
+        " only ones.",
     )
     memory: Memory | None = Field(
         default=None, description="Memory per GPU, where it differs from the catalogue's."
@@ -238,3 +257,22 @@ class ClusterFile(Record):
         description="Number of nodes -> share of the nominal bandwidth that a collective over so"
         " many nodes, or more, reaches. Default: 1.0 for all.",
     )
+
+
+class PreemptionFile(Record):
+    """What preemptions cost: restarts from checkpoints, see `formulations.costs.availability`."""
+
+    restart: Pause | None = Field(
+        default=None,
+        description="From a preemption to the next step, with another node in its place, such as"
+        " 2 min. Default: Varuna's for a model of this size, as measured for Oobleck.",
+    )
+    checkpoint: Pause | None = Field(
+        default=None, description="Time of a checkpoint, such as 15 s. Default: as `restart`."
+    )
+    checkpoint_every: CheckpointEvery | None = Field(
+        default=None,
+        description="Training between two checkpoints, such as 10 min. Default: what costs least.",
+    )
+    kind: Kind = Field(default="assumed", description="How the figures were found.")
+    source: Text = Field(default=NOT_STATED, description="Where the figures come from.")

@@ -15,7 +15,7 @@ mode for all parts, whose selective mode keeps other tensors than Megatron-LM's.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from formulations.instance.workload import OptimizerState, Workload
 
@@ -62,6 +62,7 @@ RULES: Mapping[Target, Mapping[str, Rule]] = {
         "degrees": _UNIFORM,
         "micro_batches": _EVEN,
         "recompute": Rule(("none", "full"), "whose selective mode keeps other tensors"),
+        "context_method": Rule(("ring",), "which passes keys and values on, and no heads"),
         "recompute_per": _ALIKE,
     },
     "any": {},
@@ -170,18 +171,35 @@ def least_zero(target: Target, state: OptimizerState | None) -> int:
     return int(state == "bf16" and target in ("megatron", "flagscale"))
 
 
-def shares(target: Target, tp: int, cp: int, ep: int, zero: int) -> str | None:
-    """Why a target cannot share experts and sequences so; None where it can.
+class Sharing(NamedTuple):
+    """How GPUs share what there is of a model with experts, or of long sequences."""
+
+    tp: int
+    cp: int
+    ep: int
+    zero: int
+    sequence_parallel: bool
+
+
+def shares(target: Target, workload: Workload, own: Sharing) -> tuple[str, str] | None:
+    """The field by which a target cannot share experts and sequences so, and why; None if it can.
 
     torchtitan keeps experts whole, takes FSDP's ranks for them, and counts the GPUs of a sequence
-    among FSDP's ranks (`distributed/parallel_dims.py`: `fsdp_enabled`).
+    among FSDP's ranks (`distributed/parallel_dims.py`: `fsdp_enabled`). Megatron-LM shares no
+    experts in fp16 (`validate_args`), and trains none in tensor groups without sequence parallelism
+    (core 0.16, `transformer/moe/moe_layer.py`).
     """
+    if target in ("megatron", "flagscale"):
+        if own.ep > 1 and workload.precision == "fp16":
+            return "expert_parallel", "which shares no experts in fp16"
+        if workload.experts and own.tp > 1 and not own.sequence_parallel:
+            return "sequence_parallel", "which trains no experts in tensor groups without"
     if target != "torchtitan":
         return None
-    if ep > 1 and tp > 1:
-        return "which keeps experts whole where several GPUs share them"
-    if ep > 1 and not zero:
-        return "which takes FSDP's ranks for experts"
-    if cp > 1 and not zero:
-        return "whose FSDP splits states among the GPUs of a sequence too"
+    if own.ep > 1 and own.tp > 1:
+        return "expert_parallel", "which keeps experts whole where several GPUs share them"
+    if own.ep > 1 and not own.zero:
+        return "expert_parallel", "which takes FSDP's ranks for experts"
+    if own.cp > 1 and not own.zero:
+        return "context_parallel", "whose FSDP splits states among the GPUs of a sequence too"
     return None

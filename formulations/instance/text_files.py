@@ -1,5 +1,7 @@
 """Text files, read whole or refused in one line."""
 
+import csv
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,14 @@ def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
 def line_and_column(before: str) -> str:
     """Position, from 1, of what follows the text `before`."""
     return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def csv_rows(path: Path, allowed: str) -> list[list[str]]:
+    """Rows of a CSV file whose fields may be quoted. Raises InstanceError."""
+    try:
+        return list(csv.reader(io.StringIO(read_text(path, allowed))))
+    except csv.Error as error:
+        raise InstanceError(str(path), str(error), allowed) from None
 
 
 def csv_fields(text: str) -> Iterator[tuple[int, list[tuple[int, str]]]]:

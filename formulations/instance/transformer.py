@@ -23,18 +23,11 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from formulations.errors import InstanceError
+from formulations.instance.attention import cross_attention, latent_attention, self_attention
 from formulations.instance.chain_ends import embedding_layer, head_layer, training_only
 from formulations.instance.counted import CountedModel
-from formulations.instance.parts import (
-    Part,
-    block_norms,
-    cross_attention,
-    dense_ffn,
-    latent_attention,
-    moe_ffn,
-    norm,
-    self_attention,
-)
+from formulations.instance.feed_forward import dense_ffn, moe_ffn
+from formulations.instance.parts import Part, block_norms, norm
 from formulations.instance.precision import FORMATS, MASTER_BYTES, Precision
 from formulations.instance.sizes import (
     LatentAttentionSizes,

@@ -226,7 +226,7 @@ class Workload(Record):
         runs = [run.model_copy(update={"layer": run.layer.with_flash()}) for run in self.layer_runs]
         return self.model_copy(update={"layer_runs": tuple(runs), "flash_attention": True})
 
-    @cached_property
+    @property
     def optimizer_state(self) -> OptimizerState | None:
         """Format of Adam's moments; None where it is none of those known."""
         master_bytes = FORMATS[self.precision].master_bytes

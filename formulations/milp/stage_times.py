@@ -1,6 +1,7 @@
 """Times of all operations of stages: constraints (1) and, with one chunk, (2) of `step_time`."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable
+from functools import partial
 
 import pulp
 
@@ -11,7 +12,6 @@ from formulations.milp.device_ways import DeviceWays
 from formulations.milp.parts import Parts
 from formulations.milp.terms import (
     Linear,
-    Literal,
     duration,
     maximum,
     require_at_most,
@@ -36,46 +36,34 @@ class StageTimes:
         self.times = [
             self._stage_times(f"time_{o}", table) for o, table in enumerate(tables.passes)
         ]
-        if ways is None:
-            self._recompute()
-        else:
-            self._recompute_chunks(ways)
+        self._recompute(self._again if ways is None else partial(self._again_of_chunk, ways))
 
-    def _recompute(self) -> None:
-        """(1), (2) What one stage per device recomputes and has no room for."""
-        kinds = alike(self.order, self.shares, self.tables.shape.dp)
+    def _recompute(self, again: Callable[[int, int], Linear]) -> None:
+        """(1), (2) What stages recompute and, alone on a device, have no room for."""
         for k, backward in enumerate(self.times[1]):
-            for replicas, choices in kinds:
-                again = self._again(k, replicas[0], choices)
+            for replicas, _ in alike(self.order, self.shares, self.tables.shape.dp):
+                time = again(k, replicas[0])
                 for r in replicas:
-                    backward[r] = total_of(backward[r], again)
+                    backward[r] = total_of(backward[r], time)
 
-    def _recompute_chunks(self, ways: DeviceWays) -> None:
-        """(1) What devices with several chunks recompute."""
-        shape = self.tables.shape
-        for k, backward in enumerate(self.times[1]):
-            for replicas, _ in ways.kinds:
-                again = self._again_of_chunk(k, replicas[0], ways.of(k % shape.pp, replicas[0]))
-                for r in replicas:
-                    backward[r] = total_of(backward[r], again)
-
-    def _again_of_chunk(self, stage: int, replica: int, ways: Sequence[Literal]) -> Linear:
+    def _again_of_chunk(self, ways: DeviceWays, stage: int, replica: int) -> Linear:
         """(1) Time of a chunk of a replica for what its device recomputes."""
         tables, shape = self.tables, self.tables.shape
-        if len(ways) == 1:
+        known = ways.of(stage % shape.pp, replica)
+        if len(known) == 1:
             return 0
         owners = dict(self.order.types(stage % shape.pp * shape.dp + replica))
-        taken = dict(enumerate(ways))
+        taken = dict(enumerate(known))
         times = {(j, w): tables.recompute_ns[w][:, j] for j in owners for w in taken}
         costs = of_layers(self.split, [stage], times)
         terms = chosen_pair(costs, owners, taken) if costs.largest else []
         return maximum(self.model, 1, terms, f"again_{stage}_{replica}", costs.largest)
 
-    def _again(self, stage: int, replica: int, shares: Sequence[int]) -> Linear:
+    def _again(self, stage: int, replica: int) -> Linear:
         """(1), (2) Time of a stage of a replica for what it recomputes."""
         terms: list[tuple[Linear, int]] = []
         for j, owner in self.order.types(stage * self.tables.shape.dp + replica):
-            for m, runs in stage_runs(self._costs, stage, j, shares):
+            for m, runs in stage_runs(self._costs, stage, j, self.shares.choices(replica)):
                 reached = self.shares.at_least(replica, m)
                 for start, end, extra_ns in runs:
                     ends = self.split.begun(stage, start), self.split.begun(stage + 1, end - 1)

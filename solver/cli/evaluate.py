@@ -35,8 +35,8 @@ def evaluate_command(
         str | None,
         typer.Option(
             metavar="NAME=VALUE,...",
-            help="tp, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, zero, "
-            "split=9/7/5/3 (blocks).",
+            help="tp, cp, ep, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, "
+            "zero, split=9/7/5/3 (blocks).",
         ),
     ] = None,
     order: Annotated[

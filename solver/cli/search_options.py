@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from formulations.errors import PlannerError
-from solver.options import MAX_WORKERS
+from solver.options import MAX_WORKERS, Engine
 
 
 def finite(value: float | None) -> float | None:
@@ -43,6 +43,13 @@ def time_ns(option: str, text: str, *, least_ns: int = 0) -> int:
     return found
 
 
+def num_workers(workers: int | None, engine: Engine, address: str | None) -> int:
+    """Those asked for, else as many as the machines have cores. Raises PlannerError."""
+    if address is not None and engine != "ray":
+        raise PlannerError(f"--address is that of a Ray cluster; found: --engine {engine}")
+    return workers or (all_cores() if address is None else MAX_WORKERS)
+
+
 def all_cores() -> int:
     """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
@@ -50,6 +57,27 @@ def all_cores() -> int:
 
 InstanceArgument = Annotated[Path, typer.Argument(metavar="INSTANCE", help="Instance file (YAML).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+EngineOption = Annotated[
+    Engine,
+    typer.Option(
+        help="What runs the workers: processes of this machine, or ray: a Ray cluster "
+        "(pip install 'hetplan[ray]')."
+    ),
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Of the Ray cluster, or auto; unless given, one is started on this machine.",
+    ),
+]
+StudyOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep what is closed in this file, and go on from there: the same command after a "
+        "kill loses the work in hand only. On a disk of this machine, not of the network.",
+    ),
+]
 GapOption = Annotated[
     float,
     typer.Option(

@@ -9,12 +9,15 @@ import typer
 from formulations.errors import PlannerError
 from solver.cli.files import check_writable, write_text
 from solver.cli.search_options import (
+    AddressOption,
+    EngineOption,
     GapOption,
     InstanceArgument,
     JsonOption,
     SeedOption,
+    StudyOption,
     WorkersOption,
-    all_cores,
+    num_workers,
     positive,
 )
 from solver.cli.terminal import print_report, progress_display, say
@@ -58,6 +61,9 @@ def solve_command(
         ),
     ] = None,
     workers: WorkersOption = None,
+    study: StudyOption = None,
+    engine: EngineOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -66,18 +72,23 @@ def solve_command(
     from formulations.instance.load import load_instance
     from solver.report.document import build_document
     from solver.search.targets import solve
+    from solver.study.store import study_at
 
+    if study is not None and method != "exact":
+        raise PlannerError(f"--study keeps what --method exact closes; found: {method}")
+    if engine == "ray" and method != "exact":
+        raise PlannerError(f"--engine ray is for --method exact; found: {method}")
     if proof and not as_json:
         raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
-    workers = workers or all_cores()
-    options = SolveOptions(method, time_limit, gap, seed, workers, write_model)
+    count = num_workers(workers, engine, address)
+    options = SolveOptions(method, time_limit, gap, seed, count, write_model, engine, address)
     for path in (out, write_model):
         if path is not None:
             check_writable(path)
     problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
-    with progress_display() as progress:
-        result = solve(problem, options, progress)
+    with progress_display() as progress, study_at(study, problem) as kept:
+        result = solve(problem, options, progress, kept)
     document = build_document(result, options)
     try:
         if out is not None:

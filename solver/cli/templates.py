@@ -7,7 +7,7 @@ import typer
 
 from solver.cli.files import check_writable, write_text
 from solver.cli.recover import show_fleet
-from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, positive
+from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, StudyOption, positive
 from solver.cli.terminal import print_report, say, steps_display
 from solver.layered.node_sharing import NodeSplit
 from solver.templates.template_options import (
@@ -91,6 +91,7 @@ def templates_command(
     micro_batches: MicroBatchesOption = None,
     time_limit: TimeLimitOption = None,
     gap: GapOption = 0.0,
+    study: StudyOption = None,
 ) -> None:
     """Find the least number of nodes that holds the model, and the best template of every size.
 
@@ -106,6 +107,7 @@ def templates_command(
     from solver.fleets.fleet import start_fleet
     from solver.fleets.micro_batch_size import generator_for
     from solver.fleets.template_document import templates_document
+    from solver.study.store import study_at
 
     options = TemplateOptions(
         objective=objective,
@@ -118,8 +120,8 @@ def templates_command(
     if out is not None:
         check_writable(out)
     problem = load_instance(instance, plain=True)
-    with steps_display("templates") as show:
-        generator = generator_for(problem, options, faults, show)
+    with steps_display("templates") as show, study_at(study, problem) as kept:
+        generator = generator_for(problem, options, faults, show, kept)
         document = templates_document(generator, faults)
     if generator.interrupted:
         say("interrupted", err=True)

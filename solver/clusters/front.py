@@ -26,9 +26,14 @@ class Point:
 
 @dataclass
 class Front:
-    """points: the best plan of every cluster that has one, also dominated ones."""
+    """points: the best plan of every cluster that has one, also dominated ones.
+
+    cutoffs: of every cluster the step time in ns from which on its plans are dominated, or no
+    better than its own.
+    """
 
     measure: Measure
+    cutoffs: dict[Counts, float]
     points: dict[Counts, Point] = field(default_factory=dict)
 
     def offer(self, counts: Counts, found: tuple[Plan, int] | None) -> None:
@@ -40,6 +45,10 @@ class Front:
         if known is None or time_ns < known.step_time_ns:
             figures = self.measure.figures(counts, time_ns)
             self.points[counts] = Point(counts, plan, time_ns, figures)
+            for other, cutoff_ns in self.cutoffs.items():
+                reaching_ns = self.measure.reaching(other, figures)
+                if reaching_ns < cutoff_ns:
+                    self.cutoffs[other] = reaching_ns
 
     @property
     def best(self) -> list[Point]:
@@ -48,16 +57,9 @@ class Front:
         left = [one for one in known if not any(other.dominates(one) for other in known)]
         return sorted(left, key=lambda one: (one.step_time_ns, one.figures))
 
-    def cutoff_ns(self, counts: Counts) -> float:
-        """Step times from here on are dominated, or no better than what is known of the cluster."""
-        return min(
-            (self.measure.reaching(counts, one.figures) for one in self.points.values()),
-            default=inf,
-        )
-
-    def dominating(self, counts: Counts, step_time_ns: float) -> Point | None:
-        """The point of another cluster that dominates such a step time soonest, if one does."""
+    def dominating(self, counts: Counts) -> Point | None:
+        """The point of another cluster that dominates plans of this one soonest, if one does."""
         others = [one for one in self.best if one.counts != counts]
         reached = [(self.measure.reaching(counts, one.figures), one) for one in others]
         time_ns, point = min(reached, key=lambda pair: pair[0], default=(inf, None))
-        return point if time_ns <= step_time_ns else None
+        return None if time_ns == inf else point

@@ -10,7 +10,8 @@ from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, rent_usd_per_hour
-from solver.search.driver import ShapeSearch
+from solver.search.driver import EFFORTS, ShapeSearch
+from solver.search.progress import Report
 from solver.search.shapes import PRICE_NOISE, shapes_of
 
 
@@ -34,21 +35,29 @@ class MemberClosing:
     found: tuple[Plan, int] | None
     bound_ns: int | None
     records: tuple[ShapeRecord, ...]
+    runtime_s: float
     interrupted: bool = False
+
+    @property
+    def searched(self) -> bool:
+        """Whether bounds alone were not enough."""
+        return self.found is not None or any(one.proof == "enumeration" for one in self.records)
 
 
 class Members:
     """The clusters of a family within its limit on rent; their searches share layer times.
 
-    `instance` has the most nodes of every group, of which plans may use any.
+    Of each the step time is minimised. `instance` has the most nodes of every group, of which plans
+    may use any.
     """
 
     def __init__(self, family: Family, options: SolveOptions) -> None:
-        self.family, self.options = family, options
+        self.options = options
         objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
-        search = family.instance.search.model_copy(update={"idle_nodes": True})
-        update = {"objective": objective, "search": search}
-        self.instance: Instance = family.instance.model_copy(update=update)
+        fastest = family.instance.model_copy(update={"objective": objective})
+        self.family = family.model_copy(update={"instance": fastest})
+        search = fastest.search.model_copy(update={"idle_nodes": True})
+        self.instance: Instance = fastest.model_copy(update={"search": search})
         self.times = TimeTables(self.instance)
         limit = self.instance.limits.max_price_usd_per_hour
         self.counts = [
@@ -63,19 +72,27 @@ class Members:
         for used in self.family.uses(counts):
             yield from shapes_of(self.instance, used)
 
-    def bounds_ns(self) -> dict[Counts, int | None]:
-        """Lower bound of the step time of every cluster; None: it has no shape."""
-        return {counts: self._bound_ns(counts) for counts in self.counts}
-
-    def _bound_ns(self, counts: Counts) -> int | None:
+    def bound_ns(self, counts: Counts) -> int | None:
+        """Lower bound of the step time of a cluster, in closed form; None: it has no shape."""
         forms = self.times.forms(list(self.space(counts)))
         return min((form.bound_ns for form in forms), default=None)
 
-    def close(self, task: MemberTask, limit_s: float | None) -> MemberClosing:
+    def packed_ns(self, counts: Counts, below_ns: float) -> int:
+        """The same by whole blocks, for shapes that it may raise towards `below_ns`."""
+        space = list(self.space(counts))
+        forms = self.times.forms(space)
+        pairs = list(zip(space, forms, strict=True))
+        near = [shape for shape, form in pairs if form.bound_ns < below_ns]
+        others = [form.bound_ns for _, form in pairs if form.bound_ns >= below_ns]
+        return min([*self.times.packed_ns(near), *others])
+
+    def close(
+        self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
+    ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
         space, below = self.space(task.counts), task.cutoff_ns
-        search = ShapeSearch(self.instance, options, None, self.times, space, below)
+        search = ShapeSearch(self.instance, options, report, self.times, space, below)
         interrupted = False
         try:
             with time_up_after(search.clock.left_s):
@@ -88,25 +105,36 @@ class Members:
 
 
 def _run(search: ShapeSearch) -> None:
-    """As `solve`, but bounds come first: as a rule they are enough."""
+    """As `solve`, but proofs come first where plans have to be below a cutoff.
+
+    They are enough as a rule, and find what is below it.
+    """
     incumbents, agenda = search.incumbents, search.agenda
-    open_ = agenda.open(incumbents.best)
-    left = agenda.unpacked(open_, incumbents.best, search.clock.out_of_time)
+    if incumbents.best is not None:
+        search.run(efforts=EFFORTS[:1])
+    left = [task.shape for task in agenda.open(incumbents.best)]
     if left:
-        space = [task.shape for task in left]
-        incumbents.seed_chunks(space)
-        incumbents.seed(space)
-        incumbents.survey(space)
+        incumbents.seed_chunks(left)
+        incumbents.seed(left)
+        incumbents.survey(left)
         search.run()
 
 
 def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> MemberClosing:
-    known, found = search.incumbents.known, None
-    records = search.agenda.reviewed(search.incumbents.best)
+    best, known, found = search.incumbents.best, search.incumbents.known, None
+    records = search.agenda.reviewed(best)
     bounds = [one.bound_ns for one in records if one.bound_ns is not None]
     if not search.agenda.complete:
         bounds.append(0)
     if known.plan is not None and known.step_time_ns is not None:
         found = known.plan, known.step_time_ns
         bounds.append(known.step_time_ns)
-    return MemberClosing(task.counts, found, min(bounds, default=None), records, interrupted)
+    bound_ns = min(bounds, default=None)
+    return MemberClosing(
+        counts=task.counts,
+        found=found,
+        bound_ns=bound_ns,
+        records=tuple(search.closer.stated(one, best, bound_ns) for one in records),
+        runtime_s=search.clock.elapsed_s,
+        interrupted=interrupted,
+    )

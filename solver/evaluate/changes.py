@@ -15,9 +15,9 @@ from solver.evaluate.checked import checked
 from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.result import Status
-from solver.search.shapes import schedules_of
+from solver.search.shapes import expert_degrees, schedules_of
 
-_SETTINGS = "overlap and sequence parallelism of the instance"
+_SETTINGS = "overlap and sequence parallelism of the instance, its way to share sequences"
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ def _changes(own: Planned, best: Plan) -> Iterator[_Change]:
         yield replace(plain, name=f"split {blocks} blocks", boundaries=theirs.boundaries)
     if not other.per_stage:
         yield _with_degrees(own, other, theirs)
+    if other.ep != shape.ep:
+        yield replace(plain, name=f"experts over {other.ep} GPUs", shape=_set(shape, ep=other.ep))
     size = other.micro_batch
     yield replace(plain, name=f"micro-batches of {size}", shape=_set(shape, micro_batch=size))
     schedule = _scheduled(shape, other)
@@ -90,13 +92,20 @@ def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
     What cannot run with them, the schedule first, then the micro-batch, is the best plan's.
     """
     changed = _set(
-        own.shape, degrees=other.degrees, dp=other.dp, pp=other.pp, nodes_used=other.nodes_used
+        own.shape,
+        degrees=other.degrees,
+        dp=other.dp,
+        pp=other.pp,
+        ep=other.ep,
+        nodes_used=other.nodes_used,
     )
     alike = other.nodes_used == own.shape.nodes_used
     names = [group.name for group in own.space.cluster.groups]
     idle = "" if alike else f", nodes {_hosts(names, theirs.order)}"
-    sizes = " and ".join(dict.fromkeys(str(one.width) for one in other.degrees_used))
-    name = f"tensor {sizes} x data {other.dp} x pipeline {other.pp}{idle}"
+    sizes = " and ".join(dict.fromkeys(str(one.tp * one.parts) for one in other.degrees_used))
+    context = f" x context {other.cp}" if own.shape.cp * other.cp > 1 else ""
+    name = f"tensor {sizes}{context} x data {other.dp} x pipeline {other.pp}{_experts(own, other)}"
+    name += idle
     if not _runs(own, changed):
         changed, name = _scheduled(changed, other), f"{name}, {_schedule(other)}"
     if not _runs(own, changed):
@@ -104,6 +113,11 @@ def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
         name += f", micro-batches of {other.micro_batch}"
     order = own.order if alike else theirs.order
     return _Change(name, changed, order, _boundaries(own, changed, theirs))
+
+
+def _experts(own: Planned, other: Shape) -> str:
+    """Where one of the two shares experts."""
+    return f", experts over {other.ep} GPUs" if own.shape.ep * other.ep > 1 else ""
 
 
 def _scheduled(shape: Shape, other: Shape) -> Shape:
@@ -151,6 +165,7 @@ def _runs(own: Planned, shape: Shape) -> bool:
     share, rest = divmod(own.space.workload.global_batch, shape.micro_batch * shape.dp)
     launched = schedules_of(own.space, shape.pp, share)
     possible = share > 0 and not rest and (shape.schedule, shape.vpp) in launched
+    possible &= shape.ep in expert_degrees(own.instance, shape.degrees, shape.dp, shape.nodes_used)
     return possible and simulable(own.instance, shape)
 
 

@@ -11,7 +11,7 @@ from formulations.instance.workload import Recompute
 from solver.evaluate.launched import Launched, block_boundaries, num_blocks
 
 OPTION = "--degrees"
-_NUMBERS = ("tp", "pp", "dp", "vpp", "micro_batch")
+_NUMBERS = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch")
 _WORDS: Mapping[str, tuple[object, ...]] = {
     "schedule": get_args(ScheduleName),
     "recompute": RECOMPUTE_WAYS,
@@ -36,6 +36,8 @@ def launched(text: str, instance: Instance) -> Launched:
         tp=number.get("tp", 1),
         pp=pp,
         dp=number.get("dp"),
+        cp=number.get("cp", 1),
+        ep=number.get("ep", 1),
         vpp=vpp,
         boundaries=block_boundaries(instance, _blocks(found, num_blocks(instance), pp * vpp)),
         micro_batch=number.get("micro_batch", 1),

@@ -1,13 +1,11 @@
 """In which order the machines stand: as the user says, as the hosts file does, or as listed."""
 
-import csv
-import io
 import re
 from pathlib import Path
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.text_files import read_text
+from formulations.instance.text_files import csv_rows, read_text
 from formulations.plan import Plan
 from solver.export.job import Job, word
 from solver.export.launcher import HOSTS, RANKS
@@ -22,7 +20,7 @@ def named_order(instance: Instance, text: str) -> tuple[int, ...]:
     numbers = {group.name: j for j, group in enumerate(instance.cluster.groups)}
     order: list[int] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*(.*?)\s*(?:\*\s*(\d{1,6}))?\s*", part)
+        found = re.fullmatch(r"\s*(.*?)\s*(?:\*\s*([1-9]\d{0,5}))?\s*", part)
         name = "" if found is None else found[1]
         if found is None or name not in numbers:
             allowed = f"{', '.join(numbers)}, and NAME*N for several"
@@ -66,7 +64,8 @@ def check_ranks_beside(instance: Instance, plan: Plan, folder: Path) -> None:
     path = folder / RANKS
     if not path.is_file():
         return
-    rows = list(csv.DictReader(io.StringIO(read_text(path, "a table of ranks"))))
+    names, *table = csv_rows(path, "a table of ranks") or [[]]
+    rows = [dict(zip(names, row, strict=False)) for row in table]
     ranks = Job(instance, plan).ranks
     for line, (row, rank) in enumerate(zip(rows, ranks, strict=False), 2):
         for name in _COLUMNS:

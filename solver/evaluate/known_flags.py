@@ -12,6 +12,12 @@ READ: Mapping[str, int | None] = {
     "--pipeline-model-parallel-size": 1,
     "--context-parallel-size": 1,
     "--expert-model-parallel-size": 1,
+    "--expert-tensor-parallel-size": 1,
+    "--moe-token-dispatcher-type": 1,
+    "--cp-comm-type": None,
+    "--mtp-num-layers": 1,
+    "--use-megatron-fsdp": 0,
+    "--data-parallel-sharding-strategy": 1,
     "--pipeline-model-parallel-layout": 1,
     "--num-layers-per-virtual-pipeline-stage": 1,
     "--num-virtual-stages-per-pipeline-rank": 1,
@@ -48,15 +54,15 @@ READ: Mapping[str, int | None] = {
 
 #: Flags of runs that no plan describes, and what to write instead.
 NOT_PLANNED: Mapping[str, str] = {
-    "use-torch-fsdp2|torch-fsdp2-.*|use-megatron-fsdp|use-custom-fsdp|fsdp-.*": "no FSDP",
-    "data-parallel-sharding-strategy|enable-full-sharding-in-hsdp": "no FSDP",
+    "use-torch-fsdp2|torch-fsdp2-.*|use-custom-fsdp|fsdp-.*": "--use-megatron-fsdp, or no FSDP",
+    "enable-full-sharding-in-hsdp|outer-dp-sharding-strategy": "one kind of replicas",
     "num-distributed-optimizer-instances": "states split over all replicas, or none",
     "cpu-offloading.*|optimizer-cpu-offload|optimizer-offload-.*|offload-.*": "all on the GPU",
     "use-torch-optimizer-for-cpu-offload|overlap-cpu-optimizer-.*": "all on the GPU",
     "fine-grained-activation-offloading": "all on the GPU",
     "(encoder|decoder)-(tensor|pipeline)-model-parallel-size": "one pipeline for all layers",
     "(default-)?hierarchical-context-parallel.*": "--context-parallel-size 1",
-    "mtp-num-layers|hybrid-.*": "a chain of embedding, blocks and head",
+    "hybrid-.*": "a chain of embedding, blocks and head",
     "model-parallel-size": "--tensor-model-parallel-size",
     "checkpoint-activations": "--recompute-activations, or a --recompute-granularity",
     "distribute-saved-activations": "activations kept whole",
@@ -68,7 +74,7 @@ NOT_PLANNED: Mapping[str, str] = {
 #: kernels, and the model's own, which the instance has.
 _OTHERS = """
 adam add adlr align apply async attention auto-detect bert bias cache calculate check checkpoint
-ckpt clip clone-scatter-output-in-embedding cosine cp-comm-type create cross-entropy cuda-graph
+ckpt clip clone-scatter-output-in-embedding cosine create cross-entropy cuda-graph
 data dataloader dataset ddp decay decoupled deterministic disable dist distrib-optim distributed
 dump-param-to-param-group-map empty-unused-memory-level enable end-weight-decay eod error eval
 exit ffn fim first-last fp16-lm-cross-entropy fp8 full-validation gradient-accumulation-fusion

@@ -16,7 +16,8 @@ class Launched:
 
     places: of a field, the file and line, or the option, that says it; of any other, `source`.
     boundaries: pp vpp + 1 layer indices. first_blocks: of every stage, that are recomputed; None:
-    all. settings: fields of `search` that the files decide for all plans.
+    all. settings: fields of `search` that the files decide for all plans. by_replica: are the ranks
+    of one replica neighbours, and not those of one stage?
     """
 
     source: str
@@ -26,11 +27,14 @@ class Launched:
     boundaries: tuple[int, ...]
     micro_batch: int
     dp: int | None = None
+    cp: int = 1
+    ep: int = 1
     vpp: int = 1
     schedule: ScheduleName = "1f1b"
     zero: ZeroStage = 0
     recompute: Recompute = "none"
     first_blocks: int | None = None
+    by_replica: bool = False
     settings: Mapping[str, object] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
 

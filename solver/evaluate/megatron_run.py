@@ -7,6 +7,7 @@ model, batch and precision must be what the flags say.
 from collections.abc import Callable
 
 from formulations.instance import Instance
+from formulations.instance.instance import ContextMethod, ZeroStage
 from formulations.instance.precision import Precision
 from formulations.instance.target import STACK, chain_of
 from formulations.instance.workload import Recompute, Workload
@@ -19,16 +20,28 @@ TP, CP, EP = (
     "--context-parallel-size",
     "--expert-model-parallel-size",
 )
+EXPERT_TP, DISPATCHER = "--expert-tensor-parallel-size", "--moe-token-dispatcher-type"
+METHODS, BY_REPLICA = "--cp-comm-type", "--use-tp-pp-dp-mapping"
+FSDP, SHARDING = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
 SIZE, BATCH = "--micro-batch-size", "--global-batch-size"
 GRANULARITY, METHOD = "--recompute-granularity", "--recompute-method"
 MODULES = "--recompute-modules"
 NUMBER, SELECTIVE = "--recompute-num-layers", "--recompute-activations"
+_METHODS: dict[str, ContextMethod] = {"p2p": "ring", "a2a": "all_to_all"}
+#: What Megatron-FSDP splits, and the ZeRO stage that it is.
+_SHARDED: dict[str, ZeroStage] = {
+    "no_shard": 0,
+    "optim": 1,
+    "optim_grads": 2,
+    "optim_grads_params": 3,
+}
 ZERO, SEQUENCE = "--use-distributed-optimizer", "--sequence-parallel"
 
 #: Flags that say what the instance says too: the field, and its value.
 _STATED: dict[str, tuple[str, Callable[[Instance], int]]] = {
     "--num-layers": ("the blocks of the model", num_blocks),
     "--seq-length": ("workload.sequence_length", lambda one: one.workload.sequence_length),
+    "--mtp-num-layers": ("what the config.json has", lambda one: one.workload.mtp_layers),
     "--hidden-size": ("the hidden size of the model", lambda one: one.workload.hidden_size),
     "--num-query-groups": ("the key and value heads", lambda one: one.workload.kv_heads),
     BATCH: ("workload.global_batch", lambda one: one.workload.global_batch),
@@ -49,7 +62,9 @@ def launched(flags: Flags, instance: Instance) -> Launched:
     cuts = boundaries(flags, instance, pp)
     vpp = (len(cuts) - 1) // pp
     way, blocks = _recomputed(flags, vpp)
-    places = {"tp": TP, "pp": PP, "micro_batch": SIZE, "zero": ZERO, "recompute": GRANULARITY}
+    places = {"tp": TP, "pp": PP, "cp": CP, "ep": EP, "by_replica": BY_REPLICA}
+    places |= {"micro_batch": SIZE, "recompute": GRANULARITY}
+    places["zero"] = SHARDING if flags.has(SHARDING) else ZERO
     places["vpp"] = next((one for one in (CHUNKS, BLOCKS_PER_CHUNK) if flags.has(one)), LAYOUT)
     return Launched(
         source=flags.name,
@@ -60,7 +75,10 @@ def launched(flags: Flags, instance: Instance) -> Launched:
         micro_batch=flags.number(SIZE, 1),
         vpp=vpp,
         schedule="interleaved" if vpp > 1 else "1f1b",
-        zero=1 if flags.has(ZERO) else 0,
+        cp=flags.number(CP, 1),
+        ep=flags.number(EP, 1),
+        zero=_sharded(flags),
+        by_replica=flags.has(BY_REPLICA),
         recompute=way,
         first_blocks=blocks,
         settings=_settings(flags, instance, tp),
@@ -77,14 +95,32 @@ def _check(flags: Flags, instance: Instance) -> None:
         if flags.number(flag, known) != known:
             raise flags.error(flag, f"{known}, {field} of the instance")
     _check_formats(flags, instance.workload)
-    for flag, name in ((CP, "context"), (EP, "expert")):
-        if flags.number(flag, 1) > 1:
-            raise flags.error(flag, f"1: plans have no {name} parallelism")
-    if flags.has("--use-tp-pp-dp-mapping"):
-        raise flags.error("--use-tp-pp-dp-mapping", "ranks stage by stage, Megatron-LM's default")
+    _check_experts(flags)
     if flags.text("--attention-backend") == "flash" and not instance.workload.flash_attention:
         allowed = "workload.flash_attention: true in the instance, or another backend"
         raise flags.error("--attention-backend", allowed)
+
+
+def _check_experts(flags: Flags) -> None:
+    """Raises PlanError for experts that are placed, or reached, otherwise than in plans."""
+    tp, ep = flags.number(TP, 1), flags.number(EP, 1)
+    if flags.number(EXPERT_TP, tp) != tp:
+        raise flags.error(EXPERT_TP, f"{tp}, as {TP}: plans split experts as all else")
+    if ep > 1 and flags.text(DISPATCHER) not in ("alltoall", "flex"):
+        allowed = "alltoall or flex: plans send tokens to their experts alone"
+        raise flags.error(DISPATCHER, allowed, f", with {EP} {ep}")
+
+
+def _sharded(flags: Flags) -> ZeroStage:
+    """What replicas split: states by the distributed optimizer, or more by Megatron-FSDP."""
+    if not flags.has(FSDP):
+        if flags.has(SHARDING):
+            raise flags.error(SHARDING, f"{FSDP} with it", " alone")
+        return 1 if flags.has(ZERO) else 0
+    strategy = flags.text(SHARDING) or "no_shard"
+    if strategy not in _SHARDED:
+        raise flags.error(SHARDING, " or ".join(_SHARDED))
+    return _SHARDED[strategy]
 
 
 def _check_formats(flags: Flags, workload: Workload) -> None:
@@ -145,4 +181,14 @@ def _settings(flags: Flags, instance: Instance, tp: int) -> dict[str, object]:
             overlap = overlap.model_copy(update={"tensor_parallel": 0.0})
     if not flags.has("--overlap-grad-reduce"):
         overlap = overlap.model_copy(update={"gradient_sync": 0.0})
+    if flags.number(CP, 1) > 1:
+        found["context_method"] = _context_method(flags)
     return {**found, "overlap": overlap}
+
+
+def _context_method(flags: Flags) -> ContextMethod:
+    """How GPUs share sequences: in all blocks the same way, a ring unless it is said."""
+    kinds = set(flags.found[METHODS].values if flags.has(METHODS) else ("p2p",))
+    if len(kinds) != 1 or not kinds <= _METHODS.keys():
+        raise flags.error(METHODS, f"{' or '.join(_METHODS)}, for all blocks the same")
+    return _METHODS[kinds.pop()]

@@ -9,9 +9,11 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.instance.extent import TOO_LONG
+from formulations.instance.resolve_parallel import context_fault, expert_fault
 from formulations.instance.workload import Recompute
 from formulations.plan import (
     Choose,
+    Degrees,
     Plan,
     Recomputed,
     Shape,
@@ -19,10 +21,15 @@ from formulations.plan import (
     uniform_degrees,
     uniform_plan,
 )
+from formulations.slot_degrees import shares_sequences
 from solver.evaluate.launched import Launched
 from solver.evaluate.run_space import space_of
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
-from solver.search.shapes import recompute_ways, zero_stages
+from solver.search.shapes import (
+    expert_degrees,
+    recompute_ways,
+    zero_stages,
+)
 from solver.simulate import step_time_ns
 
 
@@ -64,8 +71,13 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     if run.vpp > 1 and share % run.pp:
         found = f"{run.vpp} chunks per GPU with {share} micro-batches per replica"
         raise run.error("vpp", found, f"a multiple of the {run.pp} stages, or one chunk")
+    if run.by_replica and run.pp > 1 and dp > 1:
+        found = f"ranks of {dp} replicas one after the other"
+        allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
+        raise run.error("by_replica", found, allowed)
     space = _space(instance, run, used)
     shape = _shape(space, run, dp, used)
+    _check_experts(space, run, shape)
     if not simulable(space, shape):
         raise run.error("micro_batch", TOO_LONG, "larger micro-batches")
     return Planned(space, run, tuple(order), shape)
@@ -73,23 +85,57 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
 
 def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
     """Data-parallel degree on so many nodes of each group."""
-    slots = 0
+    slots, width = 0, run.tp * run.cp
     for group, count in zip(instance.cluster.groups, used, strict=True):
-        if count and group.gpus_per_node % run.tp:
-            found = f"tensor groups of {run.tp} GPUs"
-            allowed = f"a divisor of the {group.gpus_per_node} GPUs of a node of {group.name}"
-            raise run.error("tp", found, allowed)
-        slots += count * group.gpus_per_node // run.tp
+        size = group.gpus_per_node
+        if count and size % run.tp:
+            allowed = f"a divisor of the {size} GPUs of a node of {group.name}"
+            raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
+        if count and size % width:
+            found = f"{run.cp} tensor groups of {run.tp} GPUs per sequence"
+            allowed = f"what divides the {size} GPUs of a node of {group.name}"
+            raise run.error("cp", found, allowed)
+        slots += count * size // width
     if instance.workload.kv_heads % run.tp:
         allowed = f"a divisor of the {instance.workload.kv_heads} key and value heads"
         raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
-    hosts = f"the {slots * run.tp} GPUs of {sum(used)} hosts in tensor groups of {run.tp}"
+    _check_context(instance, run)
+    groups = f"groups of {run.tp}" if run.cp == 1 else f"x context groups of {width}"
+    hosts = f"the {slots * width} GPUs of {sum(used)} hosts in tensor {groups}"
     if slots % run.pp:
         raise run.error("pp", f"{run.pp} pipeline stages", f"a divisor of {slots}: {hosts}")
     if run.dp not in (None, slots // run.pp):
         allowed = f"{slots // run.pp} on {hosts} and {run.pp} stages; other hosts with --order"
         raise run.error("dp", f"{run.dp} replicas", allowed)
     return slots // run.pp
+
+
+def _check_context(instance: Instance, run: Launched) -> None:
+    """Raises PlanError where GPUs cannot share sequences as in the run."""
+    profiled, own = instance.profile is not None, Degrees(tp=run.tp, cp=run.cp)
+    if fault := context_fault(instance.workload, instance.cluster, profiled, run.cp):
+        raise run.error("cp", *fault)
+    search = instance.search.model_copy(update=dict(run.settings))
+    if not shares_sequences(instance.model_copy(update={"search": search}), own, []):
+        found = f"{run.cp} GPUs per sequence, by {search.context_method or 'any method'}"
+        heads, tokens = instance.workload.kv_heads, instance.workload.sequence_length
+        allowed = f"degrees whose double, times tp, divides {tokens} tokens"
+        allowed += f"; of an exchange of heads, those that with tp divide {heads} heads"
+        raise run.error("cp", found, allowed)
+
+
+def _check_experts(space: Instance, run: Launched, shape: Shape) -> None:
+    """Raises PlanError where GPUs cannot share experts as in the run."""
+    profiled = space.profile is not None
+    if fault := expert_fault(space.workload, space.cluster, profiled, run.ep):
+        raise run.error("ep", *fault)
+    search = space.search.model_copy(update={**run.settings, "expert_parallel": (run.ep,)})
+    settled = space.model_copy(update={"search": search})
+    ranks = shape.dp * shape.cp
+    if not expert_degrees(settled, shape.degrees, shape.dp, shape.nodes_used):
+        allowed = f"a divisor of the {ranks} ranks of a stage, in one zone"
+        allowed += ", with sequence parallelism where tp is above 1"
+        raise run.error("ep", f"{run.ep} GPUs that share experts", allowed)
 
 
 def _space(instance: Instance, run: Launched, used: tuple[int, ...]) -> Instance:
@@ -106,7 +152,8 @@ def _space(instance: Instance, run: Launched, used: tuple[int, ...]) -> Instance
 
 def _shape(space: Instance, run: Launched, dp: int, used: tuple[int, ...]) -> Shape:
     shape = Shape(
-        degrees=uniform_degrees(space, run.tp),
+        degrees=uniform_degrees(space, run.tp, run.cp),
+        ep=run.ep,
         dp=dp,
         pp=run.pp,
         micro_batch=run.micro_batch,
@@ -125,7 +172,7 @@ def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
     What nothing is split of has one ZeRO stage; stages that may differ choose among all ways.
     """
     zero = shape.zero
-    if shape.dp == 1:
+    if shape.dp * shape.cp == 1:
         zero = next(iter(zero_stages(space, 1, shape.pp, shape.ep)), zero)
     ways = recompute_ways(space, zero)
     allowed = next((one for one in ways if way in one), (way,))

@@ -3,6 +3,7 @@
 from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, SearchSpace
 from formulations.instance.target import RULES, Target
+from formulations.plan import GRADIENTS_SPLIT
 from formulations.slot_degrees import powers_of_two
 from solver.evaluate.launched import Launched
 from solver.search.shapes import MAX_MICRO_BATCH
@@ -11,14 +12,16 @@ from solver.search.shapes import MAX_MICRO_BATCH
 def space_of(instance: Instance, run: Launched) -> Instance:
     """The instance for the target of a run, with each of the run's choices among those allowed.
 
-    Where the first blocks of every rank are
-    recomputed, which no plan of Megatron-LM's space does, stages recompute on their own.
+    Where the first blocks of every rank are recomputed, which no plan of Megatron-LM's space does,
+    stages recompute on their own; where its FSDP splits more than states, any target's do.
     """
     search = narrowed(instance.search, run.target)
     partly = run.first_blocks is not None
     found: dict[str, object] = {
         "tensor_parallel": _with(search.tensor_parallel, run.tp, _powers(instance)),
         "pipeline_parallel": _with(search.pipeline_parallel, run.pp),
+        "context_parallel": _with(search.context_parallel, run.cp),
+        "expert_parallel": _with(search.expert_parallel, run.ep),
         "data_parallel": None if run.dp is None else _with(search.data_parallel, run.dp),
         "micro_batch": _with(search.micro_batch, run.micro_batch, powers_of_two(MAX_MICRO_BATCH)),
         "zero": tuple(sorted({*search.zero, run.zero})),
@@ -29,6 +32,8 @@ def space_of(instance: Instance, run: Launched) -> Instance:
         found["virtual_pipeline"] = tuple(sorted({*search.virtual_pipeline, run.vpp}))
     if partly:
         found |= {"target": "any", "recompute_per": "stage"}
+    if run.target == "megatron" and run.zero >= GRADIENTS_SPLIT:
+        found["target"] = "any"
     return instance.model_copy(update={"search": search.model_copy(update=found)})
 
 

@@ -35,12 +35,16 @@ def boundaries(flags: Flags, instance: Instance, pp: int) -> tuple[int, ...]:
 
 def _layout(flags: Flags, text: str, instance: Instance, pp: int) -> list[int]:
     """Layers of every piece; Megatron-LM takes empty ones, and leaves such ranks without work."""
+    num_mtp = instance.workload.mtp_layers
     try:
-        stages = parsed(text, pp, num_blocks(instance)).stages
+        stages = parsed(text, pp, num_blocks(instance), num_mtp).stages
     except ValueError as error:
         allowed = f"E, then {num_blocks(instance)} t, then L, in n * {pp} pieces apart by |"
         raise flags.error(LAYOUT, allowed, f": {error}") from None
     pieces = [len(stages[i % pp][i // pp]) for i in range(pp * len(stages[0]))]
+    if num_mtp and stages[-1][-1].count("mtp") < num_mtp:
+        raise flags.error(LAYOUT, "layers m in the piece of the loss: plans have them in the head")
+    pieces[-1] -= num_mtp
     if 0 in pieces:
         raise flags.error(LAYOUT, "a layer in every piece", f": piece {pieces.index(0)} is empty")
     return pieces

@@ -5,8 +5,6 @@ A schedule file is compared with the schedules that can be simulated, operation 
 """
 
 import ast
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,7 @@ from formulations.instance import Instance
 from formulations.instance.extent import can_be_simulated
 from formulations.instance.instance import ScheduleName, ZeroStage
 from formulations.instance.target import STACK, chain_of
-from formulations.instance.text_files import read_text
+from formulations.instance.text_files import csv_rows, read_text
 from formulations.instance.workload import Recompute
 from formulations.schedules import SCHEDULES
 from solver.evaluate.launched import Launched, num_blocks
@@ -91,22 +89,27 @@ def launched(folder: Path, instance: Instance) -> Launched:
     share = instance.workload.global_batch // (size * dp)
     schedule = _schedule(settings, folder, pp, vpp, share) if pp > 1 else "1f1b"
     tp = settings.number(_TP, 1)
-    sequence = {"sequence_parallel": settings.value(_SEQUENCE, True) is not False}
+    cp = settings.number(_CP, 1)
+    told: dict[str, object] = {"context_method": "ring"} if cp > 1 else {}
+    if tp > 1:
+        told["sequence_parallel"] = settings.value(_SEQUENCE, True) is not False
     places = {"tp": _TP, "pp": _PP, "dp": _SHARD, "micro_batch": _SIZE if pp > 1 else _LOCAL}
-    places |= {"zero": _RESHARD, "vpp": _PARTS}
+    places |= {"zero": _RESHARD, "vpp": _PARTS, "cp": _CP, "ep": _EP}
     return Launched(
         source=str(settings.path),
         target="torchtitan",
         tp=tp,
         pp=pp,
         dp=dp,
+        cp=cp,
+        ep=settings.number(_EP, 1),
         vpp=vpp,
         boundaries=cuts,
         micro_batch=size,
         schedule=schedule,
         zero=zero,
         recompute=_recomputed(settings),
-        settings=sequence if tp > 1 else {},
+        settings=told,
         places={name: f"{settings.place(field)} {field}" for name, field in places.items()},
     )
 
@@ -138,9 +141,8 @@ def _check(settings: _Settings, instance: Instance) -> None:
     """Raises PlanError for what contradicts the instance, or what no plan describes."""
     if (chain := chain_of(instance.workload)) not in STACK.allowed:
         raise settings.error(_PP, "a model of one stack of blocks", f", for {chain}")
-    for name, kind in ((_CP, "context"), (_EP, "expert")):
-        if settings.number(name, 1) > 1:
-            raise settings.error(name, f"1: plans have no {kind} parallelism")
+    if settings.number(_EP, 1) > 1 and settings.number(_TP, 1) > 1:
+        raise settings.error(_EP, f"1 beside {_TP}: plans keep experts whole there")
     workload, blocks = instance.workload, num_blocks(instance)
     for name, known in (("LAYERS", blocks), (_LENGTH, workload.sequence_length)):
         if settings.number(name, known) != known:
@@ -187,7 +189,10 @@ def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int
         raise settings.error(_GLOBAL, f"{total}, workload.global_batch of the instance")
     if pp > 1 and local * dp != total:
         raise settings.error(_LOCAL, f"what {dp} replicas share of {total} sequences, all at once")
-    if shard == 1:
+    shares = settings.number(_CP, 1) > 1  # among FSDP's ranks
+    if shares and replicate > 1:
+        raise settings.error(_REPLICATE, f"1 beside {_CP}: plans split states over all replicas")
+    if shard == 1 and not shares:
         return size, dp, 0
     reshard = settings.value(_RESHARD, "default")
     if reshard not in ("default", "always", "never"):
@@ -224,7 +229,7 @@ def _schedule(settings: _Settings, folder: Path, pp: int, vpp: int, share: int) 
     ]
     names = (one for one in parts if isinstance(one, str) and one.endswith(".csv"))
     path = folder / next(names, SCHEDULE)
-    rows = list(csv.reader(io.StringIO(read_text(path, "a schedule, as its module names it"))))
+    rows = csv_rows(path, "a schedule, as its module names it")
     if len(rows) != pp:
         raise PlanError(str(path), f"{len(rows)} rows", f"{pp}, one per pipeline rank")
     if not can_be_simulated(pp * vpp, share, share):

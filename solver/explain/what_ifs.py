@@ -83,10 +83,12 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
     """The target's other choice, and each strategy that is allowed beside a simpler one, off."""
     search = instance.search
     for target in RULES:
-        if added := widened(instance, target):
+        for added in widened(instance, target):
             own = search.model_copy(update={"target": target, **added})
-            change = f"all that {TARGET_NAMES[target]} can launch"
-            yield WhatIf(change, instance.model_copy(update={"search": own}), target == "any")
+            uneven = ", micro-batches uneven" if "micro_batches" in added else ""
+            change = f"all that {TARGET_NAMES[target]} can launch{uneven}"
+            wider = target == "any" and not (uneven and "schedule" in added)
+            yield WhatIf(change, instance.model_copy(update={"search": own}), wider)
 
     def changed(change: str, **fields: object) -> WhatIf:
         own = search.model_copy(update=fields)

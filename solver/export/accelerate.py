@@ -122,7 +122,8 @@ def _sizes(job: Job) -> dict[str, int] | None:
 def _sharding(job: Job) -> dict[str, object] | None:
     if not _shards(job):
         return None
-    return {"fsdp_version": 2, "reshard_after_forward": job.shape.zero == 3}
+    wrapped = {"auto_wrap_policy": "transformer_based_wrap"}  # else the model is gathered whole
+    return {"fsdp_version": 2, "reshard_after_forward": job.shape.zero == 3, **wrapped}
 
 
 def check(job: Job, texts: Mapping[str, str]) -> None:

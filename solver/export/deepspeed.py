@@ -2,7 +2,9 @@
 
 Its `partition_method` knows no list of layers, so a subclass sets the parts. Pipelines run 1F1B
 with ZeRO 0 or 1, and split no layer; tensor parallelism (AutoTP) is for one stage, without
-sequence parallelism. Ranks are as in the plan: `PipeDataParallelTopology`.
+sequence parallelism. Gradients of another format than the weights end a job at start without ZeRO
+(`engine.py`, "unsupported mix"); over one replica ZeRO 1 splits nothing, so it stands in for 0.
+Ranks are as in the plan: `PipeDataParallelTopology`.
 """
 
 import json
@@ -16,6 +18,8 @@ from solver.export.modules import IMPORTABLE, read_settings
 
 NAME = "DeepSpeed"
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"
+
+_HALVES = ("bf16", "fp16")
 
 RULES = {
     "layers": STACK,
@@ -77,6 +81,19 @@ def faults(job: Job) -> Iterator[Fault]:
     if job.tp > 1 and shape.zero > 2:
         found = f"zero: {shape.zero} with tensor_parallel: {job.tp} is not for {NAME}"
         yield Fault(found, "search.zero: [0, 1, 2], and solve again")
+    if job.instance.workload.precision == "fp8":
+        yield Fault(
+            f"precision: fp8 is not for {NAME}", "workload.precision: bf16, and solve again"
+        )
+    if _mixed_gradients(job) and not shape.zero and shape.dp > 1:
+        found = f"zero: 0 with gradients in fp32 is not for {NAME}"
+        yield Fault(found, "search.zero: 1, and solve again")
+
+
+def _mixed_gradients(job: Job) -> bool:
+    """Whether gradients are summed in another format than that of the weights."""
+    workload = job.instance.workload
+    return workload.precision in _HALVES and workload.gradient_bytes == 4
 
 
 def files(job: Job) -> dict[str, str]:
@@ -110,11 +127,11 @@ def _configuration(job: Job) -> dict[str, object]:
         "train_batch_size": workload.global_batch,
         "train_micro_batch_size_per_gpu": shape.micro_batch,
         "gradient_accumulation_steps": job.micro_batches,
-        "zero_optimization": {"stage": shape.zero if shape.dp > 1 else 0},
+        "zero_optimization": {"stage": shape.zero if shape.dp > 1 else int(_mixed_gradients(job))},
     }
-    if workload.precision in ("bf16", "fp16"):
+    if workload.precision in _HALVES:
         found[workload.precision] = {"enabled": True}
-    if workload.gradient_bytes == 4:
+    if _mixed_gradients(job):
         found["data_types"] = {"grad_accum_dtype": "fp32"}
     if job.tp > 1:
         found["tensor_parallel"] = {"autotp_size": job.tp}

@@ -23,9 +23,9 @@ from solver.export.job import Job
 from solver.export.launcher import check_launcher, expect, launcher_files
 from solver.export.megatron import (
     COMMAND,
-    READ,
     USAGE,
     recomputation,
+    setup,
     strategies,
 )
 
@@ -88,7 +88,7 @@ def files(job: Job) -> dict[str, str]:
     command = f'{COMMAND} --hetero-current-device-type "$DEVICE_TYPE"'
     return {
         ARGUMENTS: text,
-        **launcher_files(job, USAGE, command, READ.format(name=ARGUMENTS), own),
+        **launcher_files(job, USAGE, command, setup(job, ARGUMENTS), own),
     }
 
 

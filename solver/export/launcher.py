@@ -15,6 +15,9 @@ from solver.export.job import Host, Job, Rank, word
 PORT = 29500
 TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
 
+#: PyTorch multiplies fp32 matrices in fp32 unless told (its notes, "CUDA environment variables").
+_TF32 = "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n"
+
 _TORCHRUN = """\
 #!/bin/bash
 # Starts the processes of one host:  bash {name} HOST {usage}
@@ -23,7 +26,7 @@ _TORCHRUN = """\
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 master="${{MASTER_ADDR:-{master}}}" port="${{MASTER_PORT:-{port}}}"
-host="$1"
+host="${{1:?usage: bash {name} HOST {usage}}}"
 shift
 {setup}
 case "$host" in
@@ -43,13 +46,14 @@ _SLURM = """\
 #SBATCH --nodes={nnodes}
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive
-# From this folder:  sbatch {name} {usage}
-# hosts.txt has the hosts in plan order, one a line: put the names of your machines there.
+#SBATCH --mem=0
+# From this folder:  sbatch --nodefile={hosts} {name} {usage}
+# {hosts} has the hosts in plan order, one a line: put the names of your machines there.
 set -euo pipefail
 export SLURM_HOSTFILE="$PWD/{hosts}"
 export MASTER_ADDR="$(head -n 1 "$SLURM_HOSTFILE")"
 srun --ntasks={nnodes} --distribution=arbitrary \
-  bash -c 'bash {torchrun} "$SLURM_PROCID" "$@"' _ "$@"
+bash -c 'bash {torchrun} "$SLURM_PROCID" "$@"' _ "$@"
 """
 
 
@@ -67,12 +71,13 @@ def launcher_files(
     """
     cases = [_case(job, place, host, command, exports) for place, host in enumerate(job.hosts)]
     names = [host.name for host in job.hosts]
+    products = _TF32 if job.instance.workload.precision == "tf32" else ""
     torchrun = _TORCHRUN.format(
         name=TORCHRUN,
         usage=usage,
         master=names[0],
         port=PORT,
-        setup=setup,
+        setup=products + setup,
         cases="\n".join(cases),
         names=", ".join(names),
     )

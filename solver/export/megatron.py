@@ -25,8 +25,11 @@ from solver.export.megatron_ranks import rank_groups
 NAME = "Megatron-LM"
 ARGUMENTS = "megatron_args.txt"
 LAYOUT = "--pipeline-model-parallel-layout"
+_ONE_QUEUE = """\
+export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-1}"
+"""
 #: Reads an argument file into an array without expanding `*` and `|`.
-READ = """\
+_READ = """\
 plan=()
 while read -r -a words; do plan+=("${{words[@]}}"); done < <(grep -v '^#' "$here/{name}")"""
 USAGE = "pretrain_gpt.py [ARGUMENTS OF THE MODEL]"
@@ -46,8 +49,18 @@ def files(job: Job) -> dict[str, str]:
     )
     batches = batch_arguments(job, job.shape.micro_batch)
     arguments = [*degrees(job), *batches, *strategies(job), *precision_arguments(job)]
-    launch = launcher_files(job, USAGE, COMMAND, READ.format(name=ARGUMENTS))
+    launch = launcher_files(job, USAGE, COMMAND, setup(job, ARGUMENTS))
     return {ARGUMENTS: argument_file(head, arguments), **launch}
+
+
+def setup(job: Job, arguments: str) -> str:
+    """For the shell of a host: the plan's arguments, and what Megatron asks for at start.
+
+    With tensor or context parallelism on GPUs before Blackwell kernels must be queued in one order
+    (`validate_args`).
+    """
+    ordered = max(job.shape.widest_tp, job.shape.cp) > 1
+    return _ONE_QUEUE * ordered + _READ.format(name=arguments)
 
 
 def degrees(job: Job) -> Arguments:
@@ -66,9 +79,10 @@ def shared(job: Job) -> Arguments:
     """How GPUs share sequences and experts, where they do."""
     shape = job.shape
     found: Arguments = []
-    methods = context_methods(job.instance, shape)
-    if shape.cp > 1 and len(methods) == 1:
-        found.append(("--cp-comm-type", {"ring": "p2p", "all_to_all": "a2a"}[methods.pop()]))
+    names = {"ring": "p2p", "all_to_all": "a2a"}
+    methods = [names[one] for one in context_methods(job.instance, shape)]
+    if methods:
+        found.append(("--cp-comm-type", *(methods if len(set(methods)) > 1 else methods[:1])))
     if shape.ep > 1:
         found += [
             ("--expert-model-parallel-size", str(shape.ep)),
@@ -88,11 +102,16 @@ def strategies(job: Job) -> Arguments:
         found += [("--exp-avg-dtype", "bf16"), ("--exp-avg-sq-dtype", "bf16")]
     if job.sequence_parallel:
         found.append(("--sequence-parallel",))
-        if overlap.tensor_parallel:
-            found.append(("--tp-comm-overlap",))
+    if hides_tensor_traffic(job):
+        found.append(("--tp-comm-overlap",))
     if overlap.gradient_sync:
         found.append(("--overlap-grad-reduce",))
     return found
+
+
+def hides_tensor_traffic(job: Job) -> bool:
+    """Whether traffic of tensor groups is taken to hide, which asks for sequence parallelism."""
+    return job.sequence_parallel and bool(job.instance.search.overlap.tensor_parallel)
 
 
 def recomputation(job: Job) -> Arguments:

@@ -22,6 +22,7 @@ from solver.export.modules import IMPORTABLE, read_settings
 
 NAME = "torchtitan"
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
+_PARAMETERS = {"bf16": "bfloat16", "fp32": "float32"}
 _LETTERS = {Kind.FORWARD: "F", Kind.BACKWARD: "B", Kind.WEIGHT: "W"}
 
 _TEXT = '''\
@@ -90,7 +91,10 @@ def settings(job: Job) -> dict[str, object]:
         "training.local_batch_size": local,
         "training.global_batch_size": workload.global_batch,
         "training.seq_len": workload.sequence_length,
+        "training.mixed_precision_param": _PARAMETERS[workload.precision],
     }
+    if shape.pp > 1 or shape.ep > 1:
+        found["training.disable_cuda_graphs"] = True  # else the configuration is refused
     if shape.pp > 1:
         found |= {
             "parallelism.pipeline_parallel_layers_per_stage": None,

@@ -38,7 +38,7 @@ def fleet_templates(generator: TemplateGenerator, sizes: Sequence[int]) -> list[
     if all(_mix(generator, one) in roomy for one in found if one.outcome.template is not None):
         return found
     whole = _of_whole_steps(generator, total, perf_counter() - start_s)
-    nodes = range(1, min(2 * (whole.least_nodes or 1) - 1, sum(generator.available)) + 1)
+    nodes = range(1, min(2 * (whole.least_nodes or 1) - 1, sum(generator.mixes.available)) + 1)
     more = _of_mixes(whole, sorted({*nodes, *sizes}))
     others = [one for one in more if one.outcome.template and _mix(whole, one) not in roomy]
     return sorted([*found, *others], key=lambda one: one.nodes)
@@ -47,7 +47,7 @@ def fleet_templates(generator: TemplateGenerator, sizes: Sequence[int]) -> list[
 def _of_mixes(generator: TemplateGenerator, sizes: Sequence[int]) -> list[TemplateResult]:
     """Of every mix of these sizes, and of those of fewer nodes than n0 that hold the model."""
     least = generator.least_nodes or 1
-    several = len(generator.available) > 1
+    several = len(generator.mixes.available) > 1
     smaller = range(1, least) if several else range(0)
     found = generator.by_mix(sorted({*smaller, *sizes}))
     return [one for one in found if one.nodes >= least or one.outcome.template is not None]
@@ -55,7 +55,7 @@ def _of_mixes(generator: TemplateGenerator, sizes: Sequence[int]) -> list[Templa
 
 def _mix(generator: TemplateGenerator, found: TemplateResult) -> tuple[int, ...]:
     template = found.outcome.template
-    return () if template is None else template.counts(len(generator.available))
+    return () if template is None else template.counts(len(generator.mixes.available))
 
 
 def _has_room(generator: TemplateGenerator, found: TemplateResult, micro_batches: int) -> bool:

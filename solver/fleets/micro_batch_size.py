@@ -10,6 +10,7 @@ from solver.fleets.fleet_templates import designs_of
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import GRACE_S, TimeUp, time_up_after
 from solver.search.shapes import micro_batches
+from solver.study.store import Study
 from solver.templates.generate import TemplateGenerator
 from solver.templates.template_options import TemplateOptions
 from solver.templates.template_result import NoTemplateError
@@ -23,6 +24,7 @@ def generator_for(
     options: TemplateOptions,
     faults: int,
     report: Callable[[int, int], None] = lambda done, total: None,
+    study: Study | None = None,
 ) -> TemplateGenerator:
     """A generator of templates with the micro-batch size asked for, or else a good one.
 
@@ -32,8 +34,9 @@ def generator_for(
     sizes = micro_batches(instance)
     if options.micro_batch is not None or len(sizes) == 1:
         size = sizes[0] if options.micro_batch is None else options.micro_batch
-        return TemplateGenerator(instance, replace(options, micro_batch=size), report)
-    whole = TemplateGenerator(instance, replace(options, micro_batch=sizes[0]), report)
+        return TemplateGenerator(instance, replace(options, micro_batch=size), report, study=study)
+    first = replace(options, micro_batch=sizes[0])
+    whole = TemplateGenerator(instance, first, report, study=study)
     start_s, limit_s = perf_counter(), options.time_limit_s
     with whole.in_time():
         fitting, fewest = _with_fewest_nodes(whole, sizes)
@@ -47,7 +50,7 @@ def generator_for(
 
 def _with_fewest_nodes(whole: TemplateGenerator, sizes: Sequence[int]) -> tuple[list[int], int]:
     """The micro-batch sizes with which fewest nodes hold the model, and how many that are."""
-    fewest, fitting = sum(whole.available), list[int]()
+    fewest, fitting = sum(whole.mixes.available), list[int]()
     for size in sizes:
         least = whole.again(micro_batch=size).least_up_to(fewest)
         if least is not None:
@@ -86,9 +89,9 @@ def _step_ns(generator: TemplateGenerator, nodes: int, faults: int) -> float:
     if not designs:
         return float("inf")
     known = {kind.nodes: kind.times_ns for kind in kinds_of(generator.instance, designs)}
-    order = [j for j, count in enumerate(generator.available) for _ in range(count)]
+    order = [j for j, count in enumerate(generator.mixes.available) for _ in range(count)]
     parts = [order[at : at + nodes] for at in range(0, len(order) - nodes + 1, nodes)]
-    mixes = [tuple(part.count(j) for j in range(len(generator.available))) for part in parts]
+    mixes = [tuple(part.count(j) for j in range(len(generator.mixes.available))) for part in parts]
     times = sorted((known[mix] for mix in mixes if known.get(mix)), key=lambda own: own[0])
     total = generator.instance.workload.global_batch // generator.micro_batch
     chosen = [

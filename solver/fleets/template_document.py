@@ -92,13 +92,13 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
     Raises NoTemplateError where the cluster cannot run f + 1 pipelines.
     """
     instance, options = generator.instance, generator.options
-    least, total = _least_nodes(generator), sum(generator.available)
+    least, total = _least_nodes(generator), sum(generator.mixes.available)
     needed = (
         f"{faults + 1} pipelines of {least} nodes or more need {(faults + 1) * least} nodes, the "
         f"cluster has {total}"
     )
     covered = (faults + 1) * least <= total
-    if not covered and len(generator.available) == 1:
+    if not covered and len(generator.mixes.available) == 1:
         raise NoTemplateError(
             f"--faults {faults}: {needed}; allowed: up to {total // least - 1} faults"
         )
@@ -127,17 +127,17 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
 
 def _most_pipelines(generator: TemplateGenerator, found: Sequence[TemplateResult]) -> int:
     """Most pipelines of the templates that the nodes are enough for, all at once."""
-    groups = len(generator.available)
+    groups = len(generator.mixes.available)
     mixes = {one.outcome.template.counts(groups) for one in found if one.outcome.template}
     kinds = tuple(PipelineKind(mix, [0]) for mix in sorted(mixes))
 
     def too_many(pipelines: int) -> bool:
         problem = InstantiationProblem(
-            kinds, generator.available, pipelines - 1, pipelines, all_nodes=False
+            kinds, generator.mixes.available, pipelines - 1, pipelines, all_nodes=False
         )
         return instantiate(problem) is None
 
-    return bisect_left(range(1, sum(generator.available) + 1), True, key=too_many)
+    return bisect_left(range(1, sum(generator.mixes.available) + 1), True, key=too_many)
 
 
 def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:

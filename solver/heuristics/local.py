@@ -184,32 +184,6 @@ class _LocalSearch:
             yield from self.improve(patience)
 
 
-def local_steps(
-    instance: Instance,
-    shapes: Iterable[Shape],
-    seed: int = 0,
-    stop: Stop = lambda: False,
-    times: TimeTables | None = None,
-    below: float = inf,
-) -> Iterator[tuple[Plan, int] | None]:
-    """After every step of the search the best plan so far with its step time in ns, or None.
-
-    Of plans with an objective `below` some other's.
-
-    Ends by itself, or soon after `stop()` becomes true. Between two steps it may rest: whoever
-    has other work takes the next one when there is time.
-    """
-    search = _LocalSearch(times or TimeTables(instance), seed, stop)
-    search.choice.objective = below
-    candidate, found = None, None
-    for _ in search.run(shapes):
-        if search.choice.candidate is not candidate:
-            candidate, found = search.choice.candidate, search.choice.result
-        yield found
-        if stop():
-            return
-
-
 def local_plans(
     instance: Instance,
     shapes: Iterable[Shape],
@@ -220,13 +194,20 @@ def local_plans(
 ) -> Iterator[tuple[Plan, int]]:
     """Ever better plans with their step times in ns, each as soon as it is found.
 
-    As `local_steps`. Nothing is yielded if no plan is found that fits memory and limits.
+    Of plans with an objective `below` some other's, that fit memory and limits. Ends by itself, or
+    soon after `stop()` becomes true.
     """
-    best: tuple[Plan, int] | None = None
-    for found in local_steps(instance, shapes, seed, stop, times, below):
-        if found is not None and found != best:
-            best = found
-            yield found
+    search = _LocalSearch(times or TimeTables(instance), seed, stop)
+    search.choice.objective = below
+    candidate, best = None, None
+    for _ in search.run(shapes):
+        if search.choice.candidate is not candidate:
+            candidate, found = search.choice.candidate, search.choice.result
+            if found is not None and found != best:
+                best = found
+                yield found
+        if stop():
+            return
 
 
 def surveyed_plan(
@@ -242,16 +223,3 @@ def surveyed_plan(
     for _ in search.survey(shapes):
         pass
     return search.choice.result
-
-
-def local_plan(
-    instance: Instance,
-    shapes: Iterable[Shape],
-    seed: int = 0,
-    stop: Stop = lambda: False,
-) -> tuple[Plan, int] | None:
-    """The last of `local_plans`; None if there is none."""
-    found: tuple[Plan, int] | None = None
-    for plan in local_plans(instance, shapes, seed, stop):
-        found = plan
-    return found

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from solver.layered.device_edges import DeviceCosts, DeviceEdges
+from solver.layered.device_edges import DeviceEdges, device_edges
+from solver.layered.least_chunks import LeastChunks
 from solver.layered.problem import INFINITY, Array, Intervals, SplitProblem
 
 #: With more edges the graph is not built.
@@ -33,14 +34,14 @@ class DeviceGraph:
         self.problem = problem
         self.p, self.v = problem.num_devices, problem.chunks
         self.size = problem.num_layers + 1
-        self._costs = DeviceCosts(intervals, problem)
+        self._costs = LeastChunks(intervals, problem)
         self.share = self._costs.share
 
     def everything(self, cutoff: int) -> Left | None:
         """All edges of devices that are not busy until the cutoff and fit; None if too many."""
         found: Left = []
         for k in range(self.p):
-            edges = self._costs.edges(k, cutoff, MOST_EDGES - sum(map(len, found)))
+            edges = device_edges(self._costs, k, cutoff, MOST_EDGES - sum(map(len, found)))
             if edges is None:
                 return None
             found.append(edges)

@@ -39,8 +39,8 @@ def designs_for(
     those besides that `fleet_templates` adds. Raises NoTemplateError, exit code 3.
     """
     generator = generator_for(instance, TemplateOptions(time_limit_s=time_limit_s), faults)
-    total, least = sum(generator.available), generator.least_nodes or 1
-    several = len(generator.available) > 1
+    total, least = sum(generator.mixes.available), generator.least_nodes or 1
+    several = len(generator.mixes.available) > 1
     most = total // (faults + 1) if several else total - faults * least
     merging = least + least_for_merging(least) - 1
     sizes = range(least, min(max(most, merging), total) + 1)

@@ -11,7 +11,7 @@ from solver.replay.fleet_policy import FleetPlanner, fleet_policy
 from solver.replay.planned import Planner, planned_policy, whole_states
 from solver.replay.policy import InFlight, Policy
 from solver.replay.trace import Trace
-from solver.search.driver import Report
+from solver.search.progress import Report
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from solver.options import SolveOptions
 from solver.replay.policy import NO_CHECKPOINTS, Configuration, InFlight, Policy
 from solver.replay.published_costs import recovery_of_size
 from solver.result import Result, Status, Termination
-from solver.search.driver import Report, solve
+from solver.search.driver import solve
+from solver.search.progress import Report
 
 
 def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:

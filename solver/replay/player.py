@@ -6,24 +6,15 @@ checkpoint, or since the begin.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Literal
 
+from solver.replay.activity import COMES_TO, Activity, Kind, Overtaken
 from solver.replay.formation import Formation
 from solver.replay.history import History
 from solver.replay.policy import Policy
 from solver.replay.spans import Cause, Replay, joined
 from solver.replay.trace import Trace
-
-_Kind = Literal["step", "checkpoint", "pause", "waiting"]
-#: What an activity is that the end of the run, or some event, cuts short.
-COMES_TO: dict[_Kind, Cause] = {
-    "step": "unfinished",
-    "checkpoint": "checkpoint",
-    "pause": "reconfiguration",
-    "waiting": "waiting",
-}
 
 
 def replay(trace: Trace, policy: Policy, stop: Callable[[], bool] = lambda: False) -> Replay:
@@ -69,22 +60,6 @@ def _alarms(trace: Trace, policy: Policy) -> list[tuple[int, bool, str]]:
     return sorted(alarm for alarm in alarms if alarm[0] < trace.end_ns)
 
 
-@dataclass(frozen=True)
-class _Activity:
-    """What is going on; waiting has no end. nodes: ready ones when it began."""
-
-    kind: _Kind
-    start_ns: int
-    end_ns: int | None
-    nodes: int
-
-    @property
-    def until_ns(self) -> int:
-        """End of what has one."""
-        assert self.end_ns is not None
-        return self.end_ns
-
-
 class _Training:
     """What goes on at one moment of a trace, and on which nodes; the history is what was before."""
 
@@ -92,10 +67,10 @@ class _Training:
         self.history = History()
         self._nodes = Formation(policy.reconfigure)
         self._recovery = policy.recovery
-        self._background: _Activity | None = None  # a step that a failure has overtaken
+        self._background = Overtaken(self.history, self._nodes)
         self._slowed = False
         self._regroup = False  # reconfigure after the step in flight
-        self._activity = _Activity("waiting", 0, None, 0)
+        self._activity = Activity("waiting", 0, None, 0)
         self._now_ns = 0
 
     def advance(self, time_ns: int, inclusive: bool) -> None:
@@ -119,7 +94,7 @@ class _Training:
 
         inclusive: training in the background may end at `time_ns`.
         """
-        since_ns = self._end_background(time_ns, inclusive)
+        since_ns = self._background.end(time_ns, inclusive, self._activity.start_ns)
         cause = COMES_TO[self._activity.kind]
         self.history.add(since_ns, time_ns, cause, self._activity.nodes)
 
@@ -161,26 +136,9 @@ class _Training:
         if self._activity.kind != "step":
             self.close(self._now_ns)
         elif self._recovery.in_flight == "background":
-            self._background = self._activity  # covered when the pause ends
+            self._background.begin(self._activity)
         else:
             self._cover(self._now_ns, "lost")
-
-    def _end_background(self, time_ns: int, inclusive: bool) -> int:
-        """Ends overtaken training at `time_ns`; returns the time up to which it is covered."""
-        begun, since_ns = self._background, self._activity.start_ns
-        if begun is None:
-            return since_ns
-        if steps := (time_ns + inclusive - 1 - begun.start_ns) // self._nodes.step_ns:
-            since_ns = begun.start_ns + steps * self._nodes.step_ns
-            self.history.add(begun.start_ns, since_ns, "training", begun.nodes, steps)
-            self._background = None
-        self._give_up_background(since_ns)
-        return since_ns
-
-    def _give_up_background(self, time_ns: int) -> None:
-        if self._background is not None:
-            self.history.add(self._background.start_ns, time_ns, "lost", self._background.nodes)
-            self._background = None
 
     def _repeat(self, time_ns: int) -> None:
         """Ends all steps at once that are over before `time_ns`, but the last, if all are alike."""
@@ -217,7 +175,7 @@ class _Training:
             self._lose_state(start_ns)
         found = self._nodes.next = self._nodes.best()
         if found is None:
-            self._give_up_background(start_ns)
+            self._background.give_up(start_ns)
             self._begin("waiting", start_ns, None)
             return
         if found.loses_state:
@@ -225,12 +183,12 @@ class _Training:
         self._begin("pause", start_ns, found.pause_ns if pause_ns is None else pause_ns)
 
     def _lose_state(self, time_ns: int) -> None:
-        self._give_up_background(time_ns)
+        self._background.give_up(time_ns)
         self.history.roll_back()
 
-    def _begin(self, kind: _Kind, start_ns: int, length_ns: int | None) -> None:
+    def _begin(self, kind: Kind, start_ns: int, length_ns: int | None) -> None:
         end_ns = None if length_ns is None else start_ns + length_ns
-        self._activity = _Activity(kind, start_ns, end_ns, len(self._nodes.ready))
+        self._activity = Activity(kind, start_ns, end_ns, len(self._nodes.ready))
 
     def _cover(self, end_ns: int, cause: Cause, steps: int = 0) -> None:
         """The current activity so far, as a span."""

@@ -78,7 +78,7 @@ def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
 def context_text(instance: Instance, shape: Shape) -> str:
     """How attention sees all tokens of a sequence."""
     texts = {"ring": "keys and values go round a ring", "all_to_all": "heads are exchanged"}
-    return " or ".join(texts[one] for one in sorted(context_methods(instance, shape)))
+    return " or ".join(texts[one] for one in sorted(set(context_methods(instance, shape))))
 
 
 def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:
@@ -103,7 +103,10 @@ def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines
 
 
 def _unused(instance: Instance) -> Iterator[str]:
-    """Strategies that would cost nothing; those of a profile are as it was measured."""
+    """What would cost nothing; strategies of a profile are as it was measured."""
     off = instance.profile is None and not instance.workload.flash_attention
     if off and has_flash(instance.cluster, instance.workload.precision):
         yield "workload.flash_attention is off, although every GPU here has it: less memory"
+    spot = [group.name for group in instance.cluster.groups if group.spot]
+    if spot and instance.objective.minimize != "cost_per_useful_sequence":
+        yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"

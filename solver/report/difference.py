@@ -70,6 +70,9 @@ def _others(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
     a, b = first.cost_usd_per_step, second.cost_usd_per_step
     if a or b:
         yield from _row("money per step", a, b, money)
+    if first.renting and second.renting:
+        a, b = (one.cost_usd_per_useful_sequence for one in (first.renting, second.renting))
+        yield from _row("money per useful sequence", a, b, money)
 
 
 def _fullest(document: PlanDocument) -> float | None:

@@ -1,18 +1,21 @@
 """From a result to the plan file's content, and back from a plan file to plan and costs."""
 
+from formulations.costs.availability import checkpoint_every_s
 from formulations.costs.memory import MemoryParts
 from formulations.costs.plan_costs import PlanCosts, plan_costs, plan_memory, plan_tables
+from formulations.costs.renting import terms_of
 from formulations.costs.rounding import rounding_error_ns
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.provenance import gpu_evidence
-from formulations.plan import Group, Plan, Replica, Shape, Stage, num_gpus
+from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
     SCHEMA_VERSION,
     MemoryDocument,
     PlanDocument,
+    RentingDocument,
     ReplicaDocument,
     StageDocument,
     StepDocument,
@@ -51,6 +54,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         price_usd_per_hour=None,
         cost_usd_per_step=None,
         training_cost_usd=None,
+        renting=None,
         evidence=(),
         time_sources=(),
         shape=plan.shape if plan else None,
@@ -100,6 +104,7 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
             "price_usd_per_hour": price,
             "cost_usd_per_step": cost,
             "training_cost_usd": None if steps is None else cost * steps,
+            "renting": _renting(instance, shape, step_time_s),
             "evidence": gpu_evidence(instance, shape.nodes_used),
             "time_sources": tuple(sorted(tables.origins)),
             "node_order": tuple(names[n] for n in plan.node_order),
@@ -111,6 +116,22 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
                 for r, replica in enumerate(plan.replicas)
             ),
         }
+    )
+
+
+def _renting(instance: Instance, shape: Shape, step_time_s: float) -> RentingDocument | None:
+    """The terms that the objective chose, if it chose any."""
+    if instance.objective.minimize != "cost_per_useful_sequence" or instance.preemption is None:
+        return None
+    terms = terms_of(instance, shape.nodes_used)
+    per_s = instance.workload.global_batch / step_time_s / terms.slowdown
+    return RentingDocument(
+        on_spot=terms.on_spot,
+        preemptions_per_hour=terms.preemptions_per_hour,
+        availability=1 / terms.slowdown,
+        checkpoint_every_s=checkpoint_every_s(instance.preemption, terms.preemptions_per_s),
+        useful_sequences_per_s=per_s,
+        cost_usd_per_useful_sequence=terms.usd_per_hour / 3600 / per_s,
     )
 
 
@@ -179,21 +200,7 @@ def plan_of(document: PlanDocument) -> Plan:
     if document.shape is None:
         raise PlanError("shape", f"no plan (status {document.status})", "a file with a plan")
     number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
-    replicas = tuple(
-        Replica(
-            micro_batches=replica.micro_batches,
-            stages=tuple(
-                Stage(
-                    layers=stage.layers,
-                    group=Group(node=number[stage.node], gpus=stage.gpus),
-                    degrees=stage.degrees,
-                    recomputed=stage.recomputed,
-                )
-                for stage in replica.stages
-            ),
-        )
-        for replica in document.replicas
-    )
+    replicas = tuple(replica.replica(number) for replica in document.replicas)
     order = tuple(number[name] for name in document.node_order)
     return Plan(shape=document.shape, node_order=order, replicas=replicas)
 

@@ -78,7 +78,7 @@ def _label(row: Row) -> str:
 
 def _group_heading(document: PlanDocument, replicas: tuple[int, ...]) -> str:
     count = document.replicas[replicas[0]].micro_batches
-    batches = f"{count} micro-batch{'es' if count > 1 else ''}"
+    batches = f"{count:,} micro-batch{'es' if count > 1 else ''}"
     if len(replicas) == 1:
         return f"replica {replicas[0]}: {batches}"
     return f"replicas {ranges(replicas)} (x {len(replicas)}, all alike): {batches} each"

@@ -1,6 +1,7 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import groupby
 
 from rich.console import RenderableType
@@ -28,6 +29,7 @@ from solver.report.quantities import (
     significant,
     time_text,
 )
+from solver.report.renting import renting_lines
 from solver.report.stages import (
     memory_table,
     placement_table,
@@ -139,7 +141,7 @@ def batches_text(document: PlanDocument, shape: Shape) -> str:
     """Micro-batches and schedule in words."""
     counts = [replica.micro_batches for replica in document.replicas]
     least, most = min(counts), max(counts)
-    number = f"{least} to {most}" if least < most else f"{most}"
+    number = f"{least:,} to {most:,}" if least < most else f"{most:,}"
     noun = "micro-batch" if most == 1 else "micro-batches"
     size = counted(shape.micro_batch, "sequence")
     return f"{number} {noun} of {size} per replica, {_SCHEDULES[shape.schedule]} schedule"
@@ -192,21 +194,30 @@ def outcome(document: PlanDocument) -> Lines:
     return [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
-        *(("elsewhere", _elsewhere(document, one)) for one in document.other_targets),
+        *(("elsewhere", line) for line in _elsewhere(document)),
         *([("shapes", _closed(document))] if document.closed_shapes else []),
         *_closed_by(document),
         ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]
 
 
-def _elsewhere(document: PlanDocument, other: OtherTarget) -> str:
-    """What another launch target may bring."""
+def _elsewhere(document: PlanDocument) -> Iterator[str]:
+    """What other launch targets may bring; those that nobody had time for together."""
     better = "faster" if document.minimize == "step_time" else "cheaper"
-    name = TARGET_NAMES[other.target]
-    most, least = other.gain, other.found_gain
-    if most is None:
-        found = "not yet looked at"
-    elif not least:
+    late = dict.fromkeys(
+        TARGET_NAMES[one.target] for one in document.other_targets if one.gain is None
+    )
+    for one in document.other_targets:
+        if one.gain is not None:
+            yield _other(one, one.gain, better)
+    if late:
+        yield f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
+
+
+def _other(other: OtherTarget, most: float, better: str) -> str:
+    """What one that was looked at brings, and may bring at most."""
+    name, least = TARGET_NAMES[other.target], other.found_gain
+    if not least:
         found = f"not yet ruled out that a plan is up to {percent(most)} {better}"
     else:
         found = f"{percent(least)} {better}"
@@ -233,6 +244,7 @@ def figures(document: PlanDocument) -> Lines:
         ("throughput", f"{significant(rate)} sequences/s, {significant(tokens)} tokens/s"),
         ("model FLOPs", _speed(document)),
         *([("money", rent)] if per_hour else []),
+        *renting_lines(document),
         ("memory", tightest(document)),
         ("layout", _launchers(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),

@@ -1,9 +1,10 @@
 """How one shape is closed: by memory, by a bound that is known, or by an exact engine."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from time import process_time
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
@@ -19,14 +20,8 @@ from solver.result import (
     max_step_time_ns,
     objective_weight,
 )
-from solver.search.closing import (
-    MOST_GAP,
-    ShapeAnswer,
-    ShapeEngine,
-    Stop,
-    after,
-    lacks_memory,
-)
+from solver.search.answers import Answer, Answers, Question
+from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
 ANY_TIME = 1 << 56
@@ -58,6 +53,10 @@ def _record(shape: Shape, reason: Reason, proof: Proof, bound_ns: int | None = N
     return ShapeRecord(shape=shape, reason=reason, proof=proof, bound_ns=bound_ns)
 
 
+def _closer(instance: Instance, options: SolveOptions, engine: ShapeEngine) -> "Closer":
+    return Closer(instance, options, engine, TimeTables(instance))
+
+
 @dataclass(frozen=True)
 class Closer:
     """Closes shapes of one instance; `best` is the objective of the incumbent, None without."""
@@ -66,6 +65,7 @@ class Closer:
     options: SolveOptions
     engine: ShapeEngine
     times: TimeTables
+    answers: Answers = field(default_factory=Answers)
 
     @property
     def proof(self) -> Proof:
@@ -142,25 +142,78 @@ class Closer:
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one shape, unless `stop` ends that early."""
-        shape = task.shape
-        if task.bound_ns >= self.target(shape, best):
-            return self.by_bound(task, best)
-        (cutoff, gap), stop = self._question(shape, best), after(task.effort, stop)
-        intervals = Intervals(self.times.costs(shape))
-        if lacks_memory(intervals) and not shape.per_stage:
-            return Closing(_record(shape, "infeasible", "memory"))
-        answer = self.engine(intervals, cutoff, gap, stop)
-        record = self._recorded(task, answer, cutoff, gap)
-        if answer.plan is None or answer.step_time_ns is None:
-            return Closing(record)
-        return Closing(record, (answer.plan, answer.step_time_ns))
+        known = self.known(task, best)
+        if known is not None:
+            return known
+        answer = self.answer(task, best, stop)
+        self.answers.keep(task.shape, answer)
+        return self.closing(task, best, answer)
 
-    def _question(self, shape: Shape, best: float | None) -> tuple[int, float]:
-        """Below which step time to look for the best plan, and to what gap."""
-        refused, reached = self._refused(shape), self._reached(shape, best, 0.0)
+    def known(self, task: Task, best: float | None, early: Answer | None = None) -> Closing | None:
+        """As `close`, without any search: by the bound, an early answer, or what a study holds."""
+        if task.bound_ns >= self.target(task.shape, best):
+            return self.by_bound(task, best)
+        question = self.question(task, best)
+        if early is None or not early.replies(question):
+            early = self.answers.find(task.shape, question)
+        return None if early is None else self.closing(task, best, early)
+
+    def needless(self, task: Task, best: float | None) -> bool:
+        """Whether a shape is closed by its bound."""
+        return self.beyond(task, best) or task.bound_ns >= self.target(task.shape, best)
+
+    def objective(self, task: Task, answer: Answer) -> float | None:
+        """Of the plan of an answer."""
+        step_ns = None if answer.found is None else answer.found.step_time_ns
+        return None if step_ns is None else step_ns * self._scale(task.shape)[1]
+
+    def elsewhere(self) -> "Callable[[], Closer]":
+        """The same in another process, which has no time limit and no study of its own."""
+        options = replace(self.options, time_limit_s=None)
+        return partial(_closer, self.instance, options, self.engine)
+
+    def question(self, task: Task, best: float | None) -> Question:
+        """Below which step time to look for the best plan, and to what gap. A limit has none."""
+        refused, reached = self._refused(task.shape), self._reached(task.shape, best, 0.0)
         if refused < reached:
-            return refused, 0.0
-        return reached, min(self.options.gap, MOST_GAP)
+            return Question(refused, 0.0, task.effort)
+        return Question(reached, min(self.options.gap, MOST_GAP), task.effort)
+
+    def answer(self, task: Task, best: float | None, stop: Stop) -> Answer:
+        """What the engine says, or `stop` lets it say."""
+        began_s, question = process_time(), self.question(task, best)
+        intervals = Intervals(self.times.costs(task.shape))
+        if lacks_memory(intervals):
+            return Answer(question, None, process_time() - began_s)
+        stopped = False
+
+        def halt() -> bool:
+            nonlocal stopped
+            stopped = stopped or stop()
+            return stopped
+
+        halted = after(task.effort, halt)
+        found = self.engine(intervals, question.cutoff_ns, question.gap, halted)
+        cut_short = stopped and not found.complete
+        return Answer(question, found, process_time() - began_s, cut_short)
+
+    def closing(self, task: Task, best: float | None, answer: Answer) -> Closing:
+        """What an answer says now, be it one to another question: one that asked for more."""
+        found, question = answer.found, self.question(task, best)
+        if found is None:
+            return Closing(_record(task.shape, "infeasible", "memory"))
+        if not answer.improves(question):
+            found = replace(found, plan=None, step_time_ns=None)
+        record = self._recorded(task, found, question.cutoff_ns, question.gap)
+        if found.plan is None or found.step_time_ns is None:
+            return Closing(record)
+        return Closing(record, (found.plan, found.step_time_ns))
+
+    def recorded(self, task: Task, answer: Answer) -> ShapeRecord:
+        """What an answer says by itself, whatever the incumbent."""
+        if answer.found is None:
+            return _record(task.shape, "infeasible", "memory")
+        return self._recorded(task, answer.found, answer.question.cutoff_ns, answer.question.gap)
 
     def reviewed(self, record: ShapeRecord, best: float | None) -> ShapeRecord:
         """The record of a shape, closed after all if a later incumbent has reached its bound."""

@@ -11,7 +11,8 @@ from solver.comparison import Comparison, Finding
 from solver.heuristics.local import local_plans
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import Status, Termination, objective_weight
-from solver.search.driver import Report, solve
+from solver.search.driver import solve
+from solver.search.progress import Report
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 

@@ -6,9 +6,10 @@ incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from formulations.costs.tables import CostTables
@@ -19,29 +20,28 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import (
     Infeasibility,
-    Moment,
     Result,
     SearchLog,
     Status,
     Termination,
-    relative_gap,
 )
 from solver.search.agenda import Agenda
+from solver.search.answers import Answers
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeEngine, enumerate_shape
 from solver.search.incumbents import Clock, Incumbent, Incumbents
 from solver.search.infeasible import LIMIT_S, explain
 from solver.search.paths import CutPool
-from solver.search.portfolio import closings
-from solver.search.progress import Progress
+from solver.search.portfolio import closings, crew_of
+from solver.search.progress import Report
+from solver.search.search_history import SearchHistory
 from solver.search.shapes import shapes
+from solver.study.store import Study
 
-Report = Callable[[Progress], None]
-
+#: What a study notes of a search: the gap that it was asked for.
+SOLVE = "solve"
 #: How often an engine may ask whether to stop, from one round over the open shapes to the next.
 EFFORTS = (100, 1_000, 10_000, None)
-#: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
-NOTED_EVERY = 1.25
 
 
 class ShapeSearch:
@@ -55,20 +55,21 @@ class ShapeSearch:
         times: TimeTables | None = None,
         space: Iterator[Shape] | None = None,
         below: float = math.inf,
+        study: Study | None = None,
     ) -> None:
-        self.instance, self.options, self.report = instance, options, report
+        self.instance, self.options = instance, options
         self.pool = CutPool()
         self.clock = Clock(options.time_limit_s)
         self.times = times or TimeTables(instance)
+        self.crew = crew_of(options) if options.method == "exact" else None
         self.collected: list[CostTables] = []
         known = Incumbent(objective=below)
-        self.incumbents = Incumbents(instance, options, self.clock, self.times, known)
-        self.closer = Closer(instance, options, self._engine(), self.times)
+        self.incumbents = Incumbents(instance, options, self.clock, self.times, known, study=study)
+        self.crew = crew_of(options) if options.method == "exact" else None
+        self.closer = Closer(instance, options, self._engine(), self.times, Answers(study))
         whole, stop = shapes(instance) if space is None else space, self.clock.out_of_time
         self.agenda = Agenda(whole, self.times, self.closer, stop)
-        least = self.agenda.tasks[:1]  # that of the cheapest bound
-        #: of the objective, and when
-        self.bounds = [(self.clock.elapsed_s, task.objective) for task in least]
+        self.history = SearchHistory(instance, self.clock, self.agenda, self.incumbents, report)
 
     def _engine(self) -> ShapeEngine:
         if self.options.method not in ("cpsat", "milp"):
@@ -82,31 +83,46 @@ class ShapeSearch:
         """All shapes."""
         return [task.shape for task in self.agenda.tasks]
 
-    def run(self, per_stage: bool = True) -> None:
-        """Closes shapes until none is open or time is up, with more and more effort.
+    def recall(self) -> None:
+        """The best plan that a study knows, whoever found it."""
+        self.incumbents.recall()
+        for plan, step_ns in self.closer.answers.plans():
+            if not self.closer.refuses(plan.shape, step_ns):
+                self.incumbents.offer((plan, step_ns))
 
-        All; or all but those in which every stage has degrees of its own.
+    def run(
+        self,
+        among: Collection[Shape] | None = None,
+        efforts: Sequence[int | None] = EFFORTS,
+    ) -> None:
+        """Closes shapes, all or some, until none is open or time is up, with more and more effort.
 
         What resists a round is worth a longer local search.
         """
-        exact, stop = self.options.method == "exact", self.clock.out_of_time
-        workers = self.options.workers if exact else 1
-        for effort in EFFORTS if exact else EFFORTS[-1:]:
-            if stop():
-                return
-            late = exact and effort not in EFFORTS[:2]
-            if late and self.agenda.open(self.incumbents.best, effort):
-                self.incumbents.seed(self.space, effort or EFFORTS[-2])
-            tasks = self.agenda.open(self.incumbents.best, effort)
-            tasks = [task for task in tasks if per_stage or not task.shape.per_stage]
-            tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
-            for closing in closings(
-                self.closer, tasks, lambda: self.incumbents.best, workers, stop
-            ):
-                self._take(closing)
-                self.tell()
+        exact = self.options.method == "exact"
+        for effort in efforts if exact else EFFORTS[-1:]:
+            self._round(effort, among)
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
+
+    def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
+        """Looks at all open shapes, or those of some, with so much effort each."""
+        exact, stop = self.options.method == "exact", self.clock.out_of_time
+        if stop():
+            return
+        late = exact and effort not in EFFORTS[:2]
+        if late and self.agenda.open(self.incumbents.best, effort):
+            space = [shape for shape in self.space if among is None or shape in among]
+            patience = effort or EFFORTS[-2]
+            self.incumbents.start(
+                f"seed {effort} of {len(space)}", partial(self.incumbents.seed, space, patience)
+            )
+        tasks = self.agenda.open(self.incumbents.best, effort)
+        tasks = [task for task in tasks if among is None or task.shape in among]
+        tasks = self.agenda.unpacked(tasks, self.incumbents.best, stop)
+        for closing in closings(self.closer, tasks, lambda: self.incumbents.best, self.crew, stop):
+            self._take(closing)
+            self.history.tell()
 
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""
@@ -127,37 +143,12 @@ class ShapeSearch:
         def tell() -> None:
             for closing in model.closings():
                 self._take(closing)
-            self.tell()
+            self.history.tell()
 
         try:
             model.run(replace(self.options, time_limit_s=left_s), self.clock.out_of_time, tell)
         finally:
             tell()
-
-    def tell(self) -> None:
-        """Reports the state of the search, and notes its bound from time to time."""
-        elapsed_s = self.clock.elapsed_s
-        noted_s = self.bounds[-1][0] if self.bounds else 0.0
-        if self.report is None and elapsed_s < NOTED_EVERY * noted_s:
-            return
-        found = self.incumbents
-        open_ = self.agenda.open(found.best)
-        bound = min((task.objective for task in open_), default=found.objective)
-        if elapsed_s >= NOTED_EVERY * noted_s:
-            self.bounds.append((elapsed_s, bound))
-        if self.report is not None:
-            self.report(self._progress(bound))
-
-    def _progress(self, bound: float) -> Progress:
-        found = self.incumbents
-        return Progress(
-            shapes_closed=self.agenda.num_closed,
-            shapes_total=len(self.agenda.tasks),
-            incumbent_ns=found.known.step_time_ns,
-            bound_ns=int(bound) if self.instance.objective.minimize == "step_time" else None,
-            gap=relative_gap(found.best, bound),
-            elapsed_s=self.clock.elapsed_s,
-        )
 
     def result(self, termination: Termination) -> Result:
         """The outcome, with the rest of the shapes logged."""
@@ -182,20 +173,12 @@ class ShapeSearch:
             runtime_s=self.clock.elapsed_s,
             log=SearchLog(
                 tuple(self.closer.stated(one, best, bound) for one in records),
-                self._history(best, bound),
+                self.history.moments(best, bound),
             ),
             method=self.options.method,
             infeasibility=self._explained() if status is Status.INFEASIBLE else None,
             requested_gap=self.options.gap,
         )
-
-    def _history(self, best: float | None, bound: float | None) -> tuple[Moment, ...]:
-        """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
-        if not best:
-            return ()
-        noted = self.bounds if bound is None else [*self.bounds, (self.clock.elapsed_s, bound)]
-        shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
-        return tuple(sorted([*self.incumbents.history, *shares], key=lambda one: one.elapsed_s))
 
     def _explained(self) -> Infeasibility:
         """Why there is no plan, within the time that is left."""
@@ -210,26 +193,36 @@ class ShapeSearch:
 
 
 def solve(
-    instance: Instance, options: SolveOptions | None = None, progress: Report | None = None
+    instance: Instance,
+    options: SolveOptions | None = None,
+    progress: Report | None = None,
+    study: Study | None = None,
 ) -> Result:
     """The best plan of an instance with its proof, or the best one so far with its bound.
 
-    A time limit and Ctrl-C return the incumbent; nothing is lost. PlannerError if a model that the
-    options ask for cannot be written.
+    A time limit and Ctrl-C return the incumbent; nothing is lost. `study`: what was closed before,
+    and where to keep what is closed now. PlannerError if a model that the options ask for cannot
+    be written, or a study.
     """
     options = options or SolveOptions()
-    search = ShapeSearch(instance, options, progress)
+    if study is not None:
+        study.note(SOLVE, {"gap": options.gap})
+    search = ShapeSearch(instance, options, progress, study=study)
     termination, space = Termination.TIME_LIMIT, search.space
     try:
         with time_up_after(search.clock.left_s):
             if options.method == "minmax":
                 search.incumbents.baselines(space)
             else:
-                search.incumbents.seed_chunks(space)
-                search.incumbents.seed(space)
-                search.incumbents.survey(space)
-                if options.method == "exact" and any(shape.per_stage for shape in space):
-                    search.run(per_stage=False)  # so that more choice is not for the worse
+                if options.time_limit_s is not None:  # then no run is like another
+                    search.recall()
+                starts = search.incumbents
+                starts.start("chunks", partial(starts.seed_chunks, space))
+                starts.start("seed", partial(starts.seed, space))
+                starts.start("survey", partial(starts.survey, space))
+                grouped = {shape: None for shape in space if not shape.per_stage}
+                if options.method == "exact" and len(grouped) < len(space):
+                    search.run(grouped)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():
             termination = Termination.HEURISTIC

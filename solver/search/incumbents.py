@@ -2,12 +2,15 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter, ValidationError
 
 from formulations.instance import Instance
 from formulations.plan import Plan, Shape
 from formulations.units import NANOSECONDS_PER_SECOND
+from solver.document import canonical_json
 from solver.heuristics.baselines import (
     equal_chunks_plan,
     equal_split_plan,
@@ -20,7 +23,9 @@ from solver.heuristics.node_orders import count_orders
 from solver.interrupt import GRACE_S
 from solver.options import SolveOptions
 from solver.result import Moment, objective_weight
+from solver.search.answers import check_plan
 from solver.search.closing import ORDER_LIMIT
+from solver.study.store import Study
 
 #: Patience of the first local search: where all node orders are looked at in one graph, where they
 #: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
@@ -28,6 +33,9 @@ from solver.search.closing import ORDER_LIMIT
 PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
 #: Part of the time limit that a survey may take.
 SURVEY = 0.3
+#: Of records in a study: the plans that searches for first plans ended with.
+STARTS = "start"
+_PLANS = TypeAdapter[tuple[Plan, int] | None](tuple[Plan, int] | None)
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,45 @@ class Incumbents:
     times: TimeTables
     known: Incumbent = field(default_factory=Incumbent)
     history: list[Moment] = field(default_factory=list)
+    study: Study | None = None
+
+    def start(self, name: str, search: Callable[[], None]) -> None:
+        """A search for plans, or, where a study knows it, the plan that it ended with.
+
+        It is kept unless the time limit may have cut it short.
+        """
+        if self.study is None:
+            search()
+            return
+        asked = {"before": self.best, "seed": self.options.seed}
+        limits = self.instance.limits.model_dump(mode="json")
+        variant = canonical_json({**asked, "limits": limits})
+        for one in self.study.find(STARTS, name):
+            if one.variant == variant:
+                self.offer(self._checked(one.fields))
+                return
+        search()
+        limit = self.options.time_limit_s
+        if limit is None or self.clock.elapsed_s < SURVEY * limit:
+            plan, step_ns = self.known.plan, self.known.step_time_ns
+            found = None if plan is None or step_ns is None else (plan, step_ns)
+            self.study.keep(STARTS, name, variant, _PLANS.dump_json(found).decode())
+
+    def recall(self) -> None:
+        """All that searches ended with that a study knows."""
+        for one in [] if self.study is None else self.study.every(STARTS):
+            self.offer(self._checked(one.fields))
+
+    def _checked(self, fields: str) -> tuple[Plan, int] | None:
+        """What a study holds; StudyError if that is not what was kept."""
+        assert self.study is not None
+        try:
+            found = _PLANS.validate_json(fields)
+        except ValidationError:
+            raise self.study.damaged(STARTS, "unreadable") from None
+        if found is not None:
+            check_plan(self.study, STARTS, *found)
+        return found
 
     def _patience(self, space: Sequence[Shape]) -> int:
         """Of the first local search."""

@@ -1,5 +1,6 @@
 """What a running search tells: a snapshot for whoever shows it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -13,3 +14,6 @@ class Progress:
     bound_ns: int | None
     gap: float | None
     elapsed_s: float
+
+
+Report = Callable[[Progress], None]

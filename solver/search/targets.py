@@ -12,9 +12,11 @@ from formulations.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Termination
-from solver.search.driver import Report, seen_within
+from solver.search.driver import seen_within
 from solver.search.driver import solve as solve_instance
+from solver.search.progress import Report
 from solver.search.remedies import changed
+from solver.study.store import Study
 
 #: Part of the time limit, or of the time that the search took, for all other targets together.
 SHARE = 0.05
@@ -25,7 +27,10 @@ LEAST_GAIN = 0.001
 
 
 def solve(
-    instance: Instance, options: SolveOptions | None = None, progress: Report | None = None
+    instance: Instance,
+    options: SolveOptions | None = None,
+    progress: Report | None = None,
+    study: Study | None = None,
 ) -> Result:
     """The best plan that the instance's target can launch, see `solver.search.driver.solve`.
 
@@ -35,12 +40,12 @@ def solve(
     others = list(_others(instance)) if options.method == "exact" else []
     limit_s = options.time_limit_s
     if not others or limit_s is None:
-        result = solve_instance(instance, options, progress)
+        result = solve_instance(instance, options, progress, study)
         budget_s = max(LEAST_S, SHARE * result.runtime_s)
     else:
         budget_s = SHARE * limit_s
         own = replace(options, time_limit_s=limit_s - budget_s)
-        result = solve_instance(instance, own, progress)
+        result = solve_instance(instance, own, progress, study)
     if result.termination is Termination.INTERRUPTED:
         return result
     found: list[OtherTarget] = []
@@ -52,8 +57,7 @@ def solve(
 def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
     """Other targets, with what each would add to the plan space."""
     for target in RULES:
-        if added := widened(instance, target):
-            yield target, added
+        yield from ((target, added) for added in widened(instance, target))
 
 
 def _gains(
@@ -82,6 +86,8 @@ def _below(result: Result) -> Instance:
     if instance.objective.minimize == "step_time":
         longest_s = (step_ns - 1) / NANOSECONDS_PER_SECOND
         return changed(instance, "limits", max_step_time_s=longest_s)
+    if instance.objective.minimize == "cost_per_useful_sequence":  # no limit says so
+        return instance
     highest_usd = math.nextafter(objective, 0) / NANOSECONDS_PER_SECOND / 3600
     return changed(instance, "limits", max_cost_usd_per_step=highest_usd)
 

@@ -6,22 +6,18 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from formulations.costs.template_costs import in_several_zones, template_costs
 from formulations.errors import PlannerError
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.units import ceil_div
-from solver.enumeration.enumerate import below
 from solver.interrupt import NoTimeError, TimeUp
-from solver.layered.edges import has_split
-from solver.layered.free_degrees import FreeDegrees
-from solver.layered.gpu_graph import Counts, GpuGraph
-from solver.layered.places import PlaceCosts, place_costs
-from solver.result import Status
-from solver.simulate import pipeline_step_ns
-from solver.templates.judge import alone
+from solver.layered.gpu_graph import Counts
+from solver.study.store import Study
+from solver.templates.judge import judged
+from solver.templates.kept import Found, KeptTemplates
+from solver.templates.mixes import Mixes
 from solver.templates.searches import Searches, strategies
-from solver.templates.template_options import TemplateObjective, TemplateOptions
+from solver.templates.template_options import TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 from solver.templates.template_result import TemplateResult
 from solver.templates.time_shares import Clock
@@ -40,8 +36,11 @@ class TemplateGenerator:
         options: TemplateOptions,
         report: Callable[[int, int], None] = lambda done, total: None,
         clock: Clock | None = None,
+        study: Study | None = None,
     ) -> None:
         """`report` is told how many templates of how many are done; `clock`: one around this.
+
+        study: what was found before, and where to keep what is found now.
 
         Raises PlannerError: a micro-batch that divides no step.
         """
@@ -53,30 +52,23 @@ class TemplateGenerator:
             )
         self.instance, self.options, self._report = instance, options, report
         self.clock = Clock(options.time_limit_s, clock)
-        self._costs: dict[tuple[Strategy, bool], PlaceCosts] = {}
+        self.mixes = Mixes(instance, options.split)
+        self.study = study
+        self._kept = None if study is None else KeptTemplates(study, options)
 
     def again(
         self, report: Callable[[int, int], None] = lambda done, total: None, **changes: Any
     ) -> "TemplateGenerator":
         """One with other options, which knows the costs that this one knows, and ends with it."""
         options = replace(self.options, **changes)
-        found = TemplateGenerator(self.instance, options, report, self.clock)
-        found._costs = self._costs
+        found = TemplateGenerator(self.instance, options, report, self.clock, self.study)
+        found.mixes = self.mixes
         return found
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C has come, here or in one of those after this."""
         return self.clock.interrupted
-
-    @cached_property
-    def available(self) -> Counts:
-        """Nodes of every group."""
-        return tuple(group.nodes for group in self.instance.cluster.groups)
-
-    def mixes(self, nodes: int) -> list[Counts]:
-        """All ways to take so many of the cluster's nodes, by node group."""
-        return list(_mixes(self.available, nodes))
 
     @property
     def micro_batch(self) -> int:
@@ -89,7 +81,7 @@ class TemplateGenerator:
         if self.options.micro_batches is not None:
             return self.options.micro_batches
         sequences = self.instance.workload.global_batch * nodes
-        return ceil_div(sequences, sum(self.available) * self.micro_batch)
+        return ceil_div(sequences, sum(self.mixes.available) * self.micro_batch)
 
     @property
     def _strategies(self) -> list[Strategy]:
@@ -98,7 +90,7 @@ class TemplateGenerator:
     @property
     def too_small(self) -> str:
         """What to say where no number of nodes is enough."""
-        total = sum(self.available)
+        total = sum(self.mixes.available)
         return (
             f"cluster: no template fits into the memory of its nodes, not of all {total}; allowed: "
             "more nodes, GPUs with more memory, smaller micro-batches, full recomputation"
@@ -108,7 +100,7 @@ class TemplateGenerator:
     def least_nodes(self) -> int | None:
         """n0: the fewest nodes of which every choice holds the model; None if all are too few."""
         with self.in_time():
-            return self.least_up_to(sum(self.available))
+            return self.least_up_to(sum(self.mixes.available))
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
@@ -123,32 +115,10 @@ class TemplateGenerator:
     def least_up_to(self, most: int) -> int | None:
         """n0 if it is at most this; else None."""
         for nodes in range(1, most + 1):
-            if all(map(self._holds, self.mixes(nodes))):
+            m, strategies = self.micro_batches(nodes), self._strategies
+            if all(self.mixes.holds(mix, strategies, m) for mix in self.mixes.of(nodes)):
                 return nodes
         return None
-
-    def _holds(self, mix: Counts) -> bool:
-        """Whether any template on these nodes fits into memory, by any strategy."""
-        m = self.micro_batches(sum(mix))
-        for strategy in self._strategies:
-            costs = self._places(strategy)
-            if alone(costs.alone, [mix], m):
-                return True
-            if has_split(FreeDegrees(GpuGraph(costs.several, [mix]), m).problem):
-                return True
-        return False
-
-    def _places(self, strategy: Strategy, across: bool = False) -> PlaceCosts:
-        """across: for templates in several zones."""
-        key = strategy, across
-        if key not in self._costs:
-            self._costs[key] = place_costs(self.instance, strategy, self.options.split, across)
-        return self._costs[key]
-
-    def _across(self, mix: Counts) -> bool:
-        """Whether templates of a mix lie in several zones."""
-        groups = (j for j, count in enumerate(mix) if count)
-        return in_several_zones(self.instance.cluster, groups)
 
     def by_mix(self, sizes: Iterable[int]) -> list[TemplateResult]:
         """The best template of every mix of nodes of every size.
@@ -156,8 +126,10 @@ class TemplateGenerator:
         What time is left is shared equally by those to come. Without any left nothing is tried for
         them, but for the first one as long as the hard end allows.
         """
-        mixes = [mix for n in sizes for mix in self.mixes(n)]
+        mixes = [mix for n in sizes for mix in self.mixes.of(n)]
         found = list[TemplateResult]()
+        if self._kept is not None:
+            self._kept.begin({mix: self.micro_batches(sum(mix)) for mix in mixes})
         try:
             with self.clock.until_hard_end():
                 known = dict[bool, Searches]()
@@ -172,39 +144,27 @@ class TemplateGenerator:
         return found + [self._result(mix, nothing) for mix in mixes[len(found) :]]
 
     def _best(self, known: dict[bool, Searches], key: int, mixes: list[Counts]) -> TemplateResult:
+        """The best template of a mix, by a study or by a search."""
+        mix, m = mixes[key], self.micro_batches(sum(mixes[key]))
+        found = None if self._kept is None else self._kept.find(mix, m)
+        if found is None:
+            found = self._searched(known, key, mixes)
+            if self._kept is not None:
+                self._kept.keep(mix, m, found)
+        return self._result(mix, found)
+
+    def _searched(self, known: dict[bool, Searches], key: int, mixes: list[Counts]) -> Found:
         """The best template of a mix; mixes in several zones have costs of their own."""
-        across = self._across(mixes[key])
+        across = self.mixes.in_several_zones(mixes[key])
         if across not in known:
-            own = {i: mix for i, mix in enumerate(mixes) if self._across(mix) == across}
+            own = {
+                i: mix for i, mix in enumerate(mixes) if self.mixes.in_several_zones(mix) == across
+            }
             numbers = {i: self.micro_batches(sum(mix)) for i, mix in own.items()}
-            costs = {one: self._places(one, across) for one in self._strategies}
+            costs = {one: self.mixes.places(one, across) for one in self._strategies}
             known[across] = Searches(self.options, costs, own, numbers)
         search = partial(known[across].best, key)
-        outcome = self.clock.run(search, self.clock.share(len(mixes) - key))
-        return self._result(mixes[key], outcome)
+        return self.clock.run(search, self.clock.share(len(mixes) - key))
 
-    def _result(
-        self, mix: Counts, found: tuple[TemplateOutcome, Strategy | None]
-    ) -> TemplateResult:
-        outcome, strategy = found
-        nodes, m = sum(mix), self.micro_batches(sum(mix))
-        template, value = outcome.template, outcome.value
-        if template is None or value is None or strategy is None:
-            status = Status.INFEASIBLE if outcome.complete else Status.UNKNOWN
-            return TemplateResult(nodes, m, outcome, None, None, status)
-        judged = pipeline_step_ns(template_costs(self.instance, strategy, template), m)
-        if self.options.objective is TemplateObjective.STEP_TIME:
-            assert judged == value, (judged, value)
-        proved = outcome.bound >= below(value, self.options.gap)
-        status = Status.OPTIMAL if proved else Status.FEASIBLE
-        return TemplateResult(nodes, m, outcome, strategy, judged, status)
-
-
-def _mixes(available: Counts, nodes: int) -> Iterator[Counts]:
-    if not available:
-        yield from [()] if nodes == 0 else []
-        return
-    rest = sum(available[1:])
-    for first in range(max(0, nodes - rest), min(available[0], nodes) + 1):
-        for others in _mixes(available[1:], nodes - first):
-            yield first, *others
+    def _result(self, mix: Counts, found: Found) -> TemplateResult:
+        return judged(self.instance, self.options, mix, self.micro_batches(sum(mix)), found)

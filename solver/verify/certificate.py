@@ -11,6 +11,7 @@ from solver.verify.cascade import Effort
 from solver.verify.findings import Findings
 from solver.verify.node_choices import Nodes, price_usd_per_hour
 from solver.verify.records import check_records
+from solver.verify.renting import cheapest
 from solver.verify.space import Key, PlanSpace, key_of
 
 #: Missing or surplus shapes that are named one by one.
@@ -18,9 +19,11 @@ EXAMPLES = 3
 
 
 def objective_weight(instance: Instance, nodes_used: Nodes) -> float:
-    """Objective per nanosecond of step time: 1, or the rent in USD per hour."""
+    """Objective per nanosecond of step time: 1, or the rent in USD per hour, of useful time."""
     if instance.objective.minimize == "step_time":
         return 1.0
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return cheapest(instance, nodes_used).useful_usd_per_hour
     return price_usd_per_hour(instance, nodes_used)
 
 

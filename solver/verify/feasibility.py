@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from formulations.instance import Instance
-from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage, num_gpus
+from formulations.plan import Degrees, Plan, Shape, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
 from solver.verify.launch import runs_degrees
@@ -265,18 +265,5 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
     return Plan(
         shape=shape,
         node_order=order,
-        replicas=tuple(_replica(number, replica) for replica in document.replicas),
+        replicas=tuple(replica.replica(number) for replica in document.replicas),
     )
-
-
-def _replica(number: dict[str, int], replica: ReplicaDocument) -> Replica:
-    stages = tuple(
-        Stage(
-            layers=stage.layers,
-            group=Group(node=number[stage.node], gpus=stage.gpus),
-            degrees=stage.degrees,
-            recomputed=stage.recomputed,
-        )
-        for stage in replica.stages
-    )
-    return Replica(micro_batches=replica.micro_batches, stages=stages)

@@ -18,6 +18,7 @@ from solver.simulate import critical_path, step_time_ns
 from solver.verify.findings import NOISE, Findings
 from solver.verify.node_choices import Nodes, price_usd_per_hour
 from solver.verify.recount import Recount
+from solver.verify.renting import check_renting
 
 SECONDS_PER_HOUR = 3600
 
@@ -40,6 +41,7 @@ PLAN_FIELDS = (
     "price_usd_per_hour",
     "cost_usd_per_step",
     "training_cost_usd",
+    "renting",
     "evidence",
     "time_sources",
     "node_order",
@@ -182,9 +184,10 @@ def _check_stages(
 
 
 def _check_money(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:
-    instance = document.instance
-    cost = cost_usd(instance, plan.shape.nodes_used, time_ns)
-    rent = price_usd_per_hour(instance, plan.shape.nodes_used)
+    instance, used = document.instance, plan.shape.nodes_used
+    own = check_renting(document, used, time_ns, findings)
+    rent = price_usd_per_hour(instance, used) if own is None else own.usd_per_hour
+    cost = rent * seconds(time_ns) / SECONDS_PER_HOUR
     steps = instance.objective.steps
     speed = instance.workload.global_batch / seconds(time_ns)
     findings.close("throughput_sequences_per_s", document.throughput_sequences_per_s, speed)

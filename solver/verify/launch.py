@@ -4,8 +4,9 @@ Megatron-LM: one recomputation, 1F1B or interleaved, equally many micro-batches,
 split or not. FlagScale: 1F1B without chunks, equally many micro-batches, stages with blocks; full
 recomputation, and degrees, may differ from stage to stage. torchtitan: one recomputation, none or
 full, equally many micro-batches; FSDP's ZeRO 2 and 3 with one stage; experts whole, on FSDP's
-ranks, to which those of a sequence belong. All of them: embedding, blocks, head. Moments of Adam in
-8 bit are for none of them, in bf16 for the distributed optimizer of the first two.
+ranks, to which those of a sequence belong. The first two share no experts in fp16, and train none
+in tensor groups without sequence parallelism. All of them: embedding, blocks, head. Moments of Adam
+in 8 bit are for none of them, in bf16 for the distributed optimizer of the first two.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,6 +43,10 @@ def _all_or_nothing(search: SearchSpace) -> bool:
     return "selective" not in search.recompute
 
 
+def _ring(search: SearchSpace) -> bool:
+    return search.context_method == "ring" or set(search.context_parallel) == {1}
+
+
 def _zero_1(search: SearchSpace) -> bool:
     return max(search.zero) <= 1
 
@@ -69,6 +74,7 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
         ("micro_batches", _even),
         ("recompute_per", _alike),
         ("recompute", _all_or_nothing),
+        ("context_method", _ring),
     ),
     "any": (),
 }
@@ -113,11 +119,17 @@ def runs_states(target: Target, zero: int, workload: Workload) -> bool:
     return zero > 0 or not core or _moments(workload) != _IN_16_BIT
 
 
-def runs_sharing(target: Target, degrees: Iterable[Degrees], ep: int, zero: int) -> bool:
+def runs_sharing(
+    target: Target, instance: Instance, degrees: Iterable[Degrees], ep: int, zero: int
+) -> bool:
     """Whether a target lets GPUs share experts and sequences so."""
-    own = list(degrees)
+    own, workload = list(degrees), instance.workload
+    wide = any(one.tp > 1 for one in own)
+    if target in ("megatron", "flagscale"):
+        torn = workload.experts > 0 and wide and not instance.search.sequence_parallel
+        return not torn and (ep == 1 or workload.precision != "fp16")
     alone = ep == 1 and all(one.cp == 1 for one in own)
-    return target != "torchtitan" or alone or (zero > 0 and (ep == 1 or own[0].tp == 1))
+    return target != "torchtitan" or alone or (zero > 0 and (ep == 1 or not wide))
 
 
 def runs_zero(target: Target, zero: int, pp: int) -> bool:

@@ -6,12 +6,15 @@ from itertools import product
 
 from formulations.instance import Instance
 from solver.verify.findings import NOISE
+from solver.verify.renting import cheapest
 
 Nodes = tuple[int, ...]  #: number of nodes used, per node group
 
 
 def price_usd_per_hour(instance: Instance, nodes_used: Nodes) -> float:
-    """Rent of these numbers of nodes."""
+    """Rent of these numbers of nodes, on the terms that the objective chooses."""
+    if instance.objective.minimize == "cost_per_useful_sequence":
+        return cheapest(instance, nodes_used).usd_per_hour
     rents = [group.price_usd_per_hour for group in instance.cluster.groups]
     return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))
 

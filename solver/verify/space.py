@@ -203,7 +203,8 @@ class PlanSpace:
         """Whether the target runs so many parts, experts and sequences with a ZeRO stage."""
         used = [own for own, count in zip(degrees, nodes_used, strict=True) if count]
         parts, target = [own.parts for own in used], self.search.target
-        return runs_parts(target, parts, zero) and runs_sharing(target, used, ep, zero)
+        shared = runs_sharing(target, self.instance, used, ep, zero)
+        return shared and runs_parts(target, parts, zero)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:

@@ -1,5 +1,6 @@
 """Benchmarks that need data which are not ours, where these are absent."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,18 @@ def test_bug_benchmark_without_its_reference_says_so(
     [line] = done.stderr.splitlines()
     assert line.startswith(f"error: {tmp_path}")
     assert line.endswith("named by HETPLAN_REFERENCE")
+
+
+def test_readme_says_where_the_originals_are() -> None:
+    """Of every folder that a benchmark reads."""
+    readme = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## Reference data")[2].partition("\n## ")[0]
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "bench").glob("*.py"))
+    folders = set(re.findall(r'"(\w+)/[\w*/]+\.(?:json|csv)"', code)) - {"results"}
+    assert len(folders) > 5
+    for folder in folders:
+        assert f"`{folder}/`" in table
+    assert table.count("github.com/") >= 9
 
 
 def test_one_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

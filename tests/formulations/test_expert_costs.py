@@ -14,38 +14,26 @@ from formulations.costs.experts import (
     members_of,
 )
 from formulations.costs.sharding import shape_times
-from formulations.instance import Cluster, Instance, Layer, Link, NodeGroup
+from formulations.instance import Cluster, Instance, Layer, Link, NodeGroup, Workload
 from formulations.instance.load import gpu_catalogue
-from formulations.instance.sizes import MoeSizes, TransformerSizes
+from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
+from tests.architectures import MIXTRAL
 from tests.small_instances import plain_shape
 
-MIXTRAL = TransformerSizes(
-    hidden_size=4096,
-    layers=32,
-    heads=32,
-    kv_heads=8,
-    ffn_size=14336,
-    gated_ffn=True,
-    moe=MoeSizes(experts=8, experts_per_token=2, ffn_size=14336),
-    vocabulary_size=32000,
-    tied_embeddings=False,
-    rotary_positions=True,
-    norm="rmsnorm",
-    qkv_biases=False,
-    output_bias=False,
-    ffn_biases=False,
-    dropout=False,
-)
 EXPERT = 3 * 4096 * 14336  # parameters
 
 
-def block(sequence_length: int = 4096) -> Layer:
-    """A block of Mixtral 8x7B."""
-    workload = build_workload(
-        MIXTRAL, name="m", source="test", sequence_length=sequence_length, global_batch=1
+def mixtral(sequence_length: int = 4096) -> Workload:
+    """Mixtral 8x7B with steps of 64 sequences."""
+    return build_workload(
+        MIXTRAL, name="m", source="test", sequence_length=sequence_length, global_batch=64
     )
-    return workload.layers[1]
+
+
+def block(sequence_length: int = 4096) -> Layer:
+    """One of its blocks."""
+    return mixtral(sequence_length).layers[1]
 
 
 def test_experts_of_a_block() -> None:
@@ -119,7 +107,7 @@ def test_all_to_all_inside_a_node() -> None:
     """Seven eighths of the bytes, and a start per peer."""
     inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
     outside = Link(bandwidth_bytes_per_s=1.0, latency_s=1.0)
-    found = all_to_all_s(Members(8, 8), 8e6, inside, outside, senders=8)
+    found = all_to_all_s(Members(8, 8), 8e6, inside, outside, senders=8, ranks=8)
     assert found == pytest.approx(7e6 / (1e9 * ALL_TO_ALL_RATE) + 7e-6)
 
 
@@ -127,8 +115,19 @@ def test_all_to_all_between_nodes_shares_their_links() -> None:
     """Half of the bytes leave; the 8 GPUs of a node send them over one link, the slower part."""
     inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
     outside = Link(bandwidth_bytes_per_s=1e8, latency_s=1e-5)
-    found = all_to_all_s(Members(16, 8), 16e6, inside, outside, senders=8)
+    found = all_to_all_s(Members(16, 8), 16e6, inside, outside, senders=8, ranks=8)
     assert found == pytest.approx(8 * 8e6 / (1e8 * ALL_TO_ALL_RATE) + 7e-6 + 1e-5)
+
+
+def test_bug_all_to_all_inside_a_node_that_holds_a_whole_group() -> None:
+    """Groups of 4 on nodes of 4 and 2: some lie on one node, where three quarters go to others.
+
+    So at 1 GB/s inside and between nodes without end three quarters of 8 MB count, and 3 starts.
+    """
+    inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
+    outside = Link(bandwidth_bytes_per_s=1e15, latency_s=0)
+    found = all_to_all_s(Members(4, 2, (0, 1)), 8e6, inside, outside, senders=4, ranks=4)
+    assert found == pytest.approx(6e6 / (1e9 * ALL_TO_ALL_RATE) + 3e-6)
 
 
 def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:
@@ -144,11 +143,8 @@ def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:
         intra_node=near,
         inter_node=far,
     )
-    workload = build_workload(
-        MIXTRAL, name="m", source="test", sequence_length=4096, global_batch=64
-    )
     cluster = Cluster(groups=(group,), network_efficiency=((1, 1.0), (2, 0.5)))
-    instance = Instance(name="m", source="test", workload=workload, cluster=cluster)
+    instance = Instance(name="m", source="test", workload=mixtral(), cluster=cluster)
     shape = plain_shape((nodes,), dp=nodes * gpus).model_copy(update={"ep": ep})
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
     return [int(ring) for ring in expert_rings_ns(instance, shape, ALL_REDUCE, sizes)]
@@ -194,11 +190,8 @@ def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
         )
         for name in ("H100", "A100-80")
     ]
-    workload = build_workload(
-        MIXTRAL, name="m", source="test", sequence_length=4096, global_batch=64
-    )
     instance = Instance(
-        name="m", source="test", workload=workload, cluster=Cluster(groups=tuple(groups))
+        name="m", source="test", workload=mixtral(), cluster=Cluster(groups=tuple(groups))
     )
     shapes = [plain_shape((1, 1), dp=4).model_copy(update={"ep": ep}) for ep in (2, 4)]
     own, paced = (shape_times(instance, shape)[0] for shape in shapes)

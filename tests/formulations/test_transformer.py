@@ -13,6 +13,7 @@ from formulations.instance.sizes import (
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Workload
 from formulations.units import GIB
+from tests.architectures import LLAMA3, LLAMA_STYLE, MIXTRAL
 
 GPT2 = TransformerSizes(
     hidden_size=768, layers=12, heads=12, vocabulary_size=50257, learned_positions=1024
@@ -31,27 +32,7 @@ T5_SMALL = TransformerSizes(
     output_bias=False,
     ffn_biases=False,
 )
-_LLAMA_STYLE = TransformerSizes(
-    hidden_size=4096,
-    layers=32,
-    heads=32,
-    kv_heads=8,
-    ffn_size=14336,
-    gated_ffn=True,
-    vocabulary_size=32000,
-    tied_embeddings=False,
-    rotary_positions=True,
-    norm="rmsnorm",
-    qkv_biases=False,
-    output_bias=False,
-    ffn_biases=False,
-    dropout=False,
-)
-LLAMA3 = _LLAMA_STYLE.model_copy(update={"vocabulary_size": 128256})
-MIXTRAL = _LLAMA_STYLE.model_copy(
-    update={"moe": MoeSizes(experts=8, experts_per_token=2, ffn_size=14336)}
-)
-DEEPSEEK = _LLAMA_STYLE.model_copy(
+DEEPSEEK = LLAMA_STYLE.model_copy(
     update={
         "hidden_size": 7168,
         "layers": 61,

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -13,20 +14,9 @@ import pytest
 from solver.export import accelerate, deepspeed, megatron_bridge, torchtitan
 from solver.export.job import Job
 from solver.export.megatron_layout import parsed, written
-from tests.export_cases import UNTIED, job_of, recomputing
+from tests.export_cases import CHUNKS, SHARDED, UNEVEN, UNTIED, job_of, recomputing
 
 pytestmark = pytest.mark.launch
-
-UNEVEN = job_of(workload=UNTIED)
-CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
-ONE_STAGE: dict[str, Any] = {
-    "dp": 8,
-    "pp": 1,
-    "cuts": (0, 14),
-    "shares": (1,) * 8,
-    "order": (0, 1, 1),
-}
-SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
 
 
 def needed(name: str) -> Any:
@@ -106,6 +96,43 @@ def test_torchtitan_takes_the_configuration(job: Job, tmp_path: Path) -> None:
         module.apply(config)
 
 
+@pytest.mark.parametrize("job", [UNEVEN, CHUNKS, SHARDED])
+def test_bug_torchtitan_refused_configurations_at_start(job: Job, tmp_path: Path) -> None:
+    """Its own manager parses what a recipe of Llama 3, cut to 12 blocks, becomes by the plan.
+
+    CUDA graphs, which are on unless told, and pipeline stages exclude each other.
+    """
+    needed("torchtitan.config")
+    for name, text in torchtitan.files(job).items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "planned_recipe.py").write_text(RECIPE)
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == [job.shape.pp, job.micro_batches * job.shape.micro_batch]
+
+
+RECIPE = """
+from planned_config import apply
+from torchtitan.models.llama3.config_registry import llama3_8b
+
+def planned():
+    config = llama3_8b()
+    del config.model_spec.model.layers[12:]
+    return apply(config)
+"""
+PARSE = """
+import json
+from torchtitan.config import ConfigManager
+
+config = ConfigManager().parse_args(["--module", "planned_recipe", "--config", "planned"])
+local = config.training.local_batch_size
+print(json.dumps([config.parallelism.pipeline_parallel_degree, local]))
+"""
+
+
 def test_accelerate_takes_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their product is the number of processes; plugins take what they are given."""
     configs = needed("accelerate.parallelism_config")
@@ -115,6 +142,7 @@ def test_accelerate_takes_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("FSDP_VERSION", "2")
     plugin = plugins.FullyShardedDataParallelPlugin(**module.SHARDING)
     assert (plugin.fsdp_version, plugin.reshard_after_forward) == (2, True)
+    assert plugin.auto_wrap_policy.__name__ == "transformer_auto_wrap_policy"  # block by block
     assert plugins.GradientAccumulationPlugin(**module.ACCUMULATION).sync_each_batch
 
 
@@ -145,6 +173,36 @@ def test_deepspeed_takes_pipeline_and_configuration(
     found = configuration(loaded)
     assert found.gradient_accumulation_steps == 4
     assert found.zero_optimization_stage == 1
+
+
+@pytest.mark.parametrize(
+    "job",
+    [UNEVEN, job_of(workload=UNTIED, dp=1, shares=(8,), zero=0, order=(0, 1, 1))],
+    ids=["ZeRO 1", "one replica"],
+)
+def test_deepspeed_has_an_optimizer_for_the_configuration(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its engine ends jobs at start where formats of weights and gradients do not go together."""
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    engines = needed("deepspeed.runtime.engine")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    loaded = json.loads(deepspeed.files(job)[deepspeed.CONFIG])
+    loaded["train_batch_size"] //= job.shape.dp  # of one replica: this is one process
+    config = needed("deepspeed.runtime.config").DeepSpeedConfig(loaded)
+    engine = SimpleNamespace(
+        _config=config,
+        fp16_enabled=lambda: config.float16_config.enabled,
+        bfloat16_enabled=lambda: config.bfloat16_config.enabled,
+        zero_optimization=lambda: config.zero_enabled,
+        zero_optimization_stage=lambda: config.zero_optimization_stage,
+        zero_cpu_offload=lambda: False,
+        zero_compute_grad_norm=lambda: True,
+    )
+    kind = engines.DeepSpeedEngine
+    engine.get_data_types = lambda: kind.get_data_types(engine)
+    monkeypatch.setattr(engines, "is_zero_supported_optimizer", lambda optimizer: True)
+    assert kind._do_optimizer_sanity_check(engine, None) == engines.BFLOAT16
 
 
 def test_modules_do_not_hide_packages() -> None:

@@ -16,7 +16,7 @@ import pytest
 from formulations.schedules.registry import held
 from solver.export import torchtitan
 from solver.export.job import Job
-from tests.export_cases import UNTIED, job_of
+from tests.export_cases import CHUNK_CUTS, UNTIED, job_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed (extra `launch`)")
 pytestmark = pytest.mark.launch
@@ -28,9 +28,7 @@ CASES = {
         workload=UNTIED, pp=2, dp=4, cuts=(0, 11, 14), shares=(2,) * 4, order=(0, 1, 1)
     ),
     "gpipe": job_of(workload=UNTIED, schedule="gpipe"),
-    "interleaved": job_of(
-        workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2
-    ),
+    "interleaved": job_of(workload=UNTIED, cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
     "zb-h1": job_of(workload=UNTIED, schedule="zb-h1"),
 }
 

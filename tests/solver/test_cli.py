@@ -50,7 +50,8 @@ def infeasible() -> Result:
 
 def test_commands_and_options_stay() -> None:
     """Scripts rely on these names; removing one breaks them."""
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    commands["study show"] = commands.pop("study").commands["show"]
     options = {
         name: sorted(option for parameter in command.params for option in parameter.opts)
         for name, command in commands.items()
@@ -94,12 +95,15 @@ def test_commands_and_options_stay() -> None:
         "diff": ["first", "second"],
         "report": ["--out", "--trace", "plan"],
         "solve": [
+            "--address",
+            "--engine",
             "--gap",
             "--json",
             "--method",
             "--out",
             "--proof",
             "--seed",
+            "--study",
             "--time-limit",
             "--workers",
             "--write-model",
@@ -156,11 +160,13 @@ def test_commands_and_options_stay() -> None:
             "--objective",
             "--out",
             "--split",
+            "--study",
             "--time-limit",
             "instance",
         ],
         "workload": ["--global-batch", "--json", "--sequence-length", "name"],
         "schema": [],
+        "study show": ["--json", "study"],
         "catalogue": ["--json"],
     }
 
@@ -205,7 +211,7 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         "formulations.instance.load.load_instance", lambda *_, **__: result.instance
     )
 
-    def solve(_: object, options: SolveOptions, __: object) -> Result:
+    def solve(_: object, options: SolveOptions, *__: object) -> Result:
         seen.append(options)
         return result
 

@@ -20,6 +20,7 @@ from tests.export_cases import instance_of
 
 PP = "--pipeline-model-parallel-size"
 TP = "--tensor-model-parallel-size"
+CP, EP = "--context-parallel-size", "--expert-model-parallel-size"
 LAYOUT = "--pipeline-model-parallel-layout"
 FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
 EMBEDDING = "--account-for-embedding-in-pipeline-split"
@@ -154,10 +155,27 @@ def test_flags_of_the_model_are_left_alone() -> None:
         ("--fp8-format hybrid", ":1: .*; allowed: bf16, workload.precision"),
         ("--grad-reduce-in-bf16", ":1: .*; allowed: 4 bytes, workload.gradient_precision"),
         ("--exp-avg-dtype bf16", ":1: .*; allowed: fp32, workload.optimizer_state"),
-        ("--context-parallel-size 2", ":1: .* 2; allowed: 1: plans have no context parallelism"),
-        ("--expert-model-parallel-size 2", ":1: .* 2; allowed: 1: plans have no expert"),
-        ("--use-tp-pp-dp-mapping", ":1: .*; allowed: ranks stage by stage"),
-        ("--use-megatron-fsdp", ":1: .*, which no plan describes"),
+        (
+            "--context-parallel-size 2\n--cp-comm-type allgather",
+            ":2: .* allgather; allowed: p2p or a2a, for all blocks the same",
+        ),
+        (
+            "--expert-model-parallel-size 2",
+            ": no --moe-token-dispatcher-type, with .* 2; allowed: alltoall or flex",
+        ),
+        (
+            f"{TP} 2\n--expert-tensor-parallel-size 1",
+            f":2: .* 1; allowed: 2, as {TP}: plans split experts",
+        ),
+        (
+            "--data-parallel-sharding-strategy optim",
+            ":1: .* alone; allowed: --use-megatron-fsdp with it",
+        ),
+        (
+            "--use-megatron-fsdp\n--data-parallel-sharding-strategy all",
+            ":2: .* all; allowed: no_shard or optim or optim_grads or optim_grads_params",
+        ),
+        ("--use-torch-fsdp2", ":1: .*, which no plan describes; allowed: --use-megatron-fsdp"),
         ("--checkpoint-activations", ":1: .*, which no plan describes; allowed: --recompute-a"),
         ("--num-distributed-optimizer-instances 2", ":1: .*, which no plan describes"),
         ("--optimizer sgd", ":1: --optimizer sgd; allowed: adam"),
@@ -165,7 +183,7 @@ def test_flags_of_the_model_are_left_alone() -> None:
             "--recompute-granularity selective\n--recompute-modules core_attn mlp",
             ":2: --recompute-modules core_attn mlp; allowed: core_attn",
         ),
-        ("--mtp-num-layers 1", ":1: .*, which no plan describes"),
+        ("--mtp-num-layers 1", ":1: .* 1; allowed: 0, what the config.json has"),
         ("--recompute-granularity some", ":1: .* some; allowed: full or selective"),
         ("--recompute-granularity full", "no --recompute-method .*; allowed: uniform or block"),
         ("--recompute-method block", ":1: .* alone; allowed: --recompute-granularity full"),
@@ -226,21 +244,61 @@ def _pieces(case: Any) -> list[int]:
 
 
 def test_ranks_are_megatrons(reference: Path) -> None:
-    """Each case of the reference without context parallelism, in its default order: all groups."""
+    """Each case of the reference in its default order: all groups; in the other, it is refused."""
     for case in json.loads((reference / "megatron/ranks.json").read_text())["cases"]:
-        if case["cp"] > 1 or case["order"] != "tp-cp-ep-dp-pp":
-            continue
         instance = with_blocks(8, gpus_per_node=4, nodes=case["world"] // 4)
-        run = read(f"{TP} {case['tp']} {PP} {case['pp']}", instance)
-        own = planned(instance, run, (0,) * (case["world"] // 4))
+        words = f"{TP} {case['tp']} {PP} {case['pp']} {CP} {case['cp']}"
+        nodes = (0,) * (case["world"] // 4)
+        if case["order"] != "tp-cp-ep-dp-pp":
+            run = read(f"{words}\n--use-tp-pp-dp-mapping", instance)
+            with pytest.raises(PlanError, match="replicas one after the other"):
+                planned(instance, run, nodes)
+            continue
+        own = planned(instance, read(words, instance), nodes)
         ranks = Job(own.instance, own.plan).ranks
         assert own.shape.dp == case["dp"]
-        for name, field in (("tp", "tensor"), ("dp", "data"), ("pp", "stage")):
+        for name, field in (("tp", "tensor"), ("dp-cp", "data"), ("pp", "stage")):
             others = [one for one in ("tensor", "data", "stage") if one != field]
             groups: dict[tuple[int, ...], list[int]] = {}
             for rank in ranks:
                 place = tuple(getattr(rank, one) for one in others)
                 groups.setdefault(place, []).append(rank.rank)
             assert sorted(groups.values()) == sorted(case["groups"][name])
-            sizes = {"tp": case["tp"], "dp": case["dp"], "pp": case["pp"]}
+            sizes = {one: case[one] for one in ("tp", "cp", "dp", "pp")}
             assert sorted(groups.values()) == sorted(rank_groups(sizes, name))
+
+
+def test_ranks_of_one_replica_or_stage_are_in_any_order() -> None:
+    """Then both mappings are the same."""
+    instance = with_blocks(8, gpus_per_node=4, nodes=4)
+    for words in (f"{PP} 1", f"{TP} 4 {PP} 4"):
+        plain, other = (
+            planned(instance, read(f"{words} {flag}", instance), (0,) * 4)
+            for flag in ("", "--use-tp-pp-dp-mapping")
+        )
+        assert plain.plan == other.plan
+
+
+def test_sharing_of_experts_and_sequences() -> None:
+    """Degrees, the way to share sequences (a ring unless it is said), and what FSDP splits."""
+    words = f"{CP} 2 {EP} 8 --moe-token-dispatcher-type alltoall"
+    run = read(words)
+    assert (run.cp, run.ep, run.settings["context_method"]) == (2, 8, "ring")
+    assert read(f"{words} --cp-comm-type a2a").settings["context_method"] == "all_to_all"
+    sharded = "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads"
+    assert (read(sharded).zero, read("--use-megatron-fsdp").zero) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (f"{CP} 3", "a.txt:1: 3 tensor groups of 1 GPUs per sequence; allowed: what divides the 4"),
+        (f"{CP} 128", "a.txt:1: 128 tensor groups"),
+        (f"{EP} 2 --moe-token-dispatcher-type alltoall", "a.txt:1: 2 GPUs for the experts of a"),
+    ],
+)
+def test_sharing_that_does_not_fit(words: str, message: str) -> None:
+    """One line, with the flag's place."""
+    instance = with_blocks(8, gpus_per_node=4, nodes=4)
+    with pytest.raises(PlanError, match=f"^{message}"):
+        planned(instance, read(words, instance), (0,) * 4)

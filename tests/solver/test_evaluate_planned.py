@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from formulations.errors import PlanError
+from formulations.errors import InstanceError, PlanError
 from solver.evaluate.degrees import launched
 from solver.evaluate.evaluation import predicted
 from solver.evaluate.hosts import named_order
@@ -16,7 +16,7 @@ from tests.export_cases import instance_of, job_of
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x=3", "'x=3'; allowed: NAME=VALUE with tp, pp, dp"),
+        ("x=3", "'x=3'; allowed: NAME=VALUE with tp, cp, ep, pp, dp"),
         ("tp", "'tp'; allowed: NAME=VALUE"),
         ("tp=1,tp=2", "tp twice; allowed: each name once"),
         ("tp=two", "tp=two; allowed: a whole number from 1 on"),
@@ -76,6 +76,7 @@ def test_named_order(text: str, order: tuple[int, ...]) -> None:
         ("big,big", "2 nodes of big; allowed: 1"),
         ("small*9", "9 nodes of small; allowed: 2"),
         ("", "the node group ''; allowed"),
+        ("big*0", r"the node group 'big\*0'; allowed: big, small, and NAME\*N for several"),
     ],
 )
 def test_refused_order(text: str, message: str) -> None:
@@ -91,6 +92,13 @@ def folder(path: Path, **changes: tuple[str, str]) -> Path:
             text = text.replace(old, new, 1)
         (path / name).write_text(text)
     return path / megatron.ARGUMENTS
+
+
+def test_bug_endless_field_of_a_rank_table(tmp_path: Path) -> None:
+    """A field that is too long for a CSV reader is told in one line."""
+    path = folder(tmp_path, ranks=("A10", "x" * 200_000))
+    with pytest.raises(InstanceError, match=r"ranks\.csv: field larger than .*; allowed: a table"):
+        read_run(instance_of(), path)
 
 
 @pytest.mark.parametrize(

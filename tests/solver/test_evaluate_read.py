@@ -15,16 +15,8 @@ from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
 from solver.simulate import step_time_ns
-from tests.export_cases import UNTIED, instance_of, job_of, recomputing
+from tests.export_cases import CHUNK_CUTS, ONE_STAGE, UNTIED, instance_of, job_of, recomputing
 
-CHUNKS = (0, 2, 4, 5, 7, 8, 9, 11, 14)
-EIGHT: dict[str, Any] = {
-    "dp": 8,
-    "pp": 1,
-    "cuts": (0, 14),
-    "shares": (1,) * 8,
-    "order": (0, 1, 1),
-}
 TENSOR: dict[str, Any] = {"tp": 2, "dp": 1, "shares": (8,), "order": (0, 1, 1)}
 MODES = "target: any, sequence_parallel: true, overlap: {tensor_parallel: 0.5, gradient_sync: 0.5}"
 ALONE = "target: any, embedding_only_stages: true"
@@ -32,10 +24,10 @@ WAYS = "target: any, recompute: [none, full]"
 
 MEGATRON = {
     "uneven": job_of(),
-    "chunks": job_of(cuts=CHUNKS, schedule="interleaved", vpp=2),
+    "chunks": job_of(cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
     "tensor": job_of(**TENSOR),
     "modes": job_of(MODES, **TENSOR),
-    "one stage": job_of(**EIGHT),
+    "one stage": job_of(**ONE_STAGE),
     "idle host": job_of(pp=3, cuts=(0, 5, 10, 14), order=(1, 0), nodes_used=(1, 1)),
     "alone": job_of(ALONE, cuts=(0, 1, 7, 9, 14)),
     "full": job_of(recompute=("full",)),
@@ -47,9 +39,9 @@ TORCHTITAN = {
     "1f1b": job_of(workload=UNTIED),
     "gpipe": job_of(workload=UNTIED, schedule="gpipe"),
     "zb-h1": job_of(workload=UNTIED, schedule="zb-h1"),
-    "chunks": job_of(workload=UNTIED, cuts=CHUNKS, schedule="interleaved", vpp=2),
-    "zero 2": job_of(workload=UNTIED, zero=2, **EIGHT),
-    "zero 3": job_of(workload=UNTIED, zero=3, recompute=("full",), **EIGHT),
+    "chunks": job_of(workload=UNTIED, cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
+    "zero 2": job_of(workload=UNTIED, zero=2, **ONE_STAGE),
+    "zero 3": job_of(workload=UNTIED, zero=3, recompute=("full",), **ONE_STAGE),
 }
 
 

@@ -55,8 +55,17 @@ def test_only_module_of_a_folder(tmp_path: Path) -> None:
     [
         ("tensor_parallel_degree = 1", "tensor_parallel_degree = 0", "0; allowed: a whole number"),
         ("tensor_parallel_degree = 1", "tensor_parallel_degree = N", "N; allowed: a literal"),
-        ("context_parallel_degree = 1", "context_parallel_degree = 2", "2; allowed: 1: plans have"),
-        ("expert_parallel_degree = 1", "expert_parallel_degree = 2", "2; allowed: 1: plans have"),
+        (
+            "expert_parallel_degree = 1",
+            "expert_parallel_degree = 2\n    config.parallelism.tensor_parallel_degree = 2",
+            "2; allowed: 1 beside",
+        ),
+        (
+            "shard_degree = 2\n    config.parallelism.data_parallel_replicate_degree = 1",
+            "shard_degree = 1\n    config.parallelism.data_parallel_replicate_degree = 2\n"
+            "    config.parallelism.context_parallel_degree = 2",
+            "2; allowed: 1 beside",
+        ),
         ("context_parallel_degree", "context_paralel_degree", "an unknown field; allowed: "),
         ("replicate_degree = 1", "replicate_degree = 2", "2; allowed: 1 beside"),
         ("LAYERS = 12", "LAYERS = 13", "13; allowed: 12, as in the instance"),

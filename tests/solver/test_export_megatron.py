@@ -16,11 +16,11 @@ from formulations.plan import Degrees
 from solver.export import megatron
 from solver.export.arguments import read_arguments
 from solver.export.job import Job
-from tests.export_cases import UNTIED, instance_of, job_of, plan_of, recomputing
+from tests.export_cases import CHUNK_CUTS, UNTIED, instance_of, job_of, plan_of, recomputing
 
 CASES = {
     "uneven": job_of(),
-    "interleaved": job_of(cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2),
+    "interleaved": job_of(cuts=CHUNK_CUTS, schedule="interleaved", vpp=2),
     "tensor": job_of(tp=2, dp=1, pp=4, shares=(8,), order=(0, 1, 1)),
     "one stage": job_of(tp=1, dp=8, pp=1, cuts=(0, 14), shares=(1,) * 8, order=(0, 1, 1)),
     "idle host": job_of(pp=3, cuts=(0, 5, 10, 14), order=(1, 0), nodes_used=(1, 1)),
@@ -198,7 +198,15 @@ def test_slurm_script_takes_the_hosts_in_plan_order() -> None:
     text = megatron.files(CASES["uneven"])["slurm.sh"]
     assert "#SBATCH --nodes=3\n" in text
     assert "--distribution=arbitrary" in text
+    assert "sbatch --nodefile=hosts.txt slurm.sh" in text  # any three nodes would be of any type
     assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp32"])
+def test_bug_tf32_plans_ran_in_fp32(precision: str) -> None:
+    """PyTorch takes tf32 for products only where it is told."""
+    text = megatron.files(job_of(workload=f"{UNTIED}, precision: {precision}"))["torchrun.sh"]
+    assert ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1" in text) == (precision == "tf32")
 
 
 def test_odd_instance_name_stays_one_word() -> None:
@@ -208,6 +216,42 @@ def test_odd_instance_name_stays_one_word() -> None:
     odd = replace(job, instance=job.instance.model_copy(update=changes))
     lines = megatron.files(odd)["slurm.sh"].splitlines()
     assert all(line.startswith("#SBATCH") for line in lines[1:5])
+
+
+@pytest.mark.parametrize(("tp", "line"), [(1, False), (2, True)])
+def test_bug_megatron_ended_jobs_with_tensor_groups_at_start(tp: int, line: bool) -> None:
+    """Before Blackwell it asserts that kernels are queued in one order."""
+    job = job_of(workload=UNTIED, tp=tp, dp=1, shares=(8,), order=(0, 1, 1), cuts=(0, 4, 7, 9, 14))
+    assert ("CUDA_DEVICE_MAX_CONNECTIONS" in megatron.files(job)["torchrun.sh"]) == line
+
+
+@pytest.mark.parametrize(
+    ("precision", "search", "tp", "found"),
+    [
+        ("bf16", "sequence_parallel: true", 2, []),
+        ("bf16", "sequence_parallel: false", 1, []),
+        ("fp16", "sequence_parallel: true", 2, ["expert_parallel: 2 is"]),
+        (
+            "bf16",
+            "sequence_parallel: false",
+            2,
+            ["sequence_parallel: false is"],
+        ),
+    ],
+)
+def test_bug_megatron_ended_jobs_with_experts_at_start(
+    precision: str, search: str, tp: int, found: list[str]
+) -> None:
+    """Experts in fp16, and in tensor groups without sequence parallelism."""
+    workload = f"catalogue: mixtral-8x7b, sequence_length: 512, precision: {precision}"
+    instance = instance_of(workload, f"target: any, expert_parallel: 4, {search}")
+    degrees = (Degrees(tp=tp),) * 2
+    dp = 4 // tp
+    shares = (16 // (2 * dp),) * dp
+    plan = plan_of(instance, (0, 17, 34), dp=dp, pp=2, ep=dp, degrees=degrees, shares=shares)
+    lines = [fault.found for fault in megatron.faults(Job(instance, plan))]
+    assert len(lines) == len(found)
+    assert all(line.startswith(start) for line, start in zip(lines, found, strict=True))
 
 
 def test_experts_and_sequences_that_gpus_share() -> None:

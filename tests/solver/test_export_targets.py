@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,21 +19,21 @@ from solver.export.job import Job
 from solver.export.modules import read_settings
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
-from tests.export_cases import UNTIED, job_of, recomputing
+from tests.export_cases import (
+    CHUNKS,
+    ONE_STAGE,
+    SHARDED,
+    UNEVEN,
+    UNTIED,
+    instance_of,
+    job_of,
+    plan_of,
+    recomputing,
+)
 from tests.hand_made import results
 from tests.seeds import one_each
 
-UNEVEN = job_of(workload=UNTIED)
-CHUNKS = job_of(workload=UNTIED, cuts=(0, 2, 4, 5, 7, 8, 9, 11, 14), schedule="interleaved", vpp=2)
 ZERO_BUBBLE = job_of(workload=UNTIED, schedule="zb-h1")
-ONE_STAGE: dict[str, Any] = {
-    "dp": 8,
-    "pp": 1,
-    "cuts": (0, 14),
-    "shares": (1,) * 8,
-    "order": (0, 1, 1),
-}
-SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
 ALL = set(EXPORTERS)
 
 
@@ -49,6 +51,7 @@ ALL = set(EXPORTERS)
         (SHARDED, {"torchtitan", "deepspeed", "accelerate"}),
         (job_of(workload=UNTIED, zero=1, **ONE_STAGE), ALL - {"torchtitan", "accelerate"}),
         (job_of(workload=UNTIED, shares=(5, 3)), set()),
+        (job_of(workload=UNTIED, zero=0), ALL - {"accelerate", "deepspeed"}),
         (
             job_of(workload=UNTIED, tp=2, dp=1, pp=4, shares=(8,), order=(0, 1, 1), zero=0),
             ALL - {"accelerate", "deepspeed"},
@@ -171,31 +174,77 @@ def test_unlike_degrees_need_sequence_parallelism() -> None:
     assert "whose tied embeddings lie on tensor groups of one size" in tied.found
 
 
-def test_recipe_of_megatron_bridge() -> None:
+def applied(job: Job, layers: int, monkeypatch: pytest.MonkeyPatch) -> "Fields":
+    """A configuration after the recipe of a job, without torch and Megatron-Bridge."""
+    training = "megatron.bridge.training"
+    torch = Fields(bfloat16="bfloat16", float16="float16", float32="float32")
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    for name in ("megatron", "megatron.bridge", training):
+        monkeypatch.setitem(sys.modules, name, Fields())
+    for name in ("comm_overlap.CommOverlapConfig", "mixed_precision.MixedPrecisionConfig"):
+        module, kind = name.split(".")
+        monkeypatch.setitem(sys.modules, f"{training}.{module}", Fields(**{kind: Fields}))
+    scope: dict[str, Any] = {}
+    exec(compile(megatron_bridge.files(job)[megatron_bridge.RECIPE], "x.py", "exec"), scope)
+    parts = ("train", "ddp", "optimizer", "dist")
+    model, dataset = Fields(num_layers=layers, seq_length=4096), Fields(sequence_length=4096)
+    cfg = Fields(model=model, dataset=dataset, **{name: Fields() for name in parts})
+    result: Fields = scope["apply"](cfg)
+    assert result is cfg
+    return result
+
+
+def test_recipe_of_megatron_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Applied to a configuration, its fields are the plan's; a model of other layers is refused."""
-    scope: dict[str, object] = {}
-    text = megatron_bridge.files(CHUNKS)[megatron_bridge.RECIPE]
-    exec(compile(text, "planned_recipe.py", "exec"), scope)
-    apply, cfg = scope["apply"], Fields(Fields(num_layers=12))
-    assert callable(apply)
-    assert apply(cfg) is cfg
+    cfg = applied(CHUNKS, 12, monkeypatch)
     assert cfg.model.pipeline_model_parallel_layout == "Et|t*2|t|t*2|t|t|t*2|t*2L"
     assert cfg.model.virtual_pipeline_model_parallel_size == 2
     assert (cfg.train.global_batch_size, cfg.train.micro_batch_size) == (16, 2)
     with pytest.raises(ValueError, match="12 layers, not 13"):
-        apply(Fields(Fields(num_layers=13)))
+        applied(CHUNKS, 13, monkeypatch)
 
 
-class Fields:
-    """A configuration that takes every field."""
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "fp32"])
+def test_bug_recipe_left_precision_and_overlap_to_megatron_bridge(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recipe's own bf16_mixed and overlaps would overwrite what the plan says in ddp."""
+    cfg = applied(job_of(workload=f"{UNTIED}, precision: {precision}"), 12, monkeypatch)
+    weights = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[precision]
+    formats = cfg.mixed_precision.params_dtype, cfg.mixed_precision.pipeline_dtype
+    assert formats == (weights, weights)
+    assert getattr(cfg.mixed_precision, precision)
+    assert cfg.mixed_precision.grad_reduce_in_fp32
+    assert not cfg.comm_overlap.overlap_grad_reduce
 
-    def __init__(self, model: "Fields | None" = None, **fields: object) -> None:
+
+def test_bug_megatron_bridge_ended_jobs_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data of another length than the model's, and what excludes a layout, are set right."""
+    cfg = applied(UNEVEN, 12, monkeypatch)
+    assert cfg.dataset.sequence_length == cfg.model.seq_length == 1024
+    assert not cfg.model.account_for_embedding_in_pipeline_split
+    assert cfg.model.num_layers_in_first_pipeline_stage is None
+
+
+def test_recipe_says_how_gpus_share_experts_and_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Megatron-LM's arguments do."""
+    search = "target: any, context_parallel: 2, context_method: all_to_all, expert_parallel: 4"
+    instance = instance_of("catalogue: mixtral-8x7b, sequence_length: 512", search)
+    degrees = (Degrees(tp=1, cp=2),) * 2
+    job = Job(instance, plan_of(instance, (0, 17, 34), dp=2, pp=2, ep=4, degrees=degrees))
+    cfg = applied(job, 32, monkeypatch)
+    found = cfg.model.cp_comm_type, cfg.model.moe_token_dispatcher_type
+    assert found == ("a2a", "alltoall")
+
+
+class Fields(ModuleType):
+    """A configuration or a module that takes every field."""
+
+    def __init__(self, **fields: object) -> None:
+        super().__init__("fields")
         self.__dict__.update(fields)
-        if model is not None:
-            self.model, self.train = model, Fields()
-            self.ddp, self.optimizer = Fields(), Fields()
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         raise AttributeError(name)
 
 
@@ -274,6 +323,13 @@ def test_precision_of_torchtitan(workload: str, line: str) -> None:
     assert fault.found.startswith(line)
 
 
+@pytest.mark.parametrize(("precision", "name"), [("bf16", "bfloat16"), ("fp32", "float32")])
+def test_bug_torchtitan_ran_fp32_plans_in_bf16(precision: str, name: str) -> None:
+    """Its mixed precision is bf16 unless told."""
+    found = torchtitan.settings(job_of(workload=f"{UNTIED}, precision: {precision}"))
+    assert found["training.mixed_precision_param"] == name
+
+
 def test_pipeline_and_configuration_of_deepspeed() -> None:
     """Parts are those of the chain with embedding and head; batches multiply to the global one."""
     texts = deepspeed.files(recomputing(UNEVEN, (3, 3, 2, 4)))
@@ -286,11 +342,32 @@ def test_pipeline_and_configuration_of_deepspeed() -> None:
     assert deepspeed.MODULE not in deepspeed.files(SHARDED)
 
 
+def test_bug_deepspeed_ended_jobs_of_one_replica_at_start() -> None:
+    """Without ZeRO it takes no gradients in fp32 of weights in bf16; ZeRO 1 of one replica is 0."""
+    cuts = (0, 3, 4, 5, 7, 8, 9, 11, 14)
+    job = job_of(workload=UNTIED, dp=1, pp=8, cuts=cuts, shares=(8,), zero=0)
+    assert next(deepspeed.faults(job), None) is None
+    assert json.loads(deepspeed.files(job)[deepspeed.CONFIG])["zero_optimization"] == {"stage": 1}
+
+
+def test_bug_deepspeed_ran_fp8_plans_in_fp32() -> None:
+    """It has no fp8 of its own."""
+    instance = UNEVEN.instance
+    workload = instance.workload.model_copy(update={"precision": "fp8"})
+    job = Job(instance.model_copy(update={"workload": workload}), UNEVEN.plan)
+    (fault, *_) = deepspeed.faults(job)
+    assert fault.found == "precision: fp8 is not for DeepSpeed"
+
+
 def test_accelerator_of_sharded_replicas() -> None:
     """FSDP2 over all processes, reduced with every micro-batch; without ZeRO it is DDP."""
     found = read_settings(accelerate.files(SHARDED)[accelerate.MODULE])
     assert found["SIZES"] == {"dp_replicate_size": 1, "dp_shard_size": 8, "tp_size": 1}
-    assert found["SHARDING"] == {"fsdp_version": 2, "reshard_after_forward": True}
+    assert found["SHARDING"] == {
+        "fsdp_version": 2,
+        "reshard_after_forward": True,
+        "auto_wrap_policy": "transformer_based_wrap",
+    }
     assert found["ACCUMULATION"] == {"num_steps": 1, "sync_each_batch": True}
     plain = job_of(workload=UNTIED, zero=0, **ONE_STAGE)
     assert read_settings(accelerate.files(plain)[accelerate.MODULE])["SIZES"] is None

@@ -64,13 +64,13 @@ def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective)
     split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
     options = TemplateOptions(objective=objective, split=split, micro_batch=1)
     generator = TemplateGenerator(instance, options)
-    every = range(1, sum(generator.available) + 1)
+    every = range(1, sum(generator.mixes.available) + 1)
     values: dict[Counts, list[int]] = {}
     for nodes in every:
         m = generator.micro_batches(nodes)
         for template, value in _values(instance, options, nodes, m, 1):
-            values.setdefault(template.counts(len(generator.available)), []).append(value)
-    mixes = [mix for nodes in every for mix in generator.mixes(nodes)]
+            values.setdefault(template.counts(len(generator.mixes.available)), []).append(value)
+    mixes = [mix for nodes in every for mix in generator.mixes.of(nodes)]
     for mix, found in zip(mixes, generator.by_mix(every), strict=True):
         own = values.get(mix, [])
         assert found.outcome.value == min(own, default=None)
@@ -106,16 +106,16 @@ def test_least_nodes_are_those_of_which_every_choice_holds_the_model(seed: int) 
     instance = random_instance(seed)
     options = TemplateOptions(micro_batch=1)
     generator = TemplateGenerator(instance, options)
-    every = range(1, sum(generator.available) + 1)
+    every = range(1, sum(generator.mixes.available) + 1)
     held = {}
     for nodes in every:
         m = generator.micro_batches(nodes)
         fitting = _values(instance, options, nodes, m, 1)
-        mixes = {template.counts(len(generator.available)) for template, _ in fitting}
-        held[nodes] = mixes == set(generator.mixes(nodes))
+        mixes = {template.counts(len(generator.mixes.available)) for template, _ in fitting}
+        held[nodes] = mixes == set(generator.mixes.of(nodes))
     assert generator.least_nodes == next((n for n in every if held[n]), None)
     results = generator.by_mix(every)
-    assert len(results) == sum(len(generator.mixes(nodes)) for nodes in every)
+    assert len(results) == sum(len(generator.mixes.of(nodes)) for nodes in every)
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 10))
@@ -127,7 +127,7 @@ def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
         search = instance.search.model_copy(update={"recompute": ways})
         one = instance.model_copy(update={"search": search})
         generator = TemplateGenerator(one, TemplateOptions(micro_batch=1))
-        every = range(1, sum(generator.available) + 1)
+        every = range(1, sum(generator.mixes.available) + 1)
         each[ways] = [result.outcome.value for result in generator.by_mix(every)]
     for alone, other, both in zip(*each.values(), strict=True):
         known = [value for value in (alone, other) if value is not None]
@@ -143,7 +143,7 @@ def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
     generator = TemplateGenerator(
         one.model_copy(update={"cluster": cluster}), TemplateOptions(micro_batch=1)
     )
-    assert sorted(generator.mixes(2)) == sorted(
+    assert sorted(generator.mixes.of(2)) == sorted(
         [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
     )
 
@@ -171,7 +171,7 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     options = TemplateOptions(micro_batch=1)
     instance = random_instance(5)
     generator = TemplateGenerator(instance, options, lambda *done: told.append(done))
-    every = range(1, sum(generator.available) + 1)
+    every = range(1, sum(generator.mixes.available) + 1)
     results = generator.by_mix(every)
     assert generator.interrupted
     assert told == [(i, len(results)) for i in range(len(results))]

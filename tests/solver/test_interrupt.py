@@ -27,6 +27,19 @@ TEMPLATES = ("templates", "instances/oobleck_bert_large.yaml", "--faults", "1")
 SOLVE = ("solve", "instances/hetero_small.yaml", "--method", "cpsat")
 
 
+def ended(code: str, *arguments: str) -> tuple[int, str]:
+    """How a process that runs the code ends: exit code, and what it says on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
 @pytest.mark.parametrize(
     ("module", "command"),
     [
@@ -39,30 +52,14 @@ SOLVE = ("solve", "instances/hetero_small.yaml", "--method", "cpsat")
 )
 def test_bug_ctrl_c_while_loading_is_one_line(module: str, command: tuple[str, ...]) -> None:
     """No traceback, exit code 130."""
-    done = subprocess.run(
-        [sys.executable, "-c", AT_IMPORT, module, *command],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+    assert ended(AT_IMPORT, module, *command) == (130, "interrupted\n")
 
 
 def test_bug_ctrl_c_after_the_last_line_changed_the_exit_code() -> None:
     """While the interpreter ends, what was done stays done: exit code 0."""
     late = "class Late:\n    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
     code = f"import signal\nfrom solver.cli import app\n{late}kept = Late()\napp(['schema'])"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert ended(code) == (0, "")
 
 
 def test_ctrl_c_held_back_comes_afterwards() -> None:

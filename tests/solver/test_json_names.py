@@ -37,6 +37,7 @@ TOP = {
     "price_usd_per_hour",
     "cost_usd_per_step",
     "training_cost_usd",
+    "renting",
     "time_sources",
     "shape",
     "node_order",
@@ -84,8 +85,8 @@ def fields() -> dict[str, object]:
 
 
 def test_names_of_the_object() -> None:
-    """All names of schema version 6 are there."""
-    assert fields()["schema_version"] == 6
+    """All names of schema version 7 are there."""
+    assert fields()["schema_version"] == 7
     assert set(fields()) >= TOP
 
 

@@ -2,14 +2,18 @@
 
 import random
 from itertools import islice
+from pathlib import Path
 from typing import Literal, get_args
 
 import pytest
 
+from formulations.costs.context import context_methods
 from formulations.instance import Instance
 from formulations.launch import able
 from formulations.plan import Plan
+from solver.evaluate.read import read_run
 from solver.evaluate.run_space import narrowed
+from solver.export import megatron
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.search.driver import solve
@@ -26,6 +30,16 @@ TARGETS: tuple[Launcher, ...] = get_args(Launcher)
 MAKERS = random_instance, expert_instance, unlike_instance
 
 
+def one_tensor(instance: Instance) -> Instance:
+    """The instance, whose blocks send one tensor, so that sequences may be shared."""
+    runs = [
+        run.model_copy(update={"layer": run.layer.model_copy(update={"output_tensors": 1})})
+        for run in instance.workload.layer_runs
+    ]
+    workload = instance.workload.model_copy(update={"layer_runs": tuple(runs)})
+    return instance.model_copy(update={"workload": workload})
+
+
 def instance_for(target: Launcher, seed: int) -> Instance:
     """A tiny instance with all that the target's rules leave; every fifth has moments in bf16."""
     rng = random.Random(seed)
@@ -38,10 +52,12 @@ def instance_for(target: Launcher, seed: int) -> Instance:
         "micro_batches": "uneven",
         "sequence_parallel": rng.random() < 0.7,
     }
+    made = one_tensor(made)
     search = narrowed(made.search.model_copy(update=wide), target)
     workload = made.workload.model_copy(
         update={
             "precision": "bf16",
+            "flash_attention": True,
             "tied_embeddings": made.workload.tied_embeddings and rng.random() < 0.5,
             "optimizer_bytes": 8 if target != "torchtitan" and seed % 5 == 0 else 12,
             "mtp_layers": 1 if target != "flagscale" and seed % 7 == 0 else 0,
@@ -78,3 +94,24 @@ def test_solved_plans_are_exported(target: Launcher, seed: int) -> None:
     result = solve(instance)
     if result.plan is not None:
         check(instance, result.plan, target)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 10))
+def test_what_is_exported_is_read_back_as_a_run(seed: int, tmp_path: Path) -> None:
+    """`evaluate` makes of the files the plan that they were written for, whatever is shared."""
+    arguments: dict[Launcher, Path | None] = {
+        "megatron": tmp_path / megatron.ARGUMENTS,
+        "torchtitan": None,
+    }
+    for target, path in arguments.items():
+        instance = instance_for(target, seed)
+        for plan in islice(uniform_plans(instance), 40):
+            job = Job(instance, plan)
+            if len(set(context_methods(instance, plan.shape))) > 1:
+                continue  # no run is read whose blocks share sequences in two ways
+            for name, text in EXPORTERS[target].files(job).items():
+                (tmp_path / name).write_text(text, encoding="utf-8")
+            own = read_run(instance, path, None if path else tmp_path)
+            # of one micro-batch, or one stage, several schedules are the same
+            shape = plan.shape.model_copy(update={"schedule": own.shape.schedule})
+            assert own.plan == plan.model_copy(update={"shape": shape})

@@ -1,6 +1,6 @@
 """Local search: feasible plans, judged by the simulator, ever better, near the optimum."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -8,9 +8,9 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Limits
 from formulations.instance.load import load_instance
-from formulations.plan import Plan
+from formulations.plan import Plan, Shape
 from solver.heuristics.baselines import minmax_plan
-from solver.heuristics.local import local_plan, local_plans, surveyed_plan
+from solver.heuristics.local import local_plans, surveyed_plan
 from solver.result import objective_weight
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
@@ -24,6 +24,11 @@ def optimum_ns(instance: Instance) -> int | None:
     """Least step time over all plans of the instance."""
     times = [brute_force.optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
     return min((time for time in times if time is not None), default=None)
+
+
+def local_plan(instance: Instance, space: Iterable[Shape]) -> tuple[Plan, int] | None:
+    """The last of `local_plans`; None if there is none."""
+    return next(reversed(list(local_plans(instance, space))), None)
 
 
 @pytest.mark.parametrize("seed", one_each(range(30), 3))

@@ -16,6 +16,7 @@ from solver.options import SolveOptions
 from solver.report.document import build_document, costs_of
 from solver.report.html.folding import fold_for
 from solver.report.html.page import html_page
+from solver.report.layers import layers_text
 from solver.report.quantities import size_text, time_text
 from solver.report.rows import rows_of
 from solver.report.trace import chrome_trace
@@ -67,7 +68,18 @@ def test_page_of_many_micro_batches_stays_small(long: PlanDocument) -> None:
     assert len(page.encode()) < 1_000_000
     data = json.loads(page.partition("id=data>")[2].partition("</script>")[0])
     assert data["hidden"] > 0
-    assert sum(len(row["bars"]) for row in data["rows"]) <= 8000 + 2 * len(data["rows"])
+    # 128 bars of the steady state and 4 for each of the stages can be told apart on a screen
+    readable = 128 + 4 * len(long.replicas[0].stages) + 2
+    assert sum(len(row["bars"]) for row in data["rows"]) <= readable * len(data["rows"])
+
+
+def test_page_names_layers_where_no_mouse_is(small: PlanDocument) -> None:
+    """Layers of every stage stand in the text; replicas only where there are several."""
+    page = html_page(small, simulate_step(costs_of(small))).partition("<h2>One step")[0]
+    shown = re.sub(r'title="[^"]*"', "", page)
+    for stage in small.replicas[0].stages:
+        assert f"layers {layers_text(small.instance.workload, range(*stage.layers))}" in shown
+    assert ("replicas 0-" in shown) == (len(small.replicas) > 1)
 
 
 @pytest.mark.parametrize("most", [4, 50, 1000, 100_000])

@@ -7,10 +7,11 @@ import pytest
 from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.cluster import ZoneLink
+from formulations.instance.preemption import costs_of_size
 from solver.options import SolveOptions
 from solver.replay.planned import Planner, instance_with, planned_policy
 from solver.replay.policy import Checkpoints
-from solver.replay.published_costs import costs_of_size, recovery_of_size
+from solver.replay.published_costs import recovery_of_size
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from tests.hand_made import planless_result

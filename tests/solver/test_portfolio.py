@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,16 @@ from solver.search.closing import ShapeAnswer, Stop, enumerate_shape
 from solver.search.driver import solve
 from solver.search.progress import Progress
 from solver.verify import verify_document
+from tests.command_line import run
+from tests.said import said
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
 #: Work goes to several processes at once in all tests here.
 pytestmark = pytest.mark.usefixtures("impatient")
 
-SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
+PATH = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
+SMALL = load_instance(PATH)
 TWO = SolveOptions(workers=2)
 
 
@@ -78,3 +82,29 @@ def test_interrupted_search_keeps_what_the_workers_found() -> None:
     assert result.termination is Termination.INTERRUPTED
     assert result.status is Status.FEASIBLE
     assert verify_document(build_document(result, TWO)).ok
+
+
+def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is searched."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, out, err = run("solve", str(PATH), "--engine", "ray")
+    install = "pip install 'hetplan[ray]'"
+    assert (code, out) == (2, "")
+    assert err == f"error: --engine ray: Ray is not installed; allowed: {install}\n"
+
+
+def test_address_is_for_ray() -> None:
+    """It says nothing to processes of this machine."""
+    code, _, err = run("solve", str(PATH), "--address", "auto")
+    assert (code, err) == (
+        2,
+        "error: --address is that of a Ray cluster; found: --engine processes\n",
+    )
+
+
+@pytest.mark.parametrize("seed", one_each(range(440, 470), 4))
+def test_any_number_of_workers_gives_the_same_plan_and_log(seed: int) -> None:
+    """Also with a gap, where what is found depends on what was known before."""
+    instance = random_instance(seed)
+    one, *more = (said(solve(instance, SolveOptions(workers=n, gap=0.05))) for n in (1, 2, 3))
+    assert more == [one, one]

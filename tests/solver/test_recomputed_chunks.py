@@ -20,16 +20,13 @@ from solver.verify.chunk_exhaust import exhaust_chunks
 from solver.verify.clock import Clock
 from solver.verify.space import PlanSpace
 from tests import brute_force
-from tests.cramped import cramped_instance
+from tests.cramped import check_optimum, one_degree, recomputing
 from tests.seeds import one_each
 
 
 def interleaved(seed: int, **fields: object) -> Instance:
-    """A cramped instance of one pipeline degree, with several chunks per device."""
-    instance, shape = cramped_instance(seed, "interleaved")
-    changes = {"pipeline_parallel": (shape.pp,), "data_parallel": (shape.dp,), "zero": (0,)}
-    search = instance.search.model_copy(update={**changes, **fields})
-    return instance.model_copy(update={"search": search})
+    """With several chunks per device."""
+    return one_degree(seed, "interleaved", **fields)
 
 
 @cache
@@ -49,12 +46,7 @@ def test_search_finds_what_brute_force_finds(
         monkeypatch.setattr(devices, "MOST_EDGES", 0)
     best = min((time for time in optima_ns(seed) if time is not None), default=None)
     document = build_document(solve(interleaved(seed)), SolveOptions())
-    if best is None:
-        assert document.status == "infeasible"
-        return
-    assert document.status == "optimal"
-    assert document.step_time_s == best / 1e9
-    assert verify_document(document, Effort()).complete
+    check_optimum(document, best)
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
@@ -100,14 +92,9 @@ def test_own_ways_are_faster_somewhere() -> None:
 
 
 @cache
-def recomputing() -> PlanDocument:
+def interleaved_and_recomputing() -> PlanDocument:
     """An optimum of which some devices recompute."""
-    for seed in range(60):
-        document = build_document(solve(interleaved(seed)), SolveOptions())
-        stages = [stage for one in document.replicas for stage in one.stages]
-        if any(stage.recomputed.blocks for stage in stages):
-            return document
-    raise AssertionError("no instance recomputes")
+    return recomputing(map(interleaved, range(60)))
 
 
 def changed(document: PlanDocument, chunks: int, way: Recompute, more: int) -> PlanDocument:
@@ -129,7 +116,7 @@ def test_chunks_that_recompute_otherwise_are_refused(
     chunks: int, way: Recompute, more: int
 ) -> None:
     """One chunk, or all of a device, in another way or fewer blocks than the figures are of."""
-    document = recomputing()
+    document = interleaved_and_recomputing()
     other = changed(document, chunks, way, more)
     if other.replicas == document.replicas:
         pytest.skip("the way that is stated")

@@ -9,6 +9,7 @@ from formulations.instance import Instance
 from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, SearchSpace
 from formulations.instance.target import (
     RULES,
+    Sharing,
     Target,
     allows,
     least_zero,
@@ -89,10 +90,20 @@ def test_both_agree_on_what_a_target_trains(target: Target, fields: dict[str, An
 
 
 def test_both_agree_on_shared_experts_and_sequences() -> None:
-    """Torchtitan's experts are whole, on FSDP's ranks; so are the GPUs of a sequence."""
-    for target, tp, cp, ep, zero in product(RULES, (1, 2), (1, 2), (1, 2), (0, 1)):
-        runs = runs_sharing(target, [Degrees(tp=tp, cp=cp)], ep, zero)
-        assert runs == (shares(target, tp, cp, ep, zero) is None)
+    """Torchtitan's experts are whole, on FSDP's ranks; Megatron's in fp16 are not shared."""
+    instance = pipelined_result().instance
+    for experts, precision, split in product((0, 8), ("fp16", "bf16"), (False, True)):
+        fields = {"experts": experts, "precision": precision}
+        changed = instance.model_copy(
+            update={
+                "workload": instance.workload.model_copy(update=fields),
+                "search": instance.search.model_copy(update={"sequence_parallel": split}),
+            }
+        )
+        for target, tp, cp, ep, zero in product(RULES, (1, 2), (1, 2), (1, 2), (0, 1)):
+            runs = runs_sharing(target, changed, [Degrees(tp=tp, cp=cp)], ep, zero)
+            own = Sharing(tp, cp, ep, zero, split)
+            assert runs == (shares(target, changed.workload, own) is None)
 
 
 def test_forged_target_is_found() -> None:

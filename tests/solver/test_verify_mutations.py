@@ -22,6 +22,7 @@ CHANGED_INSTANCES = (
     "pipelined",
     "tensor_parallel",
     "cheapest",
+    "on_spot",
     "zones",
     "split_backward",
     "interleaved",
@@ -50,6 +51,8 @@ UNUSED = {
     "instance.cluster.groups.gpu.link.source": "only the default of intra_node",
     "instance.search.overlap.source": "free text",
     "instance.cluster.zone_link.source": "free text",
+    "instance.cluster.groups.spot.source": "free text",
+    "instance.preemption.source": "free text",
 }
 
 

@@ -25,7 +25,8 @@ _TIMELINE = (
 def html_page(document: PlanDocument, step: Step) -> str:
     """One HTML file that needs nothing else, for a document with a plan and its simulated step."""
     costs = step.costs
-    title = f"{document.instance.name}: {document.instance.workload.name}"
+    names = dict.fromkeys((document.instance.name, document.instance.workload.name))
+    title = ": ".join(names)
     data = json.dumps(timeline_data(document, step), separators=(",", ":")).replace("<", "\\u003c")
     parts = [
         f"<header><h1>{escape(title)}</h1>{_headline(document)}</header><main>",

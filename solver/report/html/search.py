@@ -7,7 +7,8 @@ from itertools import accumulate
 from solver.document import PlanDocument
 from solver.report.quantities import percent, significant
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 700, 220, 60, 40
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 700, 226, 60, 46
+_APART = 24  #: between lines with a number, so that phones can have larger ones
 Point = tuple[float, float]  #: seconds; share of the objective of the best plan
 
 
@@ -37,16 +38,17 @@ def search_chart(document: PlanDocument) -> str:
         f'y2="{_y(share, low, top):.1f}"/><text x="{_LEFT - 6}" y="{_y(share, low, top) + 4:.1f}" '
         f'text-anchor="end">{escape(percent(share))}</text>'
         for share in sorted({low, 1.0, top})
+        if share == 1.0 or abs(_y(share, low, top) - _y(1.0, low, top)) > _APART
     )
     times = "".join(
-        f'<text x="{_x(at_s, end_s):.1f}" y="{_HEIGHT - 20}" text-anchor="middle">'
+        f'<text x="{_x(at_s, end_s):.1f}" y="{_HEIGHT - 26}" text-anchor="middle">'
         f"{escape(significant(at_s, 2))} s</text>"
         for at_s in (0.0, end_s / 2, end_s)
     )
     return (
         f'<svg class=search viewBox="0 0 {_WIDTH + 30} {_HEIGHT}" role=img '
         f'aria-label="best plan and bound against search time">{marks}{times}'
-        f'<text x="{_LEFT}" y="{_HEIGHT - 4}">search time; 100 % is the best plan in the end</text>'
+        f'<text x="{_LEFT}" y="{_HEIGHT - 5}">search time; 100 % is the best plan in the end</text>'
         f'<path class=plans d="{path(shares)}"/><path class=bounds d="{path(rising)}"/></svg>'
         "<ul class=legend><li><i class=t1></i>best plan so far</li>"
         "<li><i class=t0></i>proved: no plan is below</li></ul>"

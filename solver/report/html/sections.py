@@ -8,7 +8,8 @@ from solver.document import MemoryDocument, PlanDocument
 from solver.report.critical import by_type, improvements
 from solver.report.layers import layers_text
 from solver.report.layout import Lines
-from solver.report.quantities import percent, ranges, size_text, time_text
+from solver.report.quantities import percent, size_text, time_text
+from solver.report.rows import replicas_text
 from solver.report.stages import alike, num_chunks, placed
 from solver.simulate import Step
 
@@ -108,17 +109,29 @@ def memory(document: PlanDocument) -> str:
         limit = 100 * stage.memory_limit_bytes / largest
         texts = (f"{_MEMORY_NAMES[part]} {size_text(held[part])}" for part in parts)
         free = stage.memory_limit_bytes - stage.memory_bytes
+        about = [stage.gpu_type, f"layers {_layers(document, k)}"]
+        about += [replicas_text(replicas)] if len(document.replicas) > 1 else []
         rows.append(
             f"<tr><th scope=row>{k}</th><td>{escape(placed(own))} <small>"
-            f"{escape(stage.gpu_type)}, replicas {ranges(replicas)}</small></td>"
+            f"{escape('; '.join(about))}</small></td>"
             f'<td class=bar title="{escape(", ".join(texts))}"><div>{bars}'
             f'<b style="left:{limit:.2f}%"></b></div></td>'
             f"<td class=number>{size_text(stage.memory_bytes, largest)}</td>"
             f"<td class=number>{size_text(free, largest)}</td></tr>"
         )
-    head = "<tr><th>stage</th><th>GPUs</th><th>memory of each</th><th>used</th><th>free</th></tr>"
+    head = (
+        "<tr><th>stage</th><th>GPUs</th><th>memory of each</th>"
+        "<th class=number>used</th><th class=number>free</th></tr>"
+    )
     names = legend((f"m{i}", _MEMORY_NAMES[part]) for i, part in enumerate(parts))
     return f"<table class=memory>{head}{''.join(rows)}</table>{names}"
+
+
+def _layers(document: PlanDocument, stage: int) -> str:
+    """Those of a stage, chunk by chunk."""
+    every = len(document.replicas[0].stages) // num_chunks(document)
+    runs = (range(*one.layers) for one in document.replicas[0].stages[stage::every])
+    return " and ".join(layers_text(document.instance.workload, run) for run in runs)
 
 
 def _share(style: str, share: float) -> str:
@@ -147,5 +160,6 @@ def time_spent(document: PlanDocument, costs: PlanCosts, step: Step) -> str:
     )
     return (
         f"<div class=whole>{bars}</div><div class=pair><table>{rows}</table>"
-        f"<table><tr><th>what would shorten it</th><th>saves</th></tr>{faster}</table></div>"
+        "<table><tr><th>what would shorten it</th><th class=number>saves</th></tr>"
+        f"{faster}</table></div>"
     )

@@ -10,6 +10,9 @@ from solver.simulate import Operation, Step
 
 #: Bars on a page, and at least in each of its rows.
 _MOST_BARS, _LEAST_PER_ROW = 8000, 24
+#: Bars of a row that are still told apart on a screen, beside those that fill and empty the
+#: pipeline: up to four for every virtual stage.
+_STEADY, _PER_STAGE = 128, 4
 
 
 def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
@@ -19,7 +22,8 @@ def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
     chunk]. critical: [row, start, end] along the critical path.
     """
     rows = rows_of(document, step)
-    most = max(_MOST_BARS, _LEAST_PER_ROW * len(rows))
+    readable = _STEADY + _PER_STAGE * len(document.replicas[0].stages)
+    most = max(min(_MOST_BARS, readable * len(rows)), _LEAST_PER_ROW * len(rows))
     fold = fold_for(rows, step.step_time_ns, most)
     kinds = list(names_of(document, rows).items())
     return {

@@ -1,0 +1,81 @@
+"""What preemptions cost, by checkpoints and restarts, and what was measured of it.
+
+From the public simulator of Oobleck (SOSP 2023; SymbioticLab/Oobleck, tools/simulator, commit
+103c477), which its Table 2 was made with: on A40 nodes, by the size of the model. Varuna's restart
+of BERT-large varies there with the number of nodes, from 49.1 to 112 s; 76 s is its default.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from formulations.instance.evidence import NOT_STATED, Kind
+from formulations.instance.extent import Seconds, Text
+from formulations.instance.record import Record
+
+SOURCE = "public simulator of Oobleck (SOSP 2023)"
+NODE_READY_S = 45.0  #: from joining until a node can be used
+
+
+class Preemption(Record):
+    """What a preemption costs where checkpoints are all that is left, as in Varuna.
+
+    See `formulations.costs.availability`.
+    """
+
+    restart_s: Seconds  #: from a preemption to the next step, with another node in its place
+    checkpoint_s: Seconds  #: during which nothing is trained
+    #: training between two checkpoints; None: whatever costs least
+    checkpoint_every_s: Annotated[float, Field(ge=1e-6, le=1e9)] | None = None
+    kind: Kind = "assumed"
+    source: Text = NOT_STATED
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds that a model takes to recover; `parameters` of it, as hetplan counts them."""
+
+    model: str
+    parameters: int
+    oobleck_s: float
+    varuna_restart_s: float
+    varuna_checkpoint_s: float
+    bamboo_rebalance_s: float
+
+
+MEASURED = (
+    Costs("BERT-large", 335_141_888, 2, 76, 15.8, 76),
+    Costs("GPT-2", 354_823_168, 2, 83, 11.5, 80),
+    Costs("GPT-3 medium", 355_871_744, 3, 78.7, 11.2, 100),
+    Costs("GPT-3 2.7B", 2_651_553_280, 6, 515, 50, 230),
+    Costs("GPT-3 6.7B", 6_658_404_352, 10, 701, 120, 450),
+)
+
+
+def costs_of_size(parameters: int) -> tuple[Costs, float]:
+    """The smallest measured model of at least this size, and a factor on its costs.
+
+    The factor is 1; above the largest model it is the size in proportion.
+    """
+    for costs in MEASURED:
+        if parameters <= costs.parameters:
+            return costs, 1.0
+    return MEASURED[-1], parameters / MEASURED[-1].parameters
+
+
+def measured_as(costs: Costs, factor: float) -> str:
+    """Whose costs these are."""
+    scaled = f", times {factor:.3g} for the size" if factor > 1 else ""
+    return f"as {costs.model}{scaled}, {SOURCE}"
+
+
+def usual_preemption(parameters: int) -> Preemption:
+    """That of Varuna for a model of this size, checkpoints as often as costs least."""
+    costs, factor = costs_of_size(parameters)
+    return Preemption(
+        restart_s=NODE_READY_S + costs.varuna_restart_s * factor,
+        checkpoint_s=costs.varuna_checkpoint_s * factor,
+        kind="assumed",
+        source=f"Varuna's, {measured_as(costs, factor)}",
+    )

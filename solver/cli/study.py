@@ -1,0 +1,129 @@
+"""`study show`: what a study holds, and what is still open."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from solver.cli.search_options import JsonOption
+from solver.cli.terminal import print_report, say
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from formulations.instance import Instance
+    from solver.result import ShapeRecord
+    from solver.search.overview import SearchOverview
+
+#: Open shapes that are listed; the others are counted.
+MOST_LISTED = 10
+
+study_app = typer.Typer(
+    name="study", no_args_is_help=True, help="Look at what --study has kept.", rich_markup_mode=None
+)
+
+
+@study_app.callback()
+def _study() -> None:
+    """Look at what --study has kept."""
+
+
+def show_study_command(
+    study: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="File written by --study, in use or not.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far a study has come: what is closed, the best plan, its bound, what is open.
+
+    Exit code 0: shown; 2: bad input.
+    """
+    from solver.search.overview import search_overview
+    from solver.study.store import read_study
+    from solver.templates.kept import open_mixes
+
+    with read_study(study) as (kept, notes):
+        instance, search = kept.instance, search_overview(kept, notes)
+        templates = open_mixes(kept, notes)
+    if as_json:
+        fields: dict[str, object] = {"instance": instance.name}
+        if search is not None:
+            fields["solve"] = _search_fields(search)
+        if templates is not None:
+            fields["templates"] = {"closed": templates[0], "open": templates[1]}
+        say(json.dumps(fields, indent=1))
+        return
+    parts = [*([] if search is None else _search_text(instance, search))]
+    if templates is not None:
+        parts += [*([""] if parts else []), *_templates_text(instance, *templates)]
+    print_report(parts or [f"{instance.name}: nothing yet"])
+
+
+def _search_fields(found: "SearchOverview") -> dict[str, object]:
+    """What `--json` prints of `solve`; objective and bound as it counts them."""
+    return {
+        "shapes_closed": found.closed,
+        "shapes_open": len(found.open),
+        "step_time_s": None if found.step_time_ns is None else found.step_time_ns / 1e9,
+        "objective": found.objective,
+        "bound": found.bound,
+        "gap": found.gap,
+        "spent_s": found.spent_s,
+        "open": [one.model_dump(mode="json") for one in found.open],
+    }
+
+
+def _search_text(instance: "Instance", found: "SearchOverview") -> "list[RenderableType]":
+    from solver.report.layout import labelled, table
+    from solver.report.quantities import counted, percent, time_text
+
+    best = "none yet" if found.step_time_ns is None else time_text(found.step_time_ns / 1e9)
+    gap = "unknown" if found.gap is None else percent(found.gap)
+    lines = [
+        ("solve", f"{instance.name}, {found.closed} shapes closed, {len(found.open)} open"),
+        ("best plan", f"{best}, gap {gap}"),
+        ("spent", f"{time_text(found.spent_s)} of processors on the shapes that took a search"),
+    ]
+    rows = [_row(instance, one) for one in found.open[:MOST_LISTED]]
+    parts: list[RenderableType] = [labelled(lines)]
+    if rows:
+        texts = ("open shapes", "nodes", "schedule", "recompute", "ZeRO")
+        parts += ["", table(texts, ("bound",), rows)]
+    if more := len(found.open) - len(rows):
+        parts.append(f"and {counted(more, 'open shape')} more")
+    return parts
+
+
+def _templates_text(
+    instance: "Instance", closed: int, left: Sequence[Sequence[int]]
+) -> "list[RenderableType]":
+    from solver.report.layout import labelled
+
+    lines = [("templates", f"{instance.name}, {closed} mixes of nodes closed, {len(left)} open")]
+    if left:
+        named = ", ".join(_nodes(instance, mix) for mix in left[:MOST_LISTED])
+        lines.append(("open", named + (", ..." if len(left) > MOST_LISTED else "")))
+    return [labelled(lines)]
+
+
+def _nodes(instance: "Instance", counts: Sequence[int]) -> str:
+    """Numbers of nodes by group."""
+    pairs = zip(counts, instance.cluster.groups, strict=True)
+    return " + ".join(f"{n} {group.name}" for n, group in pairs if n)
+
+
+def _row(instance: "Instance", record: "ShapeRecord") -> tuple[str, ...]:
+    from solver.report.degrees import tensor_text
+    from solver.report.quantities import time_text
+
+    shape = record.shape
+    return (
+        f"{tensor_text(shape.degrees_used)} x {shape.dp} x {shape.pp}, {shape.micro_batch}",
+        _nodes(instance, shape.nodes_used),
+        shape.schedule,
+        "/".join(shape.recompute),
+        str(shape.zero),
+        time_text((record.bound_ns or 0) / 1e9),
+    )

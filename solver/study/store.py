@@ -1,0 +1,236 @@
+"""A study: one SQLite file with what searches on one instance have closed, record by record.
+
+Every record is one transaction, so that a process that is killed loses the work in hand and nothing
+else; several processes of one host may share a study. SQLite's write-ahead log needs memory that
+they share: a network file system, and processes on several hosts, are out of the question.
+
+A record is what a search knows of one thing, its `key`, as the answer to one question, its
+`variant`: equal ones have equal `fields`, so the first to be kept stays.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from formulations.errors import PlannerError
+from formulations.instance import Instance
+from solver.document import HETPLAN_VERSION, canonical_json, digest
+
+#: Of SQLite's header: that the file is a study, and in which format.
+APPLICATION_ID, FORMAT = 0x48455450, 1
+#: Seconds to wait for another process that writes.
+PATIENCE_S = 10.0
+
+_TABLES = """
+create table if not exists study (name text primary key, value text not null) without rowid;
+create table if not exists records (
+    subject text, kind text, key text, variant text, fields text not null,
+    unique (subject, kind, key, variant)
+);
+"""
+
+
+class StudyError(PlannerError):
+    """A study that cannot be used, or no longer: where, what was found, what to do."""
+
+    def __init__(self, path: Path, found: str, remedy: str) -> None:
+        super().__init__(f"{path}: {found}; {remedy}")
+
+
+class StudyRecord(NamedTuple):
+    """What is known of `key`, as the answer to `variant`."""
+
+    key: str
+    variant: str
+    fields: str
+
+
+def subject_of(instance: Instance) -> str:
+    """Digest of an instance but for its limits on time and money: they cut off, nothing more."""
+    free = {"max_step_time_s": None, "max_cost_usd_per_step": None}
+    limits = instance.limits.model_copy(update=free)
+    return digest(instance.model_copy(update={"limits": limits}).model_dump(mode="json"))
+
+
+class Study:
+    """The records on one subject: the study's own instance, or one that is derived from it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, instance: Instance) -> None:
+        self.path, self._connection, self.instance = path, connection, instance
+
+    @cached_property
+    def subject(self) -> str:
+        """What the records are about."""
+        return subject_of(self.instance)
+
+    def of(self, instance: Instance) -> "Study":
+        """The records on another instance in the same file, such as a member of a family."""
+        return Study(self.path, self._connection, instance)
+
+    def find(self, kind: str, key: str) -> list[StudyRecord]:
+        """The records on a key."""
+        found = self._connection.execute(
+            "select key, variant, fields from records where subject = ? and kind = ? "
+            "and key = ? order by variant",
+            (self.subject, kind, key),
+        )
+        return [StudyRecord(*row) for row in found]
+
+    def every(self, kind: str) -> Iterator[StudyRecord]:
+        """All records of a kind, one at a time, in the order in which they were kept."""
+        found = self._connection.execute(
+            "select key, variant, fields from records where subject = ? and kind = ? "
+            "order by rowid",
+            (self.subject, kind),
+        )
+        yield from map(StudyRecord._make, found)
+
+    def keep(self, kind: str, key: str, variant: str, fields: str) -> None:
+        """Adds a record, in a transaction of its own."""
+        self._connection.execute(
+            "insert or ignore into records values (?, ?, ?, ?, ?)",
+            (self.subject, kind, key, variant, fields),
+        )
+
+    def note(self, command: str, options: dict[str, Any]) -> None:
+        """Writes down what a command was asked, for those who look at the study."""
+        self._connection.execute(
+            "insert or replace into study values (?, ?)", (command, canonical_json(options))
+        )
+
+    def damaged(self, kind: str, what: str) -> StudyError:
+        """For a record that holds something else than was kept."""
+        return StudyError(self.path, f"a record of kind {kind}: {what}", "name a new file")
+
+
+@contextmanager
+def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -> Iterator[Study]:
+    """The study at `path`, a new one if there is none.
+
+    Raises StudyError, also for what happens to it in the block: a study of another instance or
+    version, a file that is no study, damaged, locked or cannot be written. What is in it stays.
+    """
+    own = {
+        "hetplan": HETPLAN_VERSION,
+        "name": instance.name,
+        "subject": subject_of(instance),
+        "instance": instance.model_dump_json(),
+    }
+    with _connected(path, patience_s) as connection:
+        _set_up(connection, own, patience_s)
+        _check(path, _noted(connection), own)
+        yield Study(path, connection, instance)
+
+
+def study_at(path: Path | None, instance: Instance) -> AbstractContextManager[Study | None]:
+    """As `open_study`; None without a path."""
+    return nullcontext() if path is None else open_study(path, instance)
+
+
+@contextmanager
+def read_study(
+    path: Path, patience_s: float = PATIENCE_S
+) -> Iterator[tuple[Study, dict[str, str]]]:
+    """A study that exists, and what is noted of it as a whole. Raises StudyError."""
+    if not path.is_file():
+        raise StudyError(path, "no such file", _OLD)
+    with _connected(path, patience_s) as connection:
+        if not _pragma(connection, "application_id"):
+            raise StudyError(path, "an empty file", _OLD)
+        known = _noted(connection)
+        _check(path, known, {"hetplan": HETPLAN_VERSION})
+        yield Study(path, connection, Instance.model_validate_json(known["instance"])), known
+
+
+def _noted(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("select name, value from study"))
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> Any:
+    return connection.execute(f"pragma {name}").fetchone()[0]
+
+
+@contextmanager
+def _connected(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
+    """A connection to a sound file that is a study, or empty. SQLite's errors become StudyError."""
+    try:
+        with closing(sqlite3.connect(path, patience_s, isolation_level=None)) as connection:
+            connection.execute("begin")  # one state of the file, whoever else writes
+            application = _pragma(connection, "application_id")
+            layout, check = _pragma(connection, "user_version"), _pragma(connection, "quick_check")
+            tables = connection.execute("select count(*) from sqlite_schema").fetchone()[0]
+            connection.execute("commit")
+            if check != "ok":
+                raise sqlite3.DatabaseError("malformed")
+            if application != APPLICATION_ID and (application or tables):
+                raise StudyError(path, "a database, but no study", _NEW)
+            if application and layout != FORMAT:
+                raise StudyError(path, f"a study in format {layout}, this is format {FORMAT}", _NEW)
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise _error(path, error) from error
+
+
+def _write_ahead(connection: sqlite3.Connection, until_s: float) -> None:
+    """Switches the file to a write-ahead log; for others SQLite does not wait by itself here."""
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until_s:
+                raise
+        time.sleep(0.01)
+
+
+def _set_up(connection: sqlite3.Connection, own: dict[str, str], patience_s: float) -> None:
+    """Makes an empty file a study; of several processes at once the first one does."""
+    _write_ahead(connection, time.monotonic() + patience_s)
+    connection.execute("pragma synchronous = normal")  # a killed process loses nothing by that
+    if _pragma(connection, "application_id"):
+        return
+    connection.execute("begin immediate")
+    if not _pragma(connection, "application_id"):
+        for statement in _TABLES.split(";"):
+            connection.execute(statement)
+        connection.executemany("insert into study values (?, ?)", own.items())
+        connection.execute(f"pragma application_id = {APPLICATION_ID}")
+        connection.execute(f"pragma user_version = {FORMAT}")
+    connection.execute("commit")
+
+
+_NEW = "name a new file"
+_OLD = "name a file that --study has written"
+
+
+def _check(path: Path, known: dict[str, str], own: dict[str, str]) -> None:
+    """Whether what is known of a study is what is asked for."""
+    version = known["hetplan"]
+    if version != own["hetplan"]:
+        raise StudyError(path, f"a study of hetplan {version}, this is {own['hetplan']}", _NEW)
+    if "subject" in own and known["subject"] != own["subject"]:
+        found = f"a study of another instance, named {known['name']}"
+        raise StudyError(path, found, f"{_NEW} for this one, named {own['name']}")
+
+
+#: By words of SQLite's messages: what was found, and what to do.
+_FAULTS = (
+    ("locked", "another process has locked it", "end that one, or wait, and run this again"),
+    ("full", "the disk is full", "make room and run this again: what was closed is kept"),
+    ("disk i/o", "it cannot be written", "make room and run this again: what was closed is kept"),
+    ("readonly", "it is write-protected", "make it writable, or name a file in another folder"),
+    ("unable to open", "it cannot be opened", "name a file in a folder you can write to"),
+    ("malformed", "it is damaged", "restore it, or name a new file"),
+    ("not a database", "it is no study, or damaged", "restore it, or name a new file"),
+)
+
+
+def _error(path: Path, error: sqlite3.DatabaseError) -> StudyError:
+    for words, found, remedy in _FAULTS:
+        if words in str(error).lower():
+            return StudyError(path, found, remedy)
+    return StudyError(path, f"SQLite: {error}", "repair it, or name a new file")

@@ -1,0 +1,93 @@
+"""Templates in a study: those that were found stay found."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from formulations.instance.load import load_instance
+from solver.cli import app
+from solver.fleets.template_document import TemplatesDocument, templates_document
+from solver.layered.gpu_graph import Counts
+from solver.study.store import StudyError, open_study, read_study
+from solver.templates.generate import TemplateGenerator
+from solver.templates.kept import Found, open_mixes
+from solver.templates.searches import Searches, Stop
+from solver.templates.template_options import TemplateOptions
+
+SMALL = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
+INSTANCE = load_instance(SMALL)
+ONE = TemplateOptions(micro_batch=4)
+
+
+class Killed(BaseException):
+    """Stands for a kill, which nothing catches."""
+
+
+def found(path: Path, options: TemplateOptions = ONE) -> TemplatesDocument:
+    """The templates that survive no failure, with a study."""
+    with open_study(path, INSTANCE) as study:
+        return templates_document(TemplateGenerator(INSTANCE, options, study=study), 0)
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
+    """A list to which a key is added for every search."""
+    keys, best = list[Counts](), Searches.best
+
+    def counted(self: Searches, key: int, stop: Stop) -> Found:
+        keys.append((key,))
+        if len(keys) == 2:
+            raise Killed
+        return best(self, key, stop)
+
+    monkeypatch.setattr(Searches, "best", counted)
+    return keys
+
+
+def test_killed_search_goes_on(tmp_path: Path, searches: list[Counts]) -> None:
+    """It loses the mix in hand, shows what is open, and ends with what a fresh run finds."""
+    path = tmp_path / "study.db"
+    with pytest.raises(Killed):
+        found(path)
+    with read_study(path) as (study, notes):
+        shown = open_mixes(study, notes)
+    assert shown is not None
+    assert shown[0] == 1
+    assert len(shown[1]) > 0
+    resumed = found(path)
+    assert len(searches) == shown[0] + 1 + len(shown[1])
+    assert resumed == templates_document(TemplateGenerator(INSTANCE, ONE), 0)
+
+
+def test_other_options_are_other_questions(tmp_path: Path) -> None:
+    """What was found for one number of micro-batches says nothing of another."""
+    path = tmp_path / "study.db"
+    found(path)
+    other = TemplateOptions(micro_batch=4, micro_batches=5)
+    assert found(path, other) == templates_document(TemplateGenerator(INSTANCE, other), 0)
+
+
+def test_template_that_was_changed(tmp_path: Path) -> None:
+    """It is simulated before it is believed."""
+    path = tmp_path / "study.db"
+    found(path)
+    with open_study(path, INSTANCE) as study:
+        changed = [
+            one._replace(fields=one.fields.replace('"value":', '"value":1'))
+            for one in study.every("template")
+        ]
+    with open_study(tmp_path / "other.db", INSTANCE) as study:
+        for one in changed:
+            study.keep("template", *one)
+    with pytest.raises(StudyError, match=r"a template of 1\d+ ns takes"):
+        found(tmp_path / "other.db")
+
+
+def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
+    """`templates --study` writes what `study show` reads."""
+    path = str(tmp_path / "study.db")
+    run = CliRunner().invoke(app, ["templates", str(SMALL), "--micro-batch", "4", "--study", path])
+    assert run.exit_code == 0
+    shown = CliRunner().invoke(app, ["study", "show", path])
+    assert shown.stdout == "templates     hetero_small, 2 mixes of nodes closed, 0 open\n"

@@ -1,0 +1,219 @@
+"""Money per useful sequence: search, verifier and replay agree on it."""
+
+import random
+from functools import cache
+from itertools import pairwise
+from statistics import fmean, stdev
+
+import pytest
+
+from formulations.costs.availability import checkpoint_every_s, in_whole_steps, slowdown
+from formulations.costs.renting import terms_of
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance, Objective
+from formulations.instance.preemption import Preemption
+from solver.document import PlanDocument
+from solver.options import Method, SolveOptions
+from solver.replay.player import replay
+from solver.replay.policy import Checkpoints, Configuration, Policy, Recovery
+from solver.replay.trace import Event, Trace
+from solver.report.document import build_document
+from solver.result import Result, objective_weight
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.verify import renting, verify_document
+from tests.brute_force import optimum_ns
+from tests.resealed import forged
+from tests.seeds import one_each
+from tests.spot_instances import rates_times, spot_instance
+
+METHODS: tuple[Method, ...] = ("exact", "cpsat", "milp")
+
+
+def document_of(instance: Instance, method: Method = "exact") -> PlanDocument:
+    """The plan file of the best plan."""
+    options = SolveOptions(method=method)
+    return build_document(solve(instance, options), options)
+
+
+@cache
+def planned() -> Result:
+    """Of an instance whose best plan is on spot nodes that are taken back."""
+    results = (solve(spot_instance(seed)) for seed in range(40))
+    return next(
+        one
+        for one in results
+        if one.plan and terms_of(one.instance, one.plan.shape.nodes_used).preemptions_per_hour > 1
+    )
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 4))
+def test_least_money_equals_brute_force(seed: int) -> None:
+    """The least of step time times rent and slowdown over every shape, order, split and share."""
+    instance = spot_instance(seed)
+    values = [
+        found * terms_of(instance, shape.nodes_used).useful_usd_per_hour
+        for shape in shapes(instance)
+        if (found := optimum_ns(build_tables(instance, shape))) is not None
+    ]
+    assert solve(instance).objective == min(values, default=None)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", one_each(range(20), 4))
+def test_all_methods_prove_the_same_money(seed: int, method: Method) -> None:
+    """The objective is linear in the step time of a shape, so every model can minimise it."""
+    instance = spot_instance(seed)
+    result = solve(instance, SolveOptions(method=method))
+    assert result.objective == solve(instance).objective
+    assert verify_document(build_document(result, SolveOptions(method=method))).ok
+
+
+@pytest.mark.parametrize("seed", one_each(range(30), 3))
+def test_without_preemptions_it_is_the_cost_per_step(seed: int) -> None:
+    """At rate 0, and on spot for what nodes cost on demand, both objectives choose alike."""
+    useful = rates_times(spot_instance(seed), 0.0)
+    useful = useful.model_copy(update={"preemption": Preemption(restart_s=9, checkpoint_s=9)})
+    groups = tuple(
+        group.model_copy(update={"price_usd_per_hour": price})
+        for group in useful.cluster.groups
+        for price in [group.spot.price_usd_per_hour if group.spot else group.price_usd_per_hour]
+    )
+    cluster = useful.cluster.model_copy(update={"groups": groups})
+    useful = useful.model_copy(update={"cluster": cluster})
+    stepwise = useful.model_copy(update={"objective": Objective(minimize="cost_per_step")})
+    a, b = solve(useful), solve(stepwise)
+    assert (a.objective, a.plan) == (b.objective, b.plan)
+
+
+@pytest.mark.parametrize("seed", one_each(range(30), 4))
+def test_more_preemptions_never_make_training_cheaper(seed: int) -> None:
+    """The least money does not fall as all nodes are taken back more often."""
+    instance = spot_instance(seed)
+    found = [solve(rates_times(instance, f)).objective for f in (0.0, 0.5, 1.0, 3.0, 100.0)]
+    known = [one for one in found if one is not None]
+    assert len(known) in (0, len(found))
+    assert all(a <= b * (1 + 1e-12) for a, b in pairwise(known))
+
+
+def preempted(instance: Instance, nodes_used: tuple[int, ...], seed: int, end_s: float) -> Trace:
+    """Every node on spot is taken back at its own random times, and another one joins at once."""
+    rng, events, names = random.Random(seed), list[Event](), list[str]()
+    on_spot = terms_of(instance, nodes_used).on_spot
+    for group, count in zip(instance.cluster.groups, nodes_used, strict=True):
+        for i in range(count):
+            name = f"{group.name}-{i}"
+            names.append(name)
+            rate = group.spot.preemptions_per_hour / 3600 if group.spot else 0.0
+            now_s = rng.expovariate(rate) if group.name in on_spot and rate else end_s
+            while now_s < end_s:
+                time_ns = int(now_s * 1e9)
+                events += [Event(time_ns, name, "fail"), Event(time_ns, name, "join")]
+                now_s += rng.expovariate(rate)
+    events.sort(key=lambda one: one.time_ns)
+    return Trace(tuple(names), tuple(events), int(end_s * 1e9))
+
+
+def test_replay_of_random_preemptions_agrees() -> None:
+    """Of 12 runs with 300 preemptions each the mean is within 3.5 standard errors of the formula.
+
+    Checkpoints after whole steps, a replacement gets ready in 2/3 of the restart, then all pause.
+    """
+    result = planned()
+    instance = result.instance
+    assert result.plan is not None
+    assert result.step_time_ns is not None
+    assert instance.preemption is not None
+    used, step_ns = result.plan.shape.nodes_used, result.step_time_ns
+    terms, preemption = terms_of(instance, used), instance.preemption
+    every, expected = in_whole_steps(preemption, terms.preemptions_per_s, step_ns / 1e9)
+    assert expected == pytest.approx(terms.slowdown, rel=1e-3)
+    ready_s = preemption.restart_s * 2 / 3
+    checkpoints = Checkpoints(every, int(preemption.checkpoint_s * 1e9))
+    rules = Recovery("lost", checkpoints, int(ready_s * 1e9))
+    found = []
+    for seed in range(12):
+        trace = preempted(instance, used, seed, 300 / terms.preemptions_per_s)
+        whole = frozenset(trace.nodes)
+        pause_ns = int((preemption.restart_s - ready_s) * 1e9)
+
+        def all_nodes(
+            _: Configuration | None,
+            ready: frozenset[str],
+            whole: frozenset[str] = whole,
+            pause_ns: int = pause_ns,
+        ) -> Configuration | None:
+            return Configuration(whole, step_ns, pause_ns) if ready == whole else None
+
+        run = replay(trace, Policy("random", all_nodes, rules, 1))
+        found.append(run.length_ns / (run.steps * step_ns))
+    error = stdev(found) / len(found) ** 0.5
+    assert error < 0.02 * (expected - 1)
+    assert abs(fmean(found) - expected) < 3.5 * error
+
+
+@pytest.mark.parametrize("rate", [0.0, 5e-324, 1e-18, 1e-9, 1e-5, 1e-3, 0.05, 2.0, 1e3])
+@pytest.mark.parametrize("every_s", [None, 7.0, 3000.0])
+def test_verifier_counts_the_same_slowdown(rate: float, every_s: float | None) -> None:
+    """Its own sums and bisection come to what the closed form says, the largest one too."""
+    for restart_s, checkpoint_s in ((0.0, 0.0), (121.0, 15.8), (5.0, 600.0)):
+        preemption = Preemption(
+            restart_s=restart_s, checkpoint_s=checkpoint_s, checkpoint_every_s=every_s
+        )
+        found, expected = renting.interval_s(preemption, rate), checkpoint_every_s(preemption, rate)
+        assert (found is None) == (expected is None)
+        assert found is None or found == pytest.approx(expected, rel=1e-5, abs=1e-12)
+        own = renting.slowdown(preemption, rate)
+        assert own == pytest.approx(slowdown(preemption, rate), rel=2e-13)
+
+
+FORGERIES = {
+    "renting.availability": 0.999,
+    "renting.cost_usd_per_useful_sequence": 1e-9,
+    "renting.useful_sequences_per_s": 1e9,
+    "renting.preemptions_per_hour": 0.0,
+    "renting.checkpoint_every_s": 1.0,
+    "renting.on_spot": [],
+    "renting": None,
+    "price_usd_per_hour": 0.01,
+    "instance.preemption.restart_s": 1.0,
+    "instance.preemption.checkpoint_s": 1.0,
+}
+
+
+@pytest.mark.parametrize("field", FORGERIES)
+def test_forged_terms_are_refused(field: str) -> None:
+    """A figure of the terms that is changed, with a digest that fits, is noticed."""
+    result = planned()
+    document = build_document(result, SolveOptions())
+    assert verify_document(document).ok
+    assert not verify_document(forged(document, {field: FORGERIES[field]})).ok
+
+
+def test_dearer_terms_are_refused() -> None:
+    """A consistent plan file on demand, where spot costs less, is not the best one."""
+    instance = planned().instance
+    groups = tuple(group.model_copy(update={"spot": None}) for group in instance.cluster.groups)
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    plain = document_of(instance.model_copy(update={"cluster": cluster}))
+    offered = [group.model_dump(mode="json") for group in instance.cluster.groups]
+    claimed = forged(plain, {"instance.cluster.groups": offered})
+    assert any("money per useful hour" in one for one in verify_document(claimed).problems)
+
+
+def test_terms_without_the_objective_are_refused() -> None:
+    """A plan of least step time chooses no terms."""
+    result = planned()
+    document = build_document(result, SolveOptions())
+    other = forged(document, {"instance.objective.minimize": "step_time", "minimize": "step_time"})
+    assert any(one.startswith("renting: ") for one in verify_document(other).problems)
+
+
+def test_weight_is_rent_times_slowdown() -> None:
+    """What a nanosecond of step time counts for."""
+    result = planned()
+    instance = result.instance
+    assert result.plan is not None
+    terms = terms_of(instance, result.plan.shape.nodes_used)
+    weight = objective_weight(instance, result.plan.shape)
+    assert weight == terms.usd_per_hour * terms.slowdown

@@ -1,0 +1,116 @@
+"""What crosses between zones: by construction, by cost, and as the link between them slows down."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
+from formulations.plan import Plan
+from solver.search.driver import solve
+from solver.search.shapes import shapes
+from solver.simulate import step_time_ns
+from tests.expert_instances import expert_instance
+from tests.random_shapes import zoned
+from tests.seeds import one_each
+from tests.spot_instances import few_stages
+
+INSTANCES = Path(__file__).resolve().parents[2] / "instances"
+
+
+def slower(instance: Instance, factor: float) -> Instance:
+    """The instance with so much less bandwidth between zones, and so much more latency."""
+    link = instance.cluster.zone_link
+    assert link is not None
+    changed = {
+        "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s / factor,
+        "latency_s": link.latency_s * factor,
+    }
+    cluster = instance.cluster.model_copy(update={"zone_link": link.model_copy(update=changed)})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+@cache
+def two_zones() -> Instance:
+    """Of the instance the micro-batches of 4 and 16, on one GPU each, ZeRO 1: less to search."""
+    instance = load_instance(INSTANCES / "two_zones.yaml")
+    few = {"tensor_parallel": (1,), "micro_batch": (4, 16), "zero": (1,), "recompute": ("none",)}
+    return instance.model_copy(update={"search": instance.search.model_copy(update=few)})
+
+
+@cache
+def plan_at(factor: float) -> tuple[Plan, int]:
+    """The best plan of two_zones with a link so many times slower, and its step time."""
+    result = solve(slower(two_zones(), factor))
+    assert result.plan is not None
+    assert result.step_time_ns is not None
+    return result.plan, result.step_time_ns
+
+
+def zones(instance: Instance, plan: Plan) -> list[list[str | None]]:
+    """[stage][replica] where they stand."""
+    groups, group = instance.cluster.groups, instance.cluster.node_groups
+    stages = zip(*(replica.stages for replica in plan.replicas), strict=True)
+    return [[groups[group[one.group.node]].zone for one in stage] for stage in stages]
+
+
+def crossings(found: Sequence[Sequence[str | None]]) -> tuple[int, int]:
+    """Stages that span zones, and messages that cross between stages."""
+    spanning = sum(len(set(stage)) > 1 for stage in found)
+    return spanning, sum(a != b for pair in pairwise(found) for a, b in zip(*pair, strict=True))
+
+
+def test_two_zones_exchange_activations_once() -> None:
+    """Gradients stay inside a zone; both replicas go from one zone to the other at one boundary."""
+    plan, _ = plan_at(1)
+    assert plan.shape.dp == 2
+    assert crossings(zones(two_zones(), plan)) == (0, 2)
+
+
+def test_nothing_crosses_a_hopeless_link() -> None:
+    """Ten times slower, the other zone is left idle; from there on the step takes as long."""
+    instance = two_zones()
+    (plan, time_ns), (_, fast_ns) = plan_at(10), plan_at(1)
+    assert {zone for stage in zones(instance, plan) for zone in stage} == {"us-west-2a"}
+    assert time_ns > fast_ns
+    assert plan_at(10_000)[1] == time_ns
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 4))
+def test_a_slower_link_never_costs_a_plan_more(seed: int) -> None:
+    """The slowing costs the plan that is then the best no more than the one before.
+
+    Best before P, then Q: fast(P) <= fast(Q) <= slow(Q) <= slow(P). So as the link slows down, no
+    plan is chosen that depends on it more.
+    """
+    instance = zoned(few_stages(seed), seed)
+    if instance.cluster.zone_link is None:
+        return
+    links = [slower(instance, factor) for factor in (1.0, 4.0, 64.0)]
+    plans = [one.plan for one in map(solve, links)]
+    for (fast, slow), (first, second) in zip(pairwise(links), pairwise(plans), strict=True):
+        if first is None or second is None:
+            assert first is second
+            continue
+        times = {
+            name: [step_time_ns(plan_costs(link, plan)) for link in (fast, slow)]
+            for name, plan in (("first", first), ("second", second))
+        }
+        assert times["first"][0] <= times["second"][0] <= times["second"][1] <= times["first"][1]
+
+
+@pytest.mark.parametrize("seed", one_each(range(30), 6))
+def test_experts_of_several_zones_stay_inside_a_node(seed: int) -> None:
+    """No shape that uses two zones shares experts, or sequences, among GPUs of two nodes."""
+    instance = zoned(expert_instance(seed), seed)
+    groups = instance.cluster.groups
+    for shape in shapes(instance):
+        used = [g for g, count in zip(groups, shape.nodes_used, strict=True) if count]
+        own = shape.degrees[0]
+        if len({group.zone for group in used}) > 1:
+            assert all(group.gpus_per_node % own.width == 0 for group in used)
+            assert all(group.gpus_per_node // own.tp % shape.ep == 0 for group in used)

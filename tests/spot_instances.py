@@ -1,0 +1,59 @@
+"""Random tiny instances whose nodes may be taken back."""
+
+import random
+
+from formulations.instance import Instance, Objective
+from formulations.instance.cluster import Spot
+from formulations.instance.preemption import Preemption
+from tests.small_instances import random_instance
+
+USEFUL = Objective(minimize="cost_per_useful_sequence")
+
+
+def with_spot(instance: Instance, seed: int) -> Instance:
+    """Groups on demand, on spot, or either; money per useful sequence is minimised."""
+    rng = random.Random(seed)
+    groups = []
+    for group in instance.cluster.groups:
+        spot = Spot(
+            price_usd_per_hour=group.price_usd_per_hour * rng.uniform(0.2, 0.9),
+            preemptions_per_hour=rng.choice([0.0, 1.0, 20.0]),
+            only=rng.random() < 0.3,
+        )
+        own = {"spot": spot if rng.random() < 0.8 else None}
+        groups.append(group.model_copy(update=own))
+    cluster = instance.cluster.model_copy(update={"groups": tuple(groups)})
+    every_s = rng.choice([None, None, 60.0])
+    preemption = Preemption(restart_s=30, checkpoint_s=2, checkpoint_every_s=every_s)
+    update = {"cluster": cluster, "preemption": preemption, "objective": USEFUL}
+    return instance.model_copy(update=update)
+
+
+def few_stages(seed: int) -> Instance:
+    """A random instance, small enough for brute force."""
+    instance = random_instance(seed)
+    search = instance.search.model_copy(update={"pipeline_parallel": (1, 2, 3)})
+    return instance.model_copy(update={"search": search})
+
+
+def spot_instance(seed: int) -> Instance:
+    """The same with such groups."""
+    return with_spot(few_stages(seed), seed)
+
+
+def rates_times(instance: Instance, factor: float) -> Instance:
+    """The instance with so many times the preemptions."""
+    groups = tuple(
+        group.model_copy(
+            update={
+                "spot": group.spot.model_copy(
+                    update={"preemptions_per_hour": group.spot.preemptions_per_hour * factor}
+                )
+            }
+        )
+        if group.spot
+        else group
+        for group in instance.cluster.groups
+    )
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    return instance.model_copy(update={"cluster": cluster})
