@@ -12,6 +12,7 @@ BENCHMARKS = {
     "shares": "what unlike numbers of micro-batches per replica bring over even ones",
     "schedules": "what each pipeline schedule wins over 1F1B, and costs in memory, with its gap",
     "scaling": "time and gap of the exact search on 2 to 512 nodes",
+    "workers": "two workers of Ray beside two processes, and many more of either on paper",
     "hard": "clusters of extreme links, zones and shares, against the best values known",
     "start": "seconds and memory of one command, from process start to exit",
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",

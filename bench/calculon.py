@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +29,6 @@ from formulations.instance.load import load_instance
 from formulations.units import GIB
 
 Figures = dict[str, Any]
-FloatArray = NDArray[np.float64]
 
 FILE = "calculon/gpt3_175b_1024.json"
 FOLDER = Path(__file__).parent / "calculon"
@@ -132,10 +130,6 @@ def summary(rows: Sequence[Figures], every: Sequence[Row]) -> Figures:
         for who, unit in product(("their", "our"), UNITS)
     }
     return {"kinds": kinds, "rows": [_totals(row, every.index(row["row"])) for row in rows]}
-
-
-def _mean_share(parts: Sequence[float], whole: FloatArray) -> float:
-    return float(np.mean(np.array(parts) / whole))
 
 
 def _totals(figures: Figures, number: int) -> list[float]:

@@ -38,11 +38,6 @@ class Obstacle:
     others: tuple[Target, ...]  #: that can
     instead: tuple[object, ...] = ()  #: none: a search for the target has others
 
-    def sentence(self, target: Target) -> str:
-        """What stands in the way, and who can."""
-        can = " and ".join(TARGET_NAMES[other] for other in self.others)
-        return f"{self.found(target)}; {can} can"
-
     def found(self, target: Target) -> str:
         """What stands in the way."""
         value = str(self.value).lower() if isinstance(self.value, bool) else self.value
@@ -240,16 +235,16 @@ def runs(target: Target, search: SearchSpace) -> bool:
     )
 
 
-def widened(instance: Instance, target: Target) -> dict[str, object]:
+def widened(instance: Instance, target: Target) -> list[dict[str, object]]:
     """What another target would add to a plan space: fields with their wider values.
 
     Only what the search's own target forbids: what it allows, the user left out; without what the
-    other target cannot run. Where that is uneven micro-batches, nothing that these exclude. Empty
-    where it adds nothing, or cannot train the model so.
+    other target cannot run. Uneven micro-batches stand alone, as they exclude much of the rest.
+    Empty where it adds nothing, or cannot train the model so.
     """
     search = instance.search
     if any(untrained(target, instance.workload)):
-        return {}
+        return []
     found = {
         field: _chosen(search, field, target)
         for field in _VALUES
@@ -257,14 +252,15 @@ def widened(instance: Instance, target: Target) -> dict[str, object]:
         if not (field == "recompute" and instance.workload.flash_attention)
     }
     changed = {field: one for field, one in found.items() if one != getattr(search, field)}
-    if all(allows(search.target, field, v) for field, one in changed.items() for v in _listed(one)):
-        return {}
-    if changed.get("micro_batches") == "uneven":
+    uneven = []
+    if changed.pop("micro_batches", None) == "uneven":
         kept = tuple(one for one in search.schedule if one != "interleaved") or ("1f1b",)
-        own = ("micro_batches", "recompute_per")
-        changed = {field: one for field, one in changed.items() if field in own}
-        changed |= {"schedule": kept} if kept != search.schedule else {}
-    return changed
+        alone: dict[str, object] = {"micro_batches": "uneven"}
+        alone |= {field: one for field, one in changed.items() if field == "recompute_per"}
+        uneven = [alone | ({"schedule": kept} if kept != search.schedule else {})]
+    if all(allows(search.target, field, v) for field, one in changed.items() for v in _listed(one)):
+        return uneven
+    return [*uneven, changed]
 
 
 def _chosen(search: SearchSpace, field: str, target: Target) -> object:

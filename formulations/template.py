@@ -8,11 +8,9 @@ nodes, and the GPUs of a stage are one tensor-parallel group.
 
 from itertools import pairwise
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from formulations.errors import PlanError
 from formulations.instance.extent import Index
-from formulations.instance.json_document import parse_json
 from formulations.instance.record import Record
 from formulations.plan import Degrees, Group, Recomputed, Stage
 
@@ -63,11 +61,6 @@ class Template(Record):
         """Nodes of each of the cluster's `num_groups` node groups."""
         return tuple(self.node_groups.count(j) for j in range(num_groups))
 
-    def idle_gpus(self, gpus_per_node: tuple[int, ...]) -> int:
-        """GPUs of the template's nodes that no stage uses; `gpus_per_node`: per node group."""
-        used = sum(len(stage.group.gpus) for stage in self.stages)
-        return sum(gpus_per_node[j] for j in self.node_groups) - used
-
 
 def _fault(template: Template) -> str | None:
     """What is wrong with a template, in one sentence."""
@@ -99,17 +92,3 @@ def _group_fault(stage: Stage) -> str | None:
         found = f"{stage.degrees.parts} parts of {stage.degrees.tp}"
         return f"{found} on {len(gpus)} GPUs; they must be one tensor-parallel group"
     return None
-
-
-def template_from_json(text: str, name: str) -> Template:
-    """The template in JSON text, as `model_dump_json` writes it; `name` stands for the file.
-
-    Raises PlanError, one line.
-    """
-    parse_json(text, name)
-    try:
-        return Template.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in (name, *first["loc"]))
-        raise PlanError(where, first["msg"], "a template as written by templates --json") from None

@@ -1,7 +1,8 @@
 """The file of a fleet: pipelines of templates on named nodes, and how they came to be.
 
 One JSON object, sealed like the plan file of `solve`. It holds all designs, so that the next
-fleet can be formed from it alone. `verify` derives every figure again, except those of RECORDED.
+fleet can be formed from it alone. `verify` derives every figure again, except `hetplan_version`
+and `steps_bound`, which describe the run.
 """
 
 from collections import Counter
@@ -33,9 +34,6 @@ from solver.document import digest
 
 FLEET_SCHEMA_VERSION: Final = 3
 ALLOWED = "a fleet file written by templates --out or recover --out"
-
-#: Fields that describe the run and cannot be derived from the fleet.
-RECORDED = ("hetplan_version", "steps_bound")
 
 
 class PipelineDocument(Record):

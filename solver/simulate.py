@@ -8,7 +8,6 @@ and last stage, optimizer, parameter gather (ZeRO 1 and 2).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -118,7 +117,6 @@ class Step:
 
     costs: PlanCosts
     step_time_ns: int
-    last_backward_ns: Array  #: [p, R]
     tail: tuple[Operation, ...]
     critical_path: tuple[Operation, ...]
     ends: tuple[tuple[ScheduleGraph, Array], ...]
@@ -128,12 +126,6 @@ class Step:
         graph, end = self.ends[replica]
         numbers = np.arange(graph.num_operations)
         return _operations(self.costs, replica, graph, end, numbers)
-
-    @cached_property
-    def timeline(self) -> tuple[Operation, ...]:
-        """Everything that happens, replica by replica and then the tail."""
-        replicas = range(len(self.ends))
-        return (*(bar for r in replicas for bar in self.operations(r)), *self.tail)
 
 
 def tail_ns(costs: PlanCosts, ready: Array) -> Array:
@@ -241,7 +233,6 @@ def simulate_step(costs: PlanCosts) -> Step:
     return Step(
         costs=costs,
         step_time_ns=max([int(last.max()), *(operation.end_ns for operation in tail)]),
-        last_backward_ns=last,
         tail=tuple(tail),
         critical_path=tuple(_critical_path(costs, replicas, last, tail)),
         ends=tuple(replicas),

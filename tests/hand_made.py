@@ -15,7 +15,7 @@ from solver.options import SolveOptions
 from solver.report.document import build_document
 from solver.result import Result, SearchLog, ShapeRecord, Status, Termination
 from solver.search.shapes import shapes
-from solver.simulate import step_time_ns
+from solver.simulate import Operation, Step, step_time_ns
 from tests.small_instances import random_instance
 
 
@@ -33,6 +33,11 @@ def uniform_plans(instance: Instance) -> Iterator[Plan]:
             costs = plan_costs(instance, plan)
             if (costs.memory_bytes <= costs.limit_bytes).all():
                 yield plan
+
+
+def timeline(step: Step) -> list[Operation]:
+    """Everything that happens in a step, replica by replica and then the tail."""
+    return [*(bar for r in range(len(step.ends)) for bar in step.operations(r)), *step.tail]
 
 
 def result_of(instance: Instance, plan: Plan) -> Result:

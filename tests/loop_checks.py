@@ -82,7 +82,7 @@ def solve_shape(
         step_time_ns=None if found is None else found.step_time_ns,
         bound_ns=None if status == "infeasible" else loop.bounds_ns[0],
         rounds=loop.rounds,
-        num_cuts=loop.model.num_cuts,
+        num_cuts=sum(len(part.cuts) for part in loop.model.built.parts),
         trouble=loop.trouble,
     )
 

@@ -27,6 +27,7 @@ from formulations.instance.preemption import Preemption
 
 #: Longer by e to this, all slowdowns are equal: no training ends, and products stay finite.
 MOST_EXPONENT = 500.0
+LONGEST_S = 1e9
 
 
 def best_cycle(checkpoint: float) -> float:
@@ -45,11 +46,14 @@ def best_cycle(checkpoint: float) -> float:
 
 
 def checkpoint_every_s(preemption: Preemption, rate_per_s: float) -> float | None:
-    """Training between two checkpoints: as given, or what costs least; None: there are none."""
+    """Training between two checkpoints: as given, or what costs least; None: there are none.
+
+    At most LONGEST_S: once in 30 years is never.
+    """
     if preemption.checkpoint_every_s is not None or not rate_per_s:
         return preemption.checkpoint_every_s
     checkpoint = preemption.checkpoint_s * rate_per_s
-    return (best_cycle(checkpoint) - checkpoint) / rate_per_s
+    return min(LONGEST_S, (best_cycle(checkpoint) - checkpoint) / rate_per_s)
 
 
 def slowdown(preemption: Preemption, rate_per_s: float) -> float:
@@ -57,15 +61,16 @@ def slowdown(preemption: Preemption, rate_per_s: float) -> float:
 
     rate_per_s: preemptions of all nodes together.
     """
-    every_s, checkpoint_s = preemption.checkpoint_every_s, preemption.checkpoint_s
-    recovery = rate_per_s * preemption.restart_s
+    every_s = checkpoint_every_s(preemption, rate_per_s)
     if every_s is None:
-        exponent = recovery + best_cycle(rate_per_s * checkpoint_s)
-    elif rate_per_s:
-        cycle = rate_per_s * (every_s + checkpoint_s)
-        exponent = recovery + cycle + math.log(-math.expm1(-cycle) / (rate_per_s * every_s))
-    else:
-        exponent = math.log1p(checkpoint_s / every_s)
+        return 1.0
+    cycle_s = every_s + preemption.checkpoint_s
+    cycle = rate_per_s * cycle_s
+    exponent = rate_per_s * preemption.restart_s + cycle
+    if cycle:
+        exponent += math.log(-math.expm1(-cycle) / cycle)
+    if every_s:  # else checkpoints cost nothing
+        exponent += math.log(cycle_s / every_s)
     return math.exp(min(MOST_EXPONENT, exponent))
 
 

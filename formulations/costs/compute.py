@@ -329,11 +329,7 @@ def _paced(times: LayerTimes, members: Members) -> LayerTimes:
 
 
 def layer_times(
-    instance: Instance,
-    degrees: Sequence[Degrees],
-    micro_batch: int,
-    recompute: Recompute,
-    members: Members = ALONE,
+    instance: Instance, degrees: Sequence[Degrees], micro_batch: int, recompute: Recompute
 ) -> LayerTimes:
-    """The same, of an instance whose other times are not asked for."""
-    return TimeColumns(instance).times(degrees, micro_batch, recompute, members)
+    """The same without shared experts, of an instance whose other times are not asked for."""
+    return TimeColumns(instance).times(degrees, micro_batch, recompute)

@@ -12,8 +12,9 @@ ring        keys and values go round the group, once in the forward pass; in the
             a kernel of its own, whose result, or gradient of the queries, is added to a sum in 32
             bit: 10 bytes per element through memory (Transformer Engine, context_parallel.py)
 all-to-all  queries, keys and values go from pieces of sequences to whole sequences of some of the
-            heads, and the weighted sums back; backward their gradients (Jacobs et al. 2023, arXiv
-            2309.14509). tp cp divides the key and value heads.
+            heads, and the weighted sums back, one exchange after the other; backward their
+            gradients (Jacobs et al. 2023, arXiv 2309.14509, section 3). tp cp divides the key and
+            value heads.
 None of it is hidden.
 """
 
@@ -52,14 +53,14 @@ def context_s(
     link, tp, cp, kv_heads = group.intra_node, own.tp, own.cp, instance.workload.kv_heads
     method = instance.search.context_method or method_of(layer, tp, cp, kv_heads)
 
-    def turns_s(size_bytes: float) -> float:
+    def turns_s(size_bytes: float, starts: int) -> float:
         seconds = ring_share(1, cp) * size_bytes / link.bandwidth_bytes_per_s
-        return seconds + ring_latency_s(1, cp, link.latency_s)
+        return seconds + starts * ring_latency_s(1, cp, link.latency_s)
 
     if method == "all_to_all":
-        one_s = turns_s(b * (layer.key_value_bytes + layer.query_bytes) / (tp * cp))
+        one_s = turns_s(b * (layer.key_value_bytes + layer.query_bytes) / (tp * cp), 2)
         return one_s, one_s
-    one_s = turns_s(b * layer.key_value_bytes / tp)
+    one_s = turns_s(b * layer.key_value_bytes / tp, 1)
     sums_s = _sums_s(layer, group, own, b)
     return one_s + sums_s, 2 * one_s + sums_s
 

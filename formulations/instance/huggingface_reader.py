@@ -42,9 +42,9 @@ class ConfigReader:
             raise self.refuse(key, f"a whole number from {least} to {_MOST}")
         return value
 
-    def optional(self, key: str, least: int = 1) -> int | None:
+    def optional(self, key: str) -> int | None:
         """A whole number, or None."""
-        return None if self.value(key) is None else self.integer(key, least)
+        return None if self.value(key) is None else self.integer(key)
 
     def flag(self, key: str) -> bool:
         """True or false."""

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.cluster import GpuType, Link
+from formulations.instance.cluster import GpuType
 from formulations.instance.extent import (
     MOST_TEXT,
     MOST_WRITTEN_BYTES,
@@ -91,11 +91,6 @@ def check_profile(text: str, name: str) -> None:
 def gpu_catalogue() -> Mapping[str, GpuType]:
     """GPU types with sourced figures, by name."""
     return catalogue().gpus
-
-
-def link_catalogue() -> Mapping[str, Link]:
-    """Links with sourced figures, by name."""
-    return catalogue().links
 
 
 @cache

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from formulations.errors import InstanceError
 from formulations.instance.positions import suggestion
-from formulations.instance.precision import Precision
 from formulations.instance.record import Record
 from formulations.instance.transformer import TransformerSizes, build_workload
 from formulations.instance.workload import Workload
@@ -36,9 +35,6 @@ def workload_from_catalogue(
     where: str = "workload.name",
     sequence_length: int | None = None,
     global_batch: int | None = None,
-    precision: Precision = "bf16",
-    gradient_bytes: int = 4,
-    flash_attention: bool = False,
 ) -> Workload:
     """Workload `name` of the parsed `workloads.yaml`; None takes the entry's own figure.
 
@@ -52,7 +48,4 @@ def workload_from_catalogue(
         source=entry.source,
         sequence_length=entry.sequence_length if sequence_length is None else sequence_length,
         global_batch=entry.global_batch if global_batch is None else global_batch,
-        precision=precision,
-        gradient_bytes=gradient_bytes,
-        flash_attention=flash_attention,
     )

@@ -17,8 +17,6 @@ from solver.layered.problem import Array
 
 #: Less than any number of micro-batches, also if a few are added.
 NEVER = -(1 << 40)
-#: Entries of the grids of one question at most.
-MOST_ENTRIES = 1 << 24
 
 
 def grids(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> list[Array]:

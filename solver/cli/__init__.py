@@ -19,6 +19,7 @@ with loading():
     from solver.cli.explain import explain_command
     from solver.cli.export import export_command
     from solver.cli.init import init_command
+    from solver.cli.pareto import pareto_command
     from solver.cli.profile import profile_command
     from solver.cli.recover import recover_command
     from solver.cli.replay import replay_command
@@ -27,6 +28,7 @@ with loading():
     from solver.cli.show import show_command
     from solver.cli.solve import solve_command
     from solver.cli.study import show_study_command, study_app
+    from solver.cli.subsets import subsets_command
     from solver.cli.templates import templates_command
     from solver.cli.terminal import say
     from solver.cli.verify import verify_command
@@ -79,6 +81,8 @@ app.command("calibrate")(with_error_line(calibrate_command))
 app.command("profile")(with_error_line(profile_command))
 app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
+app.command("pareto")(with_error_line(pareto_command))
+app.command("subsets")(with_error_line(subsets_command))
 app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from solver.clusters.search import FamilyProgress
     from solver.search.progress import Progress
 
 
@@ -106,6 +107,30 @@ def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
 
         def tell(progress: "Progress") -> None:
             show(progress.shapes_closed, progress.shapes_total, _state(progress))
+
+        yield tell
+
+
+@contextmanager
+def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
+    """A function that shows on stderr how far a search over clusters is; None: no terminal."""
+    from solver.report.quantities import percent
+
+    with _bar("clusters closed") as bar:
+        if bar is None:
+            yield None
+            return
+        show = bar
+
+        def tell(progress: "FamilyProgress") -> None:
+            within, left = progress.within, progress.clusters_total - progress.clusters_closed
+            gap = "unknown" if progress.gap is None else percent(progress.gap)
+            shapes = f"{within.shapes_closed} of {within.shapes_total} shapes"
+            text = (
+                f"{progress.front_size} on the front, gap {gap}, {progress.elapsed_s:.0f} s, "
+                f"{left} left; now {'+'.join(map(str, progress.now))}: {shapes}"
+            )
+            show(progress.clusters_closed, progress.clusters_total, text)
 
         yield tell
 

@@ -1,5 +1,6 @@
 """`verify`: checks a plan file without any code of models or search."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,7 @@ from solver.cli.search_options import positive
 from solver.cli.terminal import say, steps_display
 
 if TYPE_CHECKING:
-    from solver.document import PlanDocument
-    from solver.fleet_document import FleetDocument
+    from formulations.instance import Instance
     from solver.verify import Verification
 
 #: Claims that are named one by one.
@@ -52,30 +52,35 @@ def verify_command(
     """
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
+    from solver.front_document import is_front, read_front
     from solver.report.degrees import one_line
-    from solver.verify import Effort, verify_document, verify_fleet
+    from solver.verify import Effort, verify_document, verify_fleet, verify_front
 
     if is_fleet(plan):
         fleet = read_fleet(plan)
-        _conclude(plan, fleet, verify_fleet(fleet), instance)
+        _conclude(plan, fleet.instance, verify_fleet(fleet), instance)
         return
-    document = read_document(plan)
+    effort = partial(Effort, time_limit, "quick" if quick else "all")
     with steps_display("claims proved again") as show:
-        verification = verify_document(
-            document, Effort(time_limit, "quick" if quick else "all", show)
-        )
+        if is_front(plan):
+            front = read_front(plan)
+            verification = verify_front(front, effort(show))
+            _conclude(plan, front.family.instance, verification, instance)
+            return
+        document = read_document(plan)
+        verification = verify_document(document, effort(show))
     for index in verification.unproved[:EXAMPLES]:
         record = document.closed_shapes[index]
         what = one_line(record.shape)
         say(f"not proved again: closed_shapes[{index}], closed by {record.proof}: {what}")
     if (more := len(verification.unproved) - EXAMPLES) > 0:
         say(f"not proved again: {more} more")
-    _conclude(plan, document, verification, instance)
+    _conclude(plan, document.instance, verification, instance)
 
 
 def _conclude(
     plan: Path,
-    document: "PlanDocument | FleetDocument",
+    own: "Instance",
     verification: "Verification",
     instance: Path | None,
 ) -> None:
@@ -84,9 +89,9 @@ def _conclude(
 
     problems = list(verification.problems)
     if instance is not None:
-        from formulations.instance.load import load_instance
+        from formulations.instance.load import load_family
 
-        problems += instance_differences(document.instance, load_instance(instance))
+        problems += instance_differences(own, load_family(instance).instance)
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:

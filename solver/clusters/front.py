@@ -57,9 +57,9 @@ class Front:
         left = [one for one in known if not any(other.dominates(one) for other in known)]
         return sorted(left, key=lambda one: (one.step_time_ns, one.figures))
 
-    def dominating(self, counts: Counts, step_time_ns: float) -> Point | None:
-        """The point of another cluster that dominates such a step time soonest, if one does."""
+    def dominating(self, counts: Counts) -> Point | None:
+        """The point of another cluster that dominates plans of this one soonest, if one does."""
         others = [one for one in self.best if one.counts != counts]
         reached = [(self.measure.reaching(counts, one.figures), one) for one in others]
         time_ns, point = min(reached, key=lambda pair: pair[0], default=(inf, None))
-        return point if time_ns <= step_time_ns else None
+        return None if time_ns == inf else point

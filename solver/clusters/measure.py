@@ -1,7 +1,7 @@
-"""What clusters are compared by: two figures, of which less is better.
+"""What clusters are compared by: some figures, of which less is better.
 
-Of one cluster only its least step time matters, as both figures grow with it: a point of a cluster
-is dominated from the step time on at which neither of its figures is below those of another point.
+Of one cluster only its least step time matters, as no figure falls when it grows: a point of a
+cluster is dominated from the step time on at which none of its figures is below another point's.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from typing import Protocol
 from formulations.instance.family import Counts, Family
 from solver.result import rent_usd_per_hour
 
-Figures = tuple[float, float]
+Figures = tuple[float, ...]
 
 
 class Measure(Protocol):
     """Figures of plans on clusters of a family, and when they reach others."""
 
     def figures(self, counts: Counts, step_time_ns: float) -> Figures:
-        """Of a plan with this step time on these nodes; neither falls when the time grows."""
+        """Of a plan with this step time on these nodes."""
 
     def reaching(self, counts: Counts, figures: Figures) -> float:
         """Least step time in ns with which a plan has no smaller figures; infinite if none has."""
@@ -48,13 +48,21 @@ class TimeAndMoney:
 
 @dataclass(frozen=True)
 class TimeAndNodes:
-    """Step time in ns, and number of nodes."""
+    """Step time in ns, number of nodes, and of every group whether it has any, and whether all.
+
+    So points say what is best with so many nodes, without a group, and with one of its nodes less.
+    """
+
+    family: Family
 
     def figures(self, counts: Counts, step_time_ns: float) -> Figures:
-        """Step time and nodes."""
-        return step_time_ns, sum(counts)
+        """Step time and what it takes."""
+        pairs = zip(counts, self.family.most, strict=True)
+        flags = [float(flag) for count, most in pairs for flag in (count > 0, count == most)]
+        return step_time_ns, float(sum(counts)), *flags
 
     def reaching(self, counts: Counts, figures: Figures) -> float:
-        """Its step time, if that point needs no more nodes."""
-        time_ns, nodes = figures
-        return time_ns if sum(counts) >= nodes else inf
+        """Its step time, if that point takes no more."""
+        own = self.figures(counts, 0.0)[1:]
+        enough = all(mine >= its for mine, its in zip(own, figures[1:], strict=True))
+        return figures[0] if enough else inf

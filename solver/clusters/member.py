@@ -11,6 +11,7 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, rent_usd_per_hour
 from solver.search.driver import EFFORTS, ShapeSearch
+from solver.search.progress import Report
 from solver.search.shapes import PRICE_NOISE, shapes_of
 
 
@@ -34,21 +35,29 @@ class MemberClosing:
     found: tuple[Plan, int] | None
     bound_ns: int | None
     records: tuple[ShapeRecord, ...]
+    runtime_s: float
     interrupted: bool = False
+
+    @property
+    def searched(self) -> bool:
+        """Whether bounds alone were not enough."""
+        return self.found is not None or any(one.proof == "enumeration" for one in self.records)
 
 
 class Members:
     """The clusters of a family within its limit on rent; their searches share layer times.
 
-    `instance` has the most nodes of every group, of which plans may use any.
+    Of each the step time is minimised. `instance` has the most nodes of every group, of which plans
+    may use any.
     """
 
     def __init__(self, family: Family, options: SolveOptions) -> None:
-        self.family, self.options = family, options
+        self.options = options
         objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
-        search = family.instance.search.model_copy(update={"idle_nodes": True})
-        update = {"objective": objective, "search": search}
-        self.instance: Instance = family.instance.model_copy(update=update)
+        fastest = family.instance.model_copy(update={"objective": objective})
+        self.family = family.model_copy(update={"instance": fastest})
+        search = fastest.search.model_copy(update={"idle_nodes": True})
+        self.instance: Instance = fastest.model_copy(update={"search": search})
         self.times = TimeTables(self.instance)
         limit = self.instance.limits.max_price_usd_per_hour
         self.counts = [
@@ -77,11 +86,13 @@ class Members:
         others = [form.bound_ns for _, form in pairs if form.bound_ns >= below_ns]
         return min([*self.times.packed_ns(near), *others])
 
-    def close(self, task: MemberTask, limit_s: float | None) -> MemberClosing:
+    def close(
+        self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
+    ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
         space, below = self.space(task.counts), task.cutoff_ns
-        search = ShapeSearch(self.instance, options, None, self.times, space, below)
+        search = ShapeSearch(self.instance, options, report, self.times, space, below)
         interrupted = False
         try:
             with time_up_after(search.clock.left_s):
@@ -110,12 +121,20 @@ def _run(search: ShapeSearch) -> None:
 
 
 def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> MemberClosing:
-    known, found = search.incumbents.known, None
-    records = search.agenda.reviewed(search.incumbents.best)
+    best, known, found = search.incumbents.best, search.incumbents.known, None
+    records = search.agenda.reviewed(best)
     bounds = [one.bound_ns for one in records if one.bound_ns is not None]
     if not search.agenda.complete:
         bounds.append(0)
     if known.plan is not None and known.step_time_ns is not None:
         found = known.plan, known.step_time_ns
         bounds.append(known.step_time_ns)
-    return MemberClosing(task.counts, found, min(bounds, default=None), records, interrupted)
+    bound_ns = min(bounds, default=None)
+    return MemberClosing(
+        counts=task.counts,
+        found=found,
+        bound_ns=bound_ns,
+        records=tuple(search.closer.stated(one, best, bound_ns) for one in records),
+        runtime_s=search.clock.elapsed_s,
+        interrupted=interrupted,
+    )

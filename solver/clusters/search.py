@@ -5,6 +5,8 @@ plans dominated, up to the gap; its own best plan counts as one that dominates t
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from math import inf
 
@@ -12,16 +14,37 @@ from formulations.instance.family import Counts, Family
 from solver.clusters.front import Front
 from solver.clusters.measure import Measure
 from solver.clusters.member import MemberClosing, Members, MemberTask
+from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import NOISE, Termination
 from solver.search.incumbents import Clock
+from solver.search.progress import Progress
+
+
+@dataclass(frozen=True)
+class FamilyProgress:
+    """State of a search over clusters, while one of them is searched.
+
+    gap: most that the front may be wrong by, relative to its figures; None: by anything.
+    """
+
+    clusters_closed: int
+    clusters_total: int
+    front_size: int
+    gap: float | None
+    elapsed_s: float
+    now: Counts
+    within: Progress
+
+
+Report = Callable[[FamilyProgress], None]
 
 
 class FamilySearch:
     """State of one search. bounds: of the step time in ns of every cluster; None: no plan.
 
-    closings: of the clusters that were searched. Those of an earlier search are taken as `known`;
-    every new one is told at once.
+    closings: of clusters that were searched. Those of an earlier search, with whatever gap and
+    limits of time, are taken as `known`; every new one is told at once.
     """
 
     def __init__(
@@ -36,11 +59,11 @@ class FamilySearch:
         self.clock = Clock(options.time_limit_s)
         self.members = Members(family, options)
         self.front = Front(measure, dict.fromkeys(self.members.counts, inf))
-        self.bounds = {counts: self.members.bound_ns(counts) for counts in self.members.counts}
+        self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
         self.closings: dict[Counts, MemberClosing] = {}
-        for closing in known:
-            self.take(closing)
+        self.searched: set[Counts] = set()
+        self.known = tuple(known)
 
     def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
@@ -53,15 +76,15 @@ class FamilySearch:
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
-        left = [one for one in self.bounds if one not in self.closings and self.is_open(one)]
+        left = [one for one in self.bounds if one not in self.searched and self.is_open(one)]
         heap = [(self._rank(counts), counts) for counts in left]
         heapify(heap)
         while heap:
             _, counts = heap[0]
             if counts in self.packed:
                 return MemberTask(counts, self.front.cutoffs[counts])
-            self.packed.add(counts)
             self.bounds[counts] = self.members.packed_ns(counts, self.target_ns(counts))
+            self.packed.add(counts)
             if self.is_open(counts):
                 heapreplace(heap, (self._rank(counts), counts))
             else:
@@ -71,28 +94,73 @@ class FamilySearch:
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
-        time, cost = self.front.measure.figures(counts, bound_ns)
+        time, cost, *_ = self.front.measure.figures(counts, bound_ns)
         return bound_ns / self.front.cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:
         """Keeps what became known of a cluster."""
-        counts = closing.counts
+        counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
+        possible = known_ns is not None and bound_ns is not None
+        self.bounds[counts] = max(known_ns or 0, bound_ns or 0) if possible else None
         self.closings[counts] = closing
-        self.bounds[counts] = closing.bound_ns
         self.front.offer(counts, closing.found)
 
-    def run(self) -> Termination:
-        """Closes clusters until none is open or time is up."""
-        while task := self.next_task():
-            if self.clock.out_of_time():
-                return Termination.TIME_LIMIT
+    def run(self, report: Report | None = None) -> Termination:
+        """Closes clusters until none is open or time is up; nothing that is known is lost."""
+        with suppress(TimeUp), time_up_after(self.clock.left_s):
+            try:
+                self._run(report)
+            except KeyboardInterrupt:
+                return Termination.INTERRUPTED
+        if not any(map(self.is_open, self.bounds)):
+            return Termination.CLOSED
+        late = self.clock.out_of_time()
+        return Termination.TIME_LIMIT if late else Termination.UNFINISHED
+
+    def _run(self, report: Report | None) -> None:
+        for closing in self.known:
+            self.take(closing)
+        for counts in self.bounds:
+            if counts not in self.closings:
+                self.bounds[counts] = self.members.bound_ns(counts)
+        while not self.clock.out_of_time() and (task := self.next_task()):
             limit_s = self.clock.limit_s
             left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
-            closing = self.members.close(task, left_s)
+            closing = self.members.close(task, left_s, self._shown(task.counts, report))
+            self.searched.add(task.counts)
             self.take(closing)
             self.tell(closing)
             if closing.interrupted:
-                return Termination.INTERRUPTED
-        if any(self.is_open(counts) for counts in self.bounds):
-            return Termination.UNFINISHED
-        return Termination.CLOSED
+                raise KeyboardInterrupt
+
+    def _shown(self, now: Counts, report: Report | None) -> Callable[[Progress], None] | None:
+        """Tells what is known of all clusters, with what the search of one of them tells."""
+        if report is None:
+            return None
+        open_ = [counts for counts in self.bounds if self.is_open(counts)]
+        size, gap, tell = len(self.front.best), self.gap, report
+
+        def show(within: Progress) -> None:
+            tell(
+                FamilyProgress(
+                    clusters_closed=len(self.bounds) - len(open_),
+                    clusters_total=len(self.bounds),
+                    front_size=size,
+                    gap=gap,
+                    elapsed_s=self.clock.elapsed_s,
+                    now=now,
+                    within=within,
+                )
+            )
+
+        return show
+
+    @property
+    def gap(self) -> float | None:
+        """How far plans of open clusters may be beyond the front at most; None: any way."""
+        shares = []
+        for counts, bound_ns in self.bounds.items():
+            cutoff_ns = self.front.cutoffs[counts]
+            if bound_ns is not None and bound_ns < cutoff_ns:
+                shares.append(bound_ns / cutoff_ns)
+        return None if 0 in shares else 1 - min(shares, default=1.0)

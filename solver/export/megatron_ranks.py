@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from itertools import product
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"  #: stages are contiguous
-PIPELINE_FIRST = "tp-cp-ep-pp-dp"  #: `--use-tp-pp-dp-mapping`
 
 
 def rank_groups(

@@ -32,7 +32,6 @@ def start_fleet(
     designs: Sequence[Design],
     faults: int,
     *,
-    all_nodes: bool = False,
     distribution: Distribution = Distribution.STEP_TIME,
 ) -> FleetDocument:
     """The fleet with the shortest step on all nodes of the cluster; some idle if that is better.
@@ -41,7 +40,7 @@ def start_fleet(
     RecoveryError (exit code 3) if `faults` + 1 pipelines of these templates do not fit.
     """
     kinds = kinds_of(instance, designs)
-    problem, found = starting(instance, designs, kinds, faults, all_nodes=all_nodes)
+    problem, found = starting(instance, designs, kinds, faults)
     if distribution is Distribution.VARIANCE:
         found = _by_variance(problem, found)
     free = [[*range(first, first + n)] for first, n in _groups(instance)]
@@ -58,13 +57,11 @@ def starting(
     designs: Sequence[Design],
     kinds: Sequence[PipelineKind],
     faults: int,
-    *,
-    all_nodes: bool = False,
 ) -> tuple[InstantiationProblem, Instantiation]:
     """The pipelines of `start_fleet` by kind, with their micro-batches. Raises RecoveryError."""
     available = tuple(group.nodes for group in instance.cluster.groups)
     total = instance.workload.global_batch // designs[0].strategy.micro_batch
-    problem = InstantiationProblem(tuple(kinds), available, faults, total, all_nodes)
+    problem = InstantiationProblem(tuple(kinds), available, faults, total, all_nodes=False)
     found = instantiate(problem)
     if found is None:
         raise RecoveryError(_reason(problem))
@@ -82,7 +79,7 @@ def _by_variance(problem: InstantiationProblem, found: Instantiation) -> Instant
 
 
 def _reason(problem: InstantiationProblem) -> str:
-    """Why no fleet fits all nodes of the cluster."""
+    """Why no fleet fits the nodes of the cluster."""
     able = [kind for kind in problem.kinds if kind.times_ns]
     if not able:
         return "templates: none has room for a micro-batch; allowed: smaller ones, or more nodes"

@@ -15,7 +15,6 @@ from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.plan import Degrees, Plan, Shape, simulable
 from solver.heuristics.choose import (
-    ORDER_LIMIT,
     Candidate,
     Choice,
     TimeTables,
@@ -38,11 +37,10 @@ MOST_FAILURES = 100
 def minmax_plan(
     instance: Instance,
     shapes: Iterable[Shape],
-    order_limit: int = ORDER_LIMIT,
     stop: Callable[[], bool] = lambda: False,
 ) -> Found:
     """Best of the min-max splits (Kang et al., FASOP, ICPE 2024) over shapes and node orders."""
-    return best_plan(instance, shapes, minmax_of, order_limit, stop)
+    return best_plan(instance, shapes, minmax_of, stop)
 
 
 def _fitting(costs: OrderStages, split: Split) -> Split | None:
@@ -52,12 +50,11 @@ def _fitting(costs: OrderStages, split: Split) -> Split | None:
 def equal_split_plan(
     instance: Instance,
     shapes: Iterable[Shape],
-    order_limit: int = ORDER_LIMIT,
     stop: Callable[[], bool] = lambda: False,
 ) -> Found:
     """Best of the even splits that fit memory, over the same shapes and node orders."""
     return best_plan(
-        instance, shapes, lambda costs: _fitting(costs, even_split(costs.tables)), order_limit, stop
+        instance, shapes, lambda costs: _fitting(costs, even_split(costs.tables)), stop
     )
 
 

@@ -160,7 +160,6 @@ def best_plan(
     instance: Instance,
     shapes: Iterable[Shape],
     rule: SplitRule,
-    order_limit: int = ORDER_LIMIT,
     stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Plan, int] | None:
     """Best plan by simulated step time, or money, over all shapes and `node_orders`; and its ns.
@@ -174,6 +173,6 @@ def best_plan(
     for bound, shape in known.by_bound(shapes):
         if bound >= choice.objective or stop():
             break
-        orders = node_orders(shape.nodes_used, order_limit)
+        orders = node_orders(shape.nodes_used, ORDER_LIMIT)
         try_orders(choice, known.costs(shape), rule, orders)
     return choice.result

@@ -7,10 +7,8 @@ not checked against memory; here every stage of every replica fits.
 
 from itertools import accumulate, pairwise
 
-from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import CostTables
 from solver.heuristics.stages import OrderStages, Split, least_ends, nearest_split
-from solver.layered.problem import Intervals
 
 
 def even_split(tables: CostTables) -> Split:
@@ -64,7 +62,14 @@ def fitting_even_split(costs: OrderStages) -> Split | None:
 
 
 def minmax_of(costs: OrderStages) -> Split | None:
-    """See `minmax_split`."""
+    """Boundaries (pp + 1 layer indices) of the min-max split; None iff no split fits memory.
+
+    Starts from the even split, or the nearest that fits, and moves one layer from the slowest
+    stage to the fastest that has room for it, while the largest stage time falls or, among
+    stages of equal time, stays without coming back to a split seen before. The largest stage
+    time is never above that of the start. Stage time: forward + backward of one micro-batch on
+    the slowest replica.
+    """
     split = fitting_even_split(costs)
     if split is None:
         return None
@@ -77,17 +82,3 @@ def minmax_of(costs: OrderStages) -> Split | None:
         seen.add(candidate)
         split, times = candidate, following
     return split
-
-
-def minmax_split(
-    tables: CostTables, placement: PlacementCosts, micro_batches: tuple[int, ...]
-) -> Split | None:
-    """Boundaries (pp + 1 layer indices) of the min-max split; None iff no split fits memory.
-
-    Starts from the even split, or the nearest that fits, and moves one layer from the slowest
-    stage to the fastest that has room for it, while the largest stage time falls or, among
-    stages of equal time, stays without coming back to a split seen before. The largest stage
-    time is never above that of the start. Stage time: forward + backward of one micro-batch on
-    the slowest replica. `micro_batches`: one number per replica.
-    """
-    return minmax_of(OrderStages(Intervals(tables), placement.group_of_slot, micro_batches))

@@ -29,8 +29,8 @@ def layers(sizes: TransformerSizes, tp: int, flash: bool) -> Layers:
     }
 
 
-def _norm(sizes: TransformerSizes, width: int | None = None) -> nn.Module:
-    width = width or sizes.hidden_size
+def _norm(sizes: TransformerSizes) -> nn.Module:
+    width = sizes.hidden_size
     return nn.LayerNorm(width) if sizes.norm == "layernorm" else nn.RMSNorm(width)
 
 

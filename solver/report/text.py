@@ -1,6 +1,7 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import groupby
 
 from rich.console import RenderableType
@@ -191,21 +192,30 @@ def outcome(document: PlanDocument) -> Lines:
     return [
         ("plan space", plan_space_text(document.instance.search)),
         ("status", ", ".join(proof)),
-        *(("elsewhere", _elsewhere(document, one)) for one in document.other_targets),
+        *(("elsewhere", line) for line in _elsewhere(document)),
         *([("shapes", _closed(document))] if document.closed_shapes else []),
         *_closed_by(document),
         ("search", f"{document.method}, {runtime} s, {_TERMINATION[document.termination]}"),
     ]
 
 
-def _elsewhere(document: PlanDocument, other: OtherTarget) -> str:
-    """What another launch target may bring."""
+def _elsewhere(document: PlanDocument) -> Iterator[str]:
+    """What other launch targets may bring; those that nobody had time for together."""
     better = "faster" if document.minimize == "step_time" else "cheaper"
-    name = TARGET_NAMES[other.target]
-    most, least = other.gain, other.found_gain
-    if most is None:
-        found = "not yet looked at"
-    elif not least:
+    late = dict.fromkeys(
+        TARGET_NAMES[one.target] for one in document.other_targets if one.gain is None
+    )
+    for one in document.other_targets:
+        if one.gain is not None:
+            yield _other(one, one.gain, better)
+    if late:
+        yield f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
+
+
+def _other(other: OtherTarget, most: float, better: str) -> str:
+    """What one that was looked at brings, and may bring at most."""
+    name, least = TARGET_NAMES[other.target], other.found_gain
+    if not least:
         found = f"not yet ruled out that a plan is up to {percent(most)} {better}"
     else:
         found = f"{percent(least)} {better}"

@@ -28,6 +28,7 @@ NAMES = {
     "gather": "parameter gather",
 }
 IDLE = "."
+COLUMNS = 80
 
 
 def _cells(bars: Sequence[Operation], step_time_ns: int, width: int) -> list[dict[str, int]]:
@@ -81,13 +82,13 @@ def legend(document: PlanDocument, rows: Sequence[Row]) -> str:
     return ", ".join([*texts, f"{IDLE} idle", *later])
 
 
-def text_timeline(document: PlanDocument, step: Step, columns: int = 80) -> str:
+def text_timeline(document: PlanDocument, step: Step) -> str:
     """Lines of text; identical replicas share their lines."""
     rows = rows_of(document, step)
     total_s = step.step_time_ns / 1e9
     end = time_text(total_s)
     label = max(len(f"stage {row.stage}") for row in rows)
-    width = columns - label - max(len(row.gpu_type) for row in rows) - 2
+    width = COLUMNS - label - max(len(row.gpu_type) for row in rows) - 2
     lines = [
         f"one step of {end}; each letter stands for {time_text(total_s / width)}",
         legend(document, rows),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from solver.search.answers import Answer
 from solver.search.closer import Closer, Closing, Task
 from solver.search.closing import Stop
-from solver.search.crew import Asked, Best, Crew, Reply, Round, objective_of
+from solver.search.crew import Asked, Best, Crew, Reply, Round
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Ahead:
 
     def closings(self) -> Iterator[Closing]:
         """Of the tasks that may beat the incumbent, in their order; when stopped, what is known."""
-        with self.crew.round(self.closer, self.tasks, self.stop) as round_:
+        with self.crew.round(self.closer, len(self.tasks), self.stop) as round_:
             try:
                 for position, task in enumerate(self.tasks):
                     closing = self._turn(round_, position, task)
@@ -59,7 +59,7 @@ class Ahead:
                 yield from self._rescued(round_)
                 raise
 
-    def _turn(self, round_: Round, position: int, task: Task) -> Closing | None:
+    def _turn(self, round_: Round[Task, Answer], position: int, task: Task) -> Closing | None:
         """How a task is closed when all before it are; None if it need not be, or when stopped."""
         self.found = [one for one in self.found if one[0] >= position]  # the others are closed
         while not self.closer.beyond(task, self.best()) and not self.stop():
@@ -75,15 +75,15 @@ class Ahead:
             self._take(round_, LOOK_S)
         return None
 
-    def _hand_out(self, round_: Round) -> None:
+    def _hand_out(self, round_: Round[Task, Answer]) -> None:
         """Batches for all that have nothing to do, those first whose turn comes first."""
         while (room := round_.room) and (batch := self._batch(room)):
             self.at_work.update(asked.position for asked in batch)
             round_.submit(batch)
 
-    def _batch(self, room: int) -> list[Asked]:
+    def _batch(self, room: int) -> list[Asked[Task]]:
         """The next tasks; one of which a worker may have died goes alone."""
-        batch = list[Asked]()
+        batch = list[Asked[Task]]()
         while len(batch) < room and (asked := self._next()) is not None:
             alone = self.lost[asked.position] > 0
             if alone and batch:
@@ -94,7 +94,7 @@ class Ahead:
                 return batch
         return batch
 
-    def _next(self) -> Asked | None:
+    def _next(self) -> Asked[Task] | None:
         """The first task of the queue that is still to be asked."""
         while self.waiting:
             position = heapq.heappop(self.waiting)
@@ -102,7 +102,7 @@ class Ahead:
                 continue
             task, best = self.tasks[position], self._best_before(position)
             if not self.closer.beyond(task, best) and self.closer.known(task, best) is None:
-                return Asked(position, best)
+                return Asked(position, task, best)
         return None
 
     def _best_before(self, position: int) -> Best:
@@ -111,11 +111,11 @@ class Ahead:
         known = self.best()
         return min([*early, *([] if known is None else [known])], default=None)
 
-    def _take(self, round_: Round, timeout_s: float) -> None:
+    def _take(self, round_: Round[Task, Answer], timeout_s: float) -> None:
         for reply in round_.receive(timeout_s):
             self._note(round_, reply)
 
-    def _note(self, round_: Round, reply: Reply) -> None:
+    def _note(self, round_: Round[Task, Answer], reply: Reply[Answer]) -> None:
         position, answer = reply.position, reply.answer
         self.at_work.discard(position)
         self.lost[position] += reply.lost
@@ -125,7 +125,7 @@ class Ahead:
         task = self.tasks[position]
         self.closer.answers.keep(task.shape, answer)
         self.early[position] = answer
-        objective, known = objective_of(self.closer, task, answer), self._best_before(position + 1)
+        objective, known = self.closer.objective(task, answer), self._best_before(position + 1)
         if objective is not None and (known is None or objective < known):
             self.found.append((position, objective))
             round_.tell(position, objective)
@@ -140,7 +140,7 @@ class Ahead:
                 self.found = [one for one in self.found if one[0] != position]
                 heapq.heappush(self.waiting, position)
 
-    def _rescued(self, round_: Round) -> Iterator[Closing]:
+    def _rescued(self, round_: Round[Task, Answer]) -> Iterator[Closing]:
         """What workers know when they are stopped: no bound and no plan is lost."""
         round_.halt()
         while self.at_work:

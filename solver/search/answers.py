@@ -84,10 +84,13 @@ class Answers:
         assert self.study is not None
         return [self._read(one) for one in self.study.find(KIND, _key(shape))]
 
+    def all(self) -> Iterator[Answer]:
+        """All that the study holds, one at a time."""
+        return map(self._read, [] if self.study is None else self.study.every(KIND))
+
     def plans(self) -> Iterator[tuple[Plan, int]]:
-        """All plans that the study holds, with their step times in ns."""
-        for one in [] if self.study is None else self.study.every(KIND):
-            found = self._read(one).found
+        """The plans of all answers, with their step times in ns."""
+        for found in (answer.found for answer in self.all()):
             if found is not None and found.plan is not None and found.step_time_ns is not None:
                 yield found.plan, found.step_time_ns
 

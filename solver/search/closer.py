@@ -1,9 +1,9 @@
 """How one shape is closed: by memory, by a bound that is known, or by an exact engine."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import process_time
 
 from formulations.instance import Instance
@@ -51,6 +51,10 @@ class Closing:
 
 def _record(shape: Shape, reason: Reason, proof: Proof, bound_ns: int | None = None) -> ShapeRecord:
     return ShapeRecord(shape=shape, reason=reason, proof=proof, bound_ns=bound_ns)
+
+
+def _closer(instance: Instance, options: SolveOptions, engine: ShapeEngine) -> "Closer":
+    return Closer(instance, options, engine, TimeTables(instance))
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,20 @@ class Closer:
         if early is None or not early.replies(question):
             early = self.answers.find(task.shape, question)
         return None if early is None else self.closing(task, best, early)
+
+    def needless(self, task: Task, best: float | None) -> bool:
+        """Whether a shape is closed by its bound."""
+        return self.beyond(task, best) or task.bound_ns >= self.target(task.shape, best)
+
+    def objective(self, task: Task, answer: Answer) -> float | None:
+        """Of the plan of an answer."""
+        step_ns = None if answer.found is None else answer.found.step_time_ns
+        return None if step_ns is None else step_ns * self._scale(task.shape)[1]
+
+    def elsewhere(self) -> "Callable[[], Closer]":
+        """The same in another process, which has no time limit and no study of its own."""
+        options = replace(self.options, time_limit_s=None)
+        return partial(_closer, self.instance, options, self.engine)
 
     def question(self, task: Task, best: float | None) -> Question:
         """Below which step time to look for the best plan, and to what gap. A limit has none."""

@@ -1,14 +1,11 @@
-"""Workers that answer questions about shapes: what the search and its workers tell each other."""
+"""Workers that answer ahead of the search: what they and the search tell each other."""
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from solver.result import objective_weight
-from solver.search.answers import Answer
-from solver.search.closer import Closer, Task
 from solver.search.closing import Stop
 
 #: Objective that plans have to be below; None: any.
@@ -16,17 +13,45 @@ Best = float | None
 #: Seconds after which a worker looks again whether there is news.
 LOOK_S = 0.02
 
+Task = TypeVar("Task")
+Answer = TypeVar("Answer", bound="Said")
+
+
+class Said(Protocol):
+    """An answer."""
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it was stopped before its effort was spent."""
+
+
+class Answerer(Protocol[Task, Answer]):
+    """Who answers: all that a worker has to know of a problem."""
+
+    def needless(self, task: Task, best: Best) -> bool:
+        """Whether there is nothing to ask."""
+
+    def answer(self, task: Task, best: Best, stop: Stop) -> Answer:
+        """What there is to say, until `stop`."""
+
+    def objective(self, task: Task, answer: Answer) -> Best:
+        """Of the plan of an answer, below which other tasks' plans have to be."""
+
+    def elsewhere(self) -> "Callable[[], Answerer[Task, Answer]]":
+        """How another process makes it again: small, and without what this one has open."""
+
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Generic[Task]):
     """A task of the queue, and the best objective that is known of those before it."""
 
     position: int
-    best: Best
+    task: Task
+    best: Best = None
 
 
 @dataclass(frozen=True)
-class Reply:
+class Reply(Generic[Answer]):
     """The answer to the task at a position; None: it was not looked at, or its worker was lost."""
 
     position: int
@@ -34,20 +59,20 @@ class Reply:
     lost: bool = False
 
 
-class Round(Protocol):
+class Round(Protocol[Task, Answer]):
     """A crew at work on one queue."""
 
     @property
     def room(self) -> int:
         """How many tasks the next batch may hold; 0 while all are at work."""
 
-    def submit(self, batch: Sequence[Asked]) -> None:
+    def submit(self, batch: "Sequence[Asked[Task]]") -> None:
         """Hands a batch to a worker."""
 
     def tell(self, position: int, objective: float) -> None:
         """Tells all of a plan that was found, for tasks behind that position."""
 
-    def receive(self, timeout_s: float) -> list[Reply]:
+    def receive(self, timeout_s: float) -> "list[Reply[Answer]]":
         """What has come by then; every task that was submitted is replied to."""
 
     def halt(self) -> None:
@@ -58,9 +83,9 @@ class Crew(Protocol):
     """Workers that live as long as a search."""
 
     def round(
-        self, closer: Closer, tasks: Sequence[Task], stop: Stop
-    ) -> AbstractContextManager[Round]:
-        """Puts them to work on a queue."""
+        self, answerer: Answerer[Task, Answer], size: int, stop: Stop
+    ) -> AbstractContextManager[Round[Task, Answer]]:
+        """Puts them to work on a queue of about that size."""
 
 
 class News:
@@ -81,8 +106,12 @@ class News:
 
 
 def reply_to(
-    closer: Closer, asked: Asked, task: Task, news: News, hear: Callable[[], None], stop: Stop
-) -> Reply:
+    answerer: Answerer[Task, Answer],
+    asked: Asked[Task],
+    news: News,
+    hear: Callable[[], None],
+    stop: Stop,
+) -> Reply[Answer]:
     """What a worker replies, with every incumbent that it hears of before the task's turn.
 
     A question that news has made obsolete is asked anew. `hear` brings news up to date.
@@ -95,24 +124,17 @@ def reply_to(
 
     while not news.halted and not stop():
         used = best()
-        if closer.beyond(task, used) or task.bound_ns >= closer.target(task.shape, used):
+        if answerer.needless(asked.task, used):
             break
 
         def obsolete(used: Best = used) -> bool:
             hear_seldom()
             return news.halted or best() != used or stop()
 
-        answer = closer.answer(task, used, obsolete)
+        answer = answerer.answer(asked.task, used, obsolete)
         if not answer.cut_short or best() == used:
             return Reply(asked.position, answer)
     return Reply(asked.position, None)
-
-
-def objective_of(closer: Closer, task: Task, answer: Answer) -> Best:
-    """Objective of the plan of an answer."""
-    if answer.found is None or answer.found.step_time_ns is None:
-        return None
-    return answer.found.step_time_ns * objective_weight(closer.instance, task.shape)
 
 
 def _every(seconds: float, hear: Callable[[], None]) -> Callable[[], None]:

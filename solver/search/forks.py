@@ -7,14 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkProcess
+from typing import Generic
 
 from solver.interrupt import held_back
-from solver.search.closer import Closer, Task
 from solver.search.closing import Stop
-from solver.search.crew import Asked, News, Reply, Round, reply_to
+from solver.search.crew import Answer, Answerer, Asked, News, Reply, Round, Task, reply_to
 
 #: What a worker is sent: a task, news of a plan (its task's position and objective), or a halt.
-Message = Asked | tuple[int, float] | None
+Message = Asked[Task] | tuple[int, float] | None
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,13 @@ class Forks:
         return "fork" in multiprocessing.get_all_start_methods()
 
     @contextmanager
-    def round(self, closer: Closer, tasks: Sequence[Task], stop: Stop) -> Iterator[Round]:
+    def round(
+        self, answerer: Answerer[Task, Answer], size: int, stop: Stop
+    ) -> Iterator[Round[Task, Answer]]:
         """New forks for every queue."""
-        found = _ForkRound(closer, tasks, stop)
+        found = _ForkRound(answerer, stop)
         try:
-            for _ in range(min(self.workers, len(tasks))):
+            for _ in range(min(self.workers, size)):
                 found.start()
             yield found
         finally:
@@ -47,9 +49,9 @@ class _Worker:
     busy: set[int] = field(default_factory=set)
 
 
-class _ForkRound:
-    def __init__(self, closer: Closer, tasks: Sequence[Task], stop: Stop) -> None:
-        self.closer, self.tasks, self.stop = closer, tasks, stop
+class _ForkRound(Generic[Task, Answer]):
+    def __init__(self, answerer: Answerer[Task, Answer], stop: Stop) -> None:
+        self.answerer, self.stop = answerer, stop
         self.context: ForkContext = multiprocessing.get_context("fork")
         self.workers: list[_Worker] = []
 
@@ -58,7 +60,7 @@ class _ForkRound:
         """One task for everyone who has none."""
         return int(any(not worker.busy for worker in self.workers))
 
-    def submit(self, batch: Sequence[Asked]) -> None:
+    def submit(self, batch: Sequence[Asked[Task]]) -> None:
         """To the first who has nothing to do."""
         worker = next(one for one in self.workers if not one.busy)
         for asked in batch:
@@ -76,15 +78,15 @@ class _ForkRound:
         for worker in self.workers:
             _send(worker, None)
 
-    def receive(self, timeout_s: float) -> list[Reply]:
+    def receive(self, timeout_s: float) -> list[Reply[Answer]]:
         """From all who have replied; a worker that has died is replaced."""
         by_connection = {worker.connection: worker for worker in self.workers}
-        replies = list[Reply]()
+        replies = list[Reply[Answer]]()
         for ready in wait(list(by_connection), timeout_s):
             assert isinstance(ready, Connection)
             worker = by_connection[ready]
             try:
-                reply: Reply = ready.recv()
+                reply: Reply[Answer] = ready.recv()
             except (EOFError, OSError):
                 replies += [Reply(position, None, lost=True) for position in worker.busy]
                 self._bury(worker)
@@ -122,7 +124,7 @@ class _ForkRound:
             other.close()
         news = News()
 
-        def take(message: Message) -> Asked | None:
+        def take(message: Message[Task]) -> Asked[Task] | None:
             if isinstance(message, Asked):
                 return message
             if message is None:
@@ -139,14 +141,13 @@ class _ForkRound:
             while True:
                 asked = take(connection.recv())
                 if asked is not None:
-                    task = self.tasks[asked.position]
-                    connection.send(reply_to(self.closer, asked, task, news, hear, self.stop))
+                    connection.send(reply_to(self.answerer, asked, news, hear, self.stop))
                     news = News()
         except (EOFError, OSError):
             return
 
 
-def _send(worker: _Worker, message: Message) -> None:
+def _send(worker: _Worker, message: Message[Task]) -> None:
     """If the worker has died, that shows when its reply is missed."""
     with suppress(OSError):
         worker.connection.send(message)

@@ -74,11 +74,6 @@ class HeldShapes:
         self.held: list[int] = []
         self.shares: dict[int, Sequence[int]] = {}
 
-    @property
-    def num_cuts(self) -> int:
-        """Paths in the model."""
-        return sum(len(part.cuts) for part in self.built.parts)
-
     def part(self, index: int) -> OneShape:
         """The part of a shape that is held."""
         return self.built.parts[self.held.index(index)]

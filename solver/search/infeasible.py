@@ -29,6 +29,8 @@ from solver.search.shapes import group_degrees, micro_batches, node_vectors, sha
 
 #: Time for looking for remedies, which are searches of their own.
 LIMIT_S = 20.0
+#: Of the figures that are named.
+DIGITS = 10
 
 #: Looks for changes of an instance that give a plan.
 Look = Callable[[Instance, Stop], list[str]]
@@ -141,9 +143,9 @@ def _named(text: str, least: Least | None, unit: str) -> list[str]:
     return [text.format(f"{_rounded_up(least.value)} {unit}") + more]
 
 
-def _rounded_up(value: float, digits: int = 10) -> str:
-    """The value in decimal form, rounded up to this many significant digits."""
-    decimals = max(0, digits - 1 - math.floor(math.log10(value))) if value else 0
+def _rounded_up(value: float) -> str:
+    """The value in decimal form, rounded up to DIGITS significant digits."""
+    decimals = max(0, DIGITS - 1 - math.floor(math.log10(value))) if value else 0
     text = f"{ceil_count(value * 10.0**decimals) / 10.0**decimals:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text
 

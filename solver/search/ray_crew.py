@@ -7,18 +7,14 @@ found is told to an actor that holds the incumbents, at which they look while th
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from formulations.errors import PlannerError
-from formulations.instance import Instance
 from solver.document import HETPLAN_VERSION
-from solver.heuristics.choose import TimeTables
-from solver.options import SolveOptions
-from solver.search.closer import Closer, Task
-from solver.search.closing import ShapeEngine, Stop
-from solver.search.crew import Asked, News, Reply, Round, objective_of, reply_to
+from solver.search.closing import Stop
+from solver.search.crew import Answer, Answerer, Asked, News, Reply, Round, Task, reply_to
 
 #: A worker hands over what it has after so many seconds, or when it has found a plan.
 BATCH_S = 0.5
@@ -78,10 +74,7 @@ class Batch:
 
     number: int  #: of the round
     heard: int
-    tasks: tuple[tuple[Asked, Task], ...]
-
-
-Problem = tuple[Instance, SolveOptions, ShapeEngine]
+    asked: tuple[Asked[Any], ...]
 
 
 class Worker:
@@ -89,15 +82,15 @@ class Worker:
 
     def __init__(self, incumbents: Any) -> None:
         self.incumbents = incumbents
-        self._known: tuple[Any, Closer] | None = None
+        self._known: tuple[Any, Answerer[Any, Any]] | None = None
 
     def version(self) -> str:
         """Of hetplan, once it is up."""
         return HETPLAN_VERSION
 
-    def replies(self, problem: list[Any], batch: Batch) -> list[Reply]:
+    def replies(self, problem: list[Any], batch: Batch) -> list[Reply[Any]]:
         """To the first tasks of a batch; `problem`: where it lies, for it is fetched once."""
-        closer, news, heard = self._closer(problem[0]), News(), batch.heard
+        answerer, news, heard = self._answerer(problem[0]), News(), batch.heard
         begin_s = looked_s = time.monotonic()
 
         def hear() -> None:
@@ -109,19 +102,18 @@ class Worker:
             for one in found:
                 news.add(*one)
 
-        replies = list[Reply]()
-        for asked, task in batch.tasks:
-            reply = reply_to(closer, asked, task, news, hear, lambda: False)
+        replies = list[Reply[Any]]()
+        for asked in batch.asked:
+            reply = reply_to(answerer, asked, news, hear, lambda: False)
             replies.append(reply)
-            found = reply.answer and objective_of(closer, task, reply.answer)
+            found = reply.answer and answerer.objective(asked.task, reply.answer)
             if found is not None or news.halted or time.monotonic() >= begin_s + BATCH_S:
                 break
         return replies
 
-    def _closer(self, problem: Any) -> Closer:
+    def _answerer(self, problem: Any) -> Answerer[Any, Any]:
         if self._known is None or self._known[0] != problem:
-            instance, options, engine = _ray().get(problem)
-            self._known = problem, Closer(instance, options, engine, TimeTables(instance))
+            self._known = problem, _ray().get(problem)()
         return self._known[1]
 
 
@@ -134,17 +126,19 @@ class RayCrew:
         self.idle: list[Any] = []
         self.busy: dict[Any, tuple[Any, Batch | None]] = {}
         self.incumbents: Any = None
-        self._problem: tuple[Instance, SolveOptions, Any] | None = None
+        self._sent: tuple[Answerer[Any, Any], Any] | None = None
         self._failed, self._started = 0, False
 
     @contextmanager
-    def round(self, closer: Closer, tasks: Sequence[Task], stop: Stop) -> Iterator[Round]:
+    def round(
+        self, answerer: Answerer[Task, Answer], size: int, stop: Stop
+    ) -> Iterator[Round[Task, Answer]]:
         """The same workers for every queue; what they are still at when it ends is not awaited."""
         if self.incumbents is None:
             self._connect()
         self.rounds += 1
         self.ray.get(self.incumbents.begin.remote(self.rounds))
-        yield _RayRound(self, self._sent(closer), tasks)
+        yield _RayRound(self, self._problem(answerer), size)
 
     def _connect(self) -> None:
         """Joins a Ray cluster, or starts one here."""
@@ -171,17 +165,13 @@ class RayCrew:
         worker = self.ray.remote(num_cpus=1)(Worker).remote(self.incumbents)
         self.busy[worker.version.remote()] = worker, None
 
-    def _sent(self, closer: Closer) -> Any:
+    def _problem(self, answerer: Answerer[Task, Answer]) -> Any:
         """Where the problem lies; it is sent once for all queues of a search."""
-        options = replace(closer.options, time_limit_s=None)
-        known = self._problem
-        if known is None or known[0] is not closer.instance or known[1] != options:
-            problem = closer.instance, options, closer.engine
-            self._problem = closer.instance, options, self.ray.put(problem)
-        assert self._problem is not None
-        return self._problem[2]
+        if self._sent is None or self._sent[0] is not answerer:
+            self._sent = answerer, self.ray.put(answerer.elsewhere())
+        return self._sent[1]
 
-    def receive(self, timeout_s: float) -> list[tuple[Batch, list[Reply] | None]]:
+    def receive(self, timeout_s: float) -> list[tuple[Batch, list[Reply[Any]] | None]]:
         """Batches that are done, with their replies; None: their worker was lost."""
         ready, _ = self.ray.wait(list(self.busy), timeout=timeout_s)
         done = []
@@ -196,11 +186,11 @@ class RayCrew:
                 done.append((batch, replies if isinstance(replies, list) else None))
         return done
 
-    def _fetched(self, ref: Any) -> list[Reply] | str | None:
+    def _fetched(self, ref: Any) -> list[Reply[Any]] | str | None:
         """What a worker says; None if it was lost."""
         errors = self.ray.exceptions
         try:
-            said: list[Reply] | str = self.ray.get(ref)
+            said: list[Reply[Any]] | str = self.ray.get(ref)
         except (errors.RayActorError, errors.OutOfMemoryError) as error:
             self._failed += not self._started
             if self._failed >= MOST_FAILED:
@@ -215,9 +205,9 @@ class RayCrew:
 
 
 class _RayRound:
-    def __init__(self, crew: RayCrew, problem: Any, tasks: Sequence[Task]) -> None:
-        self.crew, self.problem, self.tasks = crew, problem, tasks
-        self.number, self.told, self.left = crew.rounds, 0, len(tasks)
+    def __init__(self, crew: RayCrew, problem: Any, size: int) -> None:
+        self.crew, self.problem = crew, problem
+        self.number, self.told, self.left = crew.rounds, 0, size
 
     @property
     def room(self) -> int:
@@ -226,12 +216,11 @@ class _RayRound:
             return 0
         return max(1, min(MOST_TASKS, self.left // (4 * self.crew.workers)))
 
-    def submit(self, batch: Sequence[Asked]) -> None:
+    def submit(self, batch: Sequence[Asked[Any]]) -> None:
         """To the one who has waited longest."""
         worker = self.crew.idle.pop(0)
-        tasks = tuple((asked, self.tasks[asked.position]) for asked in batch)
-        sent = Batch(self.number, self.told, tasks)
-        self.left = max(0, self.left - len(tasks))
+        sent = Batch(self.number, self.told, tuple(batch))
+        self.left = max(0, self.left - len(batch))
         self.crew.busy[worker.replies.remote([self.problem], sent)] = worker, sent
 
     def tell(self, position: int, objective: float) -> None:
@@ -243,13 +232,13 @@ class _RayRound:
         """By the same."""
         self.crew.incumbents.halt.remote()
 
-    def receive(self, timeout_s: float) -> list[Reply]:
+    def receive(self, timeout_s: float) -> list[Reply[Any]]:
         """Every task of a batch is replied to, also those that there was no time for."""
-        found = list[Reply]()
+        found = list[Reply[Any]]()
         for batch, replies in self.crew.receive(timeout_s):
             if batch.number != self.number:
                 continue
-            positions = [asked.position for asked, _ in batch.tasks]
+            positions = [asked.position for asked in batch.asked]
             known = {reply.position: reply for reply in replies or ()}
             lost = replies is None
             found += [known.get(p, Reply(p, None, lost)) for p in positions]

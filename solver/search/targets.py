@@ -57,8 +57,7 @@ def solve(
 def _others(instance: Instance) -> Iterator[tuple[Target, dict[str, object]]]:
     """Other targets, with what each would add to the plan space."""
     for target in RULES:
-        if added := widened(instance, target):
-            yield target, added
+        yield from ((target, added) for added in widened(instance, target))
 
 
 def _gains(

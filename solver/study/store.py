@@ -29,8 +29,8 @@ _TABLES = """
 create table if not exists study (name text primary key, value text not null) without rowid;
 create table if not exists records (
     subject text, kind text, key text, variant text, fields text not null,
-    primary key (subject, kind, key, variant)
-) without rowid;
+    unique (subject, kind, key, variant)
+);
 """
 
 
@@ -81,9 +81,10 @@ class Study:
         return [StudyRecord(*row) for row in found]
 
     def every(self, kind: str) -> Iterator[StudyRecord]:
-        """All records of a kind, one at a time."""
+        """All records of a kind, one at a time, in the order in which they were kept."""
         found = self._connection.execute(
-            "select key, variant, fields from records where subject = ? and kind = ?",
+            "select key, variant, fields from records where subject = ? and kind = ? "
+            "order by rowid",
             (self.subject, kind),
         )
         yield from map(StudyRecord._make, found)

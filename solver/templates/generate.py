@@ -6,21 +6,18 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
 from formulations.fleet import Strategy
 from formulations.instance import Instance
 from formulations.units import ceil_div
-from solver.enumeration.enumerate import below
 from solver.interrupt import NoTimeError, TimeUp
 from solver.layered.gpu_graph import Counts
-from solver.result import Status
-from solver.simulate import pipeline_step_ns
 from solver.study.store import Study
+from solver.templates.judge import judged
 from solver.templates.kept import Found, KeptTemplates
 from solver.templates.mixes import Mixes
 from solver.templates.searches import Searches, strategies
-from solver.templates.template_options import TemplateObjective, TemplateOptions
+from solver.templates.template_options import TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
 from solver.templates.template_result import TemplateResult
 from solver.templates.time_shares import Clock
@@ -170,15 +167,4 @@ class TemplateGenerator:
         return self.clock.run(search, self.clock.share(len(mixes) - key))
 
     def _result(self, mix: Counts, found: Found) -> TemplateResult:
-        outcome, strategy = found
-        nodes, m = sum(mix), self.micro_batches(sum(mix))
-        template, value = outcome.template, outcome.value
-        if template is None or value is None or strategy is None:
-            status = Status.INFEASIBLE if outcome.complete else Status.UNKNOWN
-            return TemplateResult(nodes, m, outcome, None, None, status)
-        judged = pipeline_step_ns(template_costs(self.instance, strategy, template), m)
-        if self.options.objective is TemplateObjective.STEP_TIME:
-            assert judged == value, (judged, value)
-        proved = outcome.bound >= below(value, self.options.gap)
-        status = Status.OPTIMAL if proved else Status.FEASIBLE
-        return TemplateResult(nodes, m, outcome, strategy, judged, status)
+        return judged(self.instance, self.options, mix, self.micro_batches(sum(mix)), found)

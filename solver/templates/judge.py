@@ -5,12 +5,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from formulations.costs.template_costs import PipelineTimes
+from formulations.costs.template_costs import PipelineTimes, template_costs
+from formulations.instance import Instance
 from formulations.template import Template, stage_on
+from solver.enumeration.enumerate import below
 from solver.layered.gpu_graph import Counts
 from solver.layered.places import PlaceCosts, Places
 from solver.layered.problem import Array
+from solver.result import Status
 from solver.simulate import pipeline_step_ns
+from solver.templates.kept import Found
+from solver.templates.template_options import TemplateObjective, TemplateOptions
+from solver.templates.template_result import TemplateResult
 
 
 def places_for(costs: PlaceCosts, template: Template) -> Places:
@@ -79,3 +85,21 @@ def alone(places: Places, finals: Sequence[Counts], micro_batches: int) -> list[
             stage = stage_on(whole, 0, 0, gpus, places.memory.recomputed(place, held, whole))
             found.append(Template(node_groups=(j,), stages=(stage,)))
     return found
+
+
+def judged(
+    instance: Instance, options: TemplateOptions, mix: Counts, micro_batches: int, found: Found
+) -> TemplateResult:
+    """What a search has found for a mix of nodes, with the simulated step and what is proved."""
+    outcome, strategy = found
+    template, value = outcome.template, outcome.value
+    if template is None or value is None or strategy is None:
+        status = Status.INFEASIBLE if outcome.complete else Status.UNKNOWN
+        return TemplateResult(sum(mix), micro_batches, outcome, None, None, status)
+    costs = template_costs(instance, strategy, template)
+    step_ns = pipeline_step_ns(costs, micro_batches)
+    if options.objective is TemplateObjective.STEP_TIME:
+        assert step_ns == value, (step_ns, value)
+    proved = outcome.bound >= below(value, options.gap)
+    status = Status.OPTIMAL if proved else Status.FEASIBLE
+    return TemplateResult(sum(mix), micro_batches, outcome, strategy, step_ns, status)

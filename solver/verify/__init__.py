@@ -3,6 +3,7 @@
 from solver.verify.cascade import Effort
 from solver.verify.findings import Verification
 from solver.verify.fleet_file import verify_fleet
+from solver.verify.front_file import verify_front
 from solver.verify.other_instance import instance_differences
 from solver.verify.plan_file import verify_document
 
@@ -12,4 +13,5 @@ __all__ = [
     "instance_differences",
     "verify_document",
     "verify_fleet",
+    "verify_front",
 ]

@@ -20,13 +20,10 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.exchange import exchange_times_ns
 from formulations.costs.template_costs import TemplateCosts, template_costs
 from solver.fleet_document import FleetDocument
-
-Array = NDArray[np.int64]
 
 #: Entries that all knapsacks may write; beyond, nothing is proved.
 MOST_ENTRIES = 10**9

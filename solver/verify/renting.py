@@ -9,7 +9,7 @@ from itertools import chain, combinations
 from math import exp, expm1, isclose
 from typing import NamedTuple
 
-from formulations.costs.availability import MOST_EXPONENT
+from formulations.costs.availability import LONGEST_S, MOST_EXPONENT
 from formulations.instance import Instance
 from formulations.instance.cluster import Spot
 from formulations.instance.preemption import Preemption
@@ -19,6 +19,8 @@ from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings
 
 HALVINGS = 200
 HOUR_S = 3600
+#: Preemptions per cycle that change no figure.
+SELDOM = 1e-18
 
 
 class _Used(NamedTuple):
@@ -56,14 +58,14 @@ def interval_s(preemption: Preemption, rate: float) -> float | None:
     """
     if preemption.checkpoint_every_s is not None or not rate:
         return preemption.checkpoint_every_s
-    low, high = 0.0, 1 / rate
+    low, high = 0.0, min(1 / rate, LONGEST_S)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         if -expm1(-rate * (middle + preemption.checkpoint_s)) > rate * middle:
             low = middle
         else:
             high = middle
-    return low
+    return high
 
 
 def slowdown(preemption: Preemption, rate: float) -> float:
@@ -72,13 +74,12 @@ def slowdown(preemption: Preemption, rate: float) -> float:
     if every_s is None:
         return 1.0
     whole_s = every_s + preemption.checkpoint_s
-    if not rate:
-        return min(most, whole_s / every_s)
     if rate * (whole_s + preemption.restart_s) > MOST_EXPONENT + 100:
         return most
+    if rate * whole_s < SELDOM:  # or checkpoints that cost nothing, at every moment
+        more = whole_s / every_s if every_s else 1.0
+        return min(most, exp(rate * preemption.restart_s) * more)
     recovery_s = expected_s(preemption.restart_s, rate, 0.0)
-    if not whole_s:
-        return min(most, 1 + rate * recovery_s)
     return min(most, expected_s(whole_s, rate, recovery_s) / every_s)
 
 

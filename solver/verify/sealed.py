@@ -6,9 +6,10 @@ from typing import TypeVar
 from formulations.errors import InstanceError
 from solver.document import PlanDocument, digest
 from solver.fleet_document import FleetDocument
+from solver.front_document import FrontDocument
 from solver.verify.findings import Findings, Verification
 
-D = TypeVar("D", PlanDocument, FleetDocument)
+D = TypeVar("D", PlanDocument, FleetDocument, FrontDocument)
 
 
 def verification(document: D, check: Callable[[D, Findings], None]) -> Verification:

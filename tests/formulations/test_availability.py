@@ -69,8 +69,8 @@ def test_no_interval_is_better_than_the_best(rate: float, checkpoint_s: float) -
     for factor in (0.5, 0.9, 1.0, 1.1, 2.0):
         one = preemption.model_copy(update={"checkpoint_every_s": best_s * factor})
         assert slowdown(one, rate) >= least * (1 - 1e-12)
-        if factor == 1:
-            assert slowdown(one, rate) == pytest.approx(least, rel=1e-9)
+    closed = math.exp(rate * 121 + best_cycle(rate * checkpoint_s))
+    assert least == pytest.approx(min(closed, math.exp(MOST_EXPONENT)), rel=1e-7)
 
 
 def test_checkpoints_that_cost_nothing_leave_the_recovery() -> None:
@@ -89,6 +89,16 @@ def test_whole_steps_cost_no_less() -> None:
     assert found > least
     assert in_whole_steps(preemption, rate, 1)[1] == pytest.approx(least, rel=1e-6)
     assert in_whole_steps(preemption, rate, 1e4)[0] == 1
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 1e-30, 1e-18])
+def test_preemptions_that_never_come_cost_nothing(rate: float) -> None:
+    """However small the rate, the interval is a length of time, and stated checkpoints cost."""
+    free = Preemption(restart_s=121, checkpoint_s=15.8)
+    assert slowdown(free, rate) == pytest.approx(1, abs=1e-7)
+    assert checkpoint_every_s(free, rate) == 1e9
+    every = free.model_copy(update={"checkpoint_every_s": 1e-3})
+    assert slowdown(every, rate) == pytest.approx(15.801 / 1e-3)
 
 
 def test_endless_recoveries_stay_finite() -> None:

@@ -54,11 +54,24 @@ def test_ring_moves_keys_and_values_three_times() -> None:
 
 
 def test_all_to_all_where_it_sends_less() -> None:
-    """Queries, keys, values and sums of 8 heads, 1 / cp of each, once in each pass."""
+    """Queries, keys, values and sums of 8 heads, 1 / cp of each, once in each pass.
+
+    The sums go back when the others are there: each of the two exchanges starts with 3 peers.
+    """
     one = instance()
     assert method_of(one.workload.layers[1], tp=1, cp=4, kv_heads=8) == "all_to_all"
-    seconds = 3 / 4 * 4 * (2 * 4096 * 8 * 128) / 4 / NVLINK + 3 * 3.4e-6
+    seconds = 3 / 4 * 4 * (2 * 4096 * 8 * 128) / 4 / NVLINK + 2 * 3 * 3.4e-6
     assert traffic_s(one, tp=1, cp=4, b=1) == pytest.approx((seconds, seconds))
+
+
+def test_bug_weighted_sums_wait_for_the_attention() -> None:
+    """An all-to-all brings queries, keys and values, a second one the sums: two starts a pass."""
+    one = instance(search=", context_method: all_to_all")
+    group = one.cluster.groups[0]
+    endless = group.intra_node.model_copy(update={"bandwidth_bytes_per_s": 1e18})
+    group = group.model_copy(update={"intra_node": endless})
+    found = context_s(one, one.workload.layers[1], group, Degrees(tp=1, cp=4), 1)
+    assert found == pytest.approx((2 * 3 * 3.4e-6,) * 2)
 
 
 def test_method_as_written() -> None:

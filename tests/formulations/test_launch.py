@@ -94,10 +94,11 @@ def test_unequal_shares_are_for_any_target_alone() -> None:
     uneven = plan.model_copy(update={"replicas": (more, *rest)})
     assert able(RESULT.instance, uneven) == []
     (only,) = obstacles(RESULT.instance, uneven, "flagscale")
-    assert only.sentence("flagscale") == (
+    assert only.found("flagscale") == (
         "micro_batches: uneven is not for FlagScale, which runs equally many micro-batches in all"
-        " replicas; any target can"
+        " replicas"
     )
+    assert only.others == ("any",)
     assert obstacles(RESULT.instance, uneven, "any") == []
 
 

@@ -74,18 +74,15 @@ def test_every_entry_has_a_source_and_builds(name: str) -> None:
     assert workload.global_batch == entry.global_batch
 
 
-def test_length_batch_and_precision_can_be_given() -> None:
+def test_length_and_batch_can_be_given() -> None:
     """Given figures replace the entry's."""
     workload = workload_from_catalogue(
         CATALOGUE,
         "bert-large",
         sequence_length=128,
         global_batch=32,
-        precision="fp16",
-        gradient_bytes=2,
     )
     assert (workload.sequence_length, workload.global_batch) == (128, 32)
-    assert (workload.precision, workload.gradient_bytes) == ("fp16", 2)
 
 
 def test_unknown_name_lists_the_known_ones() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from formulations.template import template_from_json
+from formulations.template import Template
 from tests.command_line import run
 from tests.conftest import ROOT
 
@@ -23,8 +23,7 @@ def test_json_has_sizes_proof_and_templates() -> None:
     [only] = fields["templates"]
     assert (only["status"], only["gap"]) == ("optimal", 0)
     assert only["value_s"] == only["step_time_s"] == only["bound_s"]
-    text = json.dumps(only["template"])
-    assert template_from_json(text, "t").num_layers == 26
+    assert Template.model_validate_json(json.dumps(only["template"])).num_layers == 26
 
 
 def test_text_names_the_objective_and_every_size() -> None:

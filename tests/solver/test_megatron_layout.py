@@ -8,7 +8,7 @@ import pytest
 
 from solver.export.job import Piece
 from solver.export.megatron_layout import parsed, written
-from solver.export.megatron_ranks import PIPELINE_FIRST, rank_groups
+from solver.export.megatron_ranks import rank_groups
 
 
 def test_layouts_are_judged_as_by_megatron(reference: Path) -> None:
@@ -40,9 +40,9 @@ def test_rank_groups_are_megatrons(reference: Path) -> None:
 
 def test_pipeline_first_order() -> None:
     """With --use-tp-pp-dp-mapping, rank = t + tp (p + pp d)."""
-    sizes = {"tp": 2, "dp": 2, "pp": 2}
-    assert rank_groups(sizes, "pp", PIPELINE_FIRST) == [[0, 2], [1, 3], [4, 6], [5, 7]]
-    assert rank_groups(sizes, "dp", PIPELINE_FIRST) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    sizes, order = {"tp": 2, "dp": 2, "pp": 2}, "tp-cp-ep-pp-dp"
+    assert rank_groups(sizes, "pp", order) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert rank_groups(sizes, "dp", order) == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
 
 def test_layout_of_a_plan() -> None:

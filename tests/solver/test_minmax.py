@@ -12,7 +12,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.instance import SearchSpace
 from solver.heuristics.choose import group_of_slot
-from solver.heuristics.minmax import even_split, minmax_of, minmax_split, moved
+from solver.heuristics.minmax import even_split, minmax_of, moved
 from solver.heuristics.node_orders import Order, node_orders
 from solver.heuristics.stages import OrderStages, Split
 from solver.layered.problem import Intervals
@@ -28,8 +28,8 @@ MS = 1_000_000
 def split_of(tables: CostTables) -> Split | None:
     """Min-max split with the nodes in the order listed."""
     order = range(len(tables.shape.nodes_used))
-    shares = even_shares(tables)
-    return minmax_split(tables, Placer(tables).costs(order), shares)
+    groups = Placer(tables).costs(order).group_of_slot
+    return minmax_of(OrderStages(Intervals(tables), groups, even_shares(tables)))
 
 
 def random_cases(seeds: range) -> Iterator[tuple[Order, OrderStages]]:

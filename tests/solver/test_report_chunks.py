@@ -15,6 +15,7 @@ from solver.report.text import result_text
 from solver.report.timeline import text_timeline
 from solver.simulate import Step, simulate_step, step_time_ns
 from tests.certified_cases import CASES
+from tests.hand_made import timeline
 from tests.solver.test_report import printed
 
 
@@ -59,7 +60,7 @@ def test_every_device_has_one_row(case: str) -> None:
     step = simulate_step(costs_of(document))
     rows = rows_of(document, step)
     assert [row.stage for row in rows] == [0, 1]
-    assert sum(len(row.bars) for row in rows) == len(step.timeline)
+    assert sum(len(row.bars) for row in rows) == len(timeline(step))
     assert len(re.findall("stage [01]", text_timeline(document, step))) == 2
 
 

@@ -14,7 +14,7 @@ from solver.report.rows import identical_replicas, rows_of
 from solver.report.svg import svg_picture, ticks
 from solver.report.timeline import marks, text_timeline
 from solver.simulate import Operation, Step, simulate_step
-from tests.hand_made import document_of, pipelined_result, result_of, results
+from tests.hand_made import document_of, pipelined_result, result_of, results, timeline
 from tests.seeds import few_and_many
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -113,11 +113,11 @@ def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> No
             assert [b.start_ns for b in row.bars] == sorted(b.start_ns for b in row.bars)
             own = [b for b in row.bars if b.replica is not None]
             for replica in row.replicas:
-                same = [b for b in step.timeline if (b.stage, b.replica) == (row.stage, replica)]
+                same = [b for b in timeline(step) if (b.stage, b.replica) == (row.stage, replica)]
                 spans = [(b.kind, b.micro_batch, b.start_ns, b.end_ns) for b in own]
                 assert spans == [(b.kind, b.micro_batch, b.start_ns, b.end_ns) for b in same]
                 drawn += len(same)
-        assert drawn == sum(b.replica is not None for b in step.timeline)
+        assert drawn == sum(b.replica is not None for b in timeline(step))
 
 
 # Picture

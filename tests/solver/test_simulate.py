@@ -18,6 +18,7 @@ from formulations.instance.instance import ScheduleName
 from formulations.schedules import schedule_graph
 from solver.simulate import Operation, Times, simulate, simulate_step, step_time_ns, trace
 from tests import brute_force, recursion
+from tests.hand_made import timeline
 from tests.random_shapes import WITH_NEW, random_tables
 
 Pipeline = tuple[list[int], list[int], list[int]]
@@ -199,14 +200,14 @@ def test_timeline_ends_with_the_step(seed: int, schedule: ScheduleName | None) -
     costs = random_costs(seed, schedule)
     step = simulate_step(costs)
     assert step.step_time_ns == step_time_ns(costs)
-    assert step.step_time_ns == max(operation.end_ns for operation in step.timeline)
+    assert step.step_time_ns == max(operation.end_ns for operation in timeline(step))
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_device_does_one_thing_at_a_time(seed: int) -> None:
     """Forwards and backwards of one stage of one replica never overlap."""
     bars: dict[tuple[int | None, int], list[Operation]] = {}
-    for operation in simulate_step(random_costs(seed)).timeline:
+    for operation in timeline(simulate_step(random_costs(seed))):
         if operation.kind in ("forward", "backward"):
             bars.setdefault((operation.replica, operation.stage), []).append(operation)
     for device in bars.values():

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from formulations.costs.availability import in_whole_steps, slowdown
+from formulations.costs.availability import checkpoint_every_s, in_whole_steps, slowdown
 from formulations.costs.renting import terms_of
 from formulations.costs.tables import build_tables
 from formulations.instance import Instance, Objective
@@ -152,7 +152,7 @@ def test_replay_of_random_preemptions_agrees() -> None:
     assert abs(fmean(found) - expected) < 3.5 * error
 
 
-@pytest.mark.parametrize("rate", [0.0, 1e-9, 1e-5, 1e-3, 0.05, 2.0, 1e3])
+@pytest.mark.parametrize("rate", [0.0, 5e-324, 1e-18, 1e-9, 1e-5, 1e-3, 0.05, 2.0, 1e3])
 @pytest.mark.parametrize("every_s", [None, 7.0, 3000.0])
 def test_verifier_counts_the_same_slowdown(rate: float, every_s: float | None) -> None:
     """Its own sums and bisection come to what the closed form says, the largest one too."""
@@ -160,6 +160,9 @@ def test_verifier_counts_the_same_slowdown(rate: float, every_s: float | None) -
         preemption = Preemption(
             restart_s=restart_s, checkpoint_s=checkpoint_s, checkpoint_every_s=every_s
         )
+        found, expected = renting.interval_s(preemption, rate), checkpoint_every_s(preemption, rate)
+        assert (found is None) == (expected is None)
+        assert found is None or found == pytest.approx(expected, rel=1e-5, abs=1e-12)
         own = renting.slowdown(preemption, rate)
         assert own == pytest.approx(slowdown(preemption, rate), rel=2e-13)
 

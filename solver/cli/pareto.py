@@ -1,0 +1,153 @@
+"""`pareto`: which clusters are worth their money, with the proof."""
+
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from formulations.errors import PlannerError
+from solver.cli.files import check_writable, write_text
+from solver.cli.search_options import (
+    GapOption,
+    InstanceArgument,
+    JsonOption,
+    SeedOption,
+    WorkersOption,
+    all_cores,
+    positive,
+    time_ns,
+)
+from solver.cli.terminal import family_display, print_report, say
+from solver.options import SolveOptions
+
+if TYPE_CHECKING:
+    from formulations.instance.family import Family
+    from solver.clusters.measure import Measure
+    from solver.front_document import Aim, FrontDocument
+
+#: Exit codes where there is no point: no cluster has a plan, and none was found in time.
+NO_PLAN, NONE_IN_TIME = 3, 4
+
+FrontOutOption = Annotated[
+    Path | None, typer.Option("--out", help="Write the front, its plans and proofs here.")
+]
+SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw the front here.")]
+TimeLimitOption = Annotated[
+    float | None,
+    typer.Option(callback=positive, metavar="SECONDS", help="Stop with the front so far."),
+]
+
+
+def pareto_command(
+    instance: InstanceArgument,
+    out: FrontOutOption = None,
+    svg: SvgOption = None,
+    as_json: JsonOption = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            callback=positive, metavar="USD", help="Least step time at this training cost at most."
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Least money for a training of this time, such as 30d."),
+    ] = None,
+    sequences: Annotated[
+        int | None,
+        typer.Option(min=1, max=10**15, help="Of the training; default: objective.steps."),
+    ] = None,
+    time_limit: TimeLimitOption = None,
+    gap: GapOption = 0.0,
+    seed: SeedOption = 0,
+    workers: WorkersOption = None,
+) -> None:
+    """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
+
+    In INSTANCE the nodes of groups are ranges such as {min: 0, max: 8}. With --budget the fastest
+    cluster within it, with --deadline the cheapest, with both the front within both.
+
+    Exit code 0: a front; 2: bad input; 3: no cluster has a plan; 4: none found within the limit.
+    """
+    from formulations.instance.load import load_family
+    from solver.clusters.measure import TimeAndMoney
+
+    for path in (out, svg):
+        if path is not None:
+            check_writable(path)
+    family = _limited(load_family(instance), sequences, budget, deadline)
+    aim: Aim = "front"
+    if (budget is None) != (deadline is None):
+        aim = "money" if budget is None else "time"
+    _check_ranges(family, instance)
+    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
+    measure = TimeAndMoney(family, time=aim != "money", money=aim != "time")
+    document = search_family(family, measure, options, aim)
+    show_front(document, out, svg, as_json)
+
+
+def _check_ranges(family: "Family", path: Path) -> None:
+    if family.fewest == family.most:
+        allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
+        raise PlannerError(f"{path}: one cluster; allowed: {allowed}; subsets takes one cluster")
+
+
+def _limited(
+    family: "Family", sequences: int | None, budget: float | None, deadline: str | None
+) -> "Family":
+    """The family with the options as steps and limits."""
+    instance = family.instance
+    steps = instance.objective.steps
+    if sequences is not None:
+        steps = ceil(sequences / instance.workload.global_batch)
+    if steps is None and (budget is not None or deadline is not None):
+        raise PlannerError("--budget and --deadline are of a training: name its --sequences")
+    limits: dict[str, float] = {}
+    if budget is not None and steps is not None:
+        limits["max_cost_usd_per_step"] = budget / steps
+    if deadline is not None and steps is not None:
+        limits["max_step_time_s"] = time_ns("--deadline", deadline, least_ns=1) / 1e9 / steps
+    update = {
+        "objective": instance.objective.model_copy(update={"steps": steps}),
+        "limits": instance.limits.model_copy(update=limits),
+    }
+    return family.model_copy(update={"instance": instance.model_copy(update=update)})
+
+
+def search_family(
+    family: "Family", measure: "Measure", options: SolveOptions, aim: "Aim"
+) -> "FrontDocument":
+    """Searches, and tells on stderr how far it is."""
+    from solver.clusters.outcome import outcome
+    from solver.clusters.search import FamilySearch
+    from solver.report.front import build_front
+
+    search = FamilySearch(family, measure, options)
+    with family_display() as progress:
+        termination = search.run(progress)
+    return build_front(outcome(search, termination), aim)
+
+
+def show_front(
+    document: "FrontDocument", out: Path | None, svg: Path | None, as_json: bool
+) -> None:
+    """Writes and prints a front; ends with the exit code of its outcome."""
+    from solver.front_document import front_json
+    from solver.report.front_picture import front_picture
+    from solver.report.front_text import front_text
+    from solver.report.subsets_text import subsets_text
+
+    text = subsets_text if document.aim == "subsets" else front_text
+    try:
+        if out is not None:
+            write_text(out, front_json(document))
+        if svg is not None:
+            write_text(svg, front_picture(document))
+    finally:
+        if as_json:
+            say(front_json(document, proofs=False), end="")
+        else:
+            print_report(text(document))
+    if not document.points:
+        raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)

@@ -1,0 +1,77 @@
+"""What a search over clusters has found: a result for every point, a standing for every cluster."""
+
+import math
+
+from formulations.instance.family import Counts
+from solver.clusters.front import Point
+from solver.clusters.member_plan import member_plan, member_shape
+from solver.clusters.search import FamilySearch
+from solver.family_result import FamilyPoint, FamilyResult
+from solver.front_document import ClusterRecord
+from solver.result import Result, SearchLog, Status, Termination, proves, relative_gap
+
+
+def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
+    """Everything that a search knows when it has ended."""
+    points = tuple(
+        FamilyPoint(point.counts, point.plan.shape.nodes_used, _result(search, point))
+        for point in search.front.best
+    )
+    on_front = {point.nodes for point in points}
+    return FamilyResult(
+        family=search.family,
+        options=search.options,
+        termination=termination,
+        points=points,
+        clusters=tuple(_standing(search, counts, counts in on_front) for counts in search.bounds),
+        runtime_s=search.clock.elapsed_s,
+    )
+
+
+def _result(search: FamilySearch, point: Point) -> Result:
+    """Of the cluster of the nodes that the plan uses; the others of the point are idle."""
+    used, closing = point.plan.shape.nodes_used, search.closings[point.counts]
+    records = tuple(
+        one.model_copy(update={"shape": member_shape(one.shape)})
+        for one in closing.records
+        if one.shape.nodes_used == used
+    )
+    bounds = [one.bound_ns for one in records if one.bound_ns is not None]
+    bound = min([point.step_time_ns, *bounds]) if records else 0
+    gap, asked = relative_gap(point.step_time_ns, bound), search.options.gap
+    proved = proves(gap, asked) and not any(one.reason == "open" for one in records)
+    return Result(
+        instance=search.members.family.member(used),
+        status=Status.OPTIMAL if proved else Status.FEASIBLE,
+        termination=Termination.CLOSED if proved else Termination.UNFINISHED,
+        plan=member_plan(search.family, point.plan),
+        step_time_ns=point.step_time_ns,
+        objective=point.step_time_ns,
+        bound=bound,
+        runtime_s=closing.runtime_s,
+        log=SearchLog(records),
+        method=search.options.method,
+        requested_gap=asked,
+    )
+
+
+def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:
+    known, bound_ns = search.front.points.get(counts), search.bounds[counts]
+    closing = search.closings.get(counts)
+    record = ClusterRecord(
+        nodes=counts,
+        standing="open" if search.is_open(counts) else "infeasible",
+        closed_by="search" if closing is not None and closing.searched else "bounds",
+        step_time_ns=None if known is None else known.step_time_ns,
+        bound_ns=bound_ns,
+    )
+    if bound_ns is None or record.standing == "open":
+        return record
+    target_ns = math.ceil(search.target_ns(counts))
+    update: dict[str, object] = {"bound_ns": min(bound_ns, target_ns)}
+    if on_front:
+        return record.model_copy(update=update | {"standing": "best"})
+    by = search.front.dominating(counts)
+    return record.model_copy(
+        update=update | {"standing": "dominated", "dominated_by": by.counts if by else None}
+    )

@@ -1,0 +1,125 @@
+"""The file of a front: which clusters are worth their money, and why the others are not.
+
+One JSON object, sealed like the plan file of `solve`. Every point holds a plan file of its own
+cluster; of the others it says by what point they are dominated, from which step time on, and that
+they have no faster plan. `verify` proves all of that again.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationError
+
+from formulations.errors import PlanError
+from formulations.instance.extent import Index, Line, Name, Seconds
+from formulations.instance.family import Family
+from formulations.instance.json_document import json_document, parse_json
+from formulations.instance.quantities import shown
+from formulations.instance.record import Record
+from formulations.instance.text_files import read_text
+from formulations.instance.validation import problem
+from solver.document import PlanDocument, digest
+from solver.result import Termination
+
+FRONT_SCHEMA_VERSION: Final = 1
+ALLOWED = "a front file written by pareto --out or subsets --out"
+
+#: What clusters are compared by: `solver.clusters.measure`.
+Aim = Literal["front", "time", "money", "subsets"]
+#: best: on the front; dominated: by a plan of another cluster; infeasible: no plan within the
+#: limits; open: neither is shown.
+Standing = Literal["best", "dominated", "infeasible", "open"]
+#: bounds: without a look at node orders; search: exhaustively, at least in part.
+Means = Literal["bounds", "search"]
+
+Numbers = tuple[Index, ...]  #: nodes per node group
+StepNs = Annotated[int, Field(ge=0, lt=1 << 62)]
+
+
+class ClusterRecord(Record):
+    """One cluster of a family.
+
+    step_time_ns: of the best plan that is known. bound_ns: no plan is faster, proved; no higher
+    than its standing needs; None: there is no plan. dominated_by: nodes of that point.
+    """
+
+    nodes: Numbers
+    standing: Standing
+    closed_by: Means
+    step_time_ns: StepNs | None = None
+    bound_ns: StepNs | None = None
+    dominated_by: Numbers | None = None
+
+
+class PointDocument(Record):
+    """A cluster on the front, with a plan file for the nodes that its best plan uses.
+
+    Prices are those of all its nodes.
+    """
+
+    nodes: Numbers
+    nodes_used: Numbers
+    price_usd_per_hour: float
+    cost_usd_per_step: float
+    training_cost_usd: float | None
+    plan: PlanDocument
+
+
+class FrontDocument(Record):
+    """Everything that `verify` and `show` need; fastest point first."""
+
+    kind: Literal["front"]
+    schema_version: Literal[1]
+    hetplan_version: Name
+    aim: Aim
+    termination: Termination
+    requested_gap: float = Field(ge=0, lt=1)
+    seed: int
+    runtime_s: Seconds
+    points: tuple[PointDocument, ...]
+    clusters: tuple[ClusterRecord, ...]
+    family: Family
+    digest: Line
+
+    @property
+    def num_open(self) -> int:
+        """Clusters of which it is not shown where they stand."""
+        return sum(one.standing == "open" for one in self.clusters)
+
+
+def sealed_front(document: FrontDocument) -> FrontDocument:
+    """The document with its digest filled in."""
+    return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
+
+
+def front_json(document: FrontDocument, *, proofs: bool = True) -> str:
+    """Readable JSON text; without `proofs` the logs of the plans are left out."""
+    logs = {"points": {"__all__": {"plan": {"closed_shapes"}}}}
+    fields = document.model_dump(mode="json", exclude=None if proofs else logs)
+    return json.dumps(fields, indent=1, allow_nan=False) + "\n"
+
+
+def is_front(path: Path) -> bool:
+    """Whether a file is a front rather than a plan; either may still be unreadable."""
+    allowed = f"a plan file, or {ALLOWED}"
+    fields = parse_json(read_text(path, allowed), str(path), f"valid JSON: {allowed}")
+    return isinstance(fields, dict) and fields.get("kind") == "front"
+
+
+def read_front(path: Path) -> FrontDocument:
+    """The front file at `path`. Raises InstanceError, one line with file:line:column."""
+    name, text = str(path), read_text(path, ALLOWED)
+    fields: Any = parse_json(text, name, f"valid JSON: {ALLOWED}")
+    if not isinstance(fields, dict) or fields.get("kind") != "front":
+        found = "no front" if isinstance(fields, dict) else shown(fields)
+        raise PlanError(f"{name}:1:1", found, ALLOWED)
+    version = fields.get("schema_version")
+    if type(version) is not int or version != FRONT_SCHEMA_VERSION:
+        where = json_document(text, name).where(("schema_version",))
+        allowed = f"{FRONT_SCHEMA_VERSION}; run pareto again"
+        raise PlanError(where, f"schema version {shown(version)}", allowed)
+    try:
+        return FrontDocument.model_validate_json(text)
+    except ValidationError as error:
+        raise problem(error, FrontDocument, json_document(text, name)) from None

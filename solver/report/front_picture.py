@@ -1,0 +1,190 @@
+"""Throughput against cost of all clusters of a front as a hand-written SVG 1.1 picture.
+
+Points of the front are joined and named; dominated clusters are faint: full ones at their best plan
+known, hollow ones where plans of theirs can be at best. All have tooltips.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from xml.sax.saxutils import escape
+
+from formulations.units import NANOSECONDS_PER_SECOND
+from solver.front_document import ClusterRecord, FrontDocument
+from solver.report.front_figures import Figures, cost_name, figures_of
+from solver.report.front_text import cluster_name
+from solver.report.quantities import money, significant
+
+_WIDTH, _HEIGHT = 860, 460
+_LEFT, _TOP, _RIGHT = 96, 84, 150
+_LETTER = 6.2  # average width of a letter of the 11 px font
+_LINE = 13.0  # height of a name
+_STYLE = (
+    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
+    ".g{stroke:#000;stroke-opacity:.15}.f{fill:none;stroke:#d62728;stroke-width:1.5}"
+    ".best{fill:#d62728}.known{fill:#4c86c6;fill-opacity:.35}"
+    ".bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}.open{fill:#e39a2d}"
+    ".other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
+)
+_Kind = Literal["best", "known", "bound", "open", "other"]
+_NAMES: dict[_Kind, str] = {
+    "best": "front",
+    "known": "dominated",
+    "bound": "dominated: at best here",
+    "open": "open: at best here",
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place in the picture; `text`: of its tooltip."""
+
+    kind: _Kind
+    at: Figures
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Logarithmic, with ticks at 1, 2 and 5 times powers of ten."""
+
+    low: float
+    high: float
+
+    @property
+    def ticks(self) -> list[float]:
+        first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+        steps = (1, 2, 5) if last - first <= 3 else (1,)
+        found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        return [tick for tick in found if self.low <= tick <= self.high]
+
+    def share(self, value: float) -> float:
+        return math.log(value / self.low) / math.log(self.high / self.low)
+
+
+def _axis(values: Sequence[float]) -> _Axis:
+    return _Axis(min(values) / 1.15, max(values) * 1.15)
+
+
+def _mark(document: FrontDocument, one: ClusterRecord) -> Mark | None:
+    """None for a cluster of which nothing can be shown."""
+    name = cluster_name(document, one.nodes)
+    time_ns = one.step_time_ns if one.standing != "open" else one.bound_ns
+    kinds: dict[str, _Kind] = {"best": "best", "open": "open"}
+    kind = kinds.get(one.standing, "bound" if time_ns is None else "known")
+    time_ns = time_ns or one.bound_ns
+    if not time_ns:
+        return None
+    at = figures_of(document, one.nodes, time_ns / NANOSECONDS_PER_SECOND)
+    text = f"{name}: {significant(at.throughput)} sequences/s, {money(at.cost_usd)}"
+    if one.dominated_by is not None:
+        text += f" at best; {cluster_name(document, one.dominated_by)} is better"
+    return Mark(kind, at, name, text)
+
+
+class _Page:
+    """Places in px of throughputs and costs."""
+
+    def __init__(self, marks: Sequence[Mark]) -> None:
+        self.across = _axis([mark.at.throughput for mark in marks])
+        self.up = _axis([mark.at.cost_usd for mark in marks])
+
+    def x(self, throughput: float) -> float:
+        return _LEFT + _WIDTH * self.across.share(throughput)
+
+    def y(self, cost_usd: float) -> float:
+        return _TOP + _HEIGHT * (1 - self.up.share(cost_usd))
+
+
+def _text(x: float, y: float, text: str, style: str = "") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
+
+
+def _line(x: float, y: float, to_x: float, to_y: float) -> str:
+    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" class="g"/>'
+
+
+def _grid(page: _Page) -> Iterator[str]:
+    for tick in page.across.ticks:
+        x = page.x(tick)
+        yield _line(x, _TOP, x, _TOP + _HEIGHT)
+        yield _text(x, _TOP + _HEIGHT + 16, f"{tick:g}", ' text-anchor="middle"')
+    for tick in page.up.ticks:
+        y = page.y(tick)
+        yield _line(_LEFT, y, _LEFT + _WIDTH, y)
+        yield _text(_LEFT - 8, y + 4, f"{tick:,g}", ' text-anchor="end"')
+
+
+def _dot(page: _Page, mark: Mark) -> str:
+    radius = 4 if mark.kind in ("best", "other") else 3
+    return (
+        f'<circle cx="{page.x(mark.at.throughput):.1f}" cy="{page.y(mark.at.cost_usd):.1f}" '
+        f'r="{radius}" class="{mark.kind}"><title>{escape(mark.text)}</title></circle>'
+    )
+
+
+def _front(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
+    """The line through the points, and their names where there is room."""
+    places = [(page.x(mark.at.throughput), page.y(mark.at.cost_usd)) for mark in best]
+    yield f'<polyline class="f" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
+    taken: list[tuple[float, float, float]] = []
+    for mark, (x, y) in zip(best, places, strict=True):
+        width = _LETTER * len(mark.name)
+        free = all(
+            abs(y - other) >= _LINE or x >= end or x + width <= start for start, end, other in taken
+        )
+        if free:
+            taken.append((x, x + width, y))
+            yield _text(x + 8, y + 14, mark.name)
+
+
+def _legend(names: dict[_Kind, str]) -> Iterator[str]:
+    x = float(_LEFT)
+    for kind, name in names.items():
+        yield f'<circle cx="{x + 5:.1f}" cy="52" r="4" class="{kind}"/>'
+        yield _text(x + 14, 56, name)
+        x += 36 + _LETTER * len(name)
+
+
+def front_picture(
+    document: FrontDocument, others: Sequence[Mark] = (), other_name: str = ""
+) -> str:
+    """The picture; `others`: points that do not belong to the front, and what they are."""
+    known = (_mark(document, one) for one in document.clusters)
+    marks = sorted([mark for mark in known if mark], key=lambda mark: -mark.at.throughput)
+    everything = [*marks, *others]
+    workload = document.family.instance.workload.name
+    title = (
+        f"{workload}: {len(document.clusters):,} clusters, {len(document.points):,} on the front"
+    )
+    width, height = _LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + 52
+    shown = {kind: name for kind, name in _NAMES.items() if any(m.kind == kind for m in marks)}
+    if others:
+        shown["other"] = other_name
+    body: list[str] = []
+    if everything:
+        page = _Page(everything)
+        best = [mark for mark in marks if mark.kind == "best"]
+        faint = [mark for mark in marks if mark.kind != "best"]
+        body = [
+            *_grid(page),
+            *(_dot(page, mark) for mark in (*faint, *others)),
+            *_front(page, best),
+            *(_dot(page, mark) for mark in best),
+        ]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}">',
+        f"<title>{escape(title)}</title>",
+        f"<style>{_STYLE}</style>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        _text(16, 28, title, ' class="t"'),
+        *_legend(shown),
+        _text(_LEFT, _TOP - 10, f"USD for {cost_name(document)}"),
+        _text(_LEFT + _WIDTH / 2, height - 14, "sequences/s", ' text-anchor="middle"'),
+        *body,
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"

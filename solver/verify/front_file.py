@@ -1,0 +1,246 @@
+"""All checks of one front file: its points by `verify_document`, all other clusters by claims.
+
+A point stands for a cluster if none of its figures is above those of the cluster's plans, which are
+known by a step time that none of them is below; up to the gap that was asked for. That no plan is
+below it is claimed of every shape of the cluster, and proved as the log of a plan file is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, product
+
+from formulations.instance import Instance
+from formulations.plan import Shape
+from formulations.units import NANOSECONDS_PER_SECOND
+from solver.front_document import ClusterRecord, FrontDocument, PointDocument
+from solver.verify.bounds import Prover
+from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
+from solver.verify.figures import cost_usd, shortest_refused_ns
+from solver.verify.findings import NOISE, Findings, Verification
+from solver.verify.node_choices import Nodes, price_usd_per_hour
+from solver.verify.plan_file import verify_document
+from solver.verify.records import ANY_TIME_NS
+from solver.verify.sealed import verification
+from solver.verify.space import PlanSpace
+
+
+def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
+    """Checks points, figures and claims of a front file against its own family of instances.
+
+    Uses no code of models, engines or search. Never raises for a document that could be read.
+    """
+
+    def check(document: FrontDocument, findings: Findings) -> None:
+        _check_content(document, findings, effort or Effort())
+
+    return verification(document, check)
+
+
+def _check_content(document: FrontDocument, findings: Findings, effort: Effort) -> None:
+    _check_members(document, findings)
+    for i, point in enumerate(document.points):
+        _check_point(document, f"points[{i}]", point, findings, effort)
+    _check_order(document, findings)
+    for i, record in enumerate(document.clusters):
+        _check_standing(document, f"clusters[{i}]", record, findings)
+    ended = document.termination == "closed"
+    findings.equal("termination is closed", ended, not document.num_open)
+    if effort.prove != "nothing" and not findings.num_problems:
+        _prove(document, findings, effort)
+
+
+def _members(document: FrontDocument) -> Iterator[Nodes]:
+    """Every cluster of the family within the limit on rent."""
+    instance = document.family.instance
+    ends = zip(document.family.fewest, instance.cluster.groups, strict=True)
+    limit = instance.limits.max_price_usd_per_hour
+    for nodes in product(*(range(least, group.nodes + 1) for least, group in ends)):
+        rent = price_usd_per_hour(instance, nodes)
+        if any(nodes) and (limit is None or rent <= limit * (1 + NOISE)):
+            yield nodes
+
+
+def _uses(document: FrontDocument, nodes: Nodes) -> list[Nodes]:
+    """What plans of a cluster use: all its nodes; some may idle where it has the fewest allowed.
+
+    Fewer of the others leave a smaller cluster, which has the same plans.
+    """
+    idle = document.family.instance.search.idle_nodes
+    ranges = [
+        range(count + 1) if idle and count == least else (count,)
+        for count, least in zip(nodes, document.family.fewest, strict=True)
+    ]
+    return [used for used in product(*ranges) if any(used)]
+
+
+def _check_members(document: FrontDocument, findings: Findings) -> None:
+    expected, found = set(_members(document)), [one.nodes for one in document.clusters]
+    same = len(found) == len(expected) and set(found) == expected
+    findings.require(same, "clusters", f"{len(found)}", f"each of {len(expected)} once")
+    listed = sorted(point.nodes for point in document.points)
+    known = sorted(one.nodes for one in document.clusters if one.standing in ("best", "open"))
+    best = sorted(one.nodes for one in document.clusters if one.standing == "best")
+    fits = set(best) <= set(listed) <= set(known) and len(set(listed)) == len(listed)
+    findings.require(fits, "points", f"{listed}", f"the best clusters, {best}, once each")
+    findings.note(f"{len(expected)} clusters")
+
+
+def _fastest(instance: Instance) -> Instance:
+    objective = instance.objective.model_copy(update={"minimize": "step_time"})
+    return instance.model_copy(update={"objective": objective})
+
+
+def _own_instance(document: FrontDocument, used: Nodes) -> Instance:
+    """The instance whose nodes are just those, all in use."""
+    instance = _fastest(document.family.instance)
+    groups = tuple(
+        group.model_copy(update={"nodes": count})
+        for group, count in zip(instance.cluster.groups, used, strict=True)
+        if count
+    )
+    several = len({group.zone for group in groups}) > 1
+    link = instance.cluster.zone_link if several else None
+    cluster = instance.cluster.model_copy(update={"groups": groups, "zone_link": link})
+    search = instance.search.model_copy(update={"idle_nodes": False})
+    return instance.model_copy(update={"cluster": cluster, "search": search})
+
+
+def _check_point(
+    document: FrontDocument, field: str, point: PointDocument, findings: Findings, effort: Effort
+) -> None:
+    """The plan file, that it is of this cluster, and what the cluster costs."""
+    inside = point.nodes_used in _uses(document, point.nodes)
+    allowed = f"what plans of {point.nodes} use"
+    if not findings.require(inside, f"{field}.nodes_used", point.nodes_used, allowed):
+        return
+    own = _own_instance(document, point.nodes_used)
+    same = point.plan.instance == own
+    findings.require(same, f"{field}.plan.instance", "another", "the family's with these nodes")
+    found = verify_document(point.plan, replace(effort, show=lambda done, total: None))
+    for problem in found.problems:
+        findings.refuse(f"{field}.plan", problem, "a plan file that verify accepts")
+    if not found.complete and effort.prove == "all":
+        findings.reserve(f"{field}: not all that its plan file claims is proved")
+    step_ns = _step_ns(point)
+    if step_ns is None:
+        findings.refuse(f"{field}.plan.step_time_s", None, "a plan")
+        return
+    instance = document.family.instance
+    rent, cost = (
+        price_usd_per_hour(instance, point.nodes),
+        cost_usd(instance, point.nodes, step_ns),
+    )
+    steps = instance.objective.steps
+    findings.close(f"{field}.price_usd_per_hour", point.price_usd_per_hour, rent)
+    findings.close(f"{field}.cost_usd_per_step", point.cost_usd_per_step, cost)
+    training = None if steps is None else cost * steps
+    findings.close(f"{field}.training_cost_usd", point.training_cost_usd, training)
+
+
+def _step_ns(point: PointDocument) -> int | None:
+    """Step time of a point's plan, whose seconds are whole nanoseconds."""
+    step_s = point.plan.step_time_s
+    return None if step_s is None else round(step_s * NANOSECONDS_PER_SECOND)
+
+
+def _figures(document: FrontDocument, nodes: Nodes, step_ns: float) -> tuple[float, ...]:
+    """What clusters are compared by, the less the better."""
+    if document.aim == "subsets":
+        groups = document.family.instance.cluster.groups
+        some = [count > 0 for count in nodes]
+        whole = [count == group.nodes for count, group in zip(nodes, groups, strict=True)]
+        return step_ns, sum(nodes), *some, *whole
+    rent = price_usd_per_hour(document.family.instance, nodes)
+    time, cost = document.aim != "money", document.aim != "time"
+    return step_ns * time, step_ns * rent * cost
+
+
+def _check_order(document: FrontDocument, findings: Findings) -> None:
+    """No point is as good as another in all figures and better in one."""
+    places = [
+        (point.nodes, _figures(document, point.nodes, _step_ns(point) or 0))
+        for point in document.points
+    ]
+    for nodes, figures in places:
+        for other, others in places:
+            worse = figures != others and all(a <= b for a, b in zip(figures, others, strict=True))
+            findings.require(not worse, f"points: {other}", "on the front", f"dominated by {nodes}")
+
+
+def _check_standing(
+    document: FrontDocument, field: str, record: ClusterRecord, findings: Findings
+) -> None:
+    """That the bound of a cluster, if it holds, shows where the cluster stands."""
+    points = {point.nodes: point for point in document.points}
+    if record.standing == "infeasible":
+        findings.require(record.bound_ns is None, f"{field}.bound_ns", record.bound_ns, "none")
+        return
+    if record.bound_ns is None:
+        findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
+        return
+    own = points.get(record.nodes)
+    if own is not None:
+        findings.equal(f"{field}.step_time_ns", record.step_time_ns, _step_ns(own))
+    if record.standing == "open":
+        return
+    by = own if record.standing == "best" else points.get(record.dominated_by or ())
+    if by is None:
+        findings.refuse(f"{field}.dominated_by", record.dominated_by, "nodes of a point")
+        return
+    theirs = _figures(document, by.nodes, _step_ns(by) or 0)
+    ours = _figures(document, record.nodes, record.bound_ns)
+    # A figure that does not grow with the step time is compared as it is.
+    still = _figures(document, record.nodes, 2.0 * record.bound_ns)
+    shares = [
+        1.0 if a == b else 1 - document.requested_gap for a, b in zip(ours, still, strict=True)
+    ]
+    reached = all(
+        mine >= its * share * (1 - NOISE)
+        for mine, its, share in zip(ours, theirs, shares, strict=True)
+    )
+    text = f"a bound from which on {by.nodes} dominates"
+    findings.require(reached, f"{field}.bound_ns", record.bound_ns, text)
+
+
+def _claims(document: FrontDocument, space: PlanSpace) -> Iterator[tuple[Nodes, Claim]]:
+    """What the clusters claim of all their shapes, those of the points' own plans left out."""
+    proved = {(point.nodes, point.nodes_used) for point in document.points}
+    for i, record in enumerate(document.clusters):
+        refused_ns = shortest_refused_ns(document.family.instance, record.nodes)
+        known = [ns for ns in (record.bound_ns, refused_ns) if ns is not None]
+        below_ns = min([*known, ANY_TIME_NS])
+        for used in _uses(document, record.nodes):
+            if (record.nodes, used) in proved:
+                continue
+            for key in space.keys(used):
+                shape = Shape.model_validate(key._asdict())
+                yield record.nodes, Claim(i, shape, below_ns, record.bound_ns is None)
+
+
+def _prove(document: FrontDocument, findings: Findings, effort: Effort) -> None:
+    """Proves the claims of all clusters."""
+    instance = _fastest(document.family.instance)
+    search = instance.search.model_copy(update={"idle_nodes": True})
+    space = PlanSpace(instance.model_copy(update={"search": search}))
+    prover = Prover(space)
+    known = list(_claims(document, space))
+    claims = [replace(claim, index=i) for i, (_, claim) in enumerate(known)]
+    left = set(range(len(claims)))
+    quick = quick_verdicts(prover, claims) if effort.prove == "quick" else ()
+    searched = verdicts(prover, claims, effort) if effort.prove == "all" else ()
+    try:
+        for verdict in chain(quick, searched):
+            nodes = known[verdict.claim.index][0]
+            if verdict.plan is not None:
+                found = f"no plan below {verdict.claim.below_ns} ns"
+                findings.refuse(f"cluster {nodes}", found, f"one of {verdict.step_time_ns} ns")
+            if not verdict.open:
+                left.discard(verdict.claim.index)
+    except KeyboardInterrupt:
+        findings.note("nothing more: interrupted")
+    clusters = {known[i][0] for i in left}
+    shown = len(document.clusters) - len(clusters)
+    findings.note(f"{len(claims)} shapes of clusters: {len(claims) - len(left)} proved again")
+    findings.note(f"{shown} clusters proved again to stand where they stand")
+    if clusters and effort.prove == "all":
+        findings.reserve(f"{len(clusters)} of {len(document.clusters)} clusters")
