@@ -1,12 +1,12 @@
 """Changes of an instance that a user could pay for, undo, or ask another team for."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from formulations.instance import Instance
 from formulations.instance.cluster import Link, NodeGroup
-from formulations.instance.target import RULES, TARGET_NAMES
+from formulations.instance.target import RULES, TARGET_NAMES, Target
 from formulations.launch import widened
 
 
@@ -113,16 +113,32 @@ def _memory(instance: Instance) -> Iterator[WhatIf]:
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups), True)
 
 
+_WIDER = {
+    "degrees": "degrees per group",
+    "schedule": "more schedules",
+    "micro_batches": "uneven micro-batches",
+    "recompute": "more recomputation",
+    "recompute_per": "recomputation per stage",
+    "zero": "more ZeRO stages",
+}
+
+
+def _widening(target: Target, added: Iterable[str]) -> str:
+    """What another target has; of those that no framework has, not all go together."""
+    if target != "any":
+        return f"all that {TARGET_NAMES[target]} can launch"
+    return f"{', '.join(_WIDER[field] for field in added)} (any target)"
+
+
 def _strategies(instance: Instance) -> Iterator[WhatIf]:
     """The target's other choice, and each strategy that is allowed beside a simpler one, off."""
     search = instance.search
     for target in RULES:
         for added in widened(instance, target):
             own = search.model_copy(update={"target": target, **added})
-            uneven = ", micro-batches uneven" if "micro_batches" in added else ""
-            change = f"all that {TARGET_NAMES[target]} can launch{uneven}"
-            wider = target == "any" and not (uneven and "schedule" in added)
-            yield WhatIf(change, instance.model_copy(update={"search": own}), wider)
+            wider = target == "any" and not {"micro_batches", "schedule"} <= set(added)
+            space = instance.model_copy(update={"search": own})
+            yield WhatIf(_widening(target, added), space, wider)
 
     def changed(change: str, **fields: object) -> WhatIf:
         own = search.model_copy(update=fields)

@@ -104,6 +104,17 @@ def test_every_strategy_is_turned_off() -> None:
     assert {"1F1B alone", "the same degrees on all GPUs", "no sequence parallelism"} <= set(found)
 
 
+def test_bug_any_target_was_said_to_have_everything() -> None:
+    """Uneven micro-batches go without degrees per group, which are looked at apart."""
+    group = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"
+    found = changes_of("catalogue: gpt2", f"[{group}]", "{target: megatron}")
+    assert "all that FlagScale can launch" in found
+    uneven, degrees = (text for text in found if text.endswith("(any target)"))
+    assert "uneven micro-batches" in uneven
+    assert "degrees" not in uneven
+    assert "degrees" in degrees
+
+
 def test_without_time_nothing_is_claimed() -> None:
     """A change that could not be looked at has no saving; one that stays possible costs nothing."""
     options = replace(SolveOptions(), time_limit_s=1e-6)
