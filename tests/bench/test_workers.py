@@ -6,7 +6,7 @@ from bench.workers import dealt_s, estimated_s
 
 
 def test_whoever_is_free_first_takes_the_next() -> None:
-    """3 2 2 on two workers: the second one is free at 2 and ends at 4; on three the longest ends."""
+    """3 2 2 on two workers: the second is free at 2 and ends at 4; on three the longest ends."""
     assert [dealt_s([3, 2, 2], workers) for workers in (1, 2, 3)] == [7, 4, 3]
 
 
