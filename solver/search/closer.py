@@ -73,6 +73,10 @@ class Closer:
         method = self.options.method
         return method if method in ("cpsat", "milp") else "enumeration"
 
+    def _proof_of(self, shape: Shape) -> Proof:
+        """Models keep for later what they are for, and leave the rest to the enumeration."""
+        return "enumeration" if shape.per_stage else self.proof
+
     @cached_property
     def _scales(self) -> dict[tuple[int, ...], tuple[int, float]]:
         """Shortest step time beyond the limits and objective per ns, by the nodes used."""
@@ -126,12 +130,15 @@ class Closer:
 
     def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
         """The tasks; those that whole blocks close with the bound that this takes."""
-        below_ns = [self.target(task.shape, best) for task in tasks]
-        closed = self.times.refuted([task.shape for task in tasks], below_ns)
-        return [
-            replace(task, bound_ns=ns, proof="packing") if shut else task
-            for task, ns, shut in zip(tasks, below_ns, closed, strict=True)
-        ]
+        known = [task for task in tasks if not task.shape.per_stage]
+        below_ns = [self.target(task.shape, best) for task in known]
+        closed = self.times.refuted([task.shape for task in known], below_ns)
+        found = {
+            task.shape: replace(task, bound_ns=ns, proof="packing")
+            for task, ns, shut in zip(known, below_ns, closed, strict=True)
+            if shut
+        }
+        return [found.get(task.shape, task) for task in tasks]
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one shape, unless `stop` ends that early."""
@@ -231,12 +238,12 @@ class Closer:
 
     def _recorded(self, task: Task, answer: ShapeAnswer, cutoff: int, gap: float) -> ShapeRecord:
         """What the answer to a question says."""
-        shape = task.shape
+        shape, proof = task.shape, self._proof_of(task.shape)
         if not answer.complete:
             if answer.bound_ns > task.bound_ns:
-                return _record(shape, "open", self.proof, answer.bound_ns)
+                return _record(shape, "open", proof, answer.bound_ns)
             return _record(shape, "open", task.proof, task.bound_ns)
         if answer.plan is None and cutoff >= self._refused(shape):
-            return _record(shape, "infeasible", self.proof)
+            return _record(shape, "infeasible", proof)
         bound_ns = below(answer.step_time_ns or cutoff, gap)
-        return _record(shape, "solved" if answer.plan else "bounded", self.proof, bound_ns)
+        return _record(shape, "solved" if answer.plan else "bounded", proof, bound_ns)

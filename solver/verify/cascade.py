@@ -25,6 +25,9 @@ from solver.verify.exhaust import exhaust
 from solver.verify.filling import bounds_ns
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
+from solver.verify.simulated import Outcome
+from solver.verify.stage_exhaust import exhaust_stages
+from solver.verify.stage_work import StageWork
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0
@@ -73,15 +76,23 @@ class Verdict:
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and filling say of the claims, in their order."""
-    bounds = bounds_ns(prover, [claim.shape for claim in claims])
+    grouped = [claim.shape for claim in claims if not claim.shape.per_stage]
+    bounds, by_stage = iter(bounds_ns(prover, grouped).tolist()), StageWork(prover)
     return [
-        Verdict(claim, _quick(prover, claim, int(bound)))
-        for claim, bound in zip(claims, bounds, strict=True)
+        Verdict(
+            claim,
+            _quick(
+                prover,
+                claim,
+                by_stage.bound_ns(claim.shape) if claim.shape.per_stage else next(bounds),
+            ),
+        )
+        for claim in claims
     ]
 
 
 def _quick(prover: Prover, claim: Claim, bound_ns: int) -> Argument | None:
-    if claim.nothing_fits and prover.lacks_memory(claim.shape):
+    if claim.nothing_fits and not claim.shape.per_stage and prover.lacks_memory(claim.shape):
         return "memory"
     return "work" if bound_ns >= claim.below_ns else None
 
@@ -108,6 +119,8 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
     """What the paths of the schedule, and trying plans, say of one claim."""
     try:
         clock.check()
+        if claim.shape.per_stage:
+            return _judged(claim, exhaust_stages(prover, claim.shape, claim.below_ns, clock))
         lanes, left = Lanes(prover, claim.shape, claim.below_ns, clock), None
         if lanes.possible and sum(map(bool, claim.shape.nodes_used)) > 1:
             left = lanes.everything()
@@ -121,6 +134,10 @@ def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
             found = exhaust_chunks(prover, claim.shape, claim.below_ns, clock)
     except TimeUpError:
         return Verdict(claim)
+    return _judged(claim, found)
+
+
+def _judged(claim: Claim, found: Outcome | None) -> Verdict:
     if found is None:
         return Verdict(claim)
     if found.plan is not None:
