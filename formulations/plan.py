@@ -101,17 +101,21 @@ class Shape(Record):
 
         experts: parameters besides, of experts that ep GPUs share.
         """
-        if self.zero < STATES_SPLIT:
+        return self._own(STATES_SPLIT, parameters, group, experts)
+
+    def own_gradients(self, parameters: int, group: int, experts: int = 0) -> int:
+        """Those whose gradients it holds from micro-batch to micro-batch."""
+        return self._own(GRADIENTS_SPLIT, parameters, group, experts)
+
+    def own_parameters(self, parameters: int, group: int, experts: int = 0) -> int:
+        """Those that it holds from layer to layer."""
+        return self._own(PARAMETERS_SPLIT, parameters, group, experts)
+
+    def _own(self, split_from: int, parameters: int, group: int, experts: int) -> int:
+        """Those of a GPU of what ZeRO splits from a stage on, experts among those with the same."""
+        if self.zero < split_from:
             return parameters + experts
         return ceil_div(parameters, self.ranks(group)) + ceil_div(experts, self.expert_ranks(group))
-
-    def own_gradients(self, parameters: int, group: int) -> int:
-        """Those whose gradients it holds from micro-batch to micro-batch."""
-        return ceil_div(parameters, self.ranks(group) if self.zero >= GRADIENTS_SPLIT else 1)
-
-    def own_parameters(self, parameters: int, group: int) -> int:
-        """Those that it holds from layer to layer."""
-        return ceil_div(parameters, self.ranks(group) if self.zero >= PARAMETERS_SPLIT else 1)
 
     def stages_of(self, device: int) -> range:
         """Virtual stages of a device, one per chunk."""

@@ -207,6 +207,7 @@ class Floor:
         times = [Fraction(0)]
         for node in set(self.node):
             size, lanes = sizes[self.group(node)], self.degrees_of(self.group(node))[0]
+            lanes *= self.shape.cp
             crossing = sum((a == node) != (b == node) for a, b in ends)
             if crossing:
                 speed, latency = self.link(node, inside=False)
@@ -219,6 +220,7 @@ class Floor:
             if len(pair) == 2:
                 speed, latency = self.zone_link()
                 most = max(self.degrees_of(j)[0] * sizes[j] for j in set(self.order))
+                most *= self.shape.cp
                 times.append(zones.count(pair) * most / speed + 2 * latency)
         return up(max(times))
 

@@ -43,6 +43,7 @@ def equal_nodes(
     tied: bool = False,
     zones: str = "",
     scatter_gather: bool = False,
+    cp: int = 1,
 ) -> CostTables:
     """Messages of 1 MB; 10 MB of gradients per layer; efficiency 0.5 from two nodes on.
 
@@ -57,6 +58,8 @@ def equal_nodes(
         search=SearchSpace(embedding_only_stages=True, scatter_gather=scatter_gather),
     )
     shape = plain_shape((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
+    degrees = tuple(own.model_copy(update={"cp": cp}) for own in shape.degrees)
+    shape = shape.model_copy(update={"degrees": degrees})
     tables = build_tables(instance, shape)
     size = tables.gradient_bytes * 0 + 10**7
     return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * (zero in (1, 2)))

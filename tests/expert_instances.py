@@ -10,7 +10,7 @@ NODES = ((2, 2), (4, 4), (4, 2), (2, 4), (1, 2))
 
 
 def expert_instance(seed: int) -> Instance:
-    """Some blocks with 4 experts, attention whose sequences may be shared, ZeRO 0 and 1."""
+    """Some blocks with 4 experts, attention whose sequences may be shared, all of ZeRO."""
     instance, rng = random_instance(seed), random.Random(seed)
     workload = instance.workload
     runs = []
@@ -46,7 +46,7 @@ def expert_instance(seed: int) -> Instance:
                     "tensor_parallel": (1, 2),
                     "micro_batch": (1,),
                     "pipeline_parallel": (1, 2, 3),
-                    "zero": (0, 1),
+                    "zero": (0, 1, 2, 3),
                 }
             ),
         }

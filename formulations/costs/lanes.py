@@ -33,6 +33,17 @@ def message_lanes(instance: Instance, own: Degrees, widest: int) -> int:
     return own.copies * (widest if whole else own.tp)
 
 
+def tied_lanes(shape: Shape, group: int) -> int:
+    """How often a slot of a group sends the tied matrix's gradient to another node.
+
+    By each GPU of its tensor groups for its share; by all that share a sequence, as every rank of
+    Megatron-LM reduces its own with that of the other end of its pipeline
+    (`distributed/finalize_model_grads.py`); once whatever the parts, see `transfers`.
+    """
+    own = shape.degrees[group]
+    return own.tp * own.cp
+
+
 def layers_alike(shape: Shape, lane_bytes: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
     """Masks [L] of layers, one if the groups used agree in the bytes of all, else per kind.
 

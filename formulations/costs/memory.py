@@ -136,7 +136,7 @@ def _check_sizes(
 
 
 def _kept(
-    workload: Workload, shape: Shape, j: int, split: bool, parameters: list[int], way: Recompute
+    workload: Workload, shape: Shape, j: int, split: bool, whole: list[int], way: Recompute
 ) -> tuple[list[int], list[int]]:
     """Per run of layers the bytes kept of a micro-batch, and the workspace."""
     layers, degrees = [run.layer for run in workload.layer_runs], shape.degrees[j]
@@ -144,7 +144,6 @@ def _kept(
     kept, again = zip(
         *(layer.recomputed_bytes(way, degrees.tp, split) for layer in layers), strict=True
     )
-    whole = _whole_bytes(workload, shape, j, parameters)
     workspace = [ceil_div(b * one, cp) + own for one, own in zip(again, whole, strict=True)]
     return [ceil_div(b * one, cp) for one in kept], workspace
 
@@ -170,17 +169,18 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
     parameters, experts = layer_parameters(workload, shape, j)
     counts = list(zip(parameters, experts, strict=True))
     weights = [
-        workload.parameter_bytes * (shape.own_parameters(count, j) + own)
+        workload.parameter_bytes * shape.own_parameters(count, j, own)
         + workload.copy_bytes * (count + own) * layer.is_block
         for layer, (count, own) in zip(layers, counts, strict=True)
     ]
     gradients = [
-        workload.gradient_bytes * (shape.own_gradients(count, j) + own) for count, own in counts
+        workload.gradient_bytes * shape.own_gradients(count, j, own) for count, own in counts
     ]
     optimizer = [workload.state_bytes(shape.own_states(count, j, own)) for count, own in counts]
     put_off = [ceil_div(b * layer.weight_gradient_bytes(tp, split), degrees.cp) for layer in layers]
     static = [sum(parts) for parts in zip(weights, gradients, optimizer, strict=True)]
-    kept = [_kept(workload, shape, j, split, parameters, way) for way in shape.recompute]
+    whole = _whole_bytes(workload, shape, j, counts)
+    kept = [_kept(workload, shape, j, split, whole, way) for way in shape.recompute]
     for way in kept:
         _check_sizes(workload, static, *way)
     message_bytes = ceil_div(b * workload.largest_message_bytes, degrees.cp)
@@ -211,11 +211,17 @@ def layer_parameters(workload: Workload, shape: Shape, j: int) -> tuple[list[int
     return [count - own for count, own in zip(counts, experts, strict=True)], experts
 
 
-def _whole_bytes(workload: Workload, shape: Shape, j: int, parameters: list[int]) -> list[int]:
-    """Of each layer what ZeRO 2 and 3 have whole while it computes: gradients, parameters."""
+def _whole_bytes(
+    workload: Workload, shape: Shape, j: int, counts: list[tuple[int, int]]
+) -> list[int]:
+    """Of each layer what ZeRO 2 and 3 have whole while it computes: gradients, parameters.
+
+    counts: of all replicas alike, and of experts.
+    """
     gradients = workload.gradient_bytes * (shape.zero >= GRADIENTS_SPLIT)
     weights = workload.parameter_bytes * (shape.zero >= PARAMETERS_SPLIT)
-    return [(gradients + weights) * count * (shape.ranks(j) > 1) for count in parameters]
+    split, routed = shape.ranks(j) > 1, shape.expert_ranks(j) > 1
+    return [(gradients + weights) * (count * split + own * routed) for count, own in counts]
 
 
 def capacity_bytes(instance: Instance) -> Bytes:

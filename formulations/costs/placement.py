@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.costs.collectives import HALF, ring_latency_s, ring_share, wire_ns
-from formulations.costs.lanes import lanes_like
+from formulations.costs.lanes import lanes_like, tied_lanes
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
@@ -98,7 +98,7 @@ def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     second = range(max(start - last, 0), stop - last)
     within = len(range(max(first.start, second.start), min(first.stop, second.stop)))
     crossing = len(first) + len(second) - 2 * within
-    lanes = shape.degrees[j].tp * crossing
+    lanes = tied_lanes(shape, j) * crossing
     across = embedding_ns(tables, j, lanes, group.inter_node) if crossing else 0
     return max(across, embedding_ns(tables, j, 1, group.intra_node) if within else 0)
 

@@ -23,12 +23,13 @@ def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
       and two start-ups: 2 l + 2.
     * One all-reduce of tied embeddings: 1. One optimizer: l.
     * With ZeRO 1 or 2 one gather: 2 l + 2. With ZeRO 2 or 3 in every operation at most two
-      collectives of every layer, of two rings and two start-ups each, and what of it is hidden.
+      collectives of every layer, of two rings and two start-ups each, and what of it is hidden;
+      where GPUs share experts twice as many collectives.
     """
     layers = num_layers - shape.num_stages
     held = layers + shape.vpp
     per_layer = 2 if SCHEDULES[shape.schedule].splits_backward else 1
-    per_layer += 10 * (shape.zero >= GRADIENTS_SPLIT)
+    per_layer += (10 if shape.ep == 1 else 18) * (shape.zero >= GRADIENTS_SPLIT)
     levels = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp).levels
     rings = 2 * held + 2
     return len(levels) * (per_layer * (layers + 1) + 1) + rings * (1 + (shape.zero > 0)) + 1 + held

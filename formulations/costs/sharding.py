@@ -9,9 +9,10 @@ Assumptions. Frameworks gather the parameters of the next layer, and reduce the 
 former, while a layer is computed (PyTorch documentation, "FSDP Notes"): of each exchange the share
 `search.overlap.sharding` hides behind the pass it belongs to, as far as that lasts. A collective
 starts when the last replica is ready, so all go through the layers in lockstep, at the pace of the
-slowest GPU in each. There is one stage, on all nodes used: with more, each would exchange with
-every micro-batch what ZeRO 1 exchanges once per step; DeepSpeed refuses that
-(runtime/pipe/engine.py). So all node orders cost the same.
+slowest GPU in each. Experts that ep GPUs share follow the rest of their layer, over the dp cp / ep
+ranks with the same ones (`formulations.costs.expert_sync`). There is one stage, on all nodes used:
+with more, each would exchange with every micro-batch what ZeRO 1 exchanges once per step; DeepSpeed
+refuses that (runtime/pipe/engine.py). So all node orders cost the same.
 """
 
 from dataclasses import replace
@@ -26,8 +27,10 @@ from formulations.costs.collectives import (
     wire_ns,
 )
 from formulations.costs.compute import LayerTimes, TimeColumns, Times
+from formulations.costs.expert_sync import expert_rings_ns
 from formulations.costs.experts import members_of
 from formulations.costs.lanes import widest_group
+from formulations.costs.memory import layer_parameters
 from formulations.instance import Instance
 from formulations.instance.cluster import Link
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
@@ -74,23 +77,26 @@ def _ranks(instance: Instance, shape: Shape, j: int) -> int:
     return instance.cluster.groups[j].gpus_per_node // own.width * own.copies
 
 
+def _exchange_ns(instance: Instance, shape: Shape, width: int) -> Times:
+    """[L] the same of so many bytes per parameter, then of experts among those with the same."""
+    groups = range(len(shape.degrees))
+    counts = [layer_parameters(instance.workload, shape, j) for j in groups]  # [J, 2, runs]
+    repeats = [run.count for run in instance.workload.layer_runs]
+    alike, experts = np.repeat(np.array(counts, dtype=np.int64).transpose(1, 2, 0), repeats, axis=1)
+    rings = expert_rings_ns(instance, shape, HALF, width * experts)
+    return _ring_ns(instance, shape, width * alike) + rings
+
+
 def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:
     """The times of a shape from those of its (degrees, micro-batch, recomputation)."""
     used = [j for j, n in enumerate(shape.nodes_used) if n]
     if shape.zero < GRADIENTS_SPLIT or all(shape.ranks(j) == 1 for j in used):
         return times
     workload = instance.workload
-    counts = [
-        [run.layer.parameters_per_gpu(own.tp, shape.pp) for own in shape.degrees]
-        for run in workload.layer_runs
-    ]
-    parameters = np.repeat(
-        np.array(counts, dtype=np.int64), [run.count for run in workload.layer_runs], axis=0
-    )
-    reduce = _ring_ns(instance, shape, workload.gradient_bytes * parameters)
+    reduce = _exchange_ns(instance, shape, workload.gradient_bytes)
     gather = np.zeros_like(reduce)
     if shape.zero >= PARAMETERS_SPLIT:
-        gather = _ring_ns(instance, shape, workload.parameter_bytes * parameters)
+        gather = _exchange_ns(instance, shape, workload.parameter_bytes)
     inputs_ns = times.backward_ns - times.weight_ns
     share = instance.search.overlap.sharding
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from formulations.costs.lanes import lanes_like, widest_group
+from formulations.costs.lanes import lanes_like, tied_lanes, widest_group
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import embedding_ns, outside_ns
 from formulations.instance import ZoneLink
@@ -73,7 +73,7 @@ class ZoneTerms:
         """All-reduce of the tied matrix, with so many replicas' lanes on the link."""
         tables = self.tables
         return max(
-            embedding_ns(tables, j, tables.shape.degrees[j].tp * replicas, self.link)
+            embedding_ns(tables, j, tied_lanes(tables.shape, j) * replicas, self.link)
             for j in tables.used
         )
 

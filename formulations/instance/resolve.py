@@ -73,19 +73,10 @@ def resolve(
     calibration = partial(
         resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
     )
-    checks: list[Callable[[], object]] = [
-        fast,
-        partial(check_per_stage, search, search_place, cluster),
-        partial(_check_precision, workload, cluster, place.at("workload", "precision")),
-        partial(check_trained, search.target, workload, place.at("workload")),
-        *([partial(_check_profile, profile, workload)] if profile else []),
-        partial(_check_micro_batch, written, search_place.at("micro_batch"), workload),
-        recompute,
-        experts,
-        partial(check_context, *parallel),
-        calibration,
-        alone,
-    ]
+    checks: list[Callable[[], object]]
+    checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
+    checks += _fitting(written, place, workload, cluster, profile)
+    checks.append(partial(check_per_stage, search, search_place, cluster))
     try:
         times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
         degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)
@@ -120,6 +111,23 @@ def resolve(
         objective=Objective.model_validate(written.objective.model_dump()),
         preemption=resolve_preemption(written, workload.parameters),
     )
+
+
+def _fitting(
+    written: InstanceFile,
+    place: Place,
+    workload: Workload,
+    cluster: Cluster,
+    profile: WrittenProfile | None,
+) -> list[Callable[[], object]]:
+    """Checks of the workload against what else is written."""
+    at, micro_batch = place.at("workload"), place.at("search", "micro_batch")
+    return [
+        partial(_check_precision, workload, cluster, at.at("precision")),
+        partial(check_trained, written.search.target, workload, at),
+        partial(_check_micro_batch, written, micro_batch, workload),
+        *([partial(_check_profile, profile, workload)] if profile else []),
+    ]
 
 
 def _basis(

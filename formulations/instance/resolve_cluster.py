@@ -44,12 +44,16 @@ class Catalogue:
 
 def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) -> Cluster:
     """The cluster. InstanceError for repeated names, too many GPUs, zones that do not fit."""
-    _check_groups(written.groups, place)
     num_nodes = sum(group.most_nodes for group in written.groups)
-    groups = all_of(
+    each = [
         partial(_group, group, place.at("groups", j), catalogue, alone=num_nodes == 1)
         for j, group in enumerate(written.groups)
-    )
+    ]
+    try:
+        _check_groups(written.groups, place)
+    except InstanceError as error:
+        raise also(error, *each) from None
+    groups = all_of(each)
     table = {1: 1.0} | (written.network_efficiency or {})
     return Cluster(
         groups=tuple(groups),

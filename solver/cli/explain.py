@@ -39,7 +39,8 @@ def explain_command(
     objective = step.step_time_ns * objective_weight(document.instance, document.shape)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
     with steps_display("changes solved") as tell:
-        found = list(answers(document.instance, objective, options, tell))
+        seconds = step.step_time_ns / 1e9
+        found = list(answers(document.instance, objective, seconds, options, tell))
     if as_json:
         say(json.dumps(answers_json(found), indent=1))
     else:

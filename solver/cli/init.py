@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -11,8 +11,12 @@ from solver.cli.files import check_writable, names_file, write_text
 from solver.cli.terminal import say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from solver.setup.machines import Machines
     from solver.setup.written import Training
+
+Answer = TypeVar("Answer")
 
 MODEL_HELP = "Name of the catalogue, or path of a Hugging Face config.json."
 NODES_HELP = 'NODESxGPUSxTYPE[@NETWORK]: 4x8xH100, or "2x4xRTX-3090@10 Gbit/s".'
@@ -58,9 +62,8 @@ def init_command(
         raise PlannerError(
             f"{out} exists; name another file with --out, or replace it with --force"
         )
-    chosen = model or _asked("--model", MODEL_HELP)
+    training = _asked_training(model, sequence_length, global_batch)
     machines = _machines(nodes, slurm, detect)
-    training = _training(chosen, sequence_length, global_batch)
     text = instance_text(training, machines, catalogue().gpus, out.parent)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
     untaken = any(untrained("megatron", instance.workload))
@@ -69,11 +72,27 @@ def init_command(
     say(f"next: hetplan solve {out}")
 
 
-def _asked(option: str, question: str) -> str:
-    """What the user answers. Raises PlannerError where nobody can."""
+def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answer":
+    """What the user answers, asked again until it can be read.
+
+    Raises PlannerError where nobody can answer.
+    """
     if sys.stdin is None or not sys.stdin.isatty():
         raise PlannerError(f"{option} is missing: {question}")
-    return str(typer.prompt(question))
+    while True:
+        try:
+            return read(str(typer.prompt(question.removesuffix("."))))
+        except PlannerError as error:
+            say(f"error: {error}", err=True)
+
+
+def _asked_training(
+    model: str | None, sequence_length: int | None, global_batch: int | None
+) -> "Training":
+    def read(answer: str) -> "Training":
+        return _training(answer, sequence_length, global_batch)
+
+    return _asked("--model", MODEL_HELP, read) if model is None else read(model)
 
 
 def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "list[Machines]":
@@ -88,8 +107,12 @@ def _machines(nodes: list[str] | None, slurm: Path | None, detect: bool) -> "lis
     found += slurm_machines(slurm, known) if slurm else []
     found += [detected_machines(known)] if detect else []
     if not found:
-        answer = _asked("--nodes", f"{NODES_HELP} Several with commas between")
-        found = [parse_machines(text, known) for text in answer.split(",")]
+        question = f"{NODES_HELP} Several with commas between"
+        return _asked(
+            "--nodes",
+            question,
+            lambda answer: [parse_machines(text, known) for text in answer.split(",")],
+        )
     return found
 
 

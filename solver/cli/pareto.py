@@ -9,12 +9,15 @@ import typer
 from formulations.errors import PlannerError
 from solver.cli.files import check_writable, write_text
 from solver.cli.search_options import (
+    AddressOption,
+    EngineOption,
     GapOption,
     InstanceArgument,
     JsonOption,
     SeedOption,
+    StudyOption,
     WorkersOption,
-    all_cores,
+    num_workers,
     positive,
     time_ns,
 )
@@ -62,6 +65,9 @@ def pareto_command(
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
+    study: StudyOption = None,
+    engine: EngineOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
 
@@ -81,9 +87,10 @@ def pareto_command(
     if (budget is None) != (deadline is None):
         aim = "money" if budget is None else "time"
     _check_ranges(family, instance)
-    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
+    count = num_workers(workers, engine, address)
+    options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
     measure = TimeAndMoney(family, time=aim != "money", money=aim != "time")
-    document = search_family(family, measure, options, aim)
+    document = search_family(family, measure, options, aim, study)
     show_front(document, out, svg, as_json)
 
 
@@ -91,6 +98,10 @@ def _check_ranges(family: "Family", path: Path) -> None:
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
         raise PlannerError(f"{path}: one cluster; allowed: {allowed}; subsets takes one cluster")
+    if family.instance.objective.minimize == "cost_per_useful_sequence":
+        allowed = "another, as clusters are compared by what nodes cost on demand; solve takes it"
+        where, found = f"{path}: objective.minimize", "cost_per_useful_sequence"
+        raise PlannerError(f"{where}: {found}; allowed: {allowed}")
 
 
 def _limited(
@@ -116,15 +127,20 @@ def _limited(
 
 
 def search_family(
-    family: "Family", measure: "Measure", options: SolveOptions, aim: "Aim"
+    family: "Family",
+    measure: "Measure",
+    options: SolveOptions,
+    aim: "Aim",
+    study: Path | None = None,
 ) -> "FrontDocument":
     """Searches, and tells on stderr how far it is."""
     from solver.clusters.outcome import outcome
     from solver.clusters.search import FamilySearch
     from solver.report.front import build_front
+    from solver.study.store import study_at
 
-    search = FamilySearch(family, measure, options)
-    with family_display() as progress:
+    with family_display() as progress, study_at(study, family.instance) as kept:
+        search = FamilySearch(family, measure, options, kept)
         termination = search.run(progress)
     return build_front(outcome(search, termination), aim)
 
@@ -135,10 +151,8 @@ def show_front(
     """Writes and prints a front; ends with the exit code of its outcome."""
     from solver.front_document import front_json
     from solver.report.front_picture import front_picture
-    from solver.report.front_text import front_text
-    from solver.report.subsets_text import subsets_text
+    from solver.report.subsets_text import front_report
 
-    text = subsets_text if document.aim == "subsets" else front_text
     try:
         if out is not None:
             write_text(out, front_json(document))
@@ -148,6 +162,6 @@ def show_front(
         if as_json:
             say(front_json(document, proofs=False), end="")
         else:
-            print_report(text(document))
+            print_report(front_report(document))
     if not document.points:
         raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)

@@ -55,6 +55,7 @@ def profile_command(
         raise PlannerError(need) from None
     from formulations.instance.load import check_profile, gpu_catalogue
     from solver.measure import layer_profile as measuring
+    from solver.report.quantities import time_text
     from solver.setup.machines import catalogue_name
 
     architecture, length = _model(model)
@@ -74,7 +75,8 @@ def profile_command(
     for key, one in measuring.measure(wanted, here):
         found[key] = one
         kind, tp, b = key
-        passes = f"forward {one.forward_ms:.3g} ms, backward {one.backward_ms:.3g} ms"
+        forward, backward = (time_text(ms / 1e3) for ms in (one.forward_ms, one.backward_ms))
+        passes = f"forward {forward}, backward {backward}"
         say(f"{kind}, tensor {tp}, micro-batch {b}: {passes}", err=True)
     text = measuring.profile_text(wanted, here, name, found)
     check_profile(text, f"{out} (not written)")

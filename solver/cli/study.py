@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,25 +41,41 @@ def show_study_command(
 
     Exit code 0: shown; 2: bad input.
     """
+    from solver.clusters.kept import family_overview
+    from solver.report.quantities import percent
     from solver.search.overview import search_overview
     from solver.study.store import read_study
     from solver.templates.kept import open_mixes
 
     with read_study(study) as (kept, notes):
         instance, search = kept.instance, search_overview(kept, notes)
-        templates = open_mixes(kept, notes)
+        templates, clusters = open_mixes(kept, notes), family_overview(notes)
     if as_json:
         fields: dict[str, object] = {"instance": instance.name}
         if search is not None:
             fields["solve"] = _search_fields(search)
         if templates is not None:
             fields["templates"] = {"closed": templates[0], "open": templates[1]}
+        if clusters is not None:
+            fields["clusters"] = asdict(clusters)
         say(json.dumps(fields, indent=1))
         return
-    parts = [*([] if search is None else _search_text(instance, search))]
+    parts = list[list["RenderableType"]]()
+    if search is not None:
+        parts.append(_search_text(instance, search))
     if templates is not None:
-        parts += [*([""] if parts else []), *_templates_text(instance, *templates)]
-    print_report(parts or [f"{instance.name}: nothing yet"])
+        closed, left = templates
+        line = f"{instance.name}, {closed} mixes of nodes closed, {len(left)} open"
+        parts.append(_nodes_text(instance, "templates", line, left))
+    if clusters is not None:
+        gap = "unknown" if clusters.gap is None else percent(clusters.gap)
+        line = (
+            f"{instance.name}, {clusters.closed} closed, {len(clusters.open)} open, "
+            f"{clusters.front} on the front, gap {gap}"
+        )
+        parts.append(_nodes_text(instance, "clusters", line, clusters.open))
+    spaced = [line for part in parts for line in ("", *part)]
+    print_report(spaced[1:] or [f"{instance.name}: nothing yet"])
 
 
 def _search_fields(found: "SearchOverview") -> dict[str, object]:
@@ -96,14 +113,15 @@ def _search_text(instance: "Instance", found: "SearchOverview") -> "list[Rendera
     return parts
 
 
-def _templates_text(
-    instance: "Instance", closed: int, left: Sequence[Sequence[int]]
+def _nodes_text(
+    instance: "Instance", label: str, line: str, left: Sequence[Sequence[int]]
 ) -> "list[RenderableType]":
+    """A line, and another with the numbers of nodes that are open."""
     from solver.report.layout import labelled
 
-    lines = [("templates", f"{instance.name}, {closed} mixes of nodes closed, {len(left)} open")]
+    lines = [(label, line)]
     if left:
-        named = ", ".join(_nodes(instance, mix) for mix in left[:MOST_LISTED])
+        named = ", ".join(_nodes(instance, counts) for counts in left[:MOST_LISTED])
         lines.append(("open", named + (", ..." if len(left) > MOST_LISTED else "")))
     return [labelled(lines)]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
@@ -13,6 +14,7 @@ from solver.result import ShapeRecord, rent_usd_per_hour
 from solver.search.driver import EFFORTS, ShapeSearch
 from solver.search.progress import Report
 from solver.search.shapes import PRICE_NOISE, shapes_of
+from solver.study.store import Study
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Members:
     may use any.
     """
 
-    def __init__(self, family: Family, options: SolveOptions) -> None:
+    def __init__(self, family: Family, options: SolveOptions, study: Study | None = None) -> None:
         self.options = options
         objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
         fastest = family.instance.model_copy(update={"objective": objective})
@@ -59,6 +61,7 @@ class Members:
         search = fastest.search.model_copy(update={"idle_nodes": True})
         self.instance: Instance = fastest.model_copy(update={"search": search})
         self.times = TimeTables(self.instance)
+        self.study = None if study is None else study.of(self.instance)
         limit = self.instance.limits.max_price_usd_per_hour
         self.counts = [
             counts
@@ -92,11 +95,11 @@ class Members:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
         space, below = self.space(task.counts), task.cutoff_ns
-        search = ShapeSearch(self.instance, options, report, self.times, space, below)
+        search = ShapeSearch(self.instance, options, report, self.times, space, below, self.study)
         interrupted = False
         try:
             with time_up_after(search.clock.left_s):
-                _run(search)
+                _run(search, task.counts)
         except TimeUp:
             pass
         except KeyboardInterrupt:
@@ -104,7 +107,7 @@ class Members:
         return _closing(task, search, interrupted)
 
 
-def _run(search: ShapeSearch) -> None:
+def _run(search: ShapeSearch, counts: Counts) -> None:
     """As `solve`, but proofs come first where plans have to be below a cutoff.
 
     They are enough as a rule, and find what is below it.
@@ -114,9 +117,8 @@ def _run(search: ShapeSearch) -> None:
         search.run(efforts=EFFORTS[:1])
     left = [task.shape for task in agenda.open(incumbents.best)]
     if left:
-        incumbents.seed_chunks(left)
-        incumbents.seed(left)
-        incumbents.survey(left)
+        for start in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
+            incumbents.start(f"{start.__name__} of {counts}", partial(start, left))
         search.run()
 
 

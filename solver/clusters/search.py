@@ -4,7 +4,7 @@ Every cluster has a lower bound of its step time. It is closed once that is at l
 plans dominated, up to the gap; its own best plan counts as one that dominates the others.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
@@ -12,6 +12,7 @@ from math import inf
 
 from formulations.instance.family import Counts, Family
 from solver.clusters.front import Front
+from solver.clusters.kept import KeptMembers
 from solver.clusters.measure import Measure
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.interrupt import TimeUp, time_up_after
@@ -19,6 +20,7 @@ from solver.options import SolveOptions
 from solver.result import NOISE, Termination
 from solver.search.incumbents import Clock
 from solver.search.progress import Progress
+from solver.study.store import Study
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ Report = Callable[[FamilyProgress], None]
 class FamilySearch:
     """State of one search. bounds: of the step time in ns of every cluster; None: no plan.
 
-    closings: of clusters that were searched. Those of an earlier search, with whatever gap and
-    limits of time, are taken as `known`; every new one is told at once.
+    closings: of the clusters that were searched; `study`: where each is kept,
+    and taken from if it is known.
     """
 
     def __init__(
@@ -52,18 +54,18 @@ class FamilySearch:
         family: Family,
         measure: Measure,
         options: SolveOptions,
-        known: Iterable[MemberClosing] = (),
-        tell: Callable[[MemberClosing], None] = lambda closing: None,
+        study: Study | None = None,
     ) -> None:
-        self.family, self.options, self.tell = family, options, tell
+        self.family, self.options = family, options
         self.clock = Clock(options.time_limit_s)
-        self.members = Members(family, options)
+        self.members = Members(family, options, study)
+        own = self.members.study
+        self.kept = None if own is None else KeptMembers(own, self.members)
         self.front = Front(measure, dict.fromkeys(self.members.counts, inf))
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
         self.closings: dict[Counts, MemberClosing] = {}
         self.searched: set[Counts] = set()
-        self.known = tuple(known)
 
     def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
@@ -118,20 +120,30 @@ class FamilySearch:
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
     def _run(self, report: Report | None) -> None:
-        for closing in self.known:
-            self.take(closing)
         for counts in self.bounds:
             if counts not in self.closings:
                 self.bounds[counts] = self.members.bound_ns(counts)
         while not self.clock.out_of_time() and (task := self.next_task()):
-            limit_s = self.clock.limit_s
-            left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
-            closing = self.members.close(task, left_s, self._shown(task.counts, report))
+            closing = self._closing(task, report)
             self.searched.add(task.counts)
             self.take(closing)
-            self.tell(closing)
+            if self.kept is not None:
+                left = [counts for counts in self.bounds if self.is_open(counts)]
+                self.kept.note(len(self.bounds) - len(left), left, len(self.front.best), self.gap)
             if closing.interrupted:
                 raise KeyboardInterrupt
+
+    def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
+        """How a cluster is closed, by a study or by a search."""
+        known = None if self.kept is None else self.kept.find(task)
+        if known is not None:
+            return known
+        limit_s = self.clock.limit_s
+        left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
+        closing = self.members.close(task, left_s, self._shown(task.counts, report))
+        if self.kept is not None and not closing.interrupted and not self.clock.out_of_time():
+            self.kept.keep(task, closing)
+        return closing
 
     def _shown(self, now: Counts, report: Report | None) -> Callable[[Progress], None] | None:
         """Tells what is known of all clusters, with what the search of one of them tells."""

@@ -173,7 +173,7 @@ def settled(space: Instance, shape: Shape, way: Recompute) -> Shape:
     """
     zero = shape.zero
     if shape.dp * shape.cp == 1:
-        zero = next(iter(zero_stages(space, 1, shape.pp, shape.ep)), zero)
+        zero = next(iter(zero_stages(space, 1, shape.pp)), zero)
     ways = recompute_ways(space, zero)
     allowed = next((one for one in ways if way in one), (way,))
     return shape.model_copy(update={"zero": zero, "recompute": allowed})

@@ -119,9 +119,8 @@ def _read(folder: Path) -> _Settings:
     if not path.is_file():
         others = sorted(folder.glob("*.py"))
         if len(others) != 1:
-            raise PlanError(
-                str(folder), f"{len(others)} modules (*.py)", f"{MODULE}, or one module"
-            )
+            held = f"{len(others)} modules (*.py)" if folder.is_dir() else "no such folder"
+            raise PlanError(str(folder), held, f"a folder with {MODULE}, or with one module")
         path = others[0]
     text = read_text(path, "a module that configures torchtitan")
     try:

@@ -14,13 +14,18 @@ from solver.search.driver import solve
 
 
 def answers(
-    instance: Instance, objective: float, options: SolveOptions, tell: Callable[[int, int], None]
+    instance: Instance,
+    objective: float,
+    step_time_s: float,
+    options: SolveOptions,
+    tell: Callable[[int, int], None],
 ) -> Iterator[Answer]:
     """Every change, solved within an equal share of the time that is left.
 
-    objective: of the plan that is explained, as `solver.result.Result` states it. After Ctrl-C
-    there are no more.
+    objective, step_time_s: of the plan that is explained, the former as `solver.result.Result`
+    states it. After Ctrl-C there are no more.
     """
+    own = objective, step_time_s
     changes = list(what_ifs(instance))
     start_s, limit_s = monotonic(), options.time_limit_s
     for i, one in enumerate(changes):
@@ -32,17 +37,22 @@ def answers(
         except PlannerError:  # nothing of what is left of the plan space can be planned
             yield Answer(one.change, Status.UNKNOWN)
             continue
-        yield _answer(one, instance, objective, result)
+        yield _answer(one, instance, own, result)
         if result.termination == "interrupted":
             return
 
 
-def _answer(one: WhatIf, instance: Instance, objective: float, result: Result) -> Answer:
-    if result.objective is None or result.bound is None or result.step_time_ns is None:
+def _answer(one: WhatIf, instance: Instance, own: tuple[float, float], result: Result) -> Answer:
+    """What a search says; where all plans stay possible, the one that is explained is known too."""
+    objective, step_time_s = own
+    found, step_ns = result.objective, result.step_time_ns
+    if one.wider and (found is None or found >= objective):
+        found, step_ns = objective, round(step_time_s * 1e9)
+    if found is None or step_ns is None:
         return Answer(one.change, result.status)
     before, after = (each.workload.global_batch for each in (instance, one.instance))
     least, most = (
-        1 - value / objective * before / after for value in (result.objective, result.bound)
+        None if value is None else 1 - value / objective * before / after
+        for value in (found, result.bound)
     )
-    step_s = result.step_time_ns / 1e9
-    return Answer(one.change, result.status, step_s, max(least, 0.0) if one.wider else least, most)
+    return Answer(one.change, result.status, step_ns / 1e9, least, most)

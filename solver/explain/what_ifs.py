@@ -1,11 +1,12 @@
 """Changes of an instance that a user could pay for, undo, or ask another team for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from formulations.instance import Instance
 from formulations.instance.cluster import Link, NodeGroup
-from formulations.instance.target import RULES, TARGET_NAMES
+from formulations.instance.target import RULES, TARGET_NAMES, Target
 from formulations.launch import widened
 
 
@@ -41,7 +42,8 @@ def _with_group(instance: Instance, j: int, **fields: object) -> Instance:
 
 
 def _with_groups(instance: Instance, groups: list[NodeGroup]) -> Instance:
-    cluster = instance.cluster.model_copy(update={"groups": tuple(groups)})
+    link = instance.cluster.zone_link if len({group.zone for group in groups}) > 1 else None
+    cluster = instance.cluster.model_copy(update={"groups": tuple(groups), "zone_link": link})
     return instance.model_copy(update={"cluster": cluster})
 
 
@@ -53,22 +55,47 @@ def _machines(instance: Instance) -> Iterator[WhatIf]:
         yield WhatIf(f"one more node of {kind} ({group.name})", more, instance.search.idle_nodes)
     for j, group in enumerate(groups):
         others = [*groups[:j], *groups[j + 1 :]]
-        if others and len({one.zone for one in others}) == len({one.zone for one in groups}):
+        if others:
             yield WhatIf(f"without {group.name}", _with_groups(instance, others))
 
 
-def _faster(link: Link) -> Link:
+LinkOf = TypeVar("LinkOf", bound=Link)
+
+
+def _faster(link: LinkOf) -> LinkOf:
     return link.model_copy(update={"bandwidth_bytes_per_s": 2 * link.bandwidth_bytes_per_s})
 
 
 def _links(instance: Instance) -> Iterator[WhatIf]:
-    groups = instance.cluster.groups
+    groups, zones = list(instance.cluster.groups), instance.cluster.zone_link
     if sum(group.nodes for group in groups) > 1:
-        wider = [one.model_copy(update={"inter_node": _faster(one.inter_node)}) for one in groups]
-        yield WhatIf("twice the bandwidth between nodes", _with_groups(instance, wider), True)
-    if any(group.gpus_per_node > 1 for group in groups):
-        wider = [one.model_copy(update={"intra_node": _faster(one.intra_node)}) for one in groups]
-        yield WhatIf("twice the bandwidth inside nodes", _with_groups(instance, wider), True)
+        yield from _doubled(instance, "inter_node", "between nodes", range(len(groups)))
+    inside = [j for j, group in enumerate(groups) if group.gpus_per_node > 1]
+    yield from _doubled(instance, "intra_node", "inside nodes", inside)
+    if zones is not None:
+        cluster = instance.cluster.model_copy(update={"zone_link": _faster(zones)})
+        wider = instance.model_copy(update={"cluster": cluster})
+        yield WhatIf("twice the bandwidth between zones", wider, True)
+
+
+def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
+    """Each link that some groups have, twice as fast in all of these groups."""
+    groups = list(instance.cluster.groups)
+    links = {j: getattr(groups[j], field) for j in having}
+    kinds = dict.fromkeys((one.bandwidth_bytes_per_s, one.latency_s) for one in links.values())
+    for kind in kinds:
+        own = {
+            j: link
+            for j, link in links.items()
+            if (link.bandwidth_bytes_per_s, link.latency_s) == kind
+        }
+        wider = [
+            group.model_copy(update={field: _faster(own[j])}) if j in own else group
+            for j, group in enumerate(groups)
+        ]
+        whose = f" of {', '.join(groups[j].name for j in own)}" if len(kinds) > 1 else ""
+        change = f"twice the bandwidth {where}{whose}"
+        yield WhatIf(change, _with_groups(instance, wider), True)
 
 
 def _memory(instance: Instance) -> Iterator[WhatIf]:
@@ -79,16 +106,32 @@ def _memory(instance: Instance) -> Iterator[WhatIf]:
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups), True)
 
 
+_WIDER = {
+    "degrees": "degrees per group",
+    "schedule": "more schedules",
+    "micro_batches": "uneven micro-batches",
+    "recompute": "more recomputation",
+    "recompute_per": "recomputation per stage",
+    "zero": "more ZeRO stages",
+}
+
+
+def _widening(target: Target, added: Iterable[str]) -> str:
+    """What another target has; of those that no framework has, not all go together."""
+    if target != "any":
+        return f"all that {TARGET_NAMES[target]} can launch"
+    return f"{', '.join(_WIDER[field] for field in added)} (any target)"
+
+
 def _strategies(instance: Instance) -> Iterator[WhatIf]:
     """The target's other choice, and each strategy that is allowed beside a simpler one, off."""
     search = instance.search
     for target in RULES:
         for added in widened(instance, target):
             own = search.model_copy(update={"target": target, **added})
-            uneven = ", micro-batches uneven" if "micro_batches" in added else ""
-            change = f"all that {TARGET_NAMES[target]} can launch{uneven}"
-            wider = target == "any" and not (uneven and "schedule" in added)
-            yield WhatIf(change, instance.model_copy(update={"search": own}), wider)
+            wider = target == "any" and not {"micro_batches", "schedule"} <= set(added)
+            space = instance.model_copy(update={"search": own})
+            yield WhatIf(_widening(target, added), space, wider)
 
     def changed(change: str, **fields: object) -> WhatIf:
         own = search.model_copy(update=fields)
@@ -104,5 +147,11 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
         yield changed("no ZeRO", zero=(0,))
     if search.sequence_parallel:
         yield changed("no sequence parallelism", sequence_parallel=False)
+    if 1 in search.expert_parallel and len(search.expert_parallel) > 1:
+        yield changed("no expert parallelism", expert_parallel=(1,))
+    if 1 in search.context_parallel and len(search.context_parallel) > 1:
+        yield changed("no context parallelism", context_parallel=(1,))
+    if search.degrees != "uniform":
+        yield changed("the same degrees on all GPUs", degrees="uniform")
     if search.micro_batches == "uneven":
         yield changed("equally many micro-batches in all replicas", micro_batches="even")

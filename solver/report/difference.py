@@ -49,6 +49,13 @@ def _measured(
     yield from _row(name, a, b, unit(max(a or 0.0, b or 0.0)).text)
 
 
+def _points(name: str, a: float | None, b: float | None) -> Iterator[Row]:
+    """A line of two shares, and the percentage points between them."""
+    if a is not None and b is not None:
+        points = 100 * (b - a)
+        yield name, percent(a), percent(b), f"{points:+.1f} points" if points else "none"
+
+
 def _times(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
     yield from _measured("step time", first.step_time_s, second.step_time_s, time_unit)
     for field, name in _TERMS.items():
@@ -65,7 +72,7 @@ def _others(first: PlanDocument, second: PlanDocument) -> Iterator[Row]:
     yield from _measured("lower bound", first.lower_bound_s, second.lower_bound_s, time_unit)
     a, b = first.throughput_sequences_per_s, second.throughput_sequences_per_s
     yield from _row("throughput", a, b, lambda rate: f"{significant(rate)} sequences/s")
-    yield from _row("MFU", first.mfu, second.mfu, percent)
+    yield from _points("MFU", first.mfu, second.mfu)
     yield from _measured("fullest GPU", _fullest(first), _fullest(second), size_unit)
     a, b = first.cost_usd_per_step, second.cost_usd_per_step
     if a or b:

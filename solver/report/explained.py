@@ -39,8 +39,10 @@ def _step(answer: Answer, longest_s: float) -> str:
 
 
 def _gain(answer: Answer) -> str:
-    if answer.least is None or answer.most is None:
+    if answer.least is None:
         return "no plan" if answer.status == "infeasible" else "no plan found"
+    if answer.most is None:
+        return f"{_signed(answer.least)} at least"
     if answer.most - answer.least < _ALIKE:
         return _signed(answer.least)
     return f"{_signed(answer.least)} to {_signed(answer.most)}"

@@ -119,14 +119,14 @@ def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
     ]
 
 
-def zero_stages(instance: Instance, ranks: int, pp: int, ep: int) -> list[ZeroStage]:
+def zero_stages(instance: Instance, ranks: int, pp: int) -> list[ZeroStage]:
     """ZeRO stages that the target runs: where one GPU has a parameter there is nothing to split.
 
     2 and 3 exchange gradients with every micro-batch, see `formulations.costs.sharding`: they need
-    equally many in every replica, a pipeline of one stage, and all experts on every GPU.
+    equally many in every replica, and a pipeline of one stage.
     """
     search = instance.search
-    exchanges = pp == 1 and ep == 1 and search.micro_batches == "even"
+    exchanges = pp == 1 and search.micro_batches == "even"
     least = least_zero(search.target, instance.workload.optimizer_state)
     most = max(search.zero) if exchanges else GRADIENTS_SPLIT - 1
     stages = sorted(zero for zero in search.zero if least <= zero <= most)
@@ -207,7 +207,7 @@ def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape
                     nodes_used=vector,
                 )
                 for schedule in schedules
-                for zero in zero_stages(instance, 2, pp, 1)
+                for zero in zero_stages(instance, 2, pp)
                 for recompute in recompute_ways(instance, zero)
             )
 
@@ -229,7 +229,7 @@ def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Sha
                 (ep, one, zero, recompute)
                 for ep in expert_degrees(instance, degrees, dp, vector)
                 for one in schedules_of(instance, pp, total // dp)
-                for zero in zero_stages(instance, dp * copies, pp, ep)
+                for zero in zero_stages(instance, dp * copies, pp)
                 for recompute in recompute_ways(instance, zero)
             )
             for ep, (schedule, vpp), zero, recompute in strategies:

@@ -12,6 +12,7 @@ from solver.setup.machines import Machines, catalogue_name
 
 ALLOWED = "what `scontrol show node` prints, or `sinfo -o '%N %G %T'`, with gpu:TYPE:COUNT"
 _GPUS = re.compile(r"gpu:([\w.-]+):(\d{1,3})")
+_UNTYPED = re.compile(r"gpu:\d")
 _GONE = re.compile(r"\b(DOWN|DRAIN|DRNG|FAIL)")
 _RANGE = re.compile(r"\[([\d,-]+)\]")
 _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -32,12 +33,28 @@ def slurm_machines(path: Path, known: Iterable[str]) -> list[Machines]:
         if len(types) > 1:
             found = f"node {node} with the GPUs {types[0][0]} and {types[1][0]}"
             raise InstanceError(where, found, "one type per node; leave the node out")
+        if not types and _UNTYPED.search(gres):
+            allowed = "gpu:TYPE:COUNT; write the type in the file"
+            raise InstanceError(where, f"node {node} with GPUs of no type, {gres}", allowed)
         for gpu, number in types:
-            nodes[node] = int(number), catalogue_name(gpu, names, where)
+            nodes[node] = int(number), _type_of(gpu, number, names, where)
     counts = Counter(nodes.values())
     if not counts:
         raise InstanceError(str(path), "no node with GPUs", ALLOWED)
     return [Machines(count, gpus, gpu) for (gpus, gpu), count in counts.items()]
+
+
+def _type_of(gpu: str, number: str, names: tuple[str, ...], where: str) -> str:
+    """A name of the catalogue. Raises InstanceError that says how to write the one that is meant.
+
+    Slurm's administrators often name no memory: a100.
+    """
+    try:
+        return catalogue_name(gpu, names, where)
+    except InstanceError as error:
+        example = error.allowed.partition(", ")[0]
+        written = f"{error.allowed}; write it in the file, such as gpu:{example}:{number}"
+        raise InstanceError(where, error.found, written) from None
 
 
 def _of_scontrol(text: str) -> Iterator[tuple[int, str, str]]:

@@ -79,13 +79,14 @@ class DegreeChoices:
         return workload.sequence_length % (2 * group) == 0
 
     def of_experts(self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int) -> list[int]:
-        """GPUs that share the experts: they divide those of a stage, and lie in one zone.
+        """GPUs that share the experts: they divide these and those of a stage, and lie in one zone.
 
         More than one only where all node groups used have equal degrees, and tensor groups split
         the sequence.
         """
         groups, found = self.instance.cluster.groups, []
         used = [j for j, n in enumerate(nodes_used) if n]
+        experts = self.instance.workload.experts
         apart = len({groups[j].zone for j in used}) > 1
         alike = len({degrees[j] for j in used}) == 1
         split = self.instance.search.sequence_parallel or all(degrees[j].tp == 1 for j in used)
@@ -93,6 +94,7 @@ class DegreeChoices:
             ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
             nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
             fits = not any(count % ep for count in (ranks + nodes if apart else ranks))
+            fits &= experts > 0 and experts % ep == 0
             if ep == 1 or (fits and alike and split):
                 found.append(ep)
         return found

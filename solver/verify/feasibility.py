@@ -76,7 +76,7 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         (
             "zero",
             shape.zero,
-            space.zero_stages(max(map(shape.ranks, range(len(groups)))), shape.pp, shape.ep),
+            space.zero_stages(max(map(shape.ranks, range(len(groups)))), shape.pp),
         ),
     ]
     for name, found, allowed in choices:

@@ -47,11 +47,15 @@ class MemoryRecount:
         """What the memory of a GPU of stage k of replica r holds, in bytes."""
         workload, shape, j = self.instance.workload, self.shape, self.group_of(k, r)
         own, counts = shape.degrees[j], [self.parameters[j][layer] for layer in self.stages[k]]
-        weights, gradients = (
-            sum(ceil_div(count, num_holders(shape, zero, j)) for count in counts) for zero in (3, 2)
-        )
         routed = [self.experts[j][layer] for layer in self.stages[k]]
-        sharers = num_copies(shape, j) if shape.zero >= 1 else 1
+
+        def held_of(split_from: int) -> list[int]:
+            """Per layer, where ZeRO from this stage on splits it."""
+            sharers = num_copies(shape, j) if shape.zero >= split_from else 1
+            holders = num_holders(shape, split_from, j)
+            pairs = zip(counts, routed, strict=True)
+            return [ceil_div(count, holders) + ceil_div(more, sharers) for count, more in pairs]
+
         stages = range(k, len(self.runs), shape.pp)
         held = [(x, self.kept[j][way]) for s in stages for x, way in self.ways_of(s, r)]
         recomputed = max(int(kept.workspace_bytes[x]) for x, kept in held)
@@ -60,17 +64,13 @@ class MemoryRecount:
         message = ceil_div(message, own.cp)
         lanes = own.tp if self.instance.search.sequence_parallel else 1
         messages = 2 * (shape.pp > 1) * ceil_div(message, lanes)
-        each = [
-            ceil_div(count, num_holders(shape, 1, j)) + ceil_div(more, sharers)
-            for count, more in zip(counts, routed, strict=True)
-        ]
+        each = held_of(1)
         scales = workload.optimizer_block_bytes * sum(
             ceil_div(count, QUANTIZED_BLOCK) for count in each
         )
-        whole = workload.parameter_bytes * (weights + sum(routed))
         return {
-            "weights_bytes": whole + self._copies_bytes(k, j),
-            "gradients_bytes": workload.gradient_bytes * (gradients + sum(routed)),
+            "weights_bytes": workload.parameter_bytes * sum(held_of(3)) + self._copies_bytes(k, j),
+            "gradients_bytes": workload.gradient_bytes * sum(held_of(2)),
             "optimizer_bytes": workload.optimizer_bytes * sum(each) + scales,
             "activations_bytes": self._most_kept(k, r) + recomputed,
             "buffers_bytes": messages,

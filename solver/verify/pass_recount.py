@@ -9,6 +9,7 @@ from formulations.costs.collectives import HALF
 from formulations.costs.compute import TimeColumns
 from formulations.costs.experts import members_of
 from solver.verify.counted_rings import CountedRings
+from solver.verify.expert_rings import rings_of_experts_ns
 from solver.verify.memory_recount import MemoryRecount
 
 Array = NDArray[np.int64]
@@ -25,6 +26,7 @@ class PassRecount:
         self.by_way = {way: columns.times(self.shape.degrees, b, way, members) for way in ways}
         self.least = self.by_way[ways[0]]
         self.parameters = np.array(memory.parameters, dtype=np.int64).T  #: [L, J]
+        self.experts = np.array(memory.experts, dtype=np.int64).T  #: [L, J]
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -45,22 +47,24 @@ class PassRecount:
 
     def _with_exchanges(self, layer: int, used: list[int]) -> tuple[int, int, int]:
         """The same of one layer, at the pace of the slowest node group used."""
-        workload, parameters = self.instance.workload, self.parameters[layer]
+        workload = self.instance.workload
         forward, backward, weight = (
             times[layer, used]
             for times in (self.least.forward_ns, self.least.backward_ns, self.least.weight_ns)
         )
         gather = 0
         if self.shape.zero == 3:
-            gather = self._exchange_ns(workload.parameter_bytes * parameters)
-        reduce = self._exchange_ns(workload.gradient_bytes * parameters)
+            gather = self._exchange_ns(workload.parameter_bytes, layer)
+        reduce = self._exchange_ns(workload.gradient_bytes, layer)
         late = self._beside(int(weight.max()), reduce)
         inputs = self._beside(int((backward - weight).max()), gather)
         return self._beside(int(forward.max()), gather), inputs + late, late
 
-    def _exchange_ns(self, sizes_bytes: Array) -> int:
-        """One ring pass over all replicas for one layer."""
-        return self.rings.collective_ns(0, HALF, sizes_bytes[None]) if sizes_bytes.any() else 0
+    def _exchange_ns(self, width: int, layer: int) -> int:
+        """One ring pass over all replicas for one layer, then one of its experts over theirs."""
+        alike, routed = width * self.parameters[layer][None], width * self.experts[layer][None]
+        first = self.rings.collective_ns(0, HALF, alike) if alike.any() else 0
+        return first + int(rings_of_experts_ns(self.instance, self.shape, HALF, routed)[0])
 
     def _beside(self, compute_ns: int, exchange_ns: int) -> int:
         """A pass of a layer with its exchange, of which a share hides while the pass lasts."""

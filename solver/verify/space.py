@@ -114,13 +114,13 @@ class PlanSpace:
         sizes = doubling(LARGEST_MICRO_BATCH) if given is None else given
         return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
 
-    def zero_stages(self, ranks: int, pp: int, ep: int) -> list[int]:
+    def zero_stages(self, ranks: int, pp: int) -> list[int]:
         """ZeRO stages; of several that are equal where a parameter is on one GPU, the least.
 
-        Those that exchange gradients with every micro-batch need one stage, replicas with equally
-        many, and GPUs with all experts.
+        Those that exchange gradients with every micro-batch need one stage, and replicas with
+        equally many.
         """
-        exchanges = pp == ep == 1 and self.search.micro_batches == "even"
+        exchanges = pp == 1 and self.search.micro_batches == "even"
         most = 3 if exchanges else 1
         target, workload = self.search.target, self.instance.workload
         found: list[int] = [
@@ -169,7 +169,7 @@ class PlanSpace:
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.degrees.of_experts(nodes_used, degrees, dp)
             for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
-                for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp, ep):
+                for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp):
                     if not self.shares(nodes_used, degrees, ep, zero):
                         continue
                     for recompute in self.recomputations(zero):
@@ -195,7 +195,7 @@ class PlanSpace:
                 continue
             for pp in range(2, min(self.most_stages, most // dp) + 1):
                 if _allowed(search.pipeline_parallel, pp) and _allowed(search.data_parallel, dp):
-                    for schedule, zero in product(plain, self.zero_stages(2, pp, 1)):
+                    for schedule, zero in product(plain, self.zero_stages(2, pp)):
                         for ways in self.recomputations(zero):
                             yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1, 1)
 

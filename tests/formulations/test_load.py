@@ -415,3 +415,19 @@ cluster:
     assert (group.intra_node.bandwidth_bytes_per_s, group.intra_node.latency_s) == (16e9, 5.7e-6)
     assert (group.inter_node.bandwidth_bytes_per_s, group.inter_node.latency_s) == (2e9, 14e-6)
     assert group.inter_node.source == "the instance; latency of 14 us: NCCL 2.19"
+
+
+def test_bug_repeated_group_name_hid_other_mistakes() -> None:
+    """An unknown GPU and an unknown link of the same groups are told with it."""
+    group = "{name: a, gpu: H10, gpus_per_node: 8, nodes: 1, inter_node: 400 Gbit/s}"
+    other = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 1, inter_node: nope}"
+    text = f"""
+name: x
+workload: {{catalogue: gpt2}}
+cluster:
+  groups: [{group}, {other}]
+"""
+    with pytest.raises(InstanceError) as caught:
+        parse_instance(text, "x.yaml", Path())
+    fields = [error.where.rpartition(".")[2] for error in caught.value.errors]
+    assert sorted(fields) == ["gpu", "inter_node", "name"]

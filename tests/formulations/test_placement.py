@@ -99,6 +99,12 @@ def test_tied_embeddings_share_the_link() -> None:
     assert costs.embedding_ns == 2 * 4_096_000 + 20_000
 
 
+def test_bug_gpus_that_share_sequences_reduce_the_tied_matrix_each() -> None:
+    """Two context GPUs of one replica share the nodes' links as two replicas do."""
+    costs = Placer(equal_nodes(2, 2, 1, 1, 2, tied=True, cp=2)).costs([0, 0])
+    assert costs.embedding_ns == 2 * 4_096_000 + 20_000
+
+
 def test_one_replica_needs_no_sync() -> None:
     """Without data parallelism nothing is reduced."""
     costs = Placer(equal_nodes(2, 2, 1, 1, 4)).costs([0, 0])

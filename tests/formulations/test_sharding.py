@@ -4,6 +4,7 @@ from formulations.costs.compute import layer_times
 from formulations.costs.memory import layer_memory
 from formulations.costs.sharding import shape_times
 from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance
 from formulations.instance.instance import ZeroStage
 from formulations.instance.overlap import Overlap
 from formulations.instance.workload import OPTIMIZER_BYTES
@@ -64,7 +65,7 @@ def test_replicas_go_in_lockstep() -> None:
     shape = plain_shape((1, 1), dp=2, zero=2)
     instance = of_parameters(0).instance
     (group,) = instance.cluster.groups
-    fast = group.gpu.model_copy(update={"peak_flops": {"fp16": 3e14}})
+    fast = group.gpu.model_copy(update={"peak_flops": {"bf16": 3e14}})
     groups = tuple(
         group.model_copy(update={"name": name, "nodes": 1, "gpus_per_node": 1, "gpu": gpu})
         for name, gpu in (("slow", group.gpu), ("fast", fast))
@@ -116,3 +117,44 @@ def test_eight_bit_states_have_scales() -> None:
     assert changed.state_bytes(2048) == 6 * 2048 + 8
     assert changed.state_bytes(2049) == 6 * 2049 + 16
     assert OPTIMIZER_BYTES["bf16"] == (8, 0)
+
+
+EXPERTS = 1_600_000  #: parameters of each layer, 800,000 of them on one GPU
+
+
+def with_experts() -> Instance:
+    """Two experts in every layer."""
+    instance = of_parameters(0).instance
+    runs = [
+        run.model_copy(
+            update={"layer": run.layer.model_copy(update={"expert_parameters": EXPERTS})}
+        )
+        for run in instance.workload.layer_runs
+    ]
+    fields = {"layer_runs": tuple(runs), "experts": 2}
+    return instance.model_copy(update={"workload": instance.workload.model_copy(update=fields)})
+
+
+def test_experts_are_split_among_those_with_the_same() -> None:
+    """Four GPUs, two with each half of the experts: ZeRO 3 leaves half of that half on each."""
+    shape = shape_of(3).model_copy(update={"ep": 2})
+    (memory,) = layer_memory(with_experts(), shape)
+    alike, held = 1_999_986 + 7 - EXPERTS, EXPERTS // 2
+    left = -(-alike // 4) + held // 2
+    assert memory.weights_bytes[1] == 2 * left
+    assert memory.gradients_bytes[1] == 4 * left
+    assert memory.optimizer_bytes[1] == 12 * left
+    assert memory.workspace_bytes[1] == (4 + 2) * (alike + held)
+
+
+def test_exchanges_of_experts_follow_those_of_the_rest() -> None:
+    """A ring of the two GPUs with the same experts, one on each node, after one of all four."""
+    shape, instance = shape_of(2).model_copy(update={"ep": 2}), with_experts()
+    (times,), (plain,) = (
+        shape_times(instance, shape.model_copy(update={"zero": zero})) for zero in (2, 0)
+    )
+    # 399,993 parameters of 4 bytes, on 4 GPUs: half of 1,599,972 bytes inside nodes over 10 GB/s,
+    # 80.0 us, and 1 us to start; half between them over 0.5 GB/s, 1,600.0 us, and 10 us. 800,000 of
+    # experts: two rings of 2 GPUs share the link, 3.2 MB / 2 x 2 / 0.5 GB/s = 6,400 us, and 10 us.
+    (seen,) = set((times.backward_ns - plain.backward_ns).ravel().tolist())
+    assert seen == (79_999 + 1_000 + 1_599_972 + 10_000) + (6_400_000 + 10_000)

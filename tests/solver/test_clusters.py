@@ -145,18 +145,6 @@ def test_limit_on_rent_leaves_clusters_out() -> None:
     assert searched(family).clusters == ()
 
 
-def test_closings_are_told_and_taken_again() -> None:
-    """What a search tells of clusters is all that another one needs."""
-    family, kept = small_family(SEEDS[0]), list[MemberClosing]()
-    measure, options = TimeAndMoney(family), SolveOptions()
-    first = FamilySearch(family, measure, options, tell=kept.append)
-    first.run()
-    again = FamilySearch(family, measure, options, known=kept)
-    assert again.run() is Termination.CLOSED
-    assert not again.searched
-    assert again.front.best == first.front.best
-
-
 def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in a cluster's search leaves the points known, and says what is open."""
     family = small_family(SEEDS[1])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from formulations.instance import Instance
-from formulations.instance.load import load_instance
+from formulations.instance.load import load_instance, parse_instance
 from solver.comparison import Answer
 from solver.explain.answers import answers
 from solver.explain.what_ifs import what_ifs
@@ -30,7 +30,9 @@ def explained() -> tuple[float, list[Answer]]:
     """Objective of the best plan, and all answers, proved."""
     best = solve(few_choices()).objective
     assert best is not None
-    return best, list(answers(few_choices(), best, SolveOptions(), lambda done, total: None))
+    return best, list(
+        answers(few_choices(), best, best / 1e9, SolveOptions(), lambda done, total: None)
+    )
 
 
 def test_every_change_is_solved_as_an_instance_of_its_own(
@@ -51,7 +53,8 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
 def test_wider_changes_never_cost(explained: tuple[float, list[Answer]]) -> None:
     """Machines, links and memory are there to be used or not; fewer of them never help."""
     wider = {one.change: one.wider for one in what_ifs(few_choices())}
-    assert sum(wider.values()) == 5  # a node of each of two groups, two links, memory
+    # A node of each of two groups, the link between nodes, two kinds inside, memory
+    assert sum(wider.values()) == 6
     for answer in explained[1]:
         assert answer.least is not None
         assert (
@@ -61,11 +64,68 @@ def test_wider_changes_never_cost(explained: tuple[float, list[Answer]]) -> None
         )
 
 
+def changes_of(workload: str, groups: str, search: str = "{}", more: str = "") -> list[str]:
+    """In words, of an instance written in YAML."""
+    text = f"""
+name: x
+workload: {{{workload}, global_batch: 8}}
+cluster:
+  groups: {groups}
+{more}
+search: {search}
+"""
+    return [one.change for one in what_ifs(parse_instance(text, "x.yaml", Path()))]
+
+
+def test_every_link_is_doubled_by_itself() -> None:
+    """Groups with equal links together; inside nodes of one GPU there is none; between zones."""
+    fast = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 1, inter_node: 400 Gbit/s, zone: x}"
+    slow = "{name: b, gpu: A10, gpus_per_node: 4, nodes: 2, inter_node: 10 Gbit/s, zone: x}"
+    lone = "{name: c, gpu: A10, gpus_per_node: 1, nodes: 2, inter_node: 10 Gbit/s, zone: y}"
+    link = "  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}"
+    found = changes_of("catalogue: gpt2", f"[{fast}, {slow}, {lone}]", more=link)
+    assert [text for text in found if text.startswith("twice the bandwidth")] == [
+        "twice the bandwidth between nodes of a",
+        "twice the bandwidth between nodes of b, c",
+        "twice the bandwidth inside nodes of a",
+        "twice the bandwidth inside nodes of b",
+        "twice the bandwidth between zones",
+    ]
+    assert "without c" in found  # which leaves one zone, and no link between zones
+
+
+def test_every_strategy_is_turned_off() -> None:
+    """Those that GPUs share experts and sequences by, too, and unlike degrees."""
+    group = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"
+    search = "{target: any, degrees: per_group, context_parallel: [1, 2], schedule: [1f1b, gpipe]}"
+    found = changes_of("catalogue: mixtral-8x7b", f"[{group}]", search)
+    for strategy in ("expert parallelism", "context parallelism", "recomputation", "ZeRO"):
+        assert f"no {strategy}" in found
+    assert {"1F1B alone", "the same degrees on all GPUs", "no sequence parallelism"} <= set(found)
+
+
+def test_bug_any_target_was_said_to_have_everything() -> None:
+    """Uneven micro-batches go without degrees per group, which are looked at apart."""
+    group = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"
+    found = changes_of("catalogue: gpt2", f"[{group}]", "{target: megatron}")
+    assert "all that FlagScale can launch" in found
+    uneven, degrees = (text for text in found if text.endswith("(any target)"))
+    assert "uneven micro-batches" in uneven
+    assert "degrees" not in uneven
+    assert "degrees" in degrees
+
+
 def test_without_time_nothing_is_claimed() -> None:
     """A change that could not be looked at has no saving; one that stays possible costs nothing."""
     options = replace(SolveOptions(), time_limit_s=1e-6)
-    for answer in answers(few_choices(), 1e9, options, lambda done, total: None):
+    wider = {one.change: one.wider for one in what_ifs(few_choices())}
+    for answer in answers(few_choices(), 1e9, 1.0, options, lambda done, total: None):
         assert answer.least is None or answer.most is None or answer.least <= answer.most
+        if wider[answer.change]:
+            assert answer.least is not None
+            assert answer.least >= 0
+            assert answer.step_time_s is not None
+            assert answer.step_time_s <= 1.0
 
 
 def test_explain_prints_changes(tmp_path: Path) -> None:

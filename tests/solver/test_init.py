@@ -8,6 +8,7 @@ import pytest
 
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.load import gpu_catalogue, load_instance
+from solver.cli.init import init_command
 from solver.setup.detect import detected_machines
 from solver.setup.machines import Machines, catalogue_name, parse_machines
 from solver.setup.slurm import slurm_machines
@@ -87,7 +88,8 @@ def test_slurm_nodes_that_work_are_counted(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("nothing of the kind\n", "no node with GPUs"),
-        ("NodeName=a Gres=gpu:a100:8\n", "nodes.txt:1"),
+        ("NodeName=a Gres=gpu:a100:8\n", "nodes.txt:1: .*in the file, such as gpu:A100-40:8"),
+        ("NodeName=a Gres=gpu:h100:8\nNodeName=b Gres=gpu:8(S:0-1)\n", "nodes.txt:2: node b with"),
         ("NODELIST GRES\na gpu:h100:4,gpu:a10:4\n", "nodes.txt:2: node a with the GPUs"),
     ],
 )
@@ -138,6 +140,19 @@ def test_what_init_writes_solves(tmp_path: Path) -> None:
     assert "inter_node: Ethernet 100G  # assumed" in out.read_text(encoding="utf-8")
     assert load_instance(out).cluster.groups[1].inter_node.bandwidth_bytes_per_s == 5e9
     assert run("solve", out)[0] == 0
+
+
+def test_questions_are_asked_until_they_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal a mistake is told at once, and what was answered before is kept."""
+    answers = iter(["gpt-2", "gpt2", "8xA100", "2x8xA100-80, 4xA10@10 Gbit/s"])
+    monkeypatch.setattr("typer.prompt", lambda question: next(answers))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    init_command(out=tmp_path / "x.yaml")
+    out, err = capsys.readouterr()
+    assert "gpt2 on 2 nodes of 8 A100-80, 1 node of 4 A10" in out
+    assert [line.split(":")[1] for line in err.splitlines()] == [" --model", " --nodes"]
 
 
 def test_init_takes_a_config_from_another_folder(tmp_path: Path) -> None:

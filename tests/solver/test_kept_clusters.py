@@ -1,0 +1,79 @@
+"""Clusters in a study: those that were closed stay closed."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from formulations.instance.family import Family
+from formulations.instance.load import load_family
+from solver.cli import app
+from solver.clusters.kept import family_overview
+from solver.clusters.measure import TimeAndMoney
+from solver.clusters.member import MemberClosing, Members, MemberTask
+from solver.clusters.outcome import outcome
+from solver.clusters.search import FamilySearch
+from solver.options import SolveOptions
+from solver.study.store import open_study, read_study
+
+BERT = Path(__file__).resolve().parents[2] / "instances" / "aws_bert.yaml"
+
+
+class Killed(BaseException):
+    """Stands for a kill, which nothing catches."""
+
+
+def few(nodes: int) -> Family:
+    """Up to so many nodes of either kind."""
+    family = load_family(BERT)
+    cluster = family.instance.cluster
+    groups = tuple(group.model_copy(update={"nodes": nodes}) for group in cluster.groups)
+    update = {"cluster": cluster.model_copy(update={"groups": groups})}
+    return family.model_copy(update={"instance": family.instance.model_copy(update=update)})
+
+
+def front(path: Path | None, options: SolveOptions) -> list[object]:
+    """What a search says of its points and clusters, but for its time."""
+    family = few(2)
+    measure = TimeAndMoney(family)
+    if path is None:
+        search = FamilySearch(family, measure, options)
+        found = outcome(search, search.run())
+    else:
+        with open_study(path, family.instance) as study:
+            search = FamilySearch(family, measure, options, study)
+            found = outcome(search, search.run())
+    points = [(one.nodes, one.result.plan, one.result.log.shapes) for one in found.points]
+    return [*points, found.clusters]
+
+
+def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loses the cluster in hand, shows what is open, and ends with the front of a fresh run."""
+    path, options, closed = tmp_path / "study.db", SolveOptions(gap=0.01), list[MemberTask]()
+    fresh, close = front(None, options), Members.close
+
+    def dies(self: Members, task: MemberTask, *others: object) -> MemberClosing:
+        closed.append(task)
+        if len(closed) == 2:
+            raise Killed
+        return close(self, task)
+
+    monkeypatch.setattr(Members, "close", dies)
+    with pytest.raises(Killed):
+        front(path, options)
+    with read_study(path) as (_, notes):
+        shown = family_overview(notes)
+    assert shown is not None
+    assert len(shown.open) > 0
+    assert front(path, options) == fresh
+    assert closed[1] == closed[2]
+    assert len(set(closed)) == len(closed) - 1
+
+
+def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
+    """`pareto --study` writes what `study show` reads; another gap is another question."""
+    path = str(tmp_path / "study.db")
+    words = ["pareto", str(BERT), "--gap", "0.2", "--workers", "1", "--study", path]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    shown = CliRunner().invoke(app, ["study", "show", path])
+    assert shown.stdout.startswith("clusters      aws_bert, 80 closed, 0 open, ")
