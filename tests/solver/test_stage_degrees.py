@@ -1,6 +1,7 @@
 """Stages with degrees of their own, against trying every plan."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from solver.bounds.stage_choice import StageChoice
+from solver.document import sealed
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
@@ -119,3 +121,23 @@ def test_models_find_what_the_search_finds(seeds: Sequence[int], method: Method)
         assert result.objective == solve(instance, EXACT).objective, seed
         report = verify_document(build_document(result, EXACT))
         assert report.complete, (seed, report.problems)
+
+
+def test_forged_places_are_refused() -> None:
+    """Other degrees of a stage, or GPUs that are not next, under a seal that fits."""
+    instance = stage_instance(0)
+    found = next(one for one in (answer(instance, s) for s in small_shapes(instance)) if one.plan)
+    assert found.plan is not None
+    result = replace(solve(instance, EXACT), plan=found.plan, step_time_ns=found.step_time_ns)
+    document = build_document(result, EXACT)
+    stage = document.replicas[0].stages[0]
+    forged = [
+        {"degrees": stage.degrees.model_copy(update={"tp": 2 * stage.degrees.tp})},
+        {"gpus": tuple(gpu + 1 for gpu in stage.gpus)},
+    ]
+    for fields in forged:
+        first = document.replicas[0]
+        stages = (stage.model_copy(update=fields), *first.stages[1:])
+        replicas = (first.model_copy(update={"stages": stages}), *document.replicas[1:])
+        report = verify_document(sealed(document.model_copy(update={"replicas": replicas})))
+        assert any("replicas[0].stages[0]" in str(one) for one in report.problems), fields
