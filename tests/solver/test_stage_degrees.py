@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def answer(instance: Instance, shape: Shape) -> ShapeAnswer:
     return enumerate_shape(intervals, NO_CUTOFF, 0.0, lambda: False)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(150), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(150), 4))
 def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     """The best plan of every shape; bounds are no higher, and the verifier finds none below it."""
     for seed in seeds:
@@ -77,6 +78,8 @@ def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[in
     """Two enumerations list the same shapes, and the whole file is proved again."""
     for seed in seeds:
         instance = stage_instance(seed)
+        small = instance.search.model_copy(update={"pipeline_parallel": (1, 2, 3)})
+        instance = instance.model_copy(update={"search": small})
         space = PlanSpace(instance)
         listed = [key_of(shape) for shape in shapes(instance)]
         assert len(listed) == len(set(listed)), seed
@@ -131,7 +134,7 @@ def test_forged_places_are_refused() -> None:
     result = replace(solve(instance, EXACT), plan=found.plan, step_time_ns=found.step_time_ns)
     document = build_document(result, EXACT)
     stage = document.replicas[0].stages[0]
-    forged = [
+    forged: list[dict[str, Any]] = [
         {"degrees": stage.degrees.model_copy(update={"tp": 2 * stage.degrees.tp})},
         {"gpus": tuple(gpu + 1 for gpu in stage.gpus)},
     ]
