@@ -74,9 +74,16 @@ def resolve(
         resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
     )
     checks: list[Callable[[], object]]
-    checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
+    checks = [
+        fast,
+        partial(check_per_stage, search, search_place, cluster),
+        recompute,
+        experts,
+        partial(check_context, *parallel),
+        calibration,
+        alone,
+    ]
     checks += _fitting(written, place, workload, cluster, profile)
-    checks.append(partial(check_per_stage, search, search_place, cluster))
     try:
         times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
         degrees = _tensor_degrees(written, search_place, architecture, cluster, times, kinds)

@@ -7,10 +7,11 @@ plans dominated, up to the gap; its own best plan counts as one that dominates t
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, nsmallest
 from math import inf
 
 from formulations.instance.family import Counts, Family
+from solver.clusters.ahead import ClustersAhead
 from solver.clusters.front import Front
 from solver.clusters.kept import KeptMembers
 from solver.clusters.measure import Measure
@@ -19,6 +20,7 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import NOISE, Termination
 from solver.search.incumbents import Clock
+from solver.search.portfolio import crew_of
 from solver.search.progress import Progress
 from solver.study.store import Study
 
@@ -123,8 +125,19 @@ class FamilySearch:
         for counts in self.bounds:
             if counts not in self.closings:
                 self.bounds[counts] = self.members.bound_ns(counts)
+        crew = crew_of(self.options) if self.options.engine == "ray" else None  # else by shapes
+        if crew is None:
+            self._search(report, None)
+            return
+        ahead = ClustersAhead(self.members, self.upcoming, self.clock.out_of_time)
+        with ahead.by(crew, len(self.bounds)):
+            self._search(report, ahead)
+
+    def _search(self, report: Report | None, ahead: ClustersAhead | None) -> None:
         while not self.clock.out_of_time() and (task := self.next_task()):
-            closing = self._closing(task, report)
+            closing = self._closing(task, report, ahead)
+            if closing is None:
+                return
             self.searched.add(task.counts)
             self.take(closing)
             if self.kept is not None:
@@ -133,14 +146,27 @@ class FamilySearch:
             if closing.interrupted:
                 raise KeyboardInterrupt
 
-    def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
-        """How a cluster is closed, by a study or by a search."""
+    def upcoming(self, most: int) -> list[MemberTask]:
+        """Those open clusters that may go furthest beyond the front."""
+        left = (one for one in self.bounds if one not in self.searched and self.is_open(one))
+        first = nsmallest(most, left, key=self._rank)
+        return [MemberTask(counts, self.front.cutoffs[counts]) for counts in first]
+
+    def _closing(
+        self, task: MemberTask, report: Report | None, ahead: ClustersAhead | None
+    ) -> MemberClosing | None:
+        """How a cluster is closed, by a study, by workers or by a search; None: no time."""
         known = None if self.kept is None else self.kept.find(task)
         if known is not None:
             return known
         limit_s = self.clock.limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
-        closing = self.members.close(task, left_s, self._shown(task.counts, report))
+        if ahead is None:
+            closing = self.members.close(task, left_s, self._shown(task.counts, report))
+        elif (found := ahead.closing(task)) is None:
+            return None
+        else:
+            closing = found
         if self.kept is not None and not closing.interrupted and not self.clock.out_of_time():
             self.kept.keep(task, closing)
         return closing

@@ -67,7 +67,7 @@ def _faster(link: LinkOf) -> LinkOf:
 
 
 def _links(instance: Instance) -> Iterator[WhatIf]:
-    groups, zones = list(instance.cluster.groups), instance.cluster.zone_link
+    groups, zones = instance.cluster.groups, instance.cluster.zone_link
     if sum(group.nodes for group in groups) > 1:
         yield from _doubled(instance, "inter_node", "between nodes", range(len(groups)))
     inside = [j for j, group in enumerate(groups) if group.gpus_per_node > 1]
@@ -80,7 +80,7 @@ def _links(instance: Instance) -> Iterator[WhatIf]:
 
 def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
     """Each link that some groups have, twice as fast in all of these groups."""
-    groups = list(instance.cluster.groups)
+    groups = instance.cluster.groups
     links = {j: getattr(groups[j], field) for j in having}
     kinds = dict.fromkeys((one.bandwidth_bytes_per_s, one.latency_s) for one in links.values())
     for kind in kinds:
