@@ -40,6 +40,14 @@ def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) ->
     return replace(tables, by_place=ByPlace(instance, shape, places))
 
 
+def with_stages(tables: CostTables, pp: int) -> CostTables:
+    """Tables by place of several stages for another number of these: nothing else differs."""
+    whole = tables.by_place
+    assert whole is not None  # as said
+    one = replace(whole, shape=whole.shape.model_copy(update={"pp": pp}))
+    return replace(tables, shape=tables.shape.model_copy(update={"pp": pp}), by_place=one)
+
+
 def placement_of(tables: CostTables, order: Sequence[int]) -> PlacementCosts:
     """Costs of a node order; of a layout where tables are by place, see `stage_layouts`."""
     if tables.by_place is None:

@@ -68,8 +68,13 @@ def _state(progress: "Progress") -> str:
     gap = "unknown" if progress.gap is None else percent(progress.gap)
     return (
         f"best plan {text(progress.incumbent_ns)}, bound {text(progress.bound_ns)}, gap {gap}, "
-        f"{progress.elapsed_s:.0f} s"
+        f"{progress.elapsed_s:.0f} s{_left(progress)}"
     )
+
+
+def _left(progress: "Progress") -> str:
+    """How long it may still take, where that is known."""
+    return "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
 
 
 @contextmanager

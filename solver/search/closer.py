@@ -130,15 +130,12 @@ class Closer:
 
     def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
         """The tasks; those that whole blocks close with the bound that this takes."""
-        known = [task for task in tasks if not task.shape.per_stage]
-        below_ns = [self.target(task.shape, best) for task in known]
-        closed = self.times.refuted([task.shape for task in known], below_ns)
-        found = {
-            task.shape: replace(task, bound_ns=ns, proof="packing")
-            for task, ns, shut in zip(known, below_ns, closed, strict=True)
-            if shut
-        }
-        return [found.get(task.shape, task) for task in tasks]
+        below_ns = [self.target(task.shape, best) for task in tasks]
+        closed = self.times.refuted([task.shape for task in tasks], below_ns)
+        return [
+            replace(task, bound_ns=ns, proof="packing") if shut else task
+            for task, ns, shut in zip(tasks, below_ns, closed, strict=True)
+        ]
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one shape, unless `stop` ends that early."""
