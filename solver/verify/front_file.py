@@ -7,6 +7,7 @@ known by a step time that none of them is below; up to the gap that was asked fo
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from time import monotonic
 
 from formulations.instance import Instance
 from formulations.units import NANOSECONDS_PER_SECOND
@@ -34,15 +35,22 @@ def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verif
 
 def _check_content(document: FrontDocument, findings: Findings, effort: Effort) -> None:
     _check_members(document, findings)
+    limit_s, begin = effort.time_limit_s, monotonic()
+
+    def rest() -> Effort:
+        """What is left of the time for all."""
+        left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
+        return replace(effort, time_limit_s=left_s)
+
     for i, point in enumerate(document.points):
-        _check_point(document, f"points[{i}]", point, findings, effort)
+        _check_point(document, f"points[{i}]", point, findings, rest())
     _check_order(document, findings)
     for i, record in enumerate(document.clusters):
         _check_standing(document, f"clusters[{i}]", record, findings)
     ended = document.termination == "closed"
     findings.equal("termination is closed", ended, not document.num_open)
     if effort.prove != "nothing" and not findings.num_problems:
-        prove(document, findings, effort)
+        prove(document, findings, rest())
 
 
 def _members(document: FrontDocument) -> Iterator[Nodes]:
