@@ -130,11 +130,14 @@ def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
         def tell(progress: "FamilyProgress") -> None:
             within, left = progress.within, progress.clusters_total - progress.clusters_closed
             gap = "unknown" if progress.gap is None else percent(progress.gap)
-            shapes = f"{within.shapes_closed} of {within.shapes_total} shapes"
+            pace_s = progress.elapsed_s / max(progress.clusters_closed, 1)
             text = (
-                f"{progress.front_size} on the front, gap {gap}, {progress.elapsed_s:.0f} s"
-                f"{_left(within)}, {left} left; now {'+'.join(map(str, progress.now))}: {shapes}"
+                f"{progress.front_size} on the front, gap {gap}, {progress.elapsed_s:.0f} s, "
+                f"some {left * pace_s:.0f} s left; now {'+'.join(map(str, progress.now))}"
             )
+            if within is not None:
+                shapes = f"{within.shapes_closed} of {within.shapes_total} shapes closed"
+                text += f": {shapes}, {_state(within)}"
             show(progress.clusters_closed, progress.clusters_total, text)
 
         yield tell

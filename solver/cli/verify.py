@@ -65,7 +65,8 @@ def verify_command(
         if is_front(plan):
             front = read_front(plan)
             verification = verify_front(front, effort(show))
-            _conclude(plan, front.family.instance, verification, instance, front.family.fewest)
+            fewest = None if front.aim == "subsets" else front.family.fewest
+            _conclude(plan, front.family.instance, verification, instance, fewest)
             return
         document = read_document(plan)
         verification = verify_document(document, effort(show))

@@ -91,9 +91,9 @@ class Members:
         space = list(self.space(counts))
         forms = self.times.forms(space)
         pairs = list(zip(space, forms, strict=True))
-        near = [shape for shape, form in pairs if form.bound_ns < below_ns]
-        others = [form.bound_ns for _, form in pairs if form.bound_ns >= below_ns]
-        return min([*self.times.packed_ns(near), *others])
+        near = [one for one in pairs if one[1].bound_ns < below_ns and not one[0].per_stage]
+        others = [form.bound_ns for _, form in set(pairs) - set(near)]
+        return min([*self.times.packed_ns([shape for shape, _ in near]), *others])
 
     def close(
         self, task: MemberTask, limit_s: float | None = None, report: Report | None = None

@@ -29,7 +29,8 @@ from solver.study.store import Study
 class FamilyProgress:
     """State of a search over clusters, while one of them is searched.
 
-    gap: most that the front may be wrong by, relative to its figures; None: by anything.
+    gap: most that the front may be wrong by, relative to its figures; None: by anything. within: of
+    the search of the cluster at hand, `now`; None as long as nothing is known.
     """
 
     clusters_closed: int
@@ -38,7 +39,7 @@ class FamilyProgress:
     gap: float | None
     elapsed_s: float
     now: Counts
-    within: Progress
+    within: Progress | None
 
 
 Report = Callable[[FamilyProgress], None]
@@ -173,14 +174,16 @@ class FamilySearch:
         if self.kept is not None:
             self.kept.keep(task, closing)
 
-    def _shown(self, now: Counts, report: Report | None) -> Callable[[Progress], None] | None:
+    def _shown(
+        self, now: Counts, report: Report | None
+    ) -> Callable[[Progress | None], None] | None:
         """Tells what is known of all clusters, with what the search of one of them tells."""
         if report is None:
             return None
         open_ = [counts for counts in self.bounds if self.is_open(counts)]
         size, gap, tell = len(self.front.best), self.gap, report
 
-        def show(within: Progress) -> None:
+        def show(within: Progress | None) -> None:
             tell(
                 FamilyProgress(
                     clusters_closed=len(self.bounds) - len(open_),
@@ -193,6 +196,7 @@ class FamilySearch:
                 )
             )
 
+        show(None)
         return show
 
     @property

@@ -31,7 +31,8 @@ def test_pareto_writes_a_front_that_verify_accepts(family: Path, tmp_path: Path)
     assert "of a million sequences" in text
     assert "every cluster is closed" in text
     assert svg.read_text(encoding="utf-8").startswith("<svg")
-    assert run("verify", out)[0] == 0
+    assert run("verify", out, "--instance", family)[0] == 0
+    assert run("verify", out, "--instance", SMALL)[0] == 1
     assert run("show", out)[1] == text
     assert run("report", out, "--out", page)[0] == 0
     assert "Other clusters" in page.read_text(encoding="utf-8")
@@ -52,10 +53,12 @@ def test_budget_and_deadline_give_one_point(family: Path) -> None:
     assert "without a plan within the limits" in out
 
 
-def test_subsets_name_what_every_group_brings() -> None:
+def test_subsets_name_what_every_group_brings(tmp_path: Path) -> None:
     """One A100 node does more than three A10 nodes; all together are best."""
-    code, out, _ = run("subsets", SMALL, *QUICK)
+    path = tmp_path / "subsets.json"
+    code, out, _ = run("subsets", SMALL, *QUICK, "--out", path)
     assert code == 0
+    assert run("verify", path, "--instance", SMALL)[0] == 0
     assert "1 a100, 3 a10" in out
     assert "without a100" in out
     assert "without a10 " in out

@@ -100,6 +100,21 @@ def test_forged_front_is_refused(change: Any, named: str) -> None:
     assert any(named in problem for problem in checked.problems), checked
 
 
+def test_bound_of_a_point_is_that_of_its_plan() -> None:
+    """A point cannot claim more than the log of its plan file proves."""
+    document = build_front(searched(small_family(SEEDS[1]), gap=0.3), "front")
+
+    def claim_all(fields: dict[str, Any]) -> None:
+        for one in fields["clusters"]:
+            if one["standing"] == "best":
+                one["bound_ns"] = one["step_time_ns"]
+
+    assert verify_front(document).ok
+    assert any(point.plan.gap for point in document.points)
+    problems = verify_front(forged(document, claim_all)).problems
+    assert any("the bound of the point's plan" in problem for problem in problems)
+
+
 def test_quick_verification_leaves_searches_at_their_word() -> None:
     """Figures and standings are checked all the same."""
     assert verify_front(front(), Effort(prove="quick")).ok
