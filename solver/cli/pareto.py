@@ -98,6 +98,9 @@ def _check_ranges(family: "Family", path: Path) -> None:
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
         raise PlannerError(f"{path}: one cluster; allowed: {allowed}; subsets takes one cluster")
+    if not any(group.price_usd_per_hour for group in family.instance.cluster.groups):
+        allowed = "the price of one node, as clusters are compared by money; subsets needs none"
+        raise PlannerError(f"{path} cluster.groups: no price; allowed: {allowed}")
     if family.instance.objective.minimize == "cost_per_useful_sequence":
         allowed = "another, as clusters are compared by what nodes cost on demand; solve takes it"
         where, found = f"{path}: objective.minimize", "cost_per_useful_sequence"

@@ -67,11 +67,12 @@ class _Axis:
         return [tick for tick in found if self.low <= tick <= self.high]
 
     def share(self, value: float) -> float:
-        return math.log(value / self.low) / math.log(self.high / self.low)
+        return math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
 
 
 def _axis(values: Sequence[float]) -> _Axis:
-    return _Axis(min(values) / 1.15, max(values) * 1.15)
+    known = [value for value in values if value > 0] or [1.0]  # what is free stands at the edge
+    return _Axis(min(known) / 1.15, max(known) * 1.15)
 
 
 def _mark(document: FrontDocument, one: ClusterRecord) -> Mark | None:

@@ -91,6 +91,15 @@ def test_wrong_options_are_one_line(
     assert error in " ".join(err.split())
 
 
+def test_clusters_without_prices_are_refused(family: Path) -> None:
+    """There is nothing to compare them by."""
+    lines = family.read_text(encoding="utf-8").splitlines()
+    family.write_text("\n".join(line for line in lines if "price:" not in line), encoding="utf-8")
+    code, out, err = run("pareto", family)
+    assert (code, out) == (2, "")
+    assert "cluster.groups: no price; allowed: the price of one node" in err
+
+
 def test_other_commands_name_pareto_for_a_range(family: Path) -> None:
     """A family is no instance; the line says who takes it."""
     for command in ("solve", "templates"):

@@ -121,6 +121,18 @@ def test_quick_verification_leaves_searches_at_their_word() -> None:
     assert not verify_front(forged(front(), _lower_bound), Effort(prove="quick")).ok
 
 
+def test_bug_picture_of_free_clusters() -> None:
+    """Without prices there is one point, at no cost, and a picture all the same."""
+    family = small_family(SEEDS[1])
+    cluster = family.instance.cluster
+    groups = tuple(g.model_copy(update={"price_usd_per_hour": 0.0}) for g in cluster.groups)
+    free = cluster.model_copy(update={"groups": groups})
+    instance = family.instance.model_copy(update={"cluster": free})
+    document = build_front(searched(family.model_copy(update={"instance": instance})), "front")
+    assert len(document.points) == 1
+    assert 'class="best"' in front_picture(document)
+
+
 def test_picture_and_page_name_every_cluster() -> None:
     """Each has a mark with a tooltip; the page needs no network."""
     document = front()
