@@ -8,6 +8,7 @@ BENCHMARKS = {
     "gap": "step time of min-max, equal split and Megatron's rule against the proved optimum",
     "splits": "the exact split of stored pipelines: step time, bound, seconds",
     "fasop": "the plans of FASOP's public search against ours, and the seconds of our search",
+    "pareto": "fronts over 80 and 4,912 clusters, and FASOP's best plans of all 80 beside ours",
     "study": "min-max splits against the simulated optimum, thousands of cases",
     "shares": "what unlike numbers of micro-batches per replica bring over even ones",
     "schedules": "what each pipeline schedule wins over 1F1B, and costs in memory, with its gap",

@@ -2,10 +2,10 @@
 
     python -m bench workers [INSTANCE] [--gap G] [--repeats N] [--out RECORDS]
 
-Local processes and Ray actors solve the instance in turns, in one process that Ray stays up in: its
-start is not counted. Then the processor times of all answers, as a study keeps them, are dealt out
-to more workers in the order of the queue, round by round; what one process does besides, first
-plans and closed-form bounds, stays as long as it is.
+Local processes and Ray actors solve the instance in turns; the start of Ray is not counted. Then
+the processor times of all answers, as a study keeps them, are dealt out to more workers in the
+order of the queue, round by round; what one process does besides, first plans and closed-form
+bounds, stays as long as it is.
 """
 
 import argparse
@@ -13,8 +13,10 @@ import heapq
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +66,10 @@ def estimated_s(whole_s: float, rounds: Rounds, workers: int) -> float:
     return alone_s + sum(dealt_s(tasks, workers) for tasks in rounds.values())
 
 
-def measured(instance: Instance, options: SolveOptions) -> dict[str, Any]:
+def measured(path: Path, options: SolveOptions) -> dict[str, Any]:
     """One search: its seconds, and what it found."""
     began_s = time.perf_counter()
-    result = solve(instance, options)
+    result = solve(load_instance(path), options)
     return {
         "engine": options.engine,
         "workers": options.workers,
@@ -77,12 +79,20 @@ def measured(instance: Instance, options: SolveOptions) -> dict[str, Any]:
     }
 
 
-def in_turns(instance: Instance, gap: float, repeats: int) -> list[dict[str, Any]]:
-    """Both engines with two workers, so often; the first run of each is not counted."""
+def in_turns(path: Path, gap: float, repeats: int) -> Iterator[dict[str, Any]]:
+    """Both engines with two workers, so often, each in a process of its own, which stays.
+
+    The first run of each is not counted: it starts the workers of Ray.
+    """
     options = [SolveOptions(gap=gap, workers=2, engine=engine) for engine in ENGINES]
-    for one in options:
-        measured(instance, one)
-    return [measured(instance, one) for _ in range(repeats) for one in options]
+    with ExitStack() as stack:
+        new, spawn = ProcessPoolExecutor, get_context("spawn")
+        pools = [stack.enter_context(new(1, mp_context=spawn)) for _ in options]
+        for repeat in range(repeats + 1):
+            for pool, one in zip(pools, options, strict=True):
+                found = pool.submit(measured, path, one).result()
+                if repeat:
+                    yield found
 
 
 def table(runs: Sequence[Mapping[str, Any]], whole_s: float, rounds: Rounds) -> Table:
@@ -118,7 +128,7 @@ def main() -> None:
     chosen = arguments()
     instance = load_instance(chosen.instance)
     whole_s, rounds = task_times(instance, chosen.gap)
-    runs = in_turns(instance, chosen.gap, chosen.repeats) if chosen.repeats else []
+    runs = list(in_turns(chosen.instance, chosen.gap, chosen.repeats)) if chosen.repeats else []
     figures = {
         "instance": chosen.instance.stem,
         "gap": chosen.gap,

@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
-from formulations.plan import Plan, uniform_plan
+from formulations.plan import Plan, Recomputed, uniform_plan
+from formulations.slot_degrees import ByPlace
+from formulations.stage_layouts import layout_plan
 
 Start = tuple[int, int]  #: node group, first slot
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """What is chosen inside a shape: node groups in order, S + 1 boundaries, R shares."""
+    """What is chosen inside a shape: node groups in order, S + 1 boundaries, R shares.
+
+    In place of the order a layout, `stage_layouts`, where every stage has its own degrees.
+    """
 
     order: tuple[int, ...]
     boundaries: tuple[int, ...]
@@ -21,6 +26,8 @@ class Decisions:
 
     def plan(self, tables: CostTables) -> Plan:
         """The plan that they make of the shape."""
+        if tables.by_place is not None:
+            return self._laid_out(tables, tables.by_place)
         return uniform_plan(
             tables.instance,
             tables.shape,
@@ -29,6 +36,14 @@ class Decisions:
             self.micro_batches,
             StageCosts(tables).recomputed,
         )
+
+    def _laid_out(self, tables: CostTables, whole: ByPlace) -> Plan:
+        costs = StageCosts(tables)
+
+        def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
+            return costs.recomputed(k, place, self.micro_batches[0], [layers])[0]
+
+        return layout_plan(whole, self.order, self.boundaries, self.micro_batches, recomputed)
 
 
 def decisions_of(instance: Instance, plan: Plan) -> Decisions:

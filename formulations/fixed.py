@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from formulations.costs.placement import Placer
+from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import Array, CostTables
 
 
@@ -97,12 +97,12 @@ class FixedSplit:
 
 
 class FixedOrder:
-    """A node order that is given, as group indices; its costs are `Placer.costs`."""
+    """A node order that is given, as group indices, or a layout; its costs are `placement_of`."""
 
     def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
         self.order, self._tables = tuple(order), tables
         self._dp = tables.shape.dp
-        self._costs = Placer(tables).costs(order)
+        self._costs = placement_of(tables, order)
         groups = self._costs.group_of_slot.tolist()
         self._groups = [groups[k * self._dp :][: self._dp] for k in range(tables.shape.pp)]
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.instance import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
@@ -54,11 +54,9 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
     """Values of a plan, by the field of `search` that chooses them."""
     shares = {replica.micro_batches for replica in plan.replicas}
     held = recomputed_blocks(instance, plan)
-    degrees = set(plan.shape.degrees_used)
-    parted = any(own.parts > 1 for own in degrees)
     alike = len({way for way, _, _ in held}) <= 1 and all(num in (0, own) for _, num, own in held)
     return {
-        "degrees": ["uniform" if len(degrees) == 1 and not parted else "per_group"],
+        "degrees": [_degrees_per(plan)],
         "schedule": [plan.shape.schedule],
         "context_parallel": [plan.shape.cp],
         "context_method": list(dict.fromkeys(context_methods(instance, plan.shape))),
@@ -68,6 +66,15 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "recompute": list(dict.fromkeys(way for way, _, _ in held)),
         "embedding_only_stages": [len(held) < sum(len(one.stages) for one in plan.replicas)],
     }
+
+
+def _degrees_per(plan: Plan) -> DegreesPer:
+    """What has degrees of its own; nodes that have, one each, are as good as groups."""
+    stages = [stage for replica in plan.replicas for stage in replica.stages]
+    own = {stage.degrees for stage in stages}
+    if len({(stage.group.node, stage.degrees) for stage in stages}) > len(plan.node_order):
+        return "per_stage"
+    return "uniform" if len(own) == 1 and not any(one.parts > 1 for one in own) else "per_group"
 
 
 def recomputed_blocks(instance: Instance, plan: Plan) -> list[tuple[Recompute, int, int]]:
@@ -151,7 +158,7 @@ def _meshes(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
     """Stages of FlagScale have the same degrees in all replicas; unlike ones fit each other."""
     stages = list(zip(*(replica.stages for replica in plan.replicas), strict=True))
     found = [own[0].degrees for own in stages]
-    if target != "flagscale" or len(set(plan.shape.degrees_used)) == 1:
+    if target != "flagscale" or len({one.degrees for own in stages for one in own}) == 1:
         return []
     reasons = []
     if any(len({one.degrees for one in own}) > 1 for own in stages):
@@ -216,7 +223,7 @@ def _stages(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
 
 #: All values of the fields that rules are about, the widest last where there is one value.
 _VALUES: dict[str, tuple[object, ...]] = {
-    "degrees": ("uniform", "per_group"),
+    "degrees": ("uniform", "per_group"),  # each stage its own takes longer to search
     "schedule": get_args(ScheduleName),
     "micro_batches": ("even", "uneven"),
     "recompute": RECOMPUTE_WAYS,

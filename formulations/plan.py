@@ -41,7 +41,9 @@ class Degrees(Record):
 class Shape(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
 
-    degrees: tuple[Degrees, ...]  #: per node group of the cluster; of groups not used, any
+    #: Per node group of the cluster; of groups not used, any. None where every stage has its own,
+    #: alike on all replicas: these lie side by side in a node, or fill whole nodes of a group.
+    degrees: tuple[Degrees, ...]
     dp: Count
     pp: Count
     micro_batch: Count  #: sequences
@@ -64,20 +66,27 @@ class Shape(Record):
         return self.pp * self.vpp
 
     @property
+    def per_stage(self) -> bool:
+        """Whether every stage has degrees of its own."""
+        return not self.degrees
+
+    @property
     def cp(self) -> int:
         """GPUs that share every sequence."""
-        return self.degrees[0].cp
+        return 1 if self.per_stage else self.degrees[0].cp
 
     @property
     def degrees_used(self) -> list[Degrees]:
-        """Those of the node groups used."""
+        """Those of the node groups used; none where every stage has its own."""
+        if self.per_stage:
+            return []
         pairs = zip(self.degrees, self.nodes_used, strict=True)
         return [degrees for degrees, count in pairs if count]
 
     @property
     def widest_tp(self) -> int:
-        """GPUs of its largest tensor groups."""
-        return max(degrees.tp for degrees in self.degrees_used)
+        """GPUs of its largest tensor groups; 1 where every stage has its own."""
+        return max((degrees.tp for degrees in self.degrees_used), default=1)
 
     def ranks(self, group: int) -> int:
         """GPUs among which what a layer's GPU on a node group holds may be split: see `zero`."""
@@ -175,8 +184,11 @@ def _uniform(tp: int, cp: int, groups: int) -> tuple[Degrees, ...]:
 
 def num_gpus(instance: Instance, shape: Shape) -> int:
     """GPUs that run a stage: all slots of the nodes used."""
-    groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
-    return sum(n * (g.gpus_per_node // own.width) * own.width for g, own, n in groups)
+    if shape.per_stage:
+        groups = instance.cluster.groups
+        return sum(n * g.gpus_per_node for g, n in zip(groups, shape.nodes_used, strict=True))
+    members = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
+    return sum(n * (g.gpus_per_node // own.width) * own.width for g, own, n in members)
 
 
 def slots_of_order(

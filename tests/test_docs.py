@@ -11,6 +11,7 @@ from formulations.instance.load import load_instance
 from formulations.instance.schema import InstanceFile
 from solver.document import SCHEMA_VERSION, PlanDocument, StageDocument
 from solver.fleet_document import FLEET_SCHEMA_VERSION, FleetDocument
+from solver.front_document import FrontDocument
 from tests.docs_pages import DOCS, pages, replayed, stable
 
 
@@ -32,7 +33,7 @@ def test_formats_are_documented_whole() -> None:
     """The page names every section of an instance and every field of a plan and of a fleet."""
     text = (DOCS / "formats.md").read_text("utf-8")
     named = set(re.findall(r"`(\w+)`", text))
-    for document in (InstanceFile, PlanDocument, StageDocument, FleetDocument):
+    for document in (InstanceFile, PlanDocument, StageDocument, FleetDocument, FrontDocument):
         assert set(document.model_fields) <= named, document.__name__
     assert f"schema {SCHEMA_VERSION}" in text
     assert f"schema {FLEET_SCHEMA_VERSION}" in text

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance import Instance
-from formulations.plan import Shape
+from formulations.plan import Degrees, Shape
 
 
 def lanes_like(shape: Shape, group: int) -> int:
@@ -23,15 +23,14 @@ def widest_group(shape: Shape) -> int:
     return max(used, key=lambda j: shape.degrees[j].tp)
 
 
-def message_lanes(instance: Instance, shape: Shape, group: int) -> int:
-    """How often a message between nodes is sent by, or for, the GPUs of a slot of a group.
+def message_lanes(instance: Instance, own: Degrees, widest: int) -> int:
+    """How often a message between nodes is sent by, or for, the GPUs of a slot.
 
     Once by each of them, for its part. Where tensor groups do not split messages every GPU needs
     its own whole, so in plans with unlike ones as often as the widest asks for.
     """
-    own = shape.degrees[group]
     whole = not instance.search.splits_messages
-    return own.copies * (shape.widest_tp if whole else own.tp)
+    return own.copies * (widest if whole else own.tp)
 
 
 def tied_lanes(shape: Shape, group: int) -> int:

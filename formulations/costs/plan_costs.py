@@ -1,7 +1,7 @@
 """Costs of one concrete plan, per stage and replica: what the simulator needs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +10,12 @@ from formulations.costs.memory import MemoryParts
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.recompute_costs import memory_parts, recomputed_ns
 from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import Choose, Plan, Shape
+from formulations.plan import Choose, Plan, Shape, Stage
+from formulations.slot_degrees import Place
 
 
 @dataclass(frozen=True)
@@ -122,42 +124,78 @@ def plan_costs(instance: Instance, plan: Plan) -> PlanCosts:
     if len(splits) != 1:
         raise PlanError("replicas", "different splits", "one split shared by all replicas")
     layers = splits.pop()
-    tables = build_tables(instance, plan.shape)
-    groups = instance.cluster.node_groups
-    order = [groups[node] for node in plan.node_order]
+    tables = plan_tables(instance, plan)
     boundaries = (0, *(end for _, end in layers))
     counts = tuple(replica.micro_batches for replica in plan.replicas)
     stated = {
-        (d, groups[replica.stages[d].group.node], replica.micro_batches): [
+        (d, column, replica.micro_batches): [
             stage.recomputed for stage in replica.stages[d :: plan.shape.pp]
         ]
-        for replica in plan.replicas
-        for d in range(plan.shape.pp)
+        for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True)
+        for d, column in enumerate(columns[: plan.shape.pp])
     }
-    return split_costs(
+    costs = split_costs(
         tables,
-        Placer(tables).costs(order),
+        _placement(instance, plan, tables),
         boundaries,
         counts,
         lambda d, j, m, _: stated[d, j, m],
     )
+    return replace(costs, shape=plan.shape)
+
+
+def plan_tables(instance: Instance, plan: Plan) -> CostTables:
+    """Costs of the shape of a plan; where every stage has its own degrees, by place."""
+    if not plan.shape.per_stage:
+        return build_tables(instance, plan.shape)
+    return stage_tables(instance, plan.shape, tuple(_places(instance, plan)))
+
+
+def _place(instance: Instance, stage: Stage) -> Place:
+    return instance.cluster.node_groups[stage.group.node], stage.degrees
+
+
+def _places(instance: Instance, plan: Plan) -> list[Place]:
+    """The different places of its stages."""
+    stages = (stage for replica in plan.replicas for stage in replica.stages)
+    return list(dict.fromkeys(_place(instance, stage) for stage in stages))
+
+
+def _columns(instance: Instance, plan: Plan) -> list[list[int]]:
+    """[R][S] column of `plan_tables` for every stage."""
+    known = _places(instance, plan) if plan.shape.per_stage else []
+    return [
+        [
+            known.index(place) if known else place[0]
+            for place in (_place(instance, stage) for stage in replica.stages)
+        ]
+        for replica in plan.replicas
+    ]
+
+
+def _placement(instance: Instance, plan: Plan, tables: CostTables) -> PlacementCosts:
+    groups = instance.cluster.node_groups
+    if not plan.shape.per_stage:
+        return Placer(tables).costs([groups[node] for node in plan.node_order])
+    nodes = [stage.group.node for stage in plan.replicas[0].stages]
+    together = [a == b for a, b in zip([None, *nodes[:-1]], nodes, strict=True)]
+    return StagePlacer(tables).costs(_columns(instance, plan)[0], together)
 
 
 def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
     """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
-    tables, pp = build_tables(instance, plan.shape), plan.shape.pp
-    groups = instance.cluster.node_groups
+    tables, pp = plan_tables(instance, plan), plan.shape.pp
     return [
         [
             memory_parts(
                 tables,
                 [stage.layers for stage in replica.stages[d::pp]],
                 d,
-                groups[replica.stages[d].group.node],
+                columns[d],
                 replica.micro_batches,
                 [stage.recomputed for stage in replica.stages[d::pp]],
             )
             for d in range(pp)
         ]
-        for replica in plan.replicas
+        for replica, columns in zip(plan.replicas, _columns(instance, plan), strict=True)
     ]

@@ -17,6 +17,7 @@ from formulations.costs.sharding import GATHER_FACTORS, shape_times
 from formulations.instance import Instance
 from formulations.plan import Degrees, Shape
 from formulations.schedules import SCHEDULES
+from formulations.slot_degrees import ByPlace
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_count, ceil_div
 
 Array = NDArray[np.int64]
@@ -34,6 +35,7 @@ class CostTables:
     send_bytes: [J] a tensor per lane and micro-batch, one or several of which cross a boundary.
     embedding_bytes: [J] gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] blocks before each layer.
+    by_place: what the node groups stand for where they are places of stages, see `stage_places`.
     """
 
     instance: Instance
@@ -51,6 +53,12 @@ class CostTables:
     embedding_bytes: tuple[int, ...]
     blocks_before: Array
     origins: frozenset[str]
+    by_place: ByPlace | None = None
+
+    @property
+    def plan_shape(self) -> Shape:
+        """The shape as plans have it: that of the cluster's own node groups."""
+        return self.shape if self.by_place is None else self.by_place.shape
 
     @property
     def num_layers(self) -> int:

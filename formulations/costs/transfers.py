@@ -17,13 +17,17 @@ def inside_ns(tables: CostTables, j: int, tensors: int) -> int:
     return ceil_ns(_inside_s(tables, j, tensors))
 
 
-def outside_ns(tables: CostTables, j: int, flows: int, link: Link, tensors: int) -> int:
+def outside_ns(
+    tables: CostTables, j: int, flows: int, link: Link, tensors: int, widest: int | None = None
+) -> int:
     """One message from or to a node of group j, with `flows` replicas sharing the link.
 
-    With scatter and gather the parts are gathered over the links inside the node.
+    With scatter and gather the parts are gathered over the links inside the node. widest: GPUs of
+    the largest tensor group; of the shape if not given.
     """
     degrees, size = tables.shape.degrees[j], tensors * tables.send_bytes[j]
-    lanes = message_lanes(tables.instance, tables.shape, j)
+    widest = tables.shape.widest_tp if widest is None else widest
+    lanes = message_lanes(tables.instance, degrees, widest)
     outside_s = lanes * size * flows / link.bandwidth_bytes_per_s + link.latency_s
     gathers = tables.instance.search.gathers_messages and degrees.tp > 1
     return ceil_ns(

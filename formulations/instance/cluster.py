@@ -128,7 +128,6 @@ class NodeGroup(Record):
     inter_node: Link  #: out of the node, shared by its GPUs
     zone: Name | None = None  #: where the nodes stand; of all groups or of none
     spot: Spot | None = None  #: other terms, see `formulations.costs.renting`
-    again: bool = False  #: nodes of the group before, for plans that run some of them otherwise
 
 
 class ZoneFault(NamedTuple):
@@ -187,30 +186,8 @@ class Cluster(Record):
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """All nodes, group by group: NAME-0, NAME-1, ...; from the last on where they come again.
-
-        So of a group and its nodes again no plan names one twice.
-        """
-        return tuple(
-            f"{g.name}-{g.nodes - i if g.again else i}" for g in self.groups for i in range(g.nodes)
-        )
-
-    def numbers(self, nodes_used: Sequence[int]) -> dict[str, int]:
-        """Index by name, as plans that use so many nodes of each group have them."""
-        names, found = self.node_names, dict[str, int]()
-        for first, count in zip(self.first_node, nodes_used, strict=True):
-            found |= {names[n]: n for n in range(first, first + count)}
-        return {name: n for n, name in reversed(list(enumerate(names)))} | found
-
-    def in_two_kinds(self) -> "Cluster":
-        """The cluster with the nodes of every group, but one that stays as it is, again."""
-        groups: list[NodeGroup] = []
-        for group in self.groups:
-            groups.append(group)
-            if group.nodes > 1:
-                more = {"nodes": group.nodes - 1, "again": True}
-                groups.append(group.model_copy(update=more))
-        return self.model_copy(update={"groups": tuple(groups)})
+        """All nodes, group by group: NAME-0, NAME-1, ..."""
+        return tuple(f"{g.name}-{i}" for g in self.groups for i in range(g.nodes))
 
     @property
     def node_groups(self) -> tuple[int, ...]:

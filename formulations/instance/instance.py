@@ -28,7 +28,7 @@ ZeroStage = Literal[0, 1, 2, 3]
 RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 #: What has a tensor-parallel degree, and parts of a micro-batch, of its own.
-DegreesPer = Literal["uniform", "per_group", "per_node"]
+DegreesPer = Literal["uniform", "per_group", "per_stage"]
 #: Schedules that templates and fleets know.
 PlainSchedule = Literal["1f1b", "gpipe"]
 PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"

@@ -46,12 +46,9 @@ def load_instance(path: Path, *, plain: bool = False) -> Instance:
 def load_family(path: Path) -> Family:
     """The instances of a YAML file whose node groups may have ranges of numbers of nodes.
 
-    Raises InstanceError as `load_instance`, and for nodes in two kinds.
+    Raises InstanceError as `load_instance`.
     """
     written, place = _written(read_text(path, _ALLOWED), str(path))
-    if written.search.degrees == "per_node":
-        where = place.at("search", "degrees")
-        raise where.error("per_node", "uniform or per_group; solve takes the other")
     fewest = tuple(group.fewest_nodes for group in written.cluster.groups)
     instance = _resolved(written, place, path.parent)
     try:

@@ -24,7 +24,11 @@ from formulations.instance.profile import Profile
 from formulations.instance.resolve_calibration import resolve_calibration
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
 from formulations.instance.resolve_objective import check_objective, resolve_preemption
-from formulations.instance.resolve_parallel import check_context, resolve_experts
+from formulations.instance.resolve_parallel import (
+    check_context,
+    check_per_stage,
+    resolve_experts,
+)
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_strategies import (
     check_zero,
@@ -70,7 +74,15 @@ def resolve(
         resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
     )
     checks: list[Callable[[], object]]
-    checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
+    checks = [
+        fast,
+        partial(check_per_stage, search, search_place, cluster),
+        recompute,
+        experts,
+        partial(check_context, *parallel),
+        calibration,
+        alone,
+    ]
     checks += _fitting(written, place, workload, cluster, profile)
     try:
         times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
@@ -98,7 +110,7 @@ def resolve(
         name=written.name,
         source=written.source,
         workload=workload,
-        cluster=cluster.in_two_kinds() if search.degrees == "per_node" else cluster,
+        cluster=cluster,
         profile=times,
         calibration=calibration(),
         search=_search_space(search, strategies),
@@ -236,7 +248,7 @@ def _check_micro_batch(written: InstanceFile, place: Place, workload: Workload) 
 
 
 def check_plain(search: SearchFile, place: Place) -> None:
-    """Raises InstanceError for what templates do not know: schedules, sharing GPUs, kinds."""
+    """Raises InstanceError for what templates do not know: schedules, sharing GPUs."""
     for i, name in enumerate(search.schedule):
         if name not in get_args(PlainSchedule):
             raise place.at("schedule").listed(i).error(f"the schedule {name}", PLAIN_ALLOWED)
@@ -244,8 +256,6 @@ def check_plain(search: SearchFile, place: Place) -> None:
         degrees: list[int] | None = getattr(search, field)
         if degrees is not None and 1 not in degrees:
             raise place.at(field).listed(0).error(f"{degrees[0]}", "1 too; solve takes the others")
-    if search.degrees == "per_node":
-        raise place.at("degrees").error("per_node", "uniform or per_group; solve takes the other")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:

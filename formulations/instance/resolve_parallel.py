@@ -1,8 +1,9 @@
-"""Context and expert parallelism: which degrees an instance allows."""
+"""Context and expert parallelism, degrees by stage: what an instance allows."""
 
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from formulations.instance.cluster import Cluster
+from formulations.instance.instance import PlainSchedule
 from formulations.instance.positions import Place
 from formulations.instance.schema import SearchFile
 from formulations.instance.workload import Workload
@@ -76,3 +77,20 @@ def check_context(
     for i, cp in enumerate(written.context_parallel):
         if fault := context_fault(workload, cluster, profiled, cp):
             raise search.at("context_parallel").listed(i).error(*fault)
+
+
+def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> None:
+    """Raises InstanceError where no stage could have degrees of its own."""
+    if written.degrees != "per_stage":
+        return
+    if cluster.zone_link is not None:
+        found = "per_stage, with node groups in several zones"
+        raise search.at("degrees").error(found, "uniform or per_group, or one zone")
+    if not set(written.schedule) & set(get_args(PlainSchedule)):
+        found = f"per_stage, with the schedule {' or '.join(written.schedule)}"
+        raise search.at("degrees").error(found, "uniform or per_group, or 1f1b or gpipe too")
+    for field in ("context_parallel", "expert_parallel"):
+        sizes: list[int] | None = getattr(written, field)
+        if sizes is not None and 1 not in sizes:
+            found = f"{sizes[0]}, with degrees: per_stage"
+            raise search.at(field).listed(0).error(found, "1 too, or degrees: per_group")

@@ -221,7 +221,8 @@ class SearchFile(Record):
         default="uniform",
         description="uniform: one tensor-parallel degree for all GPUs. per_group: every node group"
         " has its own, and may run the sequences of each micro-batch of a stage in equal parts on"
-        " several tensor groups of a node. per_node: nodes of one group may be of two kinds.",
+        " several tensor groups of a node. per_stage: so may every stage, alike on all replicas;"
+        " unlike stages may share a node.",
     )
     data_parallel: Counts | None = Field(default=None, description="Replicas. Default: any.")
     pipeline_parallel: Counts | None = Field(default=None, description="Stages. Default: any.")

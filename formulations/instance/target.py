@@ -50,6 +50,7 @@ RULES: Mapping[Target, Mapping[str, Rule]] = {
         "zero": _STATES,
     },
     "flagscale": {
+        "degrees": Rule(("uniform", "per_group"), "whose process meshes are whole nodes"),
         "schedule": Rule(("1f1b",), "whose process meshes run 1F1B without chunks"),
         "micro_batches": _EVEN,
         "recompute": Rule(("none", "full"), "whose stages differ in full recomputation alone"),

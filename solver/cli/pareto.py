@@ -151,10 +151,8 @@ def show_front(
     """Writes and prints a front; ends with the exit code of its outcome."""
     from solver.front_document import front_json
     from solver.report.front_picture import front_picture
-    from solver.report.front_text import front_text
-    from solver.report.subsets_text import subsets_text
+    from solver.report.subsets_text import front_report
 
-    text = subsets_text if document.aim == "subsets" else front_text
     try:
         if out is not None:
             write_text(out, front_json(document))
@@ -164,6 +162,6 @@ def show_front(
         if as_json:
             say(front_json(document, proofs=False), end="")
         else:
-            print_report(text(document))
+            print_report(front_report(document))
     if not document.points:
         raise typer.Exit(NONE_IN_TIME if document.num_open else NO_PLAN)

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from solver.cli.files import check_writable, checked_plan, write_text
+from formulations.errors import PlannerError
+from solver.cli.files import check_writable, checked_plan, refuse_changed, write_text
 from solver.cli.terminal import say
 
 
@@ -21,13 +22,24 @@ def report_command(
 
     It is checked as `show` does.
     """
+    from solver.front_document import is_front, read_front
     from solver.report.document import costs_of
+    from solver.report.html.front_page import front_page
     from solver.report.html.page import html_page
     from solver.report.trace import chrome_trace
     from solver.simulate import simulate_step
+    from solver.verify import Effort, verify_front
 
     for path in filter(None, (out, trace)):
         check_writable(path)
+    if is_front(plan):
+        if trace is not None:
+            raise PlannerError("--trace is of a plan written by solve, not of a front")
+        front = read_front(plan)
+        refuse_changed(plan, verify_front(front, Effort(prove="nothing")))
+        write_text(out, front_page(front))
+        say(f"wrote {out}")
+        return
     document = checked_plan(plan)
     step = simulate_step(costs_of(document))
     write_text(out, html_page(document, step))

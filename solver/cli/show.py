@@ -23,11 +23,14 @@ def show_command(
     from solver.cli.recover import check_fleet, show_fleet
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
+    from solver.front_document import is_front, read_front
     from solver.report.document import costs_of
+    from solver.report.front_picture import front_picture
+    from solver.report.subsets_text import front_report
     from solver.report.svg import svg_picture
     from solver.report.text import plan_text
     from solver.simulate import simulate_step
-    from solver.verify import Effort, verify_document
+    from solver.verify import Effort, verify_document, verify_front
 
     if svg is not None:
         check_writable(svg)
@@ -37,6 +40,13 @@ def show_command(
         fleet = read_fleet(plan)
         check_fleet(fleet, plan)
         show_fleet(fleet)
+        return
+    if is_front(plan):
+        front = read_front(plan)
+        refuse_changed(plan, verify_front(front, Effort(prove="nothing")))
+        if svg is not None:
+            write_text(svg, front_picture(front))
+        print_report(front_report(front))
         return
     document = read_document(plan)
     refuse_changed(plan, verify_document(document, Effort(prove="nothing")))

@@ -138,7 +138,7 @@ def _row(instance: "Instance", record: "ShapeRecord") -> tuple[str, ...]:
 
     shape = record.shape
     return (
-        f"{tensor_text(shape)} x {shape.dp} x {shape.pp}, {shape.micro_batch}",
+        f"{tensor_text(shape.degrees_used)} x {shape.dp} x {shape.pp}, {shape.micro_batch}",
         _nodes(instance, shape.nodes_used),
         shape.schedule,
         "/".join(shape.recompute),

@@ -68,8 +68,13 @@ def _state(progress: "Progress") -> str:
     gap = "unknown" if progress.gap is None else percent(progress.gap)
     return (
         f"best plan {text(progress.incumbent_ns)}, bound {text(progress.bound_ns)}, gap {gap}, "
-        f"{progress.elapsed_s:.0f} s"
+        f"{progress.elapsed_s:.0f} s{_left(progress)}"
     )
+
+
+def _left(progress: "Progress") -> str:
+    """How long it may still take, where that is known."""
+    return "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
 
 
 @contextmanager
@@ -125,11 +130,14 @@ def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
         def tell(progress: "FamilyProgress") -> None:
             within, left = progress.within, progress.clusters_total - progress.clusters_closed
             gap = "unknown" if progress.gap is None else percent(progress.gap)
-            shapes = f"{within.shapes_closed} of {within.shapes_total} shapes"
+            pace_s = progress.elapsed_s / max(progress.clusters_closed, 1)
             text = (
                 f"{progress.front_size} on the front, gap {gap}, {progress.elapsed_s:.0f} s, "
-                f"{left} left; now {'+'.join(map(str, progress.now))}: {shapes}"
+                f"some {left * pace_s:.0f} s left; now {'+'.join(map(str, progress.now))}"
             )
+            if within is not None:
+                shapes = f"{within.shapes_closed} of {within.shapes_total} shapes closed"
+                text += f": {shapes}, {_state(within)}"
             show(progress.clusters_closed, progress.clusters_total, text)
 
         yield tell

@@ -65,7 +65,8 @@ def verify_command(
         if is_front(plan):
             front = read_front(plan)
             verification = verify_front(front, effort(show))
-            _conclude(plan, front.family.instance, verification, instance)
+            fewest = None if front.aim == "subsets" else front.family.fewest
+            _conclude(plan, front.family.instance, verification, instance, fewest)
             return
         document = read_document(plan)
         verification = verify_document(document, effort(show))
@@ -83,15 +84,22 @@ def _conclude(
     own: "Instance",
     verification: "Verification",
     instance: Path | None,
+    fewest: tuple[int, ...] | None = None,
 ) -> None:
-    """Prints what was found and the verdict; raises RefusedError or UnprovedError."""
+    """Prints what was found and the verdict; raises RefusedError or UnprovedError.
+
+    fewest: nodes of every group in the clusters of a front.
+    """
     from solver.verify import instance_differences
 
     problems = list(verification.problems)
     if instance is not None:
         from formulations.instance.load import load_family
 
-        problems += instance_differences(own, load_family(instance).instance)
+        family = load_family(instance)
+        problems += instance_differences(own, family.instance)
+        if fewest not in (None, family.fewest):
+            problems.append(f"fewest nodes: found {fewest}, expected {family.fewest}")
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:

@@ -1,6 +1,6 @@
 """Closing one cluster of a family: no plan of it is below a cutoff, or the best that is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +11,7 @@ from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, rent_usd_per_hour
+from solver.search.closing import Stop
 from solver.search.driver import EFFORTS, ShapeSearch
 from solver.search.progress import Report
 from solver.search.shapes import PRICE_NOISE, shapes_of
@@ -39,6 +40,11 @@ class MemberClosing:
     records: tuple[ShapeRecord, ...]
     runtime_s: float
     interrupted: bool = False
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether there is more to know."""
+        return self.interrupted
 
     @property
     def searched(self) -> bool:
@@ -85,17 +91,43 @@ class Members:
         space = list(self.space(counts))
         forms = self.times.forms(space)
         pairs = list(zip(space, forms, strict=True))
-        near = [shape for shape, form in pairs if form.bound_ns < below_ns]
-        others = [form.bound_ns for _, form in pairs if form.bound_ns >= below_ns]
-        return min([*self.times.packed_ns(near), *others])
+        near = [one for one in pairs if one[1].bound_ns < below_ns and not one[0].per_stage]
+        others = [form.bound_ns for _, form in set(pairs) - set(near)]
+        return min([*self.times.packed_ns([shape for shape, _ in near]), *others])
 
     def close(
         self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
     ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
+        return self._closed(task, options, report, self.study)
+
+    def needless(self, task: MemberTask, best: float | None) -> bool:
+        """Never: who asks has looked at the bound."""
+        return False
+
+    def answer(self, task: MemberTask, best: float | None, stop: Stop) -> MemberClosing:
+        """As `close`, by a worker: alone, to the end, and without a study."""
+        alone = replace(self.options, time_limit_s=None, workers=1, engine="processes")
+        return self._closed(task, alone, None, None)
+
+    def objective(self, task: MemberTask, closing: MemberClosing) -> float | None:
+        """None: cutoffs of other clusters are another matter."""
+        return None
+
+    def elsewhere(self) -> "Callable[[], Members]":
+        """The same in another process."""
+        return partial(Members, self.family, self.options)
+
+    def _closed(
+        self,
+        task: MemberTask,
+        options: SolveOptions,
+        report: Report | None,
+        study: Study | None,
+    ) -> MemberClosing:
         space, below = self.space(task.counts), task.cutoff_ns
-        search = ShapeSearch(self.instance, options, report, self.times, space, below, self.study)
+        search = ShapeSearch(self.instance, options, report, self.times, space, below, study)
         interrupted = False
         try:
             with time_up_after(search.clock.left_s):

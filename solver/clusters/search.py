@@ -7,10 +7,11 @@ plans dominated, up to the gap; its own best plan counts as one that dominates t
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, nsmallest
 from math import inf
 
 from formulations.instance.family import Counts, Family
+from solver.clusters.ahead import ClustersAhead
 from solver.clusters.front import Front
 from solver.clusters.kept import KeptMembers
 from solver.clusters.measure import Measure
@@ -19,6 +20,7 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import NOISE, Termination
 from solver.search.incumbents import Clock
+from solver.search.portfolio import crew_of
 from solver.search.progress import Progress
 from solver.study.store import Study
 
@@ -27,7 +29,8 @@ from solver.study.store import Study
 class FamilyProgress:
     """State of a search over clusters, while one of them is searched.
 
-    gap: most that the front may be wrong by, relative to its figures; None: by anything.
+    gap: most that the front may be wrong by, relative to its figures; None: by anything. within: of
+    the search of the cluster at hand, `now`; None as long as nothing is known.
     """
 
     clusters_closed: int
@@ -36,7 +39,7 @@ class FamilyProgress:
     gap: float | None
     elapsed_s: float
     now: Counts
-    within: Progress
+    within: Progress | None
 
 
 Report = Callable[[FamilyProgress], None]
@@ -123,8 +126,19 @@ class FamilySearch:
         for counts in self.bounds:
             if counts not in self.closings:
                 self.bounds[counts] = self.members.bound_ns(counts)
+        crew = crew_of(self.options) if self.options.engine == "ray" else None  # else by shapes
+        if crew is None:
+            self._search(report, None)
+            return
+        ahead = ClustersAhead(self.members, self.upcoming, self.clock.out_of_time)
+        with ahead.by(crew, len(self.bounds)):
+            self._search(report, ahead)
+
+    def _search(self, report: Report | None, ahead: ClustersAhead | None) -> None:
         while not self.clock.out_of_time() and (task := self.next_task()):
-            closing = self._closing(task, report)
+            closing = self._closing(task, report, ahead)
+            if closing is None:
+                return
             self.searched.add(task.counts)
             self.take(closing)
             if self.kept is not None:
@@ -133,26 +147,41 @@ class FamilySearch:
             if closing.interrupted:
                 raise KeyboardInterrupt
 
-    def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
-        """How a cluster is closed, by a study or by a search."""
+    def upcoming(self, most: int) -> list[MemberTask]:
+        """Those open clusters that may go furthest beyond the front."""
+        left = (one for one in self.bounds if one not in self.searched and self.is_open(one))
+        first = nsmallest(most, left, key=self._rank)
+        return [MemberTask(counts, self.front.cutoffs[counts]) for counts in first]
+
+    def _closing(
+        self, task: MemberTask, report: Report | None, ahead: ClustersAhead | None
+    ) -> MemberClosing | None:
+        """How a cluster is closed, by a study, by workers or by a search; None: no time."""
         known = None if self.kept is None else self.kept.find(task)
         if known is not None:
             return known
         limit_s = self.clock.limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
-        closing = self.members.close(task, left_s, self._shown(task.counts, report))
+        if ahead is None:
+            closing = self.members.close(task, left_s, self._shown(task.counts, report))
+        elif (found := ahead.closing(task)) is None:
+            return None
+        else:
+            closing = found
         if self.kept is not None and not closing.interrupted and not self.clock.out_of_time():
             self.kept.keep(task, closing)
         return closing
 
-    def _shown(self, now: Counts, report: Report | None) -> Callable[[Progress], None] | None:
+    def _shown(
+        self, now: Counts, report: Report | None
+    ) -> Callable[[Progress | None], None] | None:
         """Tells what is known of all clusters, with what the search of one of them tells."""
         if report is None:
             return None
         open_ = [counts for counts in self.bounds if self.is_open(counts)]
         size, gap, tell = len(self.front.best), self.gap, report
 
-        def show(within: Progress) -> None:
+        def show(within: Progress | None) -> None:
             tell(
                 FamilyProgress(
                     clusters_closed=len(self.bounds) - len(open_),
@@ -165,6 +194,7 @@ class FamilySearch:
                 )
             )
 
+        show(None)
         return show
 
     @property

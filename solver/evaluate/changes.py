@@ -72,7 +72,8 @@ def _changes(own: Planned, best: Plan) -> Iterator[_Change]:
     if shape.num_stages == other.num_stages:
         blocks = _blocks(own.space, theirs.boundaries)
         yield replace(plain, name=f"split {blocks} blocks", boundaries=theirs.boundaries)
-    yield _with_degrees(own, other, theirs)
+    if not other.per_stage:
+        yield _with_degrees(own, other, theirs)
     if other.ep != shape.ep:
         yield replace(plain, name=f"experts over {other.ep} GPUs", shape=_set(shape, ep=other.ep))
     size = other.micro_batch

@@ -35,13 +35,8 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     yield from _strategies(instance)
 
 
-def _groups(instance: Instance) -> list[NodeGroup]:
-    """Each once."""
-    return [group for group in instance.cluster.groups if not group.again]
-
-
 def _with_group(instance: Instance, j: int, **fields: object) -> Instance:
-    groups = _groups(instance)
+    groups = list(instance.cluster.groups)
     groups[j] = groups[j].model_copy(update=fields)
     return _with_groups(instance, groups)
 
@@ -49,13 +44,11 @@ def _with_group(instance: Instance, j: int, **fields: object) -> Instance:
 def _with_groups(instance: Instance, groups: list[NodeGroup]) -> Instance:
     link = instance.cluster.zone_link if len({group.zone for group in groups}) > 1 else None
     cluster = instance.cluster.model_copy(update={"groups": tuple(groups), "zone_link": link})
-    if instance.search.degrees == "per_node":
-        cluster = cluster.in_two_kinds()
     return instance.model_copy(update={"cluster": cluster})
 
 
 def _machines(instance: Instance) -> Iterator[WhatIf]:
-    groups = _groups(instance)
+    groups = instance.cluster.groups
     for j, group in enumerate(groups):
         kind = f"{group.gpus_per_node} {group.gpu.name}"
         more = _with_group(instance, j, nodes=group.nodes + 1)
@@ -74,7 +67,7 @@ def _faster(link: LinkOf) -> LinkOf:
 
 
 def _links(instance: Instance) -> Iterator[WhatIf]:
-    groups, zones = _groups(instance), instance.cluster.zone_link
+    groups, zones = instance.cluster.groups, instance.cluster.zone_link
     if sum(group.nodes for group in groups) > 1:
         yield from _doubled(instance, "inter_node", "between nodes", range(len(groups)))
     inside = [j for j, group in enumerate(groups) if group.gpus_per_node > 1]
@@ -87,7 +80,7 @@ def _links(instance: Instance) -> Iterator[WhatIf]:
 
 def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
     """Each link that some groups have, twice as fast in all of these groups."""
-    groups = _groups(instance)
+    groups = instance.cluster.groups
     links = {j: getattr(groups[j], field) for j in having}
     kinds = dict.fromkeys((one.bandwidth_bytes_per_s, one.latency_s) for one in links.values())
     for kind in kinds:
@@ -107,7 +100,7 @@ def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) 
 
 def _memory(instance: Instance) -> Iterator[WhatIf]:
     groups = []
-    for group in _groups(instance):
+    for group in instance.cluster.groups:
         gpu = group.gpu.model_copy(update={"memory_bytes": 2 * group.gpu.memory_bytes})
         groups.append(group.model_copy(update={"gpu": gpu}))
     yield WhatIf("twice the memory on every GPU", _with_groups(instance, groups), True)
@@ -159,7 +152,6 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
     if 1 in search.context_parallel and len(search.context_parallel) > 1:
         yield changed("no context parallelism", context_parallel=(1,))
     if search.degrees != "uniform":
-        alike = changed("the same degrees on all GPUs", degrees="uniform").instance
-        yield WhatIf("the same degrees on all GPUs", _with_groups(alike, _groups(alike)))
+        yield changed("the same degrees on all GPUs", degrees="uniform")
     if search.micro_batches == "uneven":
         yield changed("equally many micro-batches in all replicas", micro_batches="even")

@@ -10,12 +10,15 @@ from formulations.costs.experts import Members, members_of
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.sharding import with_exchanges
+from formulations.costs.stage_places import stage_tables, with_stages
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.decisions import Decisions, even_shares
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Plan, Shape, simulable
+from formulations.slot_degrees import stage_places
 from solver.bounds.packing import packed_ns, refuted
+from solver.bounds.stage_choice import StageChoice
 from solver.bounds.work_and_filling import ClosedForm, closed_forms
 from solver.heuristics.estimates import compute_bound_ns, pipeline_bound_ns
 from solver.heuristics.node_orders import node_orders
@@ -44,6 +47,8 @@ class TimeTables:
         self._columns = TimeColumns(instance)
         self._known: dict[tuple[tuple[Degrees, ...], int, Recompute, Members], LayerTimes] = {}
         self._forms: dict[Shape, ClosedForm] = {}
+        self._choice = StageChoice(instance)
+        self._by_place: dict[Shape, CostTables] = {}
 
     def _ways(self, shape: Shape) -> list[LayerTimes]:
         """Layer times of a shape, per way to recompute."""
@@ -60,30 +65,60 @@ class TimeTables:
 
     def costs(self, shape: Shape) -> CostTables:
         """All costs of a shape."""
+        if shape.per_stage:
+            return self._stage_costs(shape)
         return build_tables(self.instance, shape, self._ways(shape))
+
+    def _stage_costs(self, shape: Shape) -> CostTables:
+        """Costs by place: the same for every number of stages."""
+        some = shape.model_copy(update={"pp": 2})
+        if some not in self._by_place:
+            places = stage_places(self.instance, some)
+            self._by_place[some] = stage_tables(self.instance, some, places)
+        return with_stages(self._by_place[some], shape.pp)
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
         """Closed-form bounds of shapes, in their order."""
-        new = [shape for shape in shapes if shape not in self._forms]
+        new = [shape for shape in shapes if shape not in self._forms and not shape.per_stage]
         found = closed_forms(self.instance, new, [self.times(shape) for shape in new])
         self._forms.update(zip(new, found, strict=True))
-        return [self._forms[shape] for shape in shapes]
+        return [self._form(shape) for shape in shapes]
+
+    def _form(self, shape: Shape) -> ClosedForm:
+        if shape not in self._forms:
+            self._forms[shape] = ClosedForm(self._choice.bound_ns(shape), "filling")
+        return self._forms[shape]
 
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
-        """Whether whole blocks leave no plan of each shape below these times, see `packing`."""
-        return refuted(self.instance, shapes, [self.times(shape) for shape in shapes], below_ns)
+        """Whether whole blocks leave no plan of each shape below these times, see `packing`.
+
+        It knows no stages with degrees of their own, and refutes none of their shapes.
+        """
+        pairs = zip(shapes, below_ns, strict=True)
+        known = {shape: ns for shape, ns in pairs if not shape.per_stage}
+        own, times = list(known), [self.times(shape) for shape in known]
+        shut = dict(zip(own, refuted(self.instance, own, times, [*known.values()]), strict=True))
+        return [shut.get(shape, False) for shape in shapes]
 
     def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
         """Bounds of the step times of shapes, by `packing` from those in closed form."""
-        times, forms = [self.times(shape) for shape in shapes], self.forms(shapes)
-        return packed_ns(self.instance, shapes, times, [form.bound_ns for form in forms])
+        bounds = {
+            shape: form.bound_ns for shape, form in zip(shapes, self.forms(shapes), strict=True)
+        }
+        known = [shape for shape in bounds if not shape.per_stage]
+        times = [self.times(shape) for shape in known]
+        least = [bounds[shape] for shape in known]
+        bounds |= zip(known, packed_ns(self.instance, known, times, least), strict=True)
+        return [bounds[shape] for shape in shapes]
 
     def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
         """Lower bound of the objective, and shape that can be simulated.
 
-        Least bound first, equal ones as given.
+        Least bound first, equal ones as given. Without those in which every stage has degrees of
+        its own, which no heuristic knows.
         """
-        space = [shape for shape in shapes if simulable(self.instance, shape)]
+        known = (shape for shape in shapes if not shape.per_stage)
+        space = [shape for shape in known if simulable(self.instance, shape)]
         forms = self.forms(space)
         ranked = [
             (form.bound_ns * objective_weight(self.instance, shape), shape)

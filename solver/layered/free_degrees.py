@@ -32,7 +32,7 @@ class _Arc:
     step: Step | None
 
 
-class _Columns:
+class Columns:
     """Times of stages by column: one per place and one for empty stages, more where it recomputes.
 
     place: of every column. backward: [n, n] each.
@@ -47,6 +47,13 @@ class _Columns:
         nothing[0, 0] = True
         self.nothing = self.empty, nothing
         self._known = dict[tuple[int, int], tuple[int, Mask]]()
+
+    @property
+    def forward(self) -> Array:
+        """[n, n] each, of the columns up to now."""
+        none = np.zeros((1, *self.places.forward.shape[1:]), dtype=np.int64)
+        forward: Array = np.concatenate([self.places.forward, none])[self.place]
+        return forward
 
     def of(self, place: int, held: int) -> tuple[int, Mask]:
         """Column of stages at a place that hold so many micro-batches, and [n, n] their layers."""
@@ -77,7 +84,7 @@ class FreeDegrees:
     @cached_property
     def problem(self) -> SplitProblem:
         """The problem; no stages if there are no arcs."""
-        places, columns = self.graph.places, _Columns(self.graph.places)
+        places, columns = self.graph.places, Columns(self.graph.places)
         stages = [self._stage(k, own, columns) for k, own in enumerate(self.arcs)]
         none = np.zeros((1, *places.forward.shape[1:]), dtype=np.int64)
         finish = np.concatenate([places.finish, none])
@@ -87,7 +94,7 @@ class FreeDegrees:
             tied=places.tied,
             stages=tuple(stages),
             micro_batches=(self.micro_batches,),
-            forward=np.concatenate([places.forward, none])[columns.place],
+            forward=columns.forward,
             backward=np.stack(columns.backward),
             sync=np.zeros_like(finish),
             finish=finish,
@@ -119,7 +126,7 @@ class FreeDegrees:
             yield arcs
             states = list(found)
 
-    def _stage(self, k: int, arcs: list[_Arc], columns: _Columns) -> Arcs:
+    def _stage(self, k: int, arcs: list[_Arc], columns: Columns) -> Arcs:
         places = self.graph.places
         held = places.held(len(self.arcs), k, self.micro_batches)
         place = [columns.empty if one.step is None else one.step.place for one in arcs]

@@ -2,7 +2,8 @@
 
 A state says how many nodes of every group are used, how far the last of them is filled, and at
 which place the last stage stands, as far as transfers tell places apart. A step places a stage on
-the next GPUs of the node that is being filled, or on the first of a new one.
+the next GPUs of the node that is being filled, or on the first of a new one; or on whole nodes, if
+it has more GPUs than one has.
 """
 
 from collections.abc import Sequence
@@ -84,10 +85,13 @@ class GpuGraph:
             used = state.used
             if not room:
                 used = (*used[:j], used[j] + 1, *used[j + 1 :])
-            offset = state.filled if room else 0
-            inside = offset + gpus <= places.node_gpus[j] and may_start(places.split, gpus, offset)
-            if inside and any(all(map(int.__le__, used, final)) for final in self.finals):
-                after = State(used, offset + gpus, self._alike[x])
+            offset, size = state.filled if room else 0, places.node_gpus[j]
+            fits = offset + gpus <= size and may_start(places.split, gpus, offset)
+            if not room and gpus > size and gpus % size == 0:
+                fits, used = True, (*used[:j], used[j] + gpus // size - 1, *used[j + 1 :])
+            if fits and any(all(map(int.__le__, used, final)) for final in self.finals):
+                filled = min(offset + gpus, size)
+                after = State(used, filled, self._alike[x])
                 found.append(Step(state, after, x, not room))
         return found
 

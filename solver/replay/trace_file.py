@@ -24,12 +24,12 @@ COLUMNS = ("time", "node", "event")
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 MOST_S = 1e9
 _LENGTH = re.compile(r"(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*([a-z]*)")
-_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
-TIME_ALLOWED = f"seconds, or a number with s, min or h; at most {MOST_S:g} s"
+_SECONDS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+TIME_ALLOWED = f"seconds, or a number with s, min, h or d; at most {MOST_S:g} s"
 
 
 def length_ns(text: str) -> int | None:
-    """Nanoseconds of "90", "90 s", "10m", "10 min" or "6h", rounded; None if it is no such text."""
+    """Nanoseconds of "90", "10 min", "6h" or "30d", rounded; None if it is no such text."""
     match = _LENGTH.fullmatch(text.strip())
     if match is None or match[2] not in _SECONDS:
         return None

@@ -1,6 +1,6 @@
 """What a plan takes for granted of its memory strategies, and what its instance leaves unused."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
@@ -9,37 +9,38 @@ from formulations.instance.cluster import has_flash
 from formulations.instance.overlap import Overlap
 from formulations.instance.precision import FORMATS, MASTER_BYTES
 from formulations.instance.workload import OPTIMIZER_BYTES
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Shape
+from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Degrees, Shape
 from solver.report.layout import Lines
 from solver.report.quantities import percent
 
 _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
-def assumptions(instance: Instance, shape: Shape) -> Lines:
-    """One line each, labelled."""
+def assumptions(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Lines:
+    """One line each, labelled; `degrees`: of its stages."""
     return [
-        *(("assumed", text) for text in _assumed(instance, shape)),
-        *_hidden(instance.search.overlap, shape),
+        *(("assumed", text) for text in _assumed(instance, shape, degrees)),
+        *_hidden(instance.search.overlap, shape, degrees),
         *(("unused", text) for text in _unused(instance)),
     ]
 
 
-def _assumed(instance: Instance, shape: Shape) -> Iterator[str]:
+def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Iterator[str]:
     workload = instance.workload
-    if instance.search.sequence_parallel and shape.widest_tp > 1:
+    sizes = {own.tp for own in degrees}
+    if instance.search.sequence_parallel and max(sizes) > 1:
         yield (
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
         )
-    if any(own.parts > 1 for own in shape.degrees_used):
+    if any(own.parts > 1 for own in degrees):
         yield (
             "parts of a stage: each an equal share of every micro-batch, gradients reduced among"
             " them inside the node, of tied embeddings one copy for all"
         )
-    unlike = len({own.tp for own in shape.degrees_used}) > 1
-    if unlike and not instance.search.splits_messages:
-        yield "unlike tensor groups: whole messages cross nodes once per GPU of the largest"
+    if len(sizes) > 1 and not instance.search.splits_messages:
+        whose = "of the larger one" if shape.per_stage else "of the largest"
+        yield f"unlike tensor groups: whole messages cross nodes once per GPU {whose}"
     if "selective" in shape.recompute and instance.profile is not None:
         yield "selective recomputation: the analytic share of the measured forward pass again"
     if shape.zero >= GRADIENTS_SPLIT and shape.dp > 1:
@@ -91,11 +92,11 @@ def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0)
     return [(overlap.kind, f"hidden {text} ({overlap.source})")] if text else []
 
 
-def _hidden(overlap: Overlap, shape: Shape) -> Lines:
+def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines:
     exchanges = shape.zero >= GRADIENTS_SPLIT
     return hidden(
         overlap,
-        tensor=overlap.tensor_parallel * (shape.widest_tp > 1),
+        tensor=overlap.tensor_parallel * any(own.tp > 1 for own in degrees),
         sync=overlap.hidden_sync(shape.pp, shape.vpp) * (shape.dp > 1 and not exchanges),
         sharding=overlap.sharding * (shape.dp > 1 and exchanges),
     )
@@ -106,6 +107,6 @@ def _unused(instance: Instance) -> Iterator[str]:
     off = instance.profile is None and not instance.workload.flash_attention
     if off and has_flash(instance.cluster, instance.workload.precision):
         yield "workload.flash_attention is off, although every GPU here has it: less memory"
-    spot = [group.name for group in instance.cluster.groups if group.spot and not group.again]
+    spot = [group.name for group in instance.cluster.groups if group.spot]
     if spot and instance.objective.minimize != "cost_per_useful_sequence":
         yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"

@@ -22,7 +22,11 @@ def _worth(comparison: Comparison, objective: float | None) -> str:
 
 
 def _shape(shape: Shape | None) -> str:
-    return f"{tensor_text(shape)} x {shape.dp} x {shape.pp}, {shape.micro_batch}" if shape else "-"
+    return (
+        f"{tensor_text(shape.degrees_used)} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
+        if shape
+        else "-"
+    )
 
 
 def _share(value: float | None) -> str:

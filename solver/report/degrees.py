@@ -1,24 +1,32 @@
 """Tensor groups and parts of a plan's slots, in words."""
 
-from collections import Counter
+from collections.abc import Iterable
 
 from formulations.instance import Instance
 from formulations.plan import Degrees, Shape
+from solver.document import PlanDocument
 
 
-def tensor_text(shape: Shape) -> str:
-    """GPUs of a tensor group, x4 where 4 of them share a stage; by node group if they differ."""
-    found = dict.fromkeys(map(_short, shape.degrees_used))
-    return " / ".join(found)
+def degrees_of(document: PlanDocument) -> list[Degrees]:
+    """Those of its node groups; of its stages where every one has its own."""
+    shape = document.shape
+    if shape is not None and not shape.per_stage:
+        return shape.degrees_used
+    return [stage.degrees for replica in document.replicas for stage in replica.stages]
+
+
+def tensor_text(degrees: Iterable[Degrees]) -> str:
+    """GPUs of a tensor group, *4 where 4 of them share a stage; all kinds if they differ."""
+    return " / ".join(dict.fromkeys(map(_short, degrees))) or "by stage"
 
 
 def one_line(shape: Shape) -> str:
     """A shape among the others of its instance."""
     chunks = f", {shape.vpp} chunks" if shape.vpp > 1 else ""
     shared = f", context {shape.cp}, experts {shape.ep}" if shape.cp * shape.ep > 1 else ""
-    nodes = " + ".join(map(str, shape.nodes_used))
+    nodes, tensor = " + ".join(map(str, shape.nodes_used)), tensor_text(shape.degrees_used)
     return (
-        f"tensor {tensor_text(shape)} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "
+        f"tensor {tensor} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "
         f"micro-batch {shape.micro_batch}, {shape.schedule}, recomputed "
         f"{' or '.join(shape.recompute)}, ZeRO {shape.zero}, nodes {nodes}"
     )
@@ -29,15 +37,14 @@ def _short(degrees: Degrees) -> str:
 
 
 def by_group(instance: Instance, shape: Shape) -> str | None:
-    """Degrees of every node group used; None where all are alike and undivided."""
+    """Degrees of every node group used; None where all are alike and undivided, or by stage."""
+    if shape.per_stage:
+        return None
     if len(set(shape.degrees_used)) == 1 and shape.degrees_used[0].parts == 1:
         return None
     groups = zip(instance.cluster.groups, shape.degrees, shape.nodes_used, strict=True)
-    found = [(group, own, count) for group, own, count in groups if count]
-    names = Counter(group.name for group, _, _ in found)
     return ", ".join(
-        (f"{count} of {group.name}" if names[group.name] > 1 else group.name)
-        + f": tp {own.tp} x {own.parts}"
-        + (" parts" if own.parts > 1 else "")
-        for group, own, count in found
+        f"{group.name}: tp {own.tp} x {own.parts}" + (" parts" if own.parts > 1 else "")
+        for group, own, count in groups
+        if count
     )

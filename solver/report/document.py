@@ -2,10 +2,9 @@
 
 from formulations.costs.availability import checkpoint_every_s
 from formulations.costs.memory import MemoryParts
-from formulations.costs.plan_costs import PlanCosts, plan_costs, plan_memory
+from formulations.costs.plan_costs import PlanCosts, plan_costs, plan_memory, plan_tables
 from formulations.costs.renting import terms_of
 from formulations.costs.rounding import rounding_error_ns
-from formulations.costs.tables import build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.provenance import gpu_evidence
@@ -88,7 +87,7 @@ def _lower_bound_s(result: Result) -> float | None:
 def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDocument:
     instance, shape = document.instance, plan.shape
     costs = plan_costs(instance, plan)
-    tables = build_tables(instance, shape)
+    tables = plan_tables(instance, plan)
     price = price_usd_per_hour(instance, shape)
     cost = price * step_time_s / 3600
     steps = instance.objective.steps
@@ -110,9 +109,7 @@ def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDo
             "time_sources": tuple(sorted(tables.origins)),
             "node_order": tuple(names[n] for n in plan.node_order),
             "idle_nodes": tuple(
-                name
-                for name in dict.fromkeys(names)
-                if name not in {names[n] for n in plan.node_order}
+                name for n, name in enumerate(names) if n not in set(plan.node_order)
             ),
             "replicas": tuple(
                 _replica(instance, replica, costs, memory[r], r)
@@ -202,7 +199,7 @@ def plan_of(document: PlanDocument) -> Plan:
         raise PlanError("digest", "the plan file was changed", allowed)
     if document.shape is None:
         raise PlanError("shape", f"no plan (status {document.status})", "a file with a plan")
-    number = document.instance.cluster.numbers(document.shape.nodes_used)
+    number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
     replicas = tuple(replica.replica(number) for replica in document.replicas)
     order = tuple(number[name] for name in document.node_order)
     return Plan(shape=document.shape, node_order=order, replicas=replicas)

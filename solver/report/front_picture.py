@@ -21,11 +21,12 @@ _LEFT, _TOP, _RIGHT = 96, 84, 150
 _LETTER = 6.2  # average width of a letter of the 11 px font
 _LINE = 13.0  # height of a name
 _STYLE = (
-    "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
-    ".g{stroke:#000;stroke-opacity:.15}.f{fill:none;stroke:#d62728;stroke-width:1.5}"
-    ".best{fill:#d62728}.known{fill:#4c86c6;fill-opacity:.35}"
-    ".bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}.open{fill:#e39a2d}"
-    ".other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
+    ".front text{font:11px sans-serif;fill:#222}.front .t{font-size:17px;font-weight:bold}"
+    ".front .g{stroke:#000;stroke-opacity:.15}"
+    ".front .f{fill:none;stroke:#d62728;stroke-width:1.5}.front .best{fill:#d62728}"
+    ".front .known{fill:#4c86c6;fill-opacity:.35}"
+    ".front .bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}.front .open{fill:#e39a2d}"
+    ".front .other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
 )
 _Kind = Literal["best", "known", "bound", "open", "other"]
 _NAMES: dict[_Kind, str] = {
@@ -34,6 +35,10 @@ _NAMES: dict[_Kind, str] = {
     "bound": "dominated: at best here",
     "open": "open: at best here",
 }
+
+
+#: Number of powers of ten from which on these of their multiples have a tick.
+_STEPS = ((3, (1,)), (1, (1, 2, 5)), (0, (1, 1.5, 2, 3, 4, 5, 6, 8)))
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class _Axis:
-    """Logarithmic, with ticks at 1, 2 and 5 times powers of ten."""
+    """Logarithmic, with some round ticks."""
 
     low: float
     high: float
@@ -56,7 +61,8 @@ class _Axis:
     @property
     def ticks(self) -> list[float]:
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
-        steps = (1, 2, 5) if last - first <= 3 else (1,)
+        decades = math.log10(self.high / self.low)
+        steps = next(steps for least, steps in _STEPS if decades >= least)
         found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         return [tick for tick in found if self.low <= tick <= self.high]
 
@@ -175,7 +181,7 @@ def front_picture(
             *(_dot(page, mark) for mark in best),
         ]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="front" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}">',
         f"<title>{escape(title)}</title>",
         f"<style>{_STYLE}</style>",

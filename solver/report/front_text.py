@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from solver.document import PlanDocument
 from solver.front_document import FrontDocument
+from solver.report.degrees import degrees_of, tensor_text
 from solver.report.front_figures import cost_name, figures_of
 from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.quantities import money, percent, significant, time_text
@@ -42,8 +43,7 @@ def degrees_text(plan: PlanDocument) -> str:
     shape = plan.shape
     if shape is None:
         return ""
-    tp = "/".join(str(tp) for tp in dict.fromkeys(one.tp for one in shape.degrees_used))
-    return f"{tp} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
+    return f"{tensor_text(degrees_of(plan))} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
 
 
 def _point_table(document: FrontDocument) -> Grid:

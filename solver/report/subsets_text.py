@@ -5,9 +5,14 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 
 from solver.front_document import FrontDocument, PointDocument
-from solver.report.front_text import cluster_name, degrees_text, search_lines
+from solver.report.front_text import cluster_name, degrees_text, front_text, search_lines
 from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.quantities import percent, significant, time_text
+
+
+def front_report(document: FrontDocument) -> list[RenderableType]:
+    """A front as its aim asks for it."""
+    return subsets_text(document) if document.aim == "subsets" else front_text(document)
 
 
 def subsets_text(document: FrontDocument) -> list[RenderableType]:

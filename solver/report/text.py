@@ -16,7 +16,7 @@ from formulations.plan import Shape, num_gpus
 from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
-from solver.report.degrees import by_group, tensor_text
+from solver.report.degrees import by_group, degrees_of, tensor_text
 from solver.report.document import costs_of, plan_of
 from solver.report.evidence import calibration_lines, evidence_lines
 from solver.report.layers import layers_text
@@ -92,7 +92,6 @@ def cluster_text(instance: Instance) -> str:
         f"{counted(g.nodes, 'node')} of {g.gpus_per_node} {g.gpu.name}"
         + (f" in zone {g.zone}" if g.zone else "")
         for g in instance.cluster.groups
-        if not g.again
     )
 
 
@@ -116,7 +115,7 @@ def _recompute_text(document: PlanDocument) -> str:
 _DEGREES: dict[DegreesPer, str] = {
     "uniform": "uniform degrees",
     "per_group": "degrees per node group",
-    "per_node": "degrees per node, two kinds per group",
+    "per_stage": "degrees per stage",
 }
 
 
@@ -124,13 +123,16 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     """Degrees and memory strategy in words."""
     recompute = _recompute_text(document)
     zero = f", ZeRO {shape.zero}" if shape.zero else ""
-    sequence_parallel = document.instance.search.sequence_parallel and shape.widest_tp > 1
+    degrees = degrees_of(document)
+    grouped = any(own.tp > 1 for own in degrees)
+    sequence_parallel = document.instance.search.sequence_parallel and grouped
     split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     context = f" x context {shape.cp}" if shape.cp > 1 else ""
     experts = f", experts over {shape.ep} GPUs" if shape.ep > 1 else ""
+    tensor = tensor_text(degrees)
     return (
-        f"tensor {tensor_text(shape)}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
+        f"tensor {tensor}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
         f"{counted(num_gpus(document.instance, shape), 'GPU')}{experts}, {recompute}{split}{zero}"
     )
 
@@ -249,8 +251,15 @@ def figures(document: PlanDocument) -> Lines:
         *([("idle", idle)] if idle else []),
         *evidence_lines(document),
         *calibration_lines(document),
-        *([] if document.shape is None else assumptions(document.instance, document.shape)),
+        *_assumptions(document),
     ]
+
+
+def _assumptions(document: PlanDocument) -> Lines:
+    shape = document.shape
+    if shape is None:
+        return []
+    return assumptions(document.instance, shape, degrees_of(document))
 
 
 def _launchers(document: PlanDocument) -> str:

@@ -68,7 +68,7 @@ class Ahead:
             if known is not None:
                 return known
             if self.lost[position] >= MOST_LOST:
-                _log.warning("%d workers were lost at one shape, which stays open", MOST_LOST)
+                _log.warning("a shape stays open: %d workers were lost at it", MOST_LOST)
                 return self.closer.by_bound(task, self.best())
             heapq.heappush(self.waiting, position)
             self._hand_out(round_)

@@ -7,34 +7,52 @@ best one. What it proves of the objective bounds each of the shapes that it hold
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import decisions_of
-from formulations.plan import Plan, simulable
+from formulations.decisions import decisions_of, even_shares
+from formulations.plan import Plan, Shape, simulable
+from formulations.stage_layouts import layouts
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import ShapeRecord, objective_weight
 from solver.search.closer import Closer, Closing
-from solver.search.closing import ShapeAnswer, ShapeEngine, Stop
+from solver.search.closing import ShapeAnswer, ShapeEngine, Stop, enumerate_shape
 from solver.search.critical_path import CutLoop
 from solver.search.engine_solutions import Found
 from solver.search.engines import Family, model_engine
-from solver.search.held_shapes import OpenShape
+from solver.search.held_shapes import ALL_FREE, Fixed, OpenShape
 from solver.search.paths import CutPool
+
+#: Ways to lay out stages with degrees of their own that a model tells apart, of one shape.
+MOST_LAYOUTS = 200
 
 _log = logging.getLogger(__name__)
 
 
 def collector(collected: list[CostTables]) -> ShapeEngine:
-    """An engine for one shape that closes none: it keeps the costs that the model is made of."""
+    """An engine for one shape that closes none: it keeps the costs that the model is made of.
+
+    But shapes whose stages have degrees of their own, in too many ways: these it enumerates.
+    """
 
     def keep(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ShapeAnswer:
         tables = intervals.tables
+        if tables.by_place and next(islice(layouts(tables.by_place), MOST_LAYOUTS, None), None):
+            return enumerate_shape(intervals, cutoff, gap, stop)
         if not stop() and simulable(tables.instance, tables.shape):
             collected.append(tables)
         return ShapeAnswer(None, None, False)
 
     return keep
+
+
+def _layouts(tables: CostTables) -> list[Fixed]:
+    """What is given of a shape: nothing; or the layout, for each that there is."""
+    if tables.by_place is None:
+        return [ALL_FREE]
+    shares = even_shares(tables)
+    return [Fixed(order=one, micro_batches=shares) for one in layouts(tables.by_place)]
 
 
 class AtOnce:
@@ -52,14 +70,16 @@ class AtOnce:
         self.closer = closer
         instance = closer.instance
         shapes = [
-            OpenShape(tables, objective_weight(instance, tables.shape), bound_ns)
+            OpenShape(tables, objective_weight(instance, tables.plan_shape), bound_ns, fixed)
             for tables, bound_ns in open_
+            for fixed in _layouts(tables)
         ]
         best, start = None, None
         if incumbent is not None:
             plan, step_time_ns = incumbent
             best = step_time_ns * objective_weight(instance, plan.shape)
-            known = [i for i, one in enumerate(shapes) if one.tables.shape == plan.shape]
+            same = [i for i, one in enumerate(shapes) if one.tables.plan_shape == plan.shape]
+            known = [] if plan.shape.per_stage else same  # not told which layout it has
             start = [Found(i, decisions_of(instance, plan), step_time_ns) for i in known]
         first = start[0] if start else None
         self.loop = CutLoop(model_engine(family), shapes, closer.target, best, first, pool)
@@ -74,18 +94,28 @@ class AtOnce:
 
     def closings(self) -> list[Closing]:
         """The shapes that the model holds as they stand, with the best plan found."""
-        return [self._closing(index) for index in self.loop.model.held]
+        held = {self.loop.shapes[index].tables.plan_shape for index in self.loop.model.held}
+        parts = dict[Shape, list[int]]()
+        for index, one in enumerate(self.loop.shapes):
+            parts.setdefault(one.tables.plan_shape, []).append(index)
+        return [self._closing(shape, own) for shape, own in parts.items() if shape in held]
 
-    def _closing(self, index: int) -> Closing:
-        loop, tables = self.loop, self.loop.shapes[index].tables
-        shape, found = tables.shape, loop.found
+    def _closing(self, shape: Shape, parts: list[int]) -> Closing:
+        """Of a shape: a part for every layout of stages with degrees of their own, else one."""
+        loop, found = self.loop, self.loop.found
         record = ShapeRecord(
-            shape=shape, reason="open", proof=self.family, bound_ns=loop.bounds_ns[index]
+            shape=shape,
+            reason="open",
+            proof=self.family,
+            bound_ns=min(loop.bounds_ns[index] for index in parts),
         )
-        own = found is not None and found.index == index
-        plan = (found.decisions.plan(tables), found.step_time_ns) if found and own else None
-        if not loop.is_open(index):
-            record = self._closed(record, loop.target_ns(index), own)
+        own = found is not None and found.index in parts
+        plan = None
+        if found is not None and own:
+            tables = loop.shapes[found.index].tables
+            plan = found.decisions.plan(tables), found.step_time_ns
+        if not any(map(loop.is_open, parts)):
+            record = self._closed(record, loop.target_ns(parts[0]), own)
         return Closing(record, plan)
 
     def _closed(self, record: ShapeRecord, target_ns: int, has_best: bool) -> ShapeRecord:

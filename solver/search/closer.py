@@ -73,6 +73,10 @@ class Closer:
         method = self.options.method
         return method if method in ("cpsat", "milp") else "enumeration"
 
+    def _proof_of(self, shape: Shape) -> Proof:
+        """Models keep for later what they are for, and leave the rest to the enumeration."""
+        return "enumeration" if shape.per_stage else self.proof
+
     @cached_property
     def _scales(self) -> dict[tuple[int, ...], tuple[int, float]]:
         """Shortest step time beyond the limits and objective per ns, by the nodes used."""
@@ -231,12 +235,12 @@ class Closer:
 
     def _recorded(self, task: Task, answer: ShapeAnswer, cutoff: int, gap: float) -> ShapeRecord:
         """What the answer to a question says."""
-        shape = task.shape
+        shape, proof = task.shape, self._proof_of(task.shape)
         if not answer.complete:
             if answer.bound_ns > task.bound_ns:
-                return _record(shape, "open", self.proof, answer.bound_ns)
+                return _record(shape, "open", proof, answer.bound_ns)
             return _record(shape, "open", task.proof, task.bound_ns)
         if answer.plan is None and cutoff >= self._refused(shape):
-            return _record(shape, "infeasible", self.proof)
+            return _record(shape, "infeasible", proof)
         bound_ns = below(answer.step_time_ns or cutoff, gap)
-        return _record(shape, "solved" if answer.plan else "bounded", self.proof, bound_ns)
+        return _record(shape, "solved" if answer.plan else "bounded", proof, bound_ns)

@@ -14,6 +14,7 @@ from solver.bounds.largest_share import largest_share
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.bounds.uneven_shares import Left, Uneven
 from solver.enumeration.by_device import best_by_device
+from solver.enumeration.by_stage import best_by_stage
 from solver.enumeration.engine import solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_search import Answer, best_dealing
@@ -127,6 +128,9 @@ def enumerate_shape(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -
     if not simulable(tables.instance, tables.shape):
         return ShapeAnswer(None, None, False)
     cutoff, gap = min(cutoff, 2 * tables.longest_ns + 2), min(gap, MOST_GAP)
+    if tables.by_place is not None:
+        plan, found = best_by_stage(intervals, tables.by_place, cutoff, gap, stop)
+        return ShapeAnswer(plan, found.step_time_ns, found.complete, found.bound_ns)
     placer = Placer(tables)
     zones = StageZones(placer)
     if tables.shape.vpp > 1:

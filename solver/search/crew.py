@@ -1,5 +1,6 @@
 """Workers that answer ahead of the search: what they and the search tell each other."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from solver.search.closing import Stop
+
+_log = logging.getLogger(__name__)
 
 #: Objective that plans have to be below; None: any.
 Best = float | None
@@ -103,6 +106,11 @@ class News:
         """The best objective of the tasks before this one."""
         heard = [objective for before, objective in self._found if before < position]
         return min([*heard, *([] if known is None else [known])], default=None)
+
+
+def warn_of_loss() -> None:
+    """One line, whoever was lost."""
+    _log.warning("a worker was lost; another one does its work again")
 
 
 def reply_to(

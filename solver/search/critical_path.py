@@ -72,7 +72,7 @@ class CutLoop:
 
     def target_ns(self, index: int) -> int:
         """Step times of at least this are of no interest."""
-        return self._beyond(self.shapes[index].tables.shape, self.best)
+        return self._beyond(self.shapes[index].tables.plan_shape, self.best)
 
     def is_open(self, index: int) -> bool:
         """Whether a shape may have a plan that is of interest."""

@@ -135,7 +135,7 @@ class ShapeSearch:
 
         limit, records = self.options.time_limit_s, self.agenda.records
         left_s = None if limit is None else max(0.0, limit - self.clock.elapsed_s)
-        known = [(tables, records[tables.shape].bound_ns or 0) for tables in self.collected]
+        known = [(tables, records[tables.plan_shape].bound_ns or 0) for tables in self.collected]
         plan, time_ns = self.incumbents.known.plan, self.incumbents.known.step_time_ns
         incumbent = None if plan is None or time_ns is None else (plan, time_ns)
         model = AtOnce(method, self.closer, known, incumbent, self.pool)
@@ -209,7 +209,6 @@ def solve(
         study.note(SOLVE, {"gap": options.gap})
     search = ShapeSearch(instance, options, progress, study=study)
     termination, space = Termination.TIME_LIMIT, search.space
-    simple = _of_one_kind(instance, space)
     try:
         with time_up_after(search.clock.left_s):
             if options.method == "minmax":
@@ -221,9 +220,9 @@ def solve(
                 starts.start("chunks", partial(starts.seed_chunks, space))
                 starts.start("seed", partial(starts.seed, space))
                 starts.start("survey", partial(starts.survey, space))
-                if simple and options.method == "exact":
-                    starts.start("simple", partial(starts.seed, list(simple)))
-                    search.run(simple)  # so that more choice is not for the worse
+                grouped = {shape: None for shape in space if not shape.per_stage}
+                if options.method == "exact" and len(grouped) < len(space):
+                    search.run(grouped)  # so that more choice is not for the worse
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():
             termination = Termination.HEURISTIC
@@ -237,13 +236,6 @@ def solve(
 
         write_model(options, search.times, result.plan, search.pool)
     return result
-
-
-def _of_one_kind(instance: Instance, space: Sequence[Shape]) -> dict[Shape, None]:
-    """The shapes in which nodes of a group are alike; none where they are in all."""
-    again = [j for j, group in enumerate(instance.cluster.groups) if group.again]
-    alike = (shape for shape in space if not any(shape.nodes_used[j] for j in again))
-    return dict.fromkeys(alike) if again else {}
 
 
 def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float | None]:

@@ -7,8 +7,8 @@ than the bound that comes with it, the engine is in trouble.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from formulations.costs.placement import Placer
 from formulations.costs.stage_costs import StageCosts
+from formulations.costs.stage_places import placement_of
 from formulations.decisions import Decisions
 from solver.backends.outcome import Outcome
 from solver.search.held_shapes import HeldShapes
@@ -66,7 +66,7 @@ class Judge:
         """A plan; its paths and those of its neighbours are known from now on."""
         tables, shares = self._model.shapes[index].tables, self._model.shares.get(index, ())
         stages = self._stages.setdefault(index, StageCosts(tables))
-        placement = Placer(tables).costs(decisions.order)
+        placement = placement_of(tables, decisions.order)
         known = harvest(stages, placement, decisions, shares, self._bounds_ns[index])
         self._pool.of(tables.shape).update(known.cuts)
         return known

@@ -11,7 +11,17 @@ from typing import Generic
 
 from solver.interrupt import held_back
 from solver.search.closing import Stop
-from solver.search.crew import Answer, Answerer, Asked, News, Reply, Round, Task, reply_to
+from solver.search.crew import (
+    Answer,
+    Answerer,
+    Asked,
+    News,
+    Reply,
+    Round,
+    Task,
+    reply_to,
+    warn_of_loss,
+)
 
 #: What a worker is sent: a task, news of a plan (its task's position and objective), or a halt.
 Message = Asked[Task] | tuple[int, float] | None
@@ -88,6 +98,7 @@ class _ForkRound(Generic[Task, Answer]):
             try:
                 reply: Reply[Answer] = ready.recv()
             except (EOFError, OSError):
+                warn_of_loss()
                 replies += [Reply(position, None, lost=True) for position in worker.busy]
                 self._bury(worker)
                 self.start()

@@ -57,6 +57,9 @@ def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, poo
     if plan is None:
         _log.warning("%s is not written: there is no plan whose shape it would model", path)
         return
+    if plan.shape.per_stage:
+        _log.warning("%s is not written: every stage of the plan has degrees of its own", path)
+        return
     engine = model_engine(method)
     built = model_of(engine, times.costs(plan.shape), plan, pool.of(plan.shape))
     target = path.resolve()

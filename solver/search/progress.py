@@ -14,6 +14,12 @@ class Progress:
     bound_ns: int | None
     gap: float | None
     elapsed_s: float
+    limit_s: float | None = None
+
+    @property
+    def left_s(self) -> float | None:
+        """Until the time limit; None without one."""
+        return None if self.limit_s is None else max(0.0, self.limit_s - self.elapsed_s)
 
 
 Report = Callable[[Progress], None]

@@ -14,7 +14,17 @@ from typing import Any
 from formulations.errors import PlannerError
 from solver.document import HETPLAN_VERSION
 from solver.search.closing import Stop
-from solver.search.crew import Answer, Answerer, Asked, News, Reply, Round, Task, reply_to
+from solver.search.crew import (
+    Answer,
+    Answerer,
+    Asked,
+    News,
+    Reply,
+    Round,
+    Task,
+    reply_to,
+    warn_of_loss,
+)
 
 #: A worker hands over what it has after so many seconds, or when it has found a plan.
 BATCH_S = 0.5
@@ -196,6 +206,7 @@ class RayCrew:
             if self._failed >= MOST_FAILED:
                 reason = f"{self._failed} workers could not start; allowed: {_INSTALL} on all hosts"
                 raise PlannerError(f"--engine ray: {reason}") from error
+            warn_of_loss()
             return None
         if isinstance(said, str) and said != HETPLAN_VERSION:
             found = f"a worker has hetplan {said}"

@@ -2,21 +2,25 @@
 
 from itertools import pairwise
 
-from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
+from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
+from formulations.stage_layouts import slots_of
 
 
 def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
     """The first rule that decisions break, in words; None if they make a plan of the shape."""
-    if _uses(decisions.order, len(tables.shape.nodes_used)) != tables.shape.nodes_used:
+    whole, used = tables.by_place, tables.shape.nodes_used
+    if whole is not None and slots_of(whole, decisions.order) is None:
+        return f"layout {decisions.order} does not use each GPU once"
+    if whole is None and _uses(decisions.order, len(used)) != used:
         return f"node order {decisions.order} does not use each node once"
     if not _is_split(tables, decisions.boundaries):
         return f"boundaries {decisions.boundaries} do not make stages of enough blocks"
     if not _are_shares(tables, decisions.micro_batches):
         return f"shares {decisions.micro_batches} do not distribute the micro-batches"
-    placement = Placer(tables).costs(decisions.order)
+    placement = placement_of(tables, decisions.order)
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
     if (costs.memory_bytes > costs.limit_bytes).any():
         return f"boundaries {decisions.boundaries} do not fit in memory"

@@ -58,4 +58,5 @@ class SearchHistory:
             bound_ns=int(bound) if self._instance.objective.minimize == "step_time" else None,
             gap=relative_gap(found.best, bound),
             elapsed_s=self._clock.elapsed_s,
+            limit_s=self._clock.limit_s,
         )

@@ -1,17 +1,19 @@
 """The plan space: every numbers-of-nodes vector and every shape, in one fixed order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from math import gcd
+from typing import get_args
 
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.instance import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.instance import RECOMPUTE_WAYS, PlainSchedule, ScheduleName, ZeroStage
 from formulations.instance.target import least_zero, most_stages
 from formulations.instance.target import zero_stages as launched_stages
 from formulations.instance.workload import Recompute
 from formulations.launch import runs_shape
 from formulations.plan import GRADIENTS_SPLIT, Degrees, Shape, uniform_degrees
 from formulations.schedules import SCHEDULES
+from formulations.slot_degrees import alike_degrees, powers_of_two, slot_degrees
 from solver.result import rent_usd_per_hour
 
 #: Largest micro-batch tried when the instance names none.
@@ -21,53 +23,23 @@ MAX_MICRO_BATCH = 64
 PRICE_NOISE = 1e-12
 
 
-def powers_of_two(limit: int) -> tuple[int, ...]:
-    """1, 2, 4, ... up to `limit`."""
-    return tuple(1 << i for i in range(limit.bit_length()))
-
-
 def node_vectors(instance: Instance) -> Iterator[tuple[int, ...]]:
     """Nodes used per group: all of them, or any non-empty choice within the price limit."""
     groups = instance.cluster.groups
     limit = instance.limits.max_price_usd_per_hour
-    for vector in product(*(range(g.nodes + 1) for g in groups)):
-        if not any(vector) or not _possible(instance, vector):
-            continue
+    ranges = [range(g.nodes + 1) if instance.search.idle_nodes else (g.nodes,) for g in groups]
+    for vector in product(*ranges):
         rent = rent_usd_per_hour(instance, vector)
-        if limit is None or rent <= limit * (1 + PRICE_NOISE):
+        if any(vector) and (limit is None or rent <= limit * (1 + PRICE_NOISE)):
             yield vector
-
-
-def _possible(instance: Instance, vector: tuple[int, ...]) -> bool:
-    """Whether there are so many nodes, counted once where they come again, and none must idle.
-
-    Nodes of one kind only are never those that come again.
-    """
-    groups, numbers = instance.cluster.groups, list(vector)
-    for j, group in enumerate(groups):
-        if group.again and vector[j]:
-            numbers[j - 1] += vector[j]
-            if not vector[j - 1] or numbers[j - 1] > groups[j - 1].nodes:
-                return False
-    own = [(n, g.nodes) for n, g in zip(numbers, groups, strict=True) if not g.again]
-    return instance.search.idle_nodes or all(n == most for n, most in own)
-
-
-def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
-    """Candidates for tp that divide the heads and these numbers of GPUs of a node."""
-    counts = (instance.workload.kv_heads, *gpus)
-    candidates = instance.search.tensor_parallel or powers_of_two(
-        max(g.gpus_per_node for g in instance.cluster.groups)
-    )
-    return [tp for tp in candidates if all(count % tp == 0 for count in counts)]
 
 
 def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:
     """Degrees by node group, of groups that are not used those of the first that is.
 
     Own ones by group: slots that fill its nodes. Parts of all groups have no common divisor: with
-    one, the plans are among those of as many times more replicas, of smaller micro-batches. Two
-    kinds of nodes of one group are not told apart by their order, nor are groups of equal machines.
+    one, the plans are among those of as many times more replicas, of smaller micro-batches. Groups
+    of equal machines are not told apart.
     """
     groups = instance.cluster.groups
     used = [j for j, count in enumerate(vector) if count]
@@ -80,17 +52,13 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
         choices = [slot_degrees(instance, groups[j].gpus_per_node, cp) for j in used]
         for chosen in product(*choices):
             named = dict(zip(used, chosen, strict=True))
-            twins = (j for j in used if groups[j].again)
-            ordered = all(_size(named[j - 1]) < _size(named[j]) for j in twins)
-            ordered &= all(_size(named[i]) <= _size(named[j]) for i, j in alike)
+            ordered = all(_size(named[i]) <= _size(named[j]) for i, j in alike)
             if ordered and gcd(*(one.parts for one in chosen)) == 1:
                 yield tuple(named.get(j, chosen[0]) for j in range(len(vector)))
 
 
 def _interchangeable(groups: Sequence[NodeGroup], vector: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Pairs of groups of equal machines, as many of each used; none where nodes come again."""
-    if any(group.again for group in groups):
-        return []
+    """Pairs of groups of equal machines, as many of each used."""
     machines = [group.model_copy(update={"name": "", "nodes": 1}) for group in groups]
     used = [j for j, count in enumerate(vector) if count]
     return [
@@ -102,37 +70,6 @@ def _interchangeable(groups: Sequence[NodeGroup], vector: tuple[int, ...]) -> li
 
 def _size(degrees: Degrees) -> tuple[int, int]:
     return degrees.tp, degrees.parts
-
-
-def alike_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
-    """Undivided slots that fill nodes of so many GPUs."""
-    known = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
-    return [own for own in known if shares_sequences(instance, own, nodes)]
-
-
-def slot_degrees(instance: Instance, gpus: int, cp: int) -> list[Degrees]:
-    """Ways to share a stage among GPUs of a node, in equal parts."""
-    known = (
-        Degrees(tp=tp, parts=parts, cp=cp)
-        for tp in tensor_degrees(instance, [gpus])
-        for parts in range(1, gpus // tp + 1)
-        if gpus // tp % parts == 0
-    )
-    return [own for own in known if shares_sequences(instance, own, [gpus])]
-
-
-def shares_sequences(instance: Instance, own: Degrees, nodes: list[int]) -> bool:
-    """Whether the tensor groups of slots that fill these nodes can share every sequence.
-
-    Every GPU has two pieces of it, which each tensor group can split; heads are exchanged whole.
-    """
-    if own.cp == 1:
-        return True
-    workload = instance.workload
-    pieces = workload.sequence_length % (2 * own.cp * own.tp) == 0
-    whole = workload.kv_heads % (own.tp * own.cp) == 0
-    heads = whole or instance.search.context_method != "all_to_all"
-    return pieces and heads and all(gpus % own.width == 0 for gpus in nodes)
 
 
 def expert_degrees(
@@ -163,14 +100,19 @@ def micro_batches(instance: Instance) -> list[int]:
     return [b for b in candidates if instance.workload.global_batch % b == 0]
 
 
-def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
-    """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
+def longest_pipeline(instance: Instance) -> int:
+    """Most stages that the layers fill and the target runs."""
     search, layers = instance.search, instance.workload.layers
     longest = len(layers) if search.embedding_only_stages else sum(x.is_block for x in layers)
-    most = most_stages(search.target, instance.workload) or longest
+    return min(longest, most_stages(search.target, instance.workload) or longest)
+
+
+def pipeline_degrees(instance: Instance, slots: int) -> list[tuple[int, int]]:
+    """Pairs (dp, pp) with dp * pp = slots and enough layers for pp stages."""
+    search = instance.search
     return [
         (slots // pp, pp)
-        for pp in range(1, min(slots, longest, most) + 1)
+        for pp in range(1, min(slots, longest_pipeline(instance)) + 1)
         if slots % pp == 0
         and (search.pipeline_parallel is None or pp in search.pipeline_parallel)
         and (search.data_parallel is None or slots // pp in search.data_parallel)
@@ -224,6 +166,54 @@ def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recomp
 
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
+    yield from _grouped_shapes(instance, vector)
+    if has_stage_shapes(instance):
+        yield from _stage_shapes(instance, vector)
+
+
+def has_stage_shapes(instance: Instance) -> bool:
+    """Whether stages may have degrees of their own: in one zone, without ranks that share more."""
+    search = instance.search
+    shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
+    return search.degrees == "per_stage" and not shared and instance.cluster.zone_link is None
+
+
+def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
+    """Those in which every stage has degrees of its own: 1F1B and GPipe, equal shares."""
+    search, groups = instance.search, instance.cluster.groups
+    gpus = sum(n * group.gpus_per_node for n, group in zip(vector, groups, strict=True))
+    used = [group.gpus_per_node for n, group in zip(vector, groups, strict=True) if n]
+    least = min((own.width for size in used for own in slot_degrees(instance, size, 1)), default=0)
+    if not least:
+        return
+    schedules = [one for one in search.schedule if one in get_args(PlainSchedule)]
+    for b, dp in product(micro_batches(instance), range(1, gpus // (2 * least) + 1)):
+        if instance.workload.global_batch % (b * dp):
+            continue
+        if search.data_parallel is not None and dp not in search.data_parallel:
+            continue
+        for pp in range(2, min(longest_pipeline(instance), gpus // (dp * least)) + 1):
+            if search.pipeline_parallel is not None and pp not in search.pipeline_parallel:
+                continue
+            yield from (
+                Shape(
+                    degrees=(),
+                    dp=dp,
+                    pp=pp,
+                    micro_batch=b,
+                    schedule=schedule,
+                    recompute=recompute,
+                    zero=zero,
+                    nodes_used=vector,
+                )
+                for schedule in schedules
+                for zero in zero_stages(instance, 2, pp)
+                for recompute in recompute_ways(instance, zero)
+            )
+
+
+def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
+    """Those in which node groups have degrees, or all have the same."""
     search = instance.search
     for degrees in group_degrees(instance, vector):
         members = zip(instance.cluster.groups, degrees, vector, strict=True)

@@ -26,6 +26,8 @@ from solver.verify.filling import bounds_ns
 from solver.verify.lane_exhaust import exhaust_lanes
 from solver.verify.lanes import Lanes
 from solver.verify.simulated import Outcome
+from solver.verify.stage_exhaust import exhaust_stages
+from solver.verify.stage_work import StageWork
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0
@@ -74,15 +76,23 @@ class Verdict:
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and filling say of the claims, in their order."""
-    bounds = bounds_ns(prover, [claim.shape for claim in claims])
+    grouped = [claim.shape for claim in claims if not claim.shape.per_stage]
+    bounds, by_stage = iter(bounds_ns(prover, grouped).tolist()), StageWork(prover)
     return [
-        Verdict(claim, _quick(prover, claim, int(bound)))
-        for claim, bound in zip(claims, bounds, strict=True)
+        Verdict(
+            claim,
+            _quick(
+                prover,
+                claim,
+                by_stage.bound_ns(claim.shape) if claim.shape.per_stage else next(bounds),
+            ),
+        )
+        for claim in claims
     ]
 
 
 def _quick(prover: Prover, claim: Claim, bound_ns: int) -> Argument | None:
-    if claim.nothing_fits and prover.lacks_memory(claim.shape):
+    if claim.nothing_fits and not claim.shape.per_stage and prover.lacks_memory(claim.shape):
         return "memory"
     return "work" if bound_ns >= claim.below_ns else None
 
@@ -108,6 +118,8 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
 def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     """Lane by lane, which knows no node orders, as far as that goes; None without an opinion."""
     shape, below_ns = claim.shape, claim.below_ns
+    if shape.per_stage:
+        return exhaust_stages(prover, shape, below_ns, clock)
     if shape.vpp > 1:
         return exhaust_chunks(prover, shape, below_ns, clock)
     if sum(map(bool, shape.nodes_used)) == 1:

@@ -1,7 +1,7 @@
 """What crosses the boundaries of stages, counted flow by flow; `recount` says how."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,8 +26,9 @@ class CountedFlows:
         """Transfer of one micro-batch between virtual stages s and s + 1 of replica r, any way."""
         at, k = self.layout, s % self.layout.shape.pp
         source, target = self._boundaries[k][r]
-        if source == target:
-            return ceil_ns(inside_s(at.group(source), self._message_bytes(s, source)))
+        if at.together(source, target):
+            each = (inside_s(at.group(a), self._message_bytes(s, a)) for a in (source, target))
+            return ceil_ns(max(each))
         flows = self._departures[k][source], self._arrivals[k][target]
         links = [
             (node, at.group(node).inter_node, n)
@@ -36,7 +37,7 @@ class CountedFlows:
         way = (at.zone[source], at.zone[target])
         if way[0] != way[1]:
             passing = self._passages[k][way]
-            links += [(n, at.zone_link, passing * self._lanes(n)) for n in (source, target)]
+            links += [(n, at.zone_link, passing * self._lanes(n, n)) for n in (source, target)]
         return max(self._outside_ns(s, *link) for link in links)
 
     def _message_bytes(self, s: int, node: int) -> int:
@@ -52,12 +53,12 @@ class CountedFlows:
     @cached_property
     def _departures(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that leave each node."""
-        return [self._flows(pairs, lambda source, target: source) for pairs in self._boundaries]
+        return [self._flows(pairs) for pairs in self._boundaries]
 
     @cached_property
     def _arrivals(self) -> list[Counter[int]]:
         """Per boundary: flows from GPU to GPU that enter each node."""
-        return [self._flows(pairs, lambda source, target: target) for pairs in self._boundaries]
+        return [self._flows((b, a) for a, b in pairs) for pairs in self._boundaries]
 
     @cached_property
     def _boundaries(self) -> list[list[tuple[int, int]]]:
@@ -67,11 +68,10 @@ class CountedFlows:
         rows = zip(nodes, targets, strict=False)
         return [list(zip(*row, strict=True)) for row in rows]
 
-    def _flows(
-        self, pairs: Iterable[tuple[int, int]], end: Callable[[int, int], int]
-    ) -> Counter[int]:
-        ends = (end(a, b) for a, b in pairs if a != b)
-        return Counter(node for node in ends for _ in range(self._lanes(node)))
+    def _flows(self, pairs: Iterable[tuple[int, int]]) -> Counter[int]:
+        """By the first of each pair."""
+        apart = (pair for pair in pairs if not self.layout.together(*pair))
+        return Counter(a for a, b in apart for _ in range(self._lanes(a, b)))
 
     @cached_property
     def _passages(self) -> list[Counter[tuple[str | None, str | None]]]:
@@ -79,7 +79,8 @@ class CountedFlows:
         zone = self.layout.zone
         return [Counter((zone[a], zone[b]) for a, b in pairs) for pairs in self._boundaries]
 
-    def _lanes(self, node: int) -> int:
-        """Flows of one replica over the border of a node."""
+    def _lanes(self, node: int, other: int) -> int:
+        """Flows of one replica over the border of a node, between it and another one."""
         at = self.layout
-        return message_lanes(at.instance, at.shape, at.group_index[node])
+        widest = max(at.degrees(one).tp for one in (node, other)) if at.machines else None
+        return message_lanes(at.instance, at.shape, at.group_index[node], widest)

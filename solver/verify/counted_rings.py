@@ -56,8 +56,9 @@ class CountedRings:
         if not self._tied_bytes(used[0]):
             return 0
         pairs = list(zip(at.nodes[0], at.nodes[-1], strict=True))
-        lanes = Counter(node for a, b in pairs if a != b for node in (a, b))
-        inside = {a for a, b in pairs if a == b}
+        joined = [pair for pair in pairs if at.together(*pair)]
+        lanes = Counter(node for pair in pairs if pair not in joined for node in pair)
+        inside = {node for pair in joined for node in pair}
         zones = Counter(frozenset((at.zone[a], at.zone[b])) for a, b in pairs)
         apart = [count for ends, count in zones.items() if len(ends) > 1]
         links: list[tuple[Link, int, int]] = [

@@ -37,9 +37,9 @@ class DegreeChoices:
         nodes = [group.gpus_per_node for group in self.instance.cluster.groups]
         used = [j for j, count in enumerate(nodes_used) if count]
         found: list[tuple[Degrees, ...]] = []
-        groups, alike = self.instance.cluster.groups, self._alike(nodes_used)
+        alike = self._alike(nodes_used)
         for cp in sorted(set(self.instance.search.context_parallel)):
-            slots = [self._slots(nodes[j], cp) for j in used]
+            slots = [self.slots(nodes[j], cp) for j in used]
             if self.instance.search.degrees == "uniform":
                 shared = (own for own in slots[0] if all(own in others for others in slots))
                 plain = [own for own in shared if own.parts == 1]
@@ -47,9 +47,6 @@ class DegreeChoices:
                 continue
             for own in product(*slots):
                 named = dict(zip(used, own, strict=True))
-                twins = [(named[j - 1], named[j]) for j in used if groups[j].again]
-                if any((a.tp, a.parts) >= (b.tp, b.parts) for a, b in twins):
-                    continue
                 swapped = ((named[i], named[j]) for i, j in alike)
                 if any((a.tp, a.parts) > (b.tp, b.parts) for a, b in swapped):
                     continue
@@ -66,10 +63,9 @@ class DegreeChoices:
         own = [group.model_dump(exclude={"name", "nodes"}) for group in groups]
         used = [j for j, count in enumerate(nodes_used) if count]
         pairs = ((i, j) for i in used for j in used if i < j and nodes_used[i] == nodes_used[j])
-        listed = not any(group.again for group in groups)
-        return [(i, j) for i, j in pairs if listed and own[i] == own[j]]
+        return [(i, j) for i, j in pairs if own[i] == own[j]]
 
-    def _slots(self, gpus: int, cp: int) -> list[Degrees]:
+    def slots(self, gpus: int, cp: int) -> list[Degrees]:
         """Slots of which a whole number make a node of so many GPUs, cp of them per sequence."""
         pairs = product(self._tensor_degrees, range(1, gpus + 1))
         known = (Degrees(tp=tp, parts=n, cp=cp) for tp, n in pairs if gpus % (tp * n * cp) == 0)
@@ -83,13 +79,14 @@ class DegreeChoices:
         return workload.sequence_length % (2 * group) == 0
 
     def of_experts(self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int) -> list[int]:
-        """GPUs that share the experts: they divide those of a stage, and lie in one zone.
+        """GPUs that share the experts: they divide these and those of a stage, and lie in one zone.
 
         More than one only where all node groups used have equal degrees, and tensor groups split
         the sequence.
         """
         groups, found = self.instance.cluster.groups, []
         used = [j for j, n in enumerate(nodes_used) if n]
+        experts = self.instance.workload.experts
         apart = len({groups[j].zone for j in used}) > 1
         alike = len({degrees[j] for j in used}) == 1
         split = self.instance.search.sequence_parallel or all(degrees[j].tp == 1 for j in used)
@@ -97,6 +94,7 @@ class DegreeChoices:
             ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
             nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
             fits = not any(count % ep for count in (ranks + nodes if apart else ranks))
+            fits &= experts > 0 and experts % ep == 0
             if ep == 1 or (fits and alike and split):
                 found.append(ep)
         return found

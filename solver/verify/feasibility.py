@@ -13,7 +13,8 @@ from formulations.plan import Degrees, Plan, Shape, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
 from solver.verify.findings import Findings
 from solver.verify.launch import runs_degrees
-from solver.verify.space import PlanSpace
+from solver.verify.space import PlanSpace, key_of
+from solver.verify.stage_layout import check_stages
 
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
@@ -27,6 +28,8 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     if not findings.require(known, "shape.nodes_used", used, f"up to {counts} nodes per group"):
         return False
     findings.require(used in space.nodes, "shape.nodes_used", used, _nodes_rule(space))
+    if shape.per_stage:
+        return _check_stage_shape(space, shape, findings)
     text = f"{len(groups)}, one per node group"
     if not findings.require(
         len(shape.degrees) == len(groups), "shape.degrees", len(shape.degrees), text
@@ -42,6 +45,13 @@ def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     fits &= findings.require(product == slots, "shape: dp * pp", product, text)
     _check_choices(space, shape, findings)
     return fits and _check_schedule(space, shape, findings)
+
+
+def _check_stage_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
+    """Whether stages may have degrees of their own, and all else is one of the choices."""
+    known = any(key == key_of(shape) for key in space.stage_keys(shape.nodes_used))
+    text = "a shape of the plan space, of stages with degrees of their own"
+    return findings.require(known, "shape", key_of(shape), text)
 
 
 def _nodes_rule(space: PlanSpace) -> str:
@@ -99,10 +109,12 @@ def node_order(
 ) -> tuple[int, ...] | None:
     """Node indices in order; None unless they are exactly the nodes that the shape uses."""
     cluster = instance.cluster
-    number, start = cluster.numbers(shape.nodes_used), findings.num_problems
-    text, listed = "names that are all different", [g for g in cluster.groups if not g.again]
-    alike = len(set(cluster.node_names)) < sum(group.nodes for group in listed)
-    findings.require(not alike, "instance.cluster.groups", "equal names", text)
+    number = {name: n for n, name in enumerate(cluster.node_names)}
+    start = findings.num_problems
+    text = "names that are all different"
+    findings.require(
+        len(number) == len(cluster.node_names), "instance.cluster.groups", "equal names", text
+    )
     for i, name in enumerate(names):
         findings.require(name in number, f"node_order[{i}]", repr(name), "a node of the cluster")
         text = "every node once"
@@ -146,6 +158,8 @@ def check_placement(
         findings.require(found == shape.num_stages, f"replicas[{r}].stages", found, text)
     if findings.num_problems > start:
         return False
+    if shape.per_stage:
+        return check_stages(document, shape, order, findings)
     names = document.instance.cluster.node_names
     seen: set[tuple[str, int]] = set()
     for slot, (node, gpus, degrees) in enumerate(_slots(document.instance, shape, order)):
@@ -247,7 +261,7 @@ def checked_plan(space: PlanSpace, document: PlanDocument, findings: Findings) -
     if not recomputed or not shares:
         return None
     findings.note(f"layout of {num_gpus(instance, shape)} GPUs, layers and micro-batches")
-    number = instance.cluster.numbers(shape.nodes_used)
+    number = {name: n for n, name in enumerate(instance.cluster.node_names)}
     return Plan(
         shape=shape,
         node_order=order,

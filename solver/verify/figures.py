@@ -146,8 +146,7 @@ def _check_speed(document: PlanDocument, plan: Plan, time_ns: int, findings: Fin
     found = document.model_flop_per_s_per_gpu
     findings.close("model_flop_per_s_per_gpu", found, speed / len(peaks))
     findings.close("mfu", document.mfu, speed / sum(peaks))
-    names = dict.fromkeys(cluster.node_names)
-    idle = tuple(name for name in names if name not in document.node_order)
+    idle = tuple(name for name in cluster.node_names if name not in document.node_order)
     findings.equal("idle_nodes", document.idle_nodes, idle)
 
 

@@ -1,27 +1,23 @@
 """All checks of one front file: its points by `verify_document`, all other clusters by claims.
 
 A point stands for a cluster if none of its figures is above those of the cluster's plans, which are
-known by a step time that none of them is below; up to the gap that was asked for. That no plan is
-below it is claimed of every shape of the cluster, and proved as the log of a plan file is.
+known by a step time that none of them is below; up to the gap that was asked for.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 
 from formulations.instance import Instance
-from formulations.plan import Shape
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument
-from solver.verify.bounds import Prover
-from solver.verify.cascade import Claim, Effort, quick_verdicts, verdicts
-from solver.verify.figures import cost_usd, shortest_refused_ns
+from solver.verify.cascade import Effort
+from solver.verify.figures import cost_usd
 from solver.verify.findings import NOISE, Findings, Verification
+from solver.verify.front_claims import fastest, prove, uses
 from solver.verify.node_choices import Nodes, price_usd_per_hour
 from solver.verify.plan_file import verify_document
-from solver.verify.records import ANY_TIME_NS
 from solver.verify.sealed import verification
-from solver.verify.space import PlanSpace
 
 
 def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
@@ -46,7 +42,7 @@ def _check_content(document: FrontDocument, findings: Findings, effort: Effort) 
     ended = document.termination == "closed"
     findings.equal("termination is closed", ended, not document.num_open)
     if effort.prove != "nothing" and not findings.num_problems:
-        _prove(document, findings, effort)
+        prove(document, findings, effort)
 
 
 def _members(document: FrontDocument) -> Iterator[Nodes]:
@@ -58,19 +54,6 @@ def _members(document: FrontDocument) -> Iterator[Nodes]:
         rent = price_usd_per_hour(instance, nodes)
         if any(nodes) and (limit is None or rent <= limit * (1 + NOISE)):
             yield nodes
-
-
-def _uses(document: FrontDocument, nodes: Nodes) -> list[Nodes]:
-    """What plans of a cluster use: all its nodes; some may idle where it has the fewest allowed.
-
-    Fewer of the others leave a smaller cluster, which has the same plans.
-    """
-    idle = document.family.instance.search.idle_nodes
-    ranges = [
-        range(count + 1) if idle and count == least else (count,)
-        for count, least in zip(nodes, document.family.fewest, strict=True)
-    ]
-    return [used for used in product(*ranges) if any(used)]
 
 
 def _check_members(document: FrontDocument, findings: Findings) -> None:
@@ -85,14 +68,9 @@ def _check_members(document: FrontDocument, findings: Findings) -> None:
     findings.note(f"{len(expected)} clusters")
 
 
-def _fastest(instance: Instance) -> Instance:
-    objective = instance.objective.model_copy(update={"minimize": "step_time"})
-    return instance.model_copy(update={"objective": objective})
-
-
 def _own_instance(document: FrontDocument, used: Nodes) -> Instance:
     """The instance whose nodes are just those, all in use."""
-    instance = _fastest(document.family.instance)
+    instance = fastest(document.family.instance)
     groups = tuple(
         group.model_copy(update={"nodes": count})
         for group, count in zip(instance.cluster.groups, used, strict=True)
@@ -109,7 +87,7 @@ def _check_point(
     document: FrontDocument, field: str, point: PointDocument, findings: Findings, effort: Effort
 ) -> None:
     """The plan file, that it is of this cluster, and what the cluster costs."""
-    inside = point.nodes_used in _uses(document, point.nodes)
+    inside = point.nodes_used in uses(document, point.nodes)
     allowed = f"what plans of {point.nodes} use"
     if not findings.require(inside, f"{field}.nodes_used", point.nodes_used, allowed):
         return
@@ -126,11 +104,8 @@ def _check_point(
         findings.refuse(f"{field}.plan.step_time_s", None, "a plan")
         return
     instance = document.family.instance
-    rent, cost = (
-        price_usd_per_hour(instance, point.nodes),
-        cost_usd(instance, point.nodes, step_ns),
-    )
-    steps = instance.objective.steps
+    rent, steps = price_usd_per_hour(instance, point.nodes), instance.objective.steps
+    cost = cost_usd(instance, point.nodes, step_ns)
     findings.close(f"{field}.price_usd_per_hour", point.price_usd_per_hour, rent)
     findings.close(f"{field}.cost_usd_per_step", point.cost_usd_per_step, cost)
     training = None if steps is None else cost * steps
@@ -181,6 +156,9 @@ def _check_standing(
     own = points.get(record.nodes)
     if own is not None:
         findings.equal(f"{field}.step_time_ns", record.step_time_ns, _step_ns(own))
+        proved_ns = (own.plan.lower_bound_s or 0.0) * NANOSECONDS_PER_SECOND * (1 + NOISE)
+        text = f"at most {proved_ns}, the bound of the point's plan"
+        findings.require(record.bound_ns <= proved_ns, f"{field}.bound_ns", record.bound_ns, text)
     if record.standing == "open":
         return
     by = own if record.standing == "best" else points.get(record.dominated_by or ())
@@ -200,47 +178,3 @@ def _check_standing(
     )
     text = f"a bound from which on {by.nodes} dominates"
     findings.require(reached, f"{field}.bound_ns", record.bound_ns, text)
-
-
-def _claims(document: FrontDocument, space: PlanSpace) -> Iterator[tuple[Nodes, Claim]]:
-    """What the clusters claim of all their shapes, those of the points' own plans left out."""
-    proved = {(point.nodes, point.nodes_used) for point in document.points}
-    for i, record in enumerate(document.clusters):
-        refused_ns = shortest_refused_ns(document.family.instance, record.nodes)
-        known = [ns for ns in (record.bound_ns, refused_ns) if ns is not None]
-        below_ns = min([*known, ANY_TIME_NS])
-        for used in _uses(document, record.nodes):
-            if (record.nodes, used) in proved:
-                continue
-            for key in space.keys(used):
-                shape = Shape.model_validate(key._asdict())
-                yield record.nodes, Claim(i, shape, below_ns, record.bound_ns is None)
-
-
-def _prove(document: FrontDocument, findings: Findings, effort: Effort) -> None:
-    """Proves the claims of all clusters."""
-    instance = _fastest(document.family.instance)
-    search = instance.search.model_copy(update={"idle_nodes": True})
-    space = PlanSpace(instance.model_copy(update={"search": search}))
-    prover = Prover(space)
-    known = list(_claims(document, space))
-    claims = [replace(claim, index=i) for i, (_, claim) in enumerate(known)]
-    left = set(range(len(claims)))
-    quick = quick_verdicts(prover, claims) if effort.prove == "quick" else ()
-    searched = verdicts(prover, claims, effort) if effort.prove == "all" else ()
-    try:
-        for verdict in chain(quick, searched):
-            nodes = known[verdict.claim.index][0]
-            if verdict.plan is not None:
-                found = f"no plan below {verdict.claim.below_ns} ns"
-                findings.refuse(f"cluster {nodes}", found, f"one of {verdict.step_time_ns} ns")
-            if not verdict.open:
-                left.discard(verdict.claim.index)
-    except KeyboardInterrupt:
-        findings.note("nothing more: interrupted")
-    clusters = {known[i][0] for i in left}
-    shown = len(document.clusters) - len(clusters)
-    findings.note(f"{len(claims)} shapes of clusters: {len(claims) - len(left)} proved again")
-    findings.note(f"{shown} clusters proved again to stand where they stand")
-    if clusters and effort.prove == "all":
-        findings.reserve(f"{len(clusters)} of {len(document.clusters)} clusters")

@@ -61,6 +61,7 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
         ("zero", _zero_1),
     ),
     "flagscale": (
+        ("degrees", lambda search: search.degrees != "per_stage"),
         ("schedule", _schedules("1f1b")),
         ("micro_batches", _even),
         ("recompute", lambda search: _alike(search) or _all_or_nothing(search)),

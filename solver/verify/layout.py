@@ -14,6 +14,8 @@ class Layout:
     instance: Instance
     shape: Shape
     nodes: tuple[tuple[int, ...], ...]
+    #: Where every stage has degrees of its own: which machine each node is, of those by place.
+    machines: tuple[int, ...] = ()
 
     def group(self, node: int) -> NodeGroup:
         """The group that a node belongs to."""
@@ -22,6 +24,10 @@ class Layout:
     def degrees(self, node: int) -> Degrees:
         """How the GPUs of a slot on a node share its stage."""
         return self.shape.degrees[self.group_index[node]]
+
+    def together(self, a: int, b: int) -> bool:
+        """Whether two nodes are one machine."""
+        return a == b or bool(self.machines and self.machines[a] == self.machines[b])
 
     @cached_property
     def group_index(self) -> tuple[int, ...]:

@@ -27,27 +27,18 @@ class NodeChoices:
 
     def __contains__(self, nodes_used: Nodes) -> bool:
         """Whether a plan may use exactly these nodes."""
-        groups = self.instance.cluster.groups
-        if len(nodes_used) != len(groups) or not any(nodes_used) or min(nodes_used) < 0:
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        if len(nodes_used) != len(counts) or not any(nodes_used):
             return False
-        together = dict[int, int]()  # of a group and its nodes again
-        for j, count in enumerate(nodes_used):
-            first = j - groups[j].again
-            if groups[j].again and count and not nodes_used[first]:
-                return False
-            together[first] = together.get(first, 0) + count
-        idle = self.instance.search.idle_nodes
-        inside = all(
-            count <= groups[j].nodes if idle else count == groups[j].nodes
-            for j, count in together.items()
-        )
+        least = [0] * len(counts) if self.instance.search.idle_nodes else counts
+        inside = all(a <= n <= b for a, n, b in zip(least, nodes_used, counts, strict=True))
         return inside and self._is_affordable(nodes_used)
 
     def __iter__(self) -> Iterator[Nodes]:
         """One by one."""
-        groups = self.instance.cluster.groups
-        some = self.instance.search.idle_nodes or any(group.again for group in groups)
-        ranges = (range(0 if some else group.nodes, group.nodes + 1) for group in groups)
+        counts = [group.nodes for group in self.instance.cluster.groups]
+        idle = self.instance.search.idle_nodes
+        ranges = (range(0 if idle else count, count + 1) for count in counts)
         return filter(self.__contains__, product(*ranges))
 
     def _is_affordable(self, nodes_used: Nodes) -> bool:

@@ -33,6 +33,7 @@ from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.layout import Layout
 from solver.verify.memory_recount import MemoryRecount
 from solver.verify.pass_recount import PassRecount
+from solver.verify.places import by_place
 from solver.verify.volumes import (
     collective_factors,
     num_holders,
@@ -47,6 +48,9 @@ class Recount:
     """Costs of one plan whose replicas share one split."""
 
     def __init__(self, instance: Instance, plan: Plan) -> None:
+        machines: tuple[int, ...] = ()
+        if plan.shape.per_stage:
+            instance, plan, machines = by_place(instance, plan)
         self.instance, self.plan, self.shape = instance, plan, plan.shape
         self.runs = [range(*stage.layers) for stage in plan.replicas[0].stages]
         last = [instance.workload.layers[layers[-1]] for layers in self.runs[:-1]]
@@ -55,6 +59,7 @@ class Recount:
             instance,
             self.shape,
             tuple(tuple(one.stages[k].group.node for one in replicas) for k in stages),
+            machines,
         )
         self.flows = CountedFlows(self.layout, tuple(layer.output_tensors for layer in last))
         self.rings = CountedRings(self.layout)

@@ -165,6 +165,7 @@ class PlanSpace:
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes that use exactly these nodes."""
+        yield from self.stage_keys(nodes_used)
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.degrees.of_experts(nodes_used, degrees, dp)
             for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
@@ -175,6 +176,28 @@ class PlanSpace:
                         yield Key(
                             nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
                         )
+
+    def stage_keys(self, nodes_used: Nodes) -> Iterator[Key]:
+        """All shapes on these nodes whose stages have degrees of their own."""
+        search, groups = self.search, self.instance.cluster.groups
+        shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
+        zones = self.instance.cluster.zone_link is not None
+        if search.degrees != "per_stage" or shared or zones:
+            return
+        used = [(n, group.gpus_per_node) for n, group in zip(nodes_used, groups, strict=True) if n]
+        slots = [own.width for _, size in used for own in self.degrees.slots(size, 1)]
+        if not slots:
+            return
+        most = sum(n * size for n, size in used) // min(slots)  # slots of all stages
+        plain = [one for one in sorted(set(search.schedule)) if one in ("1f1b", "gpipe")]
+        for b, dp in product(self.micro_batches, range(1, most + 1)):
+            if self.instance.workload.global_batch % (b * dp):
+                continue
+            for pp in range(2, min(self.most_stages, most // dp) + 1):
+                if _allowed(search.pipeline_parallel, pp) and _allowed(search.data_parallel, dp):
+                    for schedule, zero in product(plain, self.zero_stages(2, pp)):
+                        for ways in self.recomputations(zero):
+                            yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1, 1)
 
     def shares(self, nodes_used: Nodes, degrees: Sequence[Degrees], ep: int, zero: int) -> bool:
         """Whether the target runs so many parts, experts and sequences with a ZeRO stage."""

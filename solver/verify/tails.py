@@ -51,7 +51,10 @@ class Tails:
         stage = stage_slots(self.shape, k)
         members = sorted((s.group, len(common(s.slots, stage)), self._rings(s)) for s in spots)
         tied = any(self.tied) and k in (0, self.shape.pp - 1)
-        embedding = max(map(self._embedding_ns, spots)) if tied else 0
+        return self.row_of_nodes(members, max(map(self._embedding_ns, spots)) if tied else 0)
+
+    def row_of_nodes(self, members: Sequence[Place], embedding: int) -> int:
+        """The row of a stage on nodes of these groups, with so much for tied embeddings."""
         key = (*members, embedding)
         if key not in self._rows:
             self._rows[key] = len(self.whole)

@@ -46,14 +46,15 @@ def message_bytes(instance: Instance, shape: Shape, group: int) -> int:
     return ceil_div(whole, own.cp * (own.tp if instance.search.splits_messages else 1))
 
 
-def message_lanes(instance: Instance, shape: Shape, group: int) -> int:
+def message_lanes(instance: Instance, shape: Shape, group: int, widest: int | None = None) -> int:
     """How often it crosses a border of nodes, per slot: see `formulations.costs.lanes`.
 
-    Whole messages as often as the largest tensor group of the plan has GPUs; parts once.
+    Whole messages as often as the largest tensor group has GPUs, of the plan if no other is given;
+    parts once.
     """
     own = shape.degrees[group]
     split = instance.search.splits_messages
-    return own.parts * own.cp * (own.tp if split else shape.widest_tp)
+    return own.parts * own.cp * (own.tp if split else widest or shape.widest_tp)
 
 
 def touched_bytes(workload: Workload) -> int:

@@ -38,7 +38,8 @@ def test_strategies_name_what_they_assume(
     workload: str, tp: int, zero: ZeroStage, words: list[str]
 ) -> None:
     """One line for each, and one for flash attention that every GPU has and that is off."""
-    lines = assumptions(instance(workload), plain_shape((1,), tp=tp, dp=4 // tp, zero=zero))
+    shape = plain_shape((1,), tp=tp, dp=4 // tp, zero=zero)
+    lines = assumptions(instance(workload), shape, shape.degrees)
     assert len(lines) == len(words)
     for (label, text), start in zip(lines, words, strict=True):
         assert text.startswith(start)
@@ -61,7 +62,8 @@ def test_hidden_traffic_is_that_of_the_plan(tp: int, zero: ZeroStage, found: lis
     overlap = Overlap(kind="measured", source="test", **shares)
     search = one.search.model_copy(update={"overlap": overlap})
     hidden = one.model_copy(update={"search": search})
-    lines = assumptions(hidden, plain_shape((1,), tp=tp, dp=4 // tp, zero=zero))
+    shape = plain_shape((1,), tp=tp, dp=4 // tp, zero=zero)
+    lines = assumptions(hidden, shape, shape.degrees)
     ((label, text),) = [line for line in lines if line[1].startswith("hidden")]
     assert label == "measured"
     assert all(words in text for words in found)

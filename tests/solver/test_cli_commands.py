@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from formulations.instance.family import Family
 from solver.document import read_document, sealed, shape_counts, to_json
 from solver.verify import cascade
 from tests.certified import certified_document
@@ -73,7 +74,8 @@ def test_verify_compares_with_the_instance(
 ) -> None:
     """A plan for another instance than the given file is refused, naming the field."""
     other = heuristic_result().instance.model_copy(update={"name": "other"})
-    monkeypatch.setattr("formulations.instance.load.load_instance", lambda *_, **__: other)
+    family = Family(instance=other, fewest=tuple(one.nodes for one in other.cluster.groups))
+    monkeypatch.setattr("formulations.instance.load.load_family", lambda path: family)
     code, out, _ = run("verify", plan_file, "--instance", "other.yaml")
     assert code == 1
     assert f"instance.name: found '{heuristic_result().instance.name}', expected 'other'" in out

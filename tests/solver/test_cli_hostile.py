@@ -20,7 +20,17 @@ CONTENTS = {
     "brackets": b"[" * 50_000,
     "list": b"[1, 2]",
 }
-COMMANDS = ("solve", "verify", "show", "workload", "cross-check", "replay", "templates")
+COMMANDS = (
+    "solve",
+    "verify",
+    "show",
+    "workload",
+    "cross-check",
+    "replay",
+    "templates",
+    "pareto",
+    "report",
+)
 
 
 def assert_refused(found: tuple[int, str, str]) -> None:

@@ -10,6 +10,7 @@ from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
 from solver.result import Termination
+from solver.search.driver import solve
 from tests.small_families import (
     SEEDS,
     found,
@@ -137,6 +138,17 @@ def test_nodes_that_must_be_rented_may_idle() -> None:
         points = searched(family).points
         assert [point.result.step_time_ns for point in points] == [min(known)]
         assert [point.nodes for point in points] == [family.most]
+
+
+def test_bug_family_with_degrees_per_stage() -> None:
+    """Shapes that whole blocks bound no further stopped the search."""
+    family = small_family(SEEDS[2])
+    search = family.instance.search.model_copy(update={"degrees": "per_stage"})
+    instance = family.instance.model_copy(update={"search": search})
+    wider = family.model_copy(update={"instance": instance})
+    times = {counts: solve(wider.member(counts)).step_time_ns for counts in wider.members()}
+    measure = TimeAndMoney(wider)
+    assert points_of(measure, searched(wider)) == front_of(measure, times)
 
 
 def test_limit_on_rent_leaves_clusters_out() -> None:

@@ -46,7 +46,7 @@ def test_only_module_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "schedule.csv").write_text(SCHEDULE)
     assert launched(tmp_path, instance_of(UNTIED)).source.endswith("mine.py")
     (tmp_path / "other.py").write_text(MODULE)
-    with pytest.raises(PlanError, match=r"2 modules .*; allowed: planned_config.py"):
+    with pytest.raises(PlanError, match=r"2 modules .*; allowed: a folder with planned_config.py"):
         launched(tmp_path, instance_of(UNTIED))
 
 

@@ -128,10 +128,14 @@ def test_trace_has_the_fields_of_its_format(small: PlanDocument) -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to look at the page with")
 @pytest.mark.parametrize("name", ["small", "long"])
 def test_page_runs_in_a_browser(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """The script draws the step and writes its legend, without a word on the console."""
+    """The script draws the step and writes its legend, without a word on the console.
+
+    Looking closer shows passes of the step, not the gap of what is left out.
+    """
     document: PlanDocument = request.getfixturevalue(name)
     page = tmp_path / "report.html"
-    page.write_text(html_page(document, simulate_step(costs_of(document))), encoding="utf-8")
+    text = html_page(document, simulate_step(costs_of(document)))
+    page.write_text(text + CLOSER, encoding="utf-8")
     flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr")
     profile = f"--user-data-dir={tmp_path / 'profile'}"
     command = [str(CHROMIUM), *flags, profile, "--dump-dom", page.as_uri()]
@@ -142,6 +146,18 @@ def test_page_runs_in_a_browser(name: str, request: pytest.FixtureRequest, tmp_p
     assert int(canvas[1]) > 100
     assert "critical path: what the step has to wait for" in done.stdout.rpartition("<script")[0]
     assert time_text(document.step_time_s or 0) in done.stdout
+    told = re.search(r'<p id="what">([^<]*)', done.stdout)
+    assert told is not None
+    assert told[1].startswith(("forward of micro-batch", "backward of micro-batch"))
+
+
+#: Presses + and points at the middle of the first row.
+CLOSER = """<script>
+const canvas = document.getElementById("step"), box = canvas.getBoundingClientRect();
+for (let i = 0; i < 5; i++) document.getElementById("in").click();
+const at = {clientX: box.left + box.width / 2, clientY: box.top + 15, bubbles: true};
+canvas.dispatchEvent(new PointerEvent("pointermove", at));
+</script>"""
 
 
 def test_report_writes_page_and_trace(small: PlanDocument, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from formulations.costs.renting import terms_of
 from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
+from solver.report.degrees import degrees_of
 from solver.report.difference import difference
 from solver.report.document import costs_of
 from solver.report.html.page import html_page
@@ -66,9 +67,13 @@ def test_spot_prices_that_the_objective_leaves_out_are_named() -> None:
     assert document.shape is not None
     objective = document.instance.objective.model_copy(update={"minimize": "cost_per_step"})
     other = document.instance.model_copy(update={"objective": objective})
-    unused = [line for label, line in assumptions(other, document.shape) if label == "unused"]
+    unused = [
+        line
+        for label, line in assumptions(other, document.shape, degrees_of(document))
+        if label == "unused"
+    ]
     assert any(line.startswith("spot prices of fast, slow: ") for line in unused)
-    own = assumptions(document.instance, document.shape)
+    own = assumptions(document.instance, document.shape, degrees_of(document))
     assert not any("spot prices" in line for _, line in own)
 
 

@@ -9,12 +9,10 @@ import pytest
 from formulations.costs.compute import analytic_s
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
-from formulations.errors import InstanceError
-from formulations.instance import Instance, SearchSpace
-from formulations.instance.load import load_instance, parse_instance
+from formulations.instance import Instance
+from formulations.instance.load import load_instance
 from formulations.instance.profile import Profile, ProfileEntry
 from solver.bounds.shape_bound import shape_bound_ns
-from solver.explain.what_ifs import what_ifs
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
@@ -23,7 +21,7 @@ from solver.result import Status
 from solver.search.closing import enumerate_shape
 from solver.search.driver import solve
 from solver.search.engines import model_engine
-from solver.search.shapes import node_vectors, shapes
+from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.recount import Recount
@@ -201,60 +199,6 @@ def test_super_gpus_have_the_same_optimum_up_to_the_sync_among_parts(seed: int) 
     assert found[0] == found[1]
 
 
-def of_two_kinds(seed: int) -> Instance:
-    """Two nodes of two GPUs and one of another type, each node with degrees of its own."""
-    one = unlike_instance(seed)
-    groups = tuple(
-        group.model_copy(update={"gpus_per_node": 2 - j, "nodes": 2 - j})
-        for j, group in enumerate(one.cluster.groups[:2])
-    )
-    cluster = one.cluster.model_copy(update={"groups": groups})
-    chosen = {"degrees": "per_node", "micro_batch": (4,), "pipeline_parallel": (1, 2, 3)}
-    search = one.search.model_copy(update=chosen)
-    return one.model_copy(update={"cluster": cluster.in_two_kinds(), "search": search})
-
-
-def test_nodes_come_again_from_the_last_on() -> None:
-    """No plan names a node twice, and none has more nodes of a group than there are."""
-    instance = of_two_kinds(0)
-    cluster = instance.cluster
-    fast, slow = (group.name for group in cluster.groups if not group.again)
-    assert cluster.node_names == (f"{fast}-0", f"{fast}-1", f"{fast}-1", f"{slow}-0")
-    assert cluster.numbers((2, 0, 1)) == {f"{fast}-0": 0, f"{fast}-1": 1, f"{slow}-0": 3}
-    assert cluster.numbers((1, 1, 1)) == {f"{fast}-0": 0, f"{fast}-1": 2, f"{slow}-0": 3}
-    assert set(node_vectors(instance)) == {(2, 0, 1), (1, 1, 1)}
-    wide = instance.model_copy(update={"search": SearchSpace(degrees="per_node")})
-    assert len(list(node_vectors(wide))) == len(set(PlanSpace(wide).nodes)) == 7
-
-
-@pytest.mark.parametrize("seed", one_each(range(20), 5))
-def test_nodes_of_two_kinds_are_solved_to_the_end(seed: int) -> None:
-    """The best of all shapes by trying every plan, no slower than one kind, proved again."""
-    instance = of_two_kinds(seed)
-    known = [brute_force.optimum_ns(build_tables(instance, shape)) for shape in shapes(instance)]
-    result = solve(instance, EXACT)
-    assert result.step_time_ns == min((ns for ns in known if ns is not None), default=None)
-    document = build_document(result, EXACT)
-    assert verify_document(document).complete
-    assert len(set(document.node_order)) == len(document.node_order)
-    groups = tuple(group for group in instance.cluster.groups if not group.again)
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    search = instance.search.model_copy(update={"degrees": "per_group"})
-    one_kind = solve(instance.model_copy(update={"cluster": cluster, "search": search}), EXACT)
-    if one_kind.step_time_ns is not None:
-        assert result.step_time_ns is not None
-        assert result.step_time_ns <= one_kind.step_time_ns
-
-
-def test_templates_have_nodes_of_one_kind() -> None:
-    """What stands twice in the cluster would be counted twice."""
-    text = (ROOT / "instances" / "hetero_small.yaml").read_text(encoding="utf-8")
-    text = text.replace("search:", "search:\n  degrees: per_node")
-    line = r"search\.degrees: per_node; allowed: uniform or per_group; solve takes the other$"
-    with pytest.raises(InstanceError, match=line):
-        parse_instance(text, "x.yaml", ROOT / "instances", plain=True)
-
-
 def test_figure_of_hetero_small() -> None:
     """At most 790 ms by group, proved to 0.1 %, where equal degrees take 860.6 ms."""
     one = load_instance(ROOT / "instances" / "hetero_small.yaml")
@@ -266,31 +210,12 @@ def test_figure_of_hetero_small() -> None:
 
 
 def test_groups_of_equal_machines_are_not_told_apart() -> None:
-    """Two groups of one node each have the plans of one group of two nodes of two kinds."""
-    one = of_two_kinds(0)
-    fast, again, _ = one.cluster.groups
-    alone = {"nodes": 1, "again": False}
-    listed = tuple(group.model_copy(update=alone) for group in (fast, again))
-    cluster = one.cluster.model_copy(update={"groups": listed})
-    search = one.search.model_copy(update={"degrees": "per_group"})
-    apart = one.model_copy(update={"cluster": cluster, "search": search})
-    kinds = one.cluster.model_copy(update={"groups": (fast, again)})
-    together = one.model_copy(update={"cluster": kinds})
-    own = [(shape.degrees, shape.dp, shape.pp, shape.zero) for shape in shapes(apart)]
-    assert len(own) == len(set(own))
-    assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for (a, b), *_ in own)
-    assert solve(apart, EXACT).step_time_ns == solve(together, EXACT).step_time_ns
-    assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in shapes(apart)}
-
-
-def test_changes_are_of_groups_as_they_are_listed() -> None:
-    """Without a group its nodes do not come again; one node more may be of either kind."""
-    instance = of_two_kinds(0)
-    changes = list(what_ifs(instance))
-    assert len({one.change for one in changes}) == len(changes)
-    sizes = {
-        one.change: [group.nodes for group in one.instance.cluster.groups]
-        for one in changes
-        if one.change.startswith(("one more", "without"))
-    }
-    assert list(sizes.values()) == [[3, 2, 1], [2, 1, 2, 1], [1], [2, 1]]
+    """Of two equal groups of one node each the first has no larger degrees than the second."""
+    one = unlike_instance(0)
+    fast = one.cluster.groups[0].model_copy(update={"gpus_per_node": 2, "nodes": 1})
+    groups = (fast, fast.model_copy(update={"name": "twin"}))
+    apart = one.model_copy(update={"cluster": one.cluster.model_copy(update={"groups": groups})})
+    listed = list(shapes(apart))
+    assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for a, b in (s.degrees for s in listed))
+    assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in listed}
+    assert len(set(listed)) == len(listed)

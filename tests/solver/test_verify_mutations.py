@@ -40,7 +40,6 @@ UNUSED = {
     "instance.workload.hidden_size": "in the bytes of messages",
     "instance.workload.parameters": "the published count; costs add up the layers",
     "instance.workload.layer_runs.layer.flash_bytes": "told to who could switch it on",
-    "instance.workload.experts": "decides which expert_parallel may be written",
     "instance.profile.completed": "counts only where a profile lacks a curve",
     "instance.workload.mtp_layers": "said again by the head, which has them; for exports",
     "instance.workload.flash_attention": "said again by the layers, which keep no scores",

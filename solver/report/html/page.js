@@ -147,7 +147,11 @@
     event.preventDefault();
     zoom(event.deltaY > 0 ? 1.25 : .8, time(event.offsetX));
   }, {passive: false});
-  document.getElementById("in").onclick = () => zoom(.5, (from + to) / 2);
+  const shown = () => {  // where to look closer: not into the fold
+    const middle = (from + to) / 2;
+    return folded && foldStart <= middle && middle <= foldStart + foldWidth ? from : middle;
+  };
+  document.getElementById("in").onclick = () => zoom(.5, shown());
   document.getElementById("out").onclick = () => zoom(2, (from + to) / 2);
   document.getElementById("all").onclick = () => view(0, length);
   for (const [kind, name] of data.kinds) {

@@ -46,13 +46,19 @@ def html_page(document: PlanDocument, step: Step) -> str:
         sections.section("Figures and assumptions", sections.lines_table(figures(document))),
         "</main>",
     ]
+    script = (
+        f'<script type="application/json" id=data>{data}</script>'
+        f"<script>{_asset('page.js')}</script>"
+    )
+    return bare_page(title, "\n".join([*parts, script]))
+
+
+def bare_page(title: str, body: str) -> str:
+    """A page in our style."""
     return (
         '<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content="'
         f'width=device-width,initial-scale=1"><title>{escape(title)}</title>'
-        f"<style>{_asset('page.css')}</style></head><body>\n"
-        + "\n".join(parts)
-        + f'\n<script type="application/json" id=data>{data}</script>'
-        f"<script>{_asset('page.js')}</script></body></html>\n"
+        f"<style>{_asset('page.css')}</style></head><body>\n{body}</body></html>\n"
     )
 
 

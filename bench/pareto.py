@@ -1,0 +1,244 @@
+"""Fronts over families of clusters, and FASOP's best plans of 80 clusters beside ours.
+
+    python -m bench pareto [CASE ...] [--time-limit S] [--workers N] [--out RECORDS]
+
+Every case is searched once, to its own gap. FASOP's plans (pareto_gpt2xl.json of the reference) are
+judged by our simulator on the same instance: how far each lies behind our front is the least
+factor, less one, by which some point is better in both step time and cost. Records go to
+bench/results/pareto.jsonl, the picture with FASOP's plans to pareto_gpt2xl.svg beside it. Exit
+status 1 if one of them lies beyond our front, or a front takes more CPU seconds, which other work
+on the machine hardly changes, than it may take on a machine of its own.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.fasop_plans import judge, read_plan
+from bench.records import (
+    INSTANCES,
+    RESULTS,
+    ROOT,
+    append,
+    cpu_seconds,
+    peak_rss_bytes,
+    record,
+    reference,
+)
+from formulations.instance.load import load_family
+from formulations.units import seconds
+from solver.clusters.measure import TimeAndMoney
+from solver.clusters.outcome import outcome
+from solver.clusters.search import FamilySearch
+from solver.front_document import FrontDocument
+from solver.options import SolveOptions
+from solver.report.front import build_front
+from solver.report.front_figures import figures_of
+from solver.report.front_picture import Mark, front_picture
+from solver.report.front_text import cluster_name
+
+Figures = dict[str, Any]
+#: FASOP's nodes in pareto_gpt2xl.json by their names in plans.json.
+NODES = {"A": "A100 node", "B": "A10 node"}
+FASOP_CASE = "aws_gpt2xl"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family, the gap to which its front is proved, and the CPU seconds it may take."""
+
+    path: Path
+    gap: float
+    most_s: float
+
+
+CASES = {
+    "aws_bert": Case(INSTANCES / "aws_bert.yaml", 0.001, 60),
+    FASOP_CASE: Case(INSTANCES / "aws_gpt2xl.yaml", 0.001, 300),
+    "three_types_16": Case(ROOT / "bench" / "clusters" / "three_types_16.yaml", 0.005, 600),
+}
+
+
+def run(name: str, time_limit_s: float | None, workers: int) -> tuple[FrontDocument, Figures]:
+    """The front of a case, and the record of its search."""
+    case, begun = CASES[name], cpu_seconds()
+    family = load_family(case.path)
+    options = SolveOptions(
+        gap=case.gap, workers=workers, time_limit_s=time_limit_s or 2 * case.most_s
+    )
+    search = FamilySearch(family, TimeAndMoney(family), options)
+    document = build_front(outcome(search, search.run()), "front")
+    count = Counter((one.standing, one.closed_by) for one in document.clusters)
+    by_bounds = sum(n for (one, by), n in count.items() if one != "open" and by == "bounds")
+    front = [[*one.nodes, one.plan.step_time_s, one.cost_usd_per_step] for one in document.points]
+    figures = {
+        "kind": "front",
+        "case": name,
+        "gap": case.gap,
+        "workers": workers,
+        "termination": document.termination,
+        "clusters": len(document.clusters),
+        "points": len(document.points),
+        "open": document.num_open,
+        "searched": len(search.searched),
+        "closed_by_bounds": by_bounds,
+        "runtime_s": document.runtime_s,
+        "cpu_s": cpu_seconds() - begun,
+        "peak_rss_bytes": peak_rss_bytes(),
+        "front": front,
+    }
+    return document, record("pareto", figures)
+
+
+def published(folder: Path, document: FrontDocument) -> list[Figures]:
+    """One record per plan of FASOP's, judged on our instance and held against our front."""
+    path = folder / "fasop" / "pareto_gpt2xl.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    front = {tuple(nodes) for nodes in found["front"]}
+    return [judged(document, one, front) for one in found["best"]]
+
+
+def judged(document: FrontDocument, one: Figures, front: set[tuple[int, ...]]) -> Figures:
+    """The record of one of them; `front`: clusters on FASOP's own."""
+    instance = document.family.instance
+    entry = {
+        "placement": [NODES[node] for node in one["node_order"]],
+        "mbs": one["micro_batch"],
+        "num_microbatches": instance.workload.global_batch // (one["dp"] * one["micro_batch"]),
+        **{name: one[name] for name in ("tp", "dp", "pp", "partition")},
+    }
+    nodes = (one["num_a100_nodes"], one["num_a10_nodes"])
+    ours = judge(instance, read_plan(instance, entry))
+    step_s = seconds(ours.step_time_ns)
+    own = figures_of(document, nodes, step_s)
+    points = [
+        (point, figures_of(document, point.nodes, point.plan.step_time_s or step_s))
+        for point in document.points
+    ]
+    factors = [
+        (min(theirs.throughput / own.throughput, own.cost_usd / theirs.cost_usd), point.nodes)
+        for point, theirs in points
+    ]
+    factor, better = max(factors)
+    figures = {
+        "kind": "plan",
+        "nodes": nodes,
+        "on_their_front": nodes in front,
+        "shape": {name: one[name] for name in ("tp", "dp", "pp", "micro_batch")},
+        "published_step_time_s": one["step_time_s"],
+        "step_time_s": step_s,
+        "training_cost_usd": own.cost_usd,
+        "behind": factor - 1,
+        "better": better,
+        "outside": ours.outside,
+    }
+    return record("pareto", figures)
+
+
+def front_table(records: list[Figures]) -> Table:
+    """One line per family."""
+    result = Table("family", "ended")
+    for name in ("clusters", "gap %", "points", "searched", "by bounds %", "seconds", "CPU s"):
+        result.add_column(name, justify="right")
+    for one in records:
+        result.add_row(
+            one["case"],
+            one["termination"],
+            f"{one['clusters']:,}",
+            f"{100 * one['gap']:g}",
+            str(one["points"]),
+            str(one["searched"]),
+            f"{100 * one['closed_by_bounds'] / one['clusters']:.1f}",
+            f"{one['runtime_s']:.1f}",
+            f"{one['cpu_s']:.1f}",
+        )
+    return result
+
+
+def plan_table(document: FrontDocument, plans: list[Figures]) -> Table:
+    """One line per plan of FASOP's, in its order."""
+    result = Table("cluster", "tp x dp x pp, b", "its front")
+    for name in ("FASOP ms", "simulated ms", "USD", "behind %"):
+        result.add_column(name, justify="right")
+    result.add_column("better")
+    result.add_column("outside our plan space")
+    for one in plans:
+        result.add_row(
+            cluster_name(document, one["nodes"]),
+            "{tp} x {dp} x {pp}, {micro_batch}".format(**one["shape"]),
+            "yes" if one["on_their_front"] else "",
+            f"{1000 * one['published_step_time_s']:.1f}",
+            f"{1000 * one['step_time_s']:.1f}",
+            f"{one['training_cost_usd']:,.0f}",
+            f"{100 * one['behind']:.2f}",
+            cluster_name(document, one["better"]),
+            "; ".join(one["outside"]),
+        )
+    return result
+
+
+def marks(document: FrontDocument, plans: list[Figures]) -> list[Mark]:
+    """FASOP's plans in our picture."""
+    found = []
+    for one in plans:
+        name = cluster_name(document, one["nodes"])
+        at = figures_of(document, one["nodes"], one["step_time_s"])
+        text = f"FASOP, {name}: {100 * one['behind']:.1f} % behind our front"
+        found.append(Mark("other", at, name, text))
+    return found
+
+
+def faults(fronts: list[Figures], plans: list[Figures]) -> list[str]:
+    """Fronts that took too long or are not closed, plans beyond ours."""
+    late = [
+        f"{one['case']}: {one['cpu_s']:.0f} CPU s, {one['open']} open; at most {most:.0f} s"
+        for one in fronts
+        if one["cpu_s"] > (most := CASES[one["case"]].most_s) or one["open"]
+    ]
+    beyond = [
+        f"a plan of FASOP's on {one['nodes']} lies beyond our front, {-one['behind']:.2e}"
+        for one in plans
+        if not one["outside"] and one["behind"] < -CASES[FASOP_CASE].gap
+    ]
+    return late + beyond
+
+
+def main() -> None:
+    """Runs the benchmark; records are stored after every case."""
+    parser = argparse.ArgumentParser(prog="python -m bench pareto")
+    parser.add_argument("case", nargs="*", choices=[[], *CASES], help="default: all")
+    parser.add_argument("--time-limit", type=float, help="seconds per case; default: twice its own")
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--out", type=Path, default=RESULTS / "pareto.jsonl")
+    chosen = parser.parse_args()
+    folder = reference("fasop/pareto_gpt2xl.json")
+    console = Console()
+    console.width = max(console.width, 150)
+    fronts: list[Figures] = []
+    plans: list[Figures] = []
+    for name in chosen.case or CASES:
+        document, found = run(name, chosen.time_limit, chosen.workers)
+        fronts.append(found)
+        append(chosen.out, [found])
+        if name == FASOP_CASE:
+            plans = published(folder, document)
+            append(chosen.out, plans)
+            theirs = "FASOP's best plans, our times"
+            picture = front_picture(document, marks(document, plans), theirs)
+            chosen.out.with_name("pareto_gpt2xl.svg").write_text(picture, encoding="utf-8")
+            console.print(plan_table(document, plans))
+    console.print(front_table(fronts))
+    if wrong := faults(fronts, plans):
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Costs of stages that have degrees of their own, by place: see `Shape.degrees`.
+
+A place is a node group and the degrees of a stage on its nodes. All replicas of a stage are at one
+place, side by side in a node or on whole nodes. So the links out of these carry the rings of no
+other stage, and messages to the next stage are all alike. Tables by place are those of an instance
+that lists a node group once for each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from formulations.costs.collectives import ring_latency_s, ring_share
+from formulations.costs.placement import NodeTerms, PlacementCosts, Placer
+from formulations.costs.tables import Array, CostTables, build_tables
+from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
+from formulations.costs.zones import RingRate
+from formulations.instance import Instance
+from formulations.plan import Shape
+from formulations.slot_degrees import ByPlace, Place
+
+
+def with_places(
+    instance: Instance, shape: Shape, places: Sequence[Place]
+) -> tuple[Instance, Shape]:
+    """Instance and shape whose node groups are the places [C]."""
+    groups = tuple(instance.cluster.groups[j] for j, _ in places)
+    cluster = instance.cluster.model_copy(update={"groups": groups})
+    own = {
+        "degrees": tuple(degrees for _, degrees in places),
+        "nodes_used": tuple(shape.nodes_used[j] for j, _ in places),
+    }
+    return instance.model_copy(update={"cluster": cluster}), shape.model_copy(update=own)
+
+
+def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) -> CostTables:
+    """Tables by place of a shape in which every stage has its own degrees."""
+    tables = build_tables(*with_places(instance, shape, places))
+    return replace(tables, by_place=ByPlace(instance, shape, places))
+
+
+def with_stages(tables: CostTables, pp: int) -> CostTables:
+    """Tables by place of several stages for another number of these: nothing else differs."""
+    whole = tables.by_place
+    assert whole is not None  # as said
+    one = replace(whole, shape=whole.shape.model_copy(update={"pp": pp}))
+    return replace(tables, shape=tables.shape.model_copy(update={"pp": pp}), by_place=one)
+
+
+def placement_of(tables: CostTables, order: Sequence[int]) -> PlacementCosts:
+    """Costs of a node order; of a layout where tables are by place, see `stage_layouts`."""
+    if tables.by_place is None:
+        return Placer(tables).costs(order)
+    return StagePlacer(tables).costs([n // 2 for n in order], [n % 2 > 0 for n in order])
+
+
+class StagePlacer:
+    """What lies between and behind stages, for tables by place."""
+
+    def __init__(self, tables: CostTables) -> None:
+        self.tables, self._placer = tables, Placer(tables)
+
+    def num_nodes(self, place: int) -> int:
+        """Nodes of a stage."""
+        group = self.tables.instance.cluster.groups[place]
+        gpus = self.tables.shape.dp * self.tables.shape.degrees[place].width
+        return -(-gpus // group.gpus_per_node)
+
+    def _slots(self, place: int) -> int:
+        """Replicas on each of them."""
+        return self.tables.shape.dp // self.num_nodes(place)
+
+    def rings(self, place: int) -> tuple[Array, int, Array, int]:
+        """Gradient sync and parameter gather of a stage: [L] and start-up, twice, ns."""
+        group = self.tables.instance.cluster.groups[place]
+        own, number = self.tables.shape.degrees[place], self.num_nodes(place)
+        ranks, near, far = self._slots(place) * own.copies, group.intra_node, group.inter_node
+        across = RingRate(own.tp / far.bandwidth_bytes_per_s, place)
+        terms = NodeTerms(
+            send_ns={},
+            inside={0: RingRate(ring_share(1, ranks) / near.bandwidth_bytes_per_s, place)},
+            inside_latency_s={0: ring_latency_s(1, ranks, near.latency_s)},
+            outside={0: across} if number > 1 else {},
+            embedding_ns=0,
+        )
+        return self._placer.stage(0, [terms] * number, [place] * number)
+
+    def send_ns(self, x: int, y: int, together: bool) -> tuple[int, ...]:
+        """[K] messages between stages at two places, in the same node or between nodes.
+
+        Where messages are whole, they cross as often as the wider tensor groups have GPUs.
+        """
+        tables, ends = self.tables, (x, y)
+        if together:
+            return tuple(max(inside_ns(tables, c, n) for c in ends) for n in tables.tensors)
+        widest = max(tables.shape.degrees[c].tp for c in ends)
+        links = [(c, tables.instance.cluster.groups[c].inter_node) for c in ends]
+        return tuple(
+            max(outside_ns(tables, c, self._slots(c), link, n, widest) for c, link in links)
+            for n in tables.tensors
+        )
+
+    def embedding_ns(self, place: int, together: bool) -> int:
+        """All-reduce of tied embeddings, as the first or last stage decides it."""
+        group = self.tables.instance.cluster.groups[place]
+        if together:
+            return embedding_ns(self.tables, place, 1, group.intra_node)
+        lanes = self.tables.shape.degrees[place].tp * self._slots(place)
+        return embedding_ns(self.tables, place, lanes, group.inter_node)
+
+    def costs(self, places: Sequence[int], together: Sequence[bool]) -> PlacementCosts:
+        """Costs of stages at places [p]; together [p]: in the node of the one before."""
+        dp = self.tables.shape.dp
+        sync, sync_ns, gather, gather_ns = zip(*map(self.rings, places), strict=True)
+        pairs = zip(places[:-1], places[1:], together[1:], strict=True)
+        sends = np.array([self.send_ns(*pair) for pair in pairs], dtype=np.int64)
+        kinds = sends.reshape(-1, len(self.tables.tensors)).T
+        ends = {places[0], places[-1]}
+        return PlacementCosts(
+            group_of_slot=np.repeat(np.array(places, dtype=np.int64), dp),
+            send_ns=np.repeat(kinds[:, :, None], dp, axis=2),
+            sync_ns=np.stack(sync),
+            sync_latency_ns=np.array(sync_ns, dtype=np.int64),
+            gather_ns=np.stack(gather),
+            gather_latency_ns=np.array(gather_ns, dtype=np.int64),
+            embedding_ns=max(self.embedding_ns(x, all(together[1:])) for x in ends),
+        )

@@ -1,0 +1,76 @@
+"""Ways in which the GPUs of a node may share a stage."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from formulations.instance import Instance
+from formulations.plan import Degrees, Shape
+
+Place = tuple[int, Degrees]  #: node group, degrees of a stage on its nodes
+
+
+@dataclass(frozen=True)
+class ByPlace:
+    """An instance, a shape of it in which every stage has its own degrees, and its places [C]."""
+
+    instance: Instance
+    shape: Shape
+    places: tuple[Place, ...]
+
+
+def powers_of_two(limit: int) -> tuple[int, ...]:
+    """1, 2, 4, ... up to `limit`."""
+    return tuple(1 << i for i in range(limit.bit_length()))
+
+
+def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
+    """Candidates for tp that divide the heads and these numbers of GPUs of a node."""
+    counts = (instance.workload.kv_heads, *gpus)
+    candidates = instance.search.tensor_parallel or powers_of_two(
+        max(g.gpus_per_node for g in instance.cluster.groups)
+    )
+    return [tp for tp in candidates if all(count % tp == 0 for count in counts)]
+
+
+def alike_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
+    """Undivided slots that fill nodes of so many GPUs."""
+    known = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
+    return [own for own in known if shares_sequences(instance, own, nodes)]
+
+
+def slot_degrees(instance: Instance, gpus: int, cp: int) -> list[Degrees]:
+    """Ways to share a stage among GPUs of a node, in equal parts."""
+    known = (
+        Degrees(tp=tp, parts=parts, cp=cp)
+        for tp in tensor_degrees(instance, [gpus])
+        for parts in range(1, gpus // tp + 1)
+        if gpus // tp % parts == 0
+    )
+    return [own for own in known if shares_sequences(instance, own, [gpus])]
+
+
+def shares_sequences(instance: Instance, own: Degrees, nodes: list[int]) -> bool:
+    """Whether the tensor groups of slots that fill these nodes can share every sequence.
+
+    Every GPU has two pieces of it, which each tensor group can split; heads are exchanged whole.
+    """
+    if own.cp == 1:
+        return True
+    workload = instance.workload
+    pieces = workload.sequence_length % (2 * own.cp * own.tp) == 0
+    whole = workload.kv_heads % (own.tp * own.cp) == 0
+    heads = whole or instance.search.context_method != "all_to_all"
+    return pieces and heads and all(gpus % own.width == 0 for gpus in nodes)
+
+
+def stage_places(instance: Instance, shape: Shape) -> tuple[Place, ...]:
+    """Where stages with degrees of their own may run: slots that divide nodes and micro-batches."""
+    return tuple(
+        (j, own)
+        for j, (group, count) in enumerate(
+            zip(instance.cluster.groups, shape.nodes_used, strict=True)
+        )
+        if count
+        for own in slot_degrees(instance, group.gpus_per_node, 1)
+        if shape.micro_batch % own.parts == 0
+    )

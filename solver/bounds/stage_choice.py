@@ -1,0 +1,160 @@
+"""The work and filling bound of shapes in which every stage has degrees of its own.
+
+Proof. All replicas are alike. With t_k the forward and backward of a micro-batch on stage k, at
+least as if nothing more were recomputed than may be, a step takes at least the sum of all t_k and
+c_k t_k more, for any k: c_k is m - 1 less what a latency path of stage k misses, see
+`work_and_filling`. Let c be the least of them. Take any weights v_j >= 0 of the node groups. Stages
+fill the nodes, so with v_k that of the group under stage k and w_k GPUs for each of dp replicas,
+the sum of dp w_k v_k over the stages is V, that of v_j over all GPUs of the nodes used. A mean of
+bounds with weights dp w_k v_k / V is a bound:
+
+    T >= sum_k t_k (1 + c u_k) >= sum_l min_x t_lx (1 + c u_x), u = dp w v / V
+
+over the layers l and the places x, a node group and degrees, that a stage may have: the others have
+w GPUs at least for each replica, so w_x <= G / dp - (p - 1) w with G GPUs. The same holds for
+p weights u = 1 / p, and for any mean of both.
+
+Besides there are the transfers of one micro-batch, both ways, and tied embeddings. N nodes in a row
+have N - 1 borders, of which a stage on n nodes covers n - 1: so at least N / n - 1 boundaries of
+stages lie on one, for the largest n. Each takes what the cheaper end does at the best place; others
+may lie inside a node.
+
+The same with m for c, and nothing for the latency, is the work of the GPUs. Any weights will do:
+looked at are those by which GPUs of all groups do equally much, some in which one group counts more
+or less, and means with 1 / p.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s
+from formulations.costs.compute import TimeColumns
+from formulations.costs.lanes import message_lanes
+from formulations.costs.stage_places import with_places
+from formulations.costs.tables import embedding_bytes, send_bytes
+from formulations.instance import Instance
+from formulations.plan import Shape, num_gpus
+from formulations.schedules import SCHEDULES
+from formulations.slot_degrees import Place, stage_places
+from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
+
+Numbers = NDArray[np.float64]
+
+#: What one group's weight is multiplied by.
+FACTORS = (0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.45, 1.8, 2.5, 4.0)
+#: Share of 1 / p in a mean.
+MEANS = (0.0, 0.3, 0.6, 0.9)
+#: Relative noise of the floats, and more.
+_NOISE = 1e-9
+
+
+class _End:
+    """Of a stage at a place: its nodes, and what its links take of messages and embeddings."""
+
+    def __init__(self, instance: Instance, shape: Shape, place: Place) -> None:
+        self.instance, self.degrees = instance, place[1]
+        self.group = instance.cluster.groups[place[0]]
+        self.num_nodes = ceil_div(shape.dp * self.degrees.width, self.group.gpus_per_node)
+        self.slots = shape.dp // self.num_nodes
+        least = min(layer.output_tensors for layer in instance.workload.layers)
+        self.size = least * send_bytes(instance, self.degrees, shape.micro_batch)
+
+    @property
+    def inside_s(self) -> float:
+        """A message inside a node."""
+        link = self.group.intra_node
+        return self.size / link.bandwidth_bytes_per_s + link.latency_s
+
+    @property
+    def outside_s(self) -> float:
+        """Messages of all its replicas on a node, out of it."""
+        link, tp = self.group.inter_node, self.degrees.tp
+        size = message_lanes(self.instance, self.degrees, tp) * self.slots * self.size
+        gathers = (tp - 1) * self.inside_s if self.instance.search.gathers_messages else 0.0
+        return size / link.bandwidth_bytes_per_s + link.latency_s + gathers
+
+    def tied_s(self, apart: bool) -> float:
+        """All-reduce of tied embeddings, if the outer stages are on two nodes or on one."""
+        size = embedding_bytes(self.instance, self.degrees.tp, 2)
+        link = self.group.inter_node if apart else self.group.intra_node
+        lanes = self.degrees.tp * self.slots if apart else 1
+        latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
+        return (lanes * size / link.bandwidth_bytes_per_s + latency_s) * (size > 0)
+
+
+class StageChoice:
+    """Bounds for the shapes of one instance."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self._columns = lru_cache(maxsize=None)(self._times)
+        self._weights = lru_cache(maxsize=None)(self._candidates)
+        self.counts = np.array([run.count for run in instance.workload.layer_runs])
+        self.first = np.cumsum(self.counts) - self.counts
+
+    def _times(self, shape: Shape, places: tuple[Place, ...]) -> tuple[Numbers, Numbers]:
+        """[U, C] ns of forward, and of both, of a layer of every run at every place."""
+        wide, own = with_places(self.instance, shape, places)
+        times = TimeColumns(wide).times(own.degrees, shape.micro_batch, shape.recompute[0])
+        forward = times.forward_ns[self.first].astype(np.float64)
+        return forward, forward + times.backward_ns[self.first]
+
+    def _candidates(self, shape: Shape, places: tuple[Place, ...]) -> Numbers:
+        """[K, C] weights over their sum for all GPUs, times the GPUs of a slot."""
+        _, work = self._columns(shape, places)
+        group = np.array([j for j, _ in places])
+        width = np.array([degrees.width for _, degrees in places])
+        busy = self.counts @ (work * width)
+        used, member = np.unique(group, return_inverse=True)
+        speed = np.array([1 / max(1.0, busy[group == j].min()) for j in used])
+        tried = np.ones((len(used), len(FACTORS), len(used)))
+        for j in range(len(used)):
+            tried[j, :, j] = FACTORS
+        weights = tried.reshape(-1, len(used)) * speed
+        gpus = [shape.nodes_used[j] * self.instance.cluster.groups[j].gpus_per_node for j in used]
+        shares: Numbers = (weights / (weights @ gpus)[:, None])[:, member] * width
+        return shares
+
+    def bound_ns(self, shape: Shape) -> int:
+        """No plan of the shape has a shorter step."""
+        places = self._possible(shape)
+        key = shape.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
+        forward, work = self._columns(key, places)
+        m = self.instance.workload.global_batch // shape.micro_batch // shape.dp
+        by_gpus, alike = shape.dp * self._weights(key, places), 1 / shape.pp
+        loads = np.concatenate([(1 - one) * by_gpus + one * alike for one in MEANS])[:, None]
+        busy = (m * work * loads).min(axis=2) @ self.counts
+        left = self._left(shape, m, forward, work)
+        filled = (work * (1 + left * loads)).min(axis=2) @ self.counts + self._once(shape, places)
+        return int(max(busy.max(), filled.max()) * (1 - _NOISE))
+
+    def _possible(self, shape: Shape) -> tuple[Place, ...]:
+        """Places that leave GPUs for the other stages."""
+        places = stage_places(self.instance, shape)
+        least = min(degrees.width for _, degrees in places)
+        most = num_gpus(self.instance, shape) // shape.dp - (shape.pp - 1) * least
+        return tuple(place for place in places if place[1].width <= most)
+
+    def _once(self, shape: Shape, places: tuple[Place, ...]) -> float:
+        """Ns of transfers of one micro-batch, both ways, and of tied embeddings."""
+        ends = [_End(self.instance, shape, place) for place in places]
+        nodes = sum(shape.nodes_used)
+        far = min(end.outside_s for end in ends)
+        near = min(far, *(end.inside_s for end in ends))
+        crossing = ceil_div(nodes, max(end.num_nodes for end in ends)) - 1
+        transfers = crossing * far + max(0, shape.pp - 1 - crossing) * near
+        tied = min(end.tied_s(nodes > 1) for end in ends)
+        return (2 * transfers + tied) * NANOSECONDS_PER_SECOND
+
+    def _left(self, shape: Shape, m: int, forward: Numbers, work: Numbers) -> float:
+        """C, see the module; 0 if it is negative."""
+        share = np.where(work > 0, forward / np.maximum(work, 1), 0)
+        none = np.zeros_like(share)
+        most = share.max(), (np.where(work > 0, 1 - share, none)).max()
+        stage = np.arange(shape.pp)
+        same = np.ones_like(stage)
+        paths = SCHEDULES[shape.schedule].missed(shape.pp * same, stage, m * same, same)
+        kept = [m - 1 - most[0] * own.forward - most[1] * own.backward for own in paths]
+        return max(0.0, float(np.max(kept, axis=0).min()))

@@ -1,0 +1,48 @@
+"""Every plan of a shape whose stages have degrees of their own, struck out or tried: `exhaust`."""
+
+from collections.abc import Sequence
+
+from formulations.plan import Plan, Shape
+from solver.simulate import step_time_ns
+from solver.verify.bounds import Prover
+from solver.verify.clock import Clock
+from solver.verify.exhaust import Trial
+from solver.verify.recount import Recount
+from solver.verify.refutation import Refutation
+from solver.verify.simulated import Outcome, Plans, hunted
+from solver.verify.space import PlanSpace
+from solver.verify.stage_orders import StageGraph, places_of
+from solver.verify.stages import Stages
+
+
+class StageTrial(Trial):
+    """The plans of such a shape against one claim; its graph is by place."""
+
+    def __init__(self, whole: Prover, graph: StageGraph, below_ns: int, clock: Clock) -> None:
+        even = graph.instance.search.model_copy(update={"micro_batches": "even"})
+        instance = graph.instance.model_copy(update={"search": even})
+        stages = Stages(Prover(PlanSpace(instance)), graph.shape, graph)
+        super().__init__(Refutation(stages, stages.total // graph.width, clock), below_ns)
+        self.whole, self.stage_graph = whole, graph
+
+    def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
+        """The plan, if it is below the claim with all costs."""
+        steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
+        plan = self.stage_graph.plan(self.prover, steps, ends)
+        time_ns = step_time_ns(Recount(self.whole.instance, plan).costs())
+        return (plan, time_ns) if time_ns < self.below_ns else None
+
+
+def exhaust_stages(prover: Prover, shape: Shape, below_ns: int, clock: Clock) -> Outcome | None:
+    """Whether any plan has a step time below this; None if there are too many ways to place it.
+
+    Raises TimeUpError.
+    """
+    graph = StageGraph(prover.instance, shape, places_of(prover.space, shape))
+    if graph.steps is None:
+        return None
+    if not graph.steps:
+        return Outcome(tried=False)
+    trial = StageTrial(prover, graph, below_ns, clock)
+    everything = trial.question.everything(below_ns)
+    return hunted(everything, trial.remaining, trial.halves, trial.faster)

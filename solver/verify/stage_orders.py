@@ -1,0 +1,197 @@
+"""Shapes whose stages have degrees of their own: all ways to lay the stages out, as one graph.
+
+A place is a node group with the degrees of a stage there; instances and shapes here list each place
+as a node group. All replicas of a stage are at one place: within the GPUs left on a node, or on
+whole nodes of a group. What is open after a stage are the nodes used up of every group, the GPUs
+taken of the last one, and the place of the stage. Every node used ends up full.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.costs.stage_places import with_places
+from formulations.instance import Instance
+from formulations.plan import Group, Plan, Replica, Shape, Stage
+from formulations.schedules import in_flight
+from formulations.slot_degrees import Place
+from formulations.units import ceil_div, ceil_ns
+from solver.verify.bounds import Prover
+from solver.verify.link_times import inside_s, outside_s, pair_s
+from solver.verify.orders import OrderGraph, Step
+from solver.verify.space import PlanSpace
+from solver.verify.volumes import message_lanes, tied_bytes
+
+
+class Standing(NamedTuple):
+    """After a stage: nodes used of every group, GPUs taken of the last one, the stage's place."""
+
+    used: tuple[int, ...]
+    taken: int
+    place: int
+
+
+def places_of(space: PlanSpace, shape: Shape) -> list[Place]:
+    """The places that stages of a shape may have."""
+    b, groups = shape.micro_batch, space.instance.cluster.groups
+    used = [j for j, count in enumerate(shape.nodes_used) if count]
+    return [
+        (j, own)
+        for j in used
+        for own in space.degrees.slots(groups[j].gpus_per_node, 1)
+        if b % own.parts == 0
+    ]
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A stage at a place, and where it leaves things."""
+
+    before: Standing | None
+    after: Standing
+
+
+class StageGraph(OrderGraph):
+    """The graph of one shape of an instance; its own instance and shape are by place."""
+
+    def __init__(self, instance: Instance, shape: Shape, places: Sequence[Place]) -> None:
+        self.cluster, self.whole, self.places = instance.cluster, shape, places
+        super().__init__(*with_places(instance, shape, places))
+        self.width, self.lanes = shape.dp, range(1)
+
+    def _gpus(self, place: int) -> tuple[int, int]:
+        """Of a node, and of all replicas of a stage."""
+        j, degrees = self.places[place]
+        return self.cluster.groups[j].gpus_per_node, self.whole.dp * degrees.width
+
+    def _num_nodes(self, place: int) -> int:
+        """Of a stage."""
+        size, gpus = self._gpus(place)
+        return ceil_div(gpus, size)
+
+    def _moves(self, before: Standing | None) -> Iterator[_Move]:
+        """Where the next stage may stand."""
+        used = before.used if before else (0,) * len(self.cluster.groups)
+        room = self._gpus(before.place)[0] - before.taken if before else 0
+        for x, (j, _) in enumerate(self.places):
+            size, gpus = self._gpus(x)
+            if before and room:
+                if j == self.places[before.place][0] and gpus <= room:
+                    yield _Move(before, Standing(used, before.taken + gpus, x))
+            elif gpus <= size or gpus % size == 0:
+                more = tuple(n + self._num_nodes(x) * (i == j) for i, n in enumerate(used))
+                if more[j] <= self.whole.nodes_used[j]:
+                    yield _Move(before, Standing(more, min(gpus, size), x))
+
+    def _is_end(self, standing: Standing) -> bool:
+        full = standing.taken == self._gpus(standing.place)[0]
+        return full and standing.used == self.whole.nodes_used
+
+    @cached_property
+    def _levels(self) -> list[list[_Move]]:
+        """Per stage the moves of which plans are made; none if there is no plan."""
+        levels, states = list[list[_Move]](), list[Standing | None]([None])
+        for _ in range(self.whole.pp):
+            levels.append([move for one in states for move in self._moves(one)])
+            states = list(dict.fromkeys(move.after for move in levels[-1]))
+        useful = set[Standing | None](one for one in states if one and self._is_end(one))
+        for k in reversed(range(self.whole.pp)):
+            levels[k] = [move for move in levels[k] if move.after in useful]
+            useful = {move.before for move in levels[k]}
+        return levels if all(levels) else []
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...] | None:
+        """Per stage; none if there is no plan."""
+        if sum(map(len, self._levels)) > self.most_steps:
+            return None
+        found, numbers = list[Step](), dict[Standing | None, int]({None: 0})
+        for k, moves in enumerate(self._levels):
+            after = {one: i for i, one in enumerate(dict.fromkeys(m.after for m in moves))}
+            sends = np.array([[self._sends(move)] for move in moves], dtype=np.int64)
+            found.append(
+                Step(
+                    source=np.array([numbers[move.before] for move in moves]),
+                    target=np.array([after[move.after] for move in moves]),
+                    group=np.array([[move.after.place] for move in moves]),
+                    send=sends,
+                    back=0 * sends,
+                    tail=np.array([self._tail(k, move.after.place) for move in moves]),
+                    begins=((),) * len(moves),
+                    num_targets=len(after),
+                )
+            )
+            numbers = dict(after.items())
+        return tuple(found)
+
+    def _sends(self, move: _Move) -> list[int]:
+        """[K] messages between the stage before and this one; 0 before the first."""
+        sizes = self.messages.sizes_bytes
+        if move.before is None:
+            return [0] * len(sizes[0])
+        ends = move.before.place, move.after.place
+        inside = move.before.taken < self._gpus(ends[0])[0]
+        each = [[self._send_s(x, ends, size, inside) for size in sizes[x]] for x in ends]
+        return [ceil_ns(max(both)) for both in zip(*each, strict=True)]
+
+    def _send_s(self, x: int, ends: tuple[int, int], size_bytes: int, inside: bool) -> float:
+        """What the end at place x makes of a message."""
+        group, degrees = self.instance.cluster.groups[x], self.shape.degrees
+        if inside:
+            return inside_s(group, size_bytes)
+        widest = max(degrees[y].tp for y in ends)
+        lanes = message_lanes(self.instance, self.shape, x, widest)
+        flows = lanes * (self.whole.dp // self._num_nodes(x))
+        return outside_s(self.instance, degrees[x].tp, group, group.inter_node, flows, size_bytes)
+
+    def _tail(self, k: int, place: int) -> int:
+        """Row of `tails` of a stage."""
+        number, tp = self._num_nodes(place), self.shape.degrees[place].tp
+        slots = self.whole.dp // number
+        members = [(place, slots, tp * (number > 1))] * number
+        ends = k in (0, self.whole.pp - 1)
+        return self.tails.row_of_nodes(members, self._embedding_ns(place, slots) if ends else 0)
+
+    def _embedding_ns(self, place: int, slots: int) -> int:
+        """Tied embeddings, as far as an outer stage decides; on one node only if all stages are."""
+        size = tied_bytes(self.instance, self.shape, place)
+        if not size:
+            return 0
+        group = self.instance.cluster.groups[place]
+        if sum(self.whole.nodes_used) == 1:
+            return ceil_ns(pair_s(group.intra_node, 1, size))
+        lanes = slots * self.shape.degrees[place].tp
+        return ceil_ns(pair_s(group.inter_node, lanes, size))
+
+    def plan(self, prover: Prover, steps: Sequence[int], ends: Sequence[int]) -> Plan:
+        """The plan of these steps and layer boundaries; `prover`: of the instance by place."""
+        m = self.instance.workload.global_batch // self.whole.micro_batch // self.whole.dp
+        moves = [own[i] for own, i in zip(self._levels, steps, strict=True)]
+        known, rows = prover.recomputation(self.shape), list[list[Stage]]()
+        for k, move in enumerate(moves):
+            x, layers = move.after.place, (ends[k], ends[k + 1])
+            held = ((in_flight(self.whole.schedule, self.whole.pp, k, m), 0),)
+            recomputed = known.chosen(x, held, layers)
+            degrees = self.places[x][1]
+            rows.append(
+                [
+                    Stage(layers=layers, group=group, degrees=degrees, recomputed=recomputed)
+                    for group in self._groups(move)
+                ]
+            )
+        nodes = dict.fromkeys(stage.group.node for row in rows for stage in row)
+        replicas = [Replica(micro_batches=m, stages=own) for own in zip(*rows, strict=True)]
+        return Plan(shape=self.whole, node_order=tuple(nodes), replicas=tuple(replicas))
+
+    def _groups(self, move: _Move) -> Iterator[Group]:
+        """GPUs of every replica."""
+        j, degrees = self.places[move.after.place]
+        size, gpus = self._gpus(move.after.place)
+        node = self.cluster.first_node[j] + move.after.used[j] - self._num_nodes(move.after.place)
+        start = move.after.taken - gpus if gpus <= size else 0
+        for gpu in range(start, start + gpus, degrees.width):
+            own = range(gpu % size, gpu % size + degrees.width)
+            yield Group(node=node + gpu // size, gpus=tuple(own))

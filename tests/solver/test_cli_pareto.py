@@ -1,0 +1,99 @@
+"""The commands `pareto` and `subsets`: output, files, exit codes and errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import run
+from tests.conftest import ROOT
+
+SMALL = ROOT / "instances" / "hetero_small.yaml"
+QUICK = ("--workers", 1, "--gap", 0.01)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Path:
+    """FASOP's small cluster, of which up to one A100 node and two of A10 may be rented."""
+    text = SMALL.read_text(encoding="utf-8").replace("nodes: 1", "nodes: {max: 1}")
+    text = text.replace("nodes: 3", "nodes: {min: 0, max: 2}")
+    text = text.replace("profiles/", f"{ROOT / 'instances' / 'profiles'}/")
+    path = tmp_path / "family.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_pareto_writes_a_front_that_verify_accepts(family: Path, tmp_path: Path) -> None:
+    """A table, a picture and a file; `show`, `report` and `verify` take the file."""
+    out, svg, page = (tmp_path / name for name in ("front.json", "front.svg", "page.html"))
+    code, text, _ = run("pareto", family, *QUICK, "--out", out, "--svg", svg)
+    assert code == 0
+    assert "of a million sequences" in text
+    assert "every cluster is closed" in text
+    assert svg.read_text(encoding="utf-8").startswith("<svg")
+    assert run("verify", out, "--instance", family)[0] == 0
+    assert run("verify", out, "--instance", SMALL)[0] == 1
+    assert run("show", out)[1] == text
+    assert run("report", out, "--out", page)[0] == 0
+    assert "Other clusters" in page.read_text(encoding="utf-8")
+
+
+def test_budget_and_deadline_give_one_point(family: Path) -> None:
+    """The fastest cluster that a budget pays for, the cheapest that is in time."""
+    million = ("--sequences", 10**6, "--json")
+    whole = json.loads(run("pareto", family, *QUICK, *million)[1])
+    costs = [point["training_cost_usd"] for point in whole["points"]]
+    budget = ("--budget", 1.001 * costs[-1])
+    fast = json.loads(run("pareto", family, *QUICK, *million, *budget)[1])
+    assert [point["nodes"] for point in fast["points"]] == [whole["points"][-1]["nodes"]]
+    cheap = json.loads(run("pareto", family, *QUICK, *million, "--deadline", "100d")[1])
+    assert [point["nodes"] for point in cheap["points"]] == [whole["points"][-1]["nodes"]]
+    code, out, _ = run("pareto", family, *QUICK, "--sequences", 10**6, "--budget", 1e-6)
+    assert code == 3
+    assert "without a plan within the limits" in out
+
+
+def test_subsets_name_what_every_group_brings(tmp_path: Path) -> None:
+    """One A100 node does more than three A10 nodes; all together are best."""
+    path = tmp_path / "subsets.json"
+    code, out, _ = run("subsets", SMALL, *QUICK, "--out", path)
+    assert code == 0
+    assert run("verify", path, "--instance", SMALL)[0] == 0
+    assert "1 a100, 3 a10" in out
+    assert "without a100" in out
+    assert "without a10 " in out
+
+
+def test_time_limit_gives_the_front_so_far(family: Path) -> None:
+    """No time: exit code 4, and all clusters open."""
+    code, out, _ = run("pareto", family, "--time-limit", 1e-6, "--workers", 1)
+    assert code == 4
+    assert "the time limit was reached" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((SMALL,), "one cluster; allowed: a range of nodes"),
+        (("FAMILY", "--budget", 5), "name its --sequences"),
+        (("FAMILY", "--deadline", "1d"), "name its --sequences"),
+        (("FAMILY", "--sequences", 9, "--deadline", "soon"), "--deadline 'soon'"),
+        (("FAMILY", "--budget", -1), "above 0"),
+        (("FAMILY", "--out", "/nowhere/front.json"), "cannot write"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    arguments: tuple[object, ...], error: str, family: Path
+) -> None:
+    """Exit code 2, before anything is searched."""
+    code, out, err = run("pareto", *(family if one == "FAMILY" else one for one in arguments))
+    assert (code, out) == (2, "")
+    assert error in " ".join(err.split())
+
+
+def test_other_commands_name_pareto_for_a_range(family: Path) -> None:
+    """A family is no instance; the line says who takes it."""
+    for command in ("solve", "templates"):
+        code, out, err = run(command, family)
+        assert (code, out) == (2, "")
+        assert "cluster.groups[0].nodes: a range; allowed: one number; pareto" in err

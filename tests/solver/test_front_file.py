@@ -1,0 +1,132 @@
+"""Front files: verify proves them again with code of its own, and refuses what was changed."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from solver.front_document import FrontDocument, front_json, sealed_front
+from solver.report.front import build_front
+from solver.report.front_picture import front_picture
+from solver.report.html.front_page import front_page
+from solver.verify import Effort, verify_front
+from tests.small_families import SEEDS, found, searched, small_family
+
+
+@cache
+def front(seed: int = SEEDS[1]) -> FrontDocument:
+    """The front file of a small family."""
+    return build_front(found(seed), "front")
+
+
+def forged(document: FrontDocument, change: Any) -> FrontDocument:
+    """A copy that `change` was done to, with a digest that fits."""
+    fields = json.loads(front_json(document))
+    change(fields)
+    return sealed_front(FrontDocument.model_validate_json(json.dumps(fields)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_front_is_proved_again(seed: int) -> None:
+    """Every point, and where every other cluster stands."""
+    checked = verify_front(front(seed))
+    assert checked.problems == ()
+    assert checked.complete
+
+
+def test_front_with_a_gap_and_idle_nodes_is_proved_again() -> None:
+    """Also where clusters are dominated but for a gap, or must be rented whole."""
+    for fewest in ((0, 0), (1, 2)):
+        result = searched(small_family(SEEDS[2], fewest), gap=0.05)
+        assert verify_front(build_front(result, "front")).complete
+
+
+def test_changed_front_is_refused() -> None:
+    """The digest tells."""
+    changed = front().model_copy(update={"runtime_s": 7.0})
+    assert any("digest" in problem for problem in verify_front(changed).problems)
+
+
+def _drop_point(fields: dict[str, Any]) -> None:
+    lost = fields["points"].pop()
+    for one in fields["clusters"]:
+        if one["nodes"] == lost["nodes"]:
+            one.update(standing="dominated", dominated_by=fields["points"][0]["nodes"])
+
+
+def _raise_bound(fields: dict[str, Any]) -> None:
+    one = next(one for one in fields["clusters"] if one["standing"] == "dominated")
+    one["bound_ns"] = 10**12
+
+
+def _lower_bound(fields: dict[str, Any]) -> None:
+    one = next(one for one in fields["clusters"] if one["standing"] == "dominated")
+    one["bound_ns"] //= 2
+
+
+def _deny_plan(fields: dict[str, Any]) -> None:
+    one = next(one for one in fields["clusters"] if one["standing"] == "dominated")
+    one.update(standing="infeasible", bound_ns=None, dominated_by=None)
+
+
+def _drop_cluster(fields: dict[str, Any]) -> None:
+    fields["clusters"] = [one for one in fields["clusters"] if one["standing"] == "best"]
+
+
+def _cheaper(fields: dict[str, Any]) -> None:
+    fields["points"][0]["cost_usd_per_step"] /= 2
+
+
+def _other_nodes(fields: dict[str, Any]) -> None:
+    fields["points"][0]["nodes_used"] = [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (_drop_point, "bound_ns"),
+        (_raise_bound, "cluster ("),
+        (_lower_bound, "bound_ns"),
+        (_deny_plan, "cluster ("),
+        (_drop_cluster, "clusters"),
+        (_cheaper, "cost_usd_per_step"),
+        (_other_nodes, "nodes_used"),
+    ],
+)
+def test_forged_front_is_refused(change: Any, named: str) -> None:
+    """A false standing, bound, price or omission is named, though the digest fits."""
+    checked = verify_front(forged(front(), change))
+    assert any(named in problem for problem in checked.problems), checked
+
+
+def test_bound_of_a_point_is_that_of_its_plan() -> None:
+    """A point cannot claim more than the log of its plan file proves."""
+    document = build_front(searched(small_family(SEEDS[1]), gap=0.3), "front")
+
+    def claim_all(fields: dict[str, Any]) -> None:
+        for one in fields["clusters"]:
+            if one["standing"] == "best":
+                one["bound_ns"] = one["step_time_ns"]
+
+    assert verify_front(document).ok
+    assert any(point.plan.gap for point in document.points)
+    problems = verify_front(forged(document, claim_all)).problems
+    assert any("the bound of the point's plan" in problem for problem in problems)
+
+
+def test_quick_verification_leaves_searches_at_their_word() -> None:
+    """Figures and standings are checked all the same."""
+    assert verify_front(front(), Effort(prove="quick")).ok
+    assert not verify_front(forged(front(), _lower_bound), Effort(prove="quick")).ok
+
+
+def test_picture_and_page_name_every_cluster() -> None:
+    """Each has a mark with a tooltip; the page needs no network."""
+    document = front()
+    picture, page = front_picture(document), front_page(document)
+    shown = [one for one in document.clusters if one.standing != "infeasible"]
+    assert picture.count("<circle") - picture.count('cy="52"') == len(shown)
+    assert picture.count("<title>") == len(shown) + 1
+    assert "http" not in page
+    assert page.count("<title>") == len(shown) + 2

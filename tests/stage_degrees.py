@@ -1,0 +1,218 @@
+"""Tiny instances whose stages have degrees of their own, and every plan of their shapes.
+
+Layouts are dealt out GPU by GPU and costs counted slot by slot, in exact fractions: nothing of the
+planner's but layer tables, one set for each degrees, and the words of the specification.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import permutations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance
+from formulations.plan import Degrees, Shape
+from tests import brute_force
+from tests.brute_force import Placed, up
+from tests.unlike_degrees import unlike_instance
+
+
+def stage_instance(seed: int) -> Instance:
+    """Without zones, in 1F1B or GPipe, with few sizes of micro-batches."""
+    one = unlike_instance(6 * seed)
+    chosen = {
+        "degrees": "per_stage",
+        "schedule": (("1f1b", "gpipe")[seed % 2],),
+        "micro_batches": "even",
+        "zero": (seed // 2 % 2,),
+        "micro_batch": (2 + 2 * (seed // 4 % 2),),
+        "idle_nodes": seed % 5 == 4,
+    }
+    return one.model_copy(update={"search": one.search.model_copy(update=chosen)})
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Of a stage: its node's place in the order, and column of the tables."""
+
+    node: int
+    column: int
+
+
+Layout = list[list[Slot]]  #: per stage and replica
+
+
+class Bench:
+    """All layouts of one shape."""
+
+    def __init__(self, instance: Instance, shape: Shape) -> None:
+        self.instance, self.shape = instance, shape
+        self.groups = instance.cluster.groups
+        self.columns = [
+            (j, Degrees(tp=tp, parts=parts))
+            for j, group in enumerate(self.groups)
+            if shape.nodes_used[j]
+            for tp, parts in product(range(1, group.gpus_per_node + 1), repeat=2)
+            if group.gpus_per_node % (tp * parts) == 0
+            and tp in (instance.search.tensor_parallel or (1, 2, 4))
+            and instance.workload.kv_heads % tp == 0
+            and shape.micro_batch % parts == 0
+        ]
+        self.tables = self._tables()
+
+    def _tables(self) -> CostTables:
+        """Columns of the tables in which one group has these degrees."""
+        each = []
+        for j, own in self.columns:
+            degrees = tuple(own if i == j else Degrees(tp=1) for i in range(len(self.groups)))
+            shape = self.shape.model_copy(update={"degrees": degrees})
+            each.append((build_tables(self.instance, shape), j))
+
+        def stacked(name: str) -> NDArray[np.int64]:
+            return np.stack([getattr(one, name)[:, j] for one, j in each], axis=1)
+
+        first = each[0][0]
+        return replace(
+            first,
+            forward_ns=stacked("forward_ns"),
+            backward_ns=stacked("backward_ns"),
+            weight_ns=stacked("weight_ns"),
+            optimizer_ns=stacked("optimizer_ns"),
+            gradient_bytes=stacked("gradient_bytes"),
+            gather_bytes=stacked("gather_bytes"),
+            recompute_ns=tuple(
+                np.stack([one.recompute_ns[way][:, j] for one, j in each], axis=1)
+                for way in range(len(first.recompute_ns))
+            ),
+            memory=tuple(one.memory[j] for one, j in each),
+            capacity_bytes=np.array([one.capacity_bytes[j] for one, j in each]),
+            send_bytes=tuple(one.send_bytes[j] for one, j in each),
+            embedding_bytes=tuple(one.embedding_bytes[j] for one, j in each),
+        )
+
+    def layouts(self) -> Iterator[tuple[tuple[int, ...], Layout]]:
+        """Node orders, with every way to deal their GPUs to stages, one slot after the other."""
+        nodes = [j for j, count in enumerate(self.shape.nodes_used) for _ in range(count)]
+        for order in sorted(set(permutations(nodes))):
+            gpus = [i for i, j in enumerate(order) for _ in range(self.groups[j].gpus_per_node)]
+            for chosen in product({own for _, own in self.columns}, repeat=self.shape.pp):
+                if (layout := self._dealt(order, gpus, chosen)) is not None:
+                    yield order, layout
+
+    def _dealt(
+        self, order: Sequence[int], gpus: list[int], chosen: Sequence[Degrees]
+    ) -> Layout | None:
+        left, layout = list(gpus), []
+        for own in chosen:
+            stage = []
+            for _ in range(self.shape.dp):
+                slot, left = left[: own.width], left[own.width :]
+                if len(slot) < own.width or len(set(slot)) > 1:
+                    return None
+                if (order[slot[0]], own) not in self.columns:
+                    return None
+                stage.append(Slot(slot[0], self.columns.index((order[slot[0]], own))))
+            whole = {slot.node for slot in stage}
+            cut = len(whole) * self.groups[order[stage[0].node]].gpus_per_node
+            alone = len(whole) == 1 or cut == own.width * self.shape.dp
+            if not alone or len({slot.column for slot in stage}) > 1:
+                return None
+            layout.append(stage)
+        return None if left else layout
+
+    def placed(self, order: Sequence[int], layout: Layout) -> Placed:
+        """What lies between and behind the stages."""
+        factor = 1 if self.shape.zero else 2
+        hidden = Fraction(self.instance.search.overlap.gradient_sync)
+        hidden = hidden if self.shape.pp == 1 else Fraction(0)
+        rings = [self._ring(order, own, (1 - hidden) * factor, "gradient_bytes") for own in layout]
+        gathers = [
+            self._ring(order, own, Fraction(self.shape.zero), "gather_bytes") for own in layout
+        ]
+        tensors = {layer.output_tensors for layer in self.instance.workload.layers}
+        slots = [slot for own in layout for slot in own]
+        return Placed(
+            groups=[slot.column for slot in slots],
+            send=[
+                {n: self._send(order, layout, k, r, n) for n in tensors}
+                for k in range(self.shape.pp - 1)
+                for r in range(self.shape.dp)
+            ],
+            sync=[layers for layers, _ in rings],
+            sync_start=[start for _, start in rings],
+            gather=[layers for layers, _ in gathers],
+            gather_start=[start for _, start in gathers],
+            embedding=self._embedding(order, layout),
+        )
+
+    def _link(self, j: int, inside: bool) -> tuple[Fraction, Fraction]:
+        link = self.groups[j].intra_node if inside else self.groups[j].inter_node
+        return Fraction(link.bandwidth_bytes_per_s), Fraction(link.latency_s)
+
+    def _send(self, order: Sequence[int], layout: Layout, k: int, r: int, tensors: int) -> int:
+        search, pairs = self.instance.search, list(zip(layout[k], layout[k + 1], strict=True))
+        widest = max(self.columns[slot.column][1].tp for slot in pairs[r])
+        times = []
+        for end in (0, 1):
+            slot = pairs[r][end]
+            (j, own), size = self.columns[slot.column], self.tables.send_bytes[slot.column]
+            speed, latency = self._link(j, inside=True)
+            inner = tensors * size / speed + latency
+            if pairs[r][0].node == pairs[r][1].node:
+                times.append(up(inner))
+                continue
+            lanes = own.parts * (own.tp if search.splits_messages else widest)
+            flows = sum(p[end].node == slot.node and p[0].node != p[1].node for p in pairs)
+            speed, latency = self._link(j, inside=False)
+            seconds = lanes * flows * tensors * size / speed + latency
+            if search.gathers_messages:
+                seconds += (own.tp - 1) * inner
+            times.append(up(seconds))
+        return max(times)
+
+    def _ring(
+        self, order: Sequence[int], own: list[Slot], factor: Fraction, name: str
+    ) -> tuple[list[int], int]:
+        j, degrees = self.columns[own[0].column]
+        nodes = [slot.node for slot in own]
+        n, count = nodes.count(nodes[0]) * degrees.parts, len(set(nodes))
+        near, near_s = self._link(j, inside=True)
+        far, far_s = self._link(j, inside=False)
+        inside = Fraction(n - 1, n) / near
+        share = Fraction(count - 1, count) / Fraction(self.instance.cluster.efficiency(count))
+        sizes = getattr(self.tables, name)[:, own[0].column].tolist()
+        layers = [
+            up(factor * inside * size) + up(factor * share * degrees.tp / far * size)
+            for size in sizes
+        ]
+        starts = [(n - 1) * near_s, (count - 1) * far_s]
+        return layers, sum(up(factor * start) for start in starts)
+
+    def _embedding(self, order: Sequence[int], layout: Layout) -> int:
+        pairs, times = list(zip(layout[0], layout[-1], strict=True)), [Fraction(0)]
+        if not any(self.tables.embedding_bytes):
+            return 0
+        for slot in (slot for pair in pairs for slot in pair):
+            j, degrees = self.columns[slot.column]
+            size = self.tables.embedding_bytes[slot.column]
+            apart = [pair for pair in pairs if pair[0].node != pair[1].node]
+            lanes = sum(degrees.tp for pair in apart for one in pair if one.node == slot.node)
+            speed, latency = self._link(j, inside=not apart)
+            times.append((lanes if apart else 1) * size / speed + 2 * latency)
+        return up(max(times))
+
+    def optimum_ns(self) -> int | None:
+        """Least step time of all layouts and splits; None if nothing fits."""
+        tables, best = self.tables, None
+        shares = (tables.num_micro_batches // self.shape.dp,) * self.shape.dp
+        splits = list(brute_force.all_splits(tables))
+        for order, layout in self.layouts():
+            placed = self.placed(order, layout)
+            for boundaries in splits:
+                if brute_force.fits(tables, placed, boundaries, shares):
+                    found = brute_force.step_time_ns(tables, placed, boundaries, shares)
+                    best = found if best is None else min(best, found)
+        return best
