@@ -99,16 +99,6 @@ class Lanes:
         self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
 
-    @property
-    def possible(self) -> bool:
-        """Whether the argument holds for the shape."""
-        return self.shape.vpp == 1
-
-    @property
-    def refuted(self) -> bool:
-        """True only if no plan of the shape is below the claim."""
-        return self.possible and self.everything() is None
-
     def everything(self) -> LanesLeft | None:
         """What plans below the claim may use; None if there are none."""
         hosts: Hosts = (None,) * self.shape.pp
