@@ -23,8 +23,15 @@ class ClustersAhead:
     for again. Where nothing was below a higher one, nothing is below that of its turn.
     """
 
-    def __init__(self, members: Members, upcoming: Upcoming, stop: Stop) -> None:
-        self.members, self.upcoming, self.stop = members, upcoming, stop
+    def __init__(
+        self,
+        members: Members,
+        upcoming: Upcoming,
+        stop: Stop,
+        keep: Callable[[MemberTask, MemberClosing], None],
+    ) -> None:
+        """`keep` is told of every closing as soon as it comes, whether or not it is of use."""
+        self.members, self.upcoming, self.stop, self.keep = members, upcoming, stop, keep
         self.at_work: dict[int, MemberTask] = {}
         self.early: dict[Counts, tuple[MemberTask, MemberClosing]] = {}
         self._positions = count()
@@ -66,6 +73,7 @@ class ClustersAhead:
         for reply in self._round.receive(LOOK_S):
             task = self.at_work.pop(reply.position)
             if reply.answer is not None:
+                self.keep(task, reply.answer)
                 self.early[task.counts] = task, reply.answer
 
 

@@ -130,7 +130,7 @@ class FamilySearch:
         if crew is None:
             self._search(report, None)
             return
-        ahead = ClustersAhead(self.members, self.upcoming, self.clock.out_of_time)
+        ahead = ClustersAhead(self.members, self.upcoming, self.clock.out_of_time, self._keep)
         with ahead.by(crew, len(self.bounds)):
             self._search(report, ahead)
 
@@ -160,17 +160,19 @@ class FamilySearch:
         known = None if self.kept is None else self.kept.find(task)
         if known is not None:
             return known
+        closing = self._searched(task, report) if ahead is None else ahead.closing(task)
+        if closing is not None and not closing.interrupted and not self.clock.out_of_time():
+            self._keep(task, closing)
+        return closing
+
+    def _searched(self, task: MemberTask, report: Report | None) -> MemberClosing:
         limit_s = self.clock.limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - self.clock.elapsed_s)
-        if ahead is None:
-            closing = self.members.close(task, left_s, self._shown(task.counts, report))
-        elif (found := ahead.closing(task)) is None:
-            return None
-        else:
-            closing = found
-        if self.kept is not None and not closing.interrupted and not self.clock.out_of_time():
+        return self.members.close(task, left_s, self._shown(task.counts, report))
+
+    def _keep(self, task: MemberTask, closing: MemberClosing) -> None:
+        if self.kept is not None:
             self.kept.keep(task, closing)
-        return closing
 
     def _shown(
         self, now: Counts, report: Report | None

@@ -6,8 +6,8 @@ memory    no split fits, if the claim is that nothing does
 work      work and filling, for all claims at once: `filling`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`, or with several chunks per device `chunks`
-trial     what is left is halved and struck out again, and what then is left is simulated: over all
-          node orders, `exhaust`, where these are too many lane by lane, `lane_exhaust`, and with
+trial     what is left is halved and struck out again, and what then is left is simulated: lane by
+          lane, `lane_exhaust`, where that has no opinion over all node orders, `exhaust`, and with
           several chunks per device, device by device, `chunk_exhaust`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
@@ -115,29 +115,30 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
         left = hard
 
 
+def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
+    """Lane by lane, which knows no node orders, as far as that goes; None without an opinion."""
+    shape, below_ns = claim.shape, claim.below_ns
+    if shape.per_stage:
+        return exhaust_stages(prover, shape, below_ns, clock)
+    if shape.vpp > 1:
+        return exhaust_chunks(prover, shape, below_ns, clock)
+    if sum(map(bool, shape.nodes_used)) == 1:
+        return exhaust(prover, shape, below_ns, clock)
+    lanes = Lanes(prover, shape, below_ns, clock)
+    left = lanes.everything()
+    if left is None:
+        return Outcome(tried=False)
+    found = exhaust_lanes(lanes, left)
+    return found or exhaust(prover, shape, below_ns, clock, left.allowed)
+
+
 def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
     """What the paths of the schedule, and trying plans, say of one claim."""
     try:
         clock.check()
-        if claim.shape.per_stage:
-            return _judged(claim, exhaust_stages(prover, claim.shape, claim.below_ns, clock))
-        lanes, left = Lanes(prover, claim.shape, claim.below_ns, clock), None
-        if lanes.possible and sum(map(bool, claim.shape.nodes_used)) > 1:
-            left = lanes.everything()
-            if left is None:
-                return Verdict(claim, "paths")
-        allowed = None if left is None else left.allowed
-        found = exhaust(prover, claim.shape, claim.below_ns, clock, allowed)
-        if found is None and left is not None:
-            found = exhaust_lanes(lanes, left)
-        if claim.shape.vpp > 1:
-            found = exhaust_chunks(prover, claim.shape, claim.below_ns, clock)
+        found = _exhausted(prover, claim, clock)
     except TimeUpError:
         return Verdict(claim)
-    return _judged(claim, found)
-
-
-def _judged(claim: Claim, found: Outcome | None) -> Verdict:
     if found is None:
         return Verdict(claim)
     if found.plan is not None:

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from formulations.units import ceil_div
+from solver.verify.lengths import NEVER
+
+Array = NDArray[np.int64]
 
 Nodes = tuple[int, ...]  #: nodes by group
 Can = Callable[[Nodes, int], bool]
@@ -13,31 +19,35 @@ Can = Callable[[Nodes, int], bool]
 #: Weight of the fastest group where weights are like speeds, and ranges of weight of a light lane.
 FINEST = 24
 RANGES = 8
-#: With more ways to have dealt some of the nodes these are not dealt out.
-MOST_DEALT = 2000
+#: With more ways to have dealt some of the nodes, times lanes, these are not dealt out.
+MOST_DEALT = 1 << 20
 
 
-def deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[dict[Nodes, int]]:
-    """B_0, B_1, ..: most micro-batches by the nodes, of these, that so many lanes take."""
-    found: list[dict[Nodes, int]] = [{(0,) * len(available): 0}]
+def deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[Array]:
+    """B_0, B_1, ..: most micro-batches by the nodes, of these, that so many lanes take.
+
+    Arrays over the nodes of all groups but the last, of which lanes take what is left to make
+    their stages; below 0 where they cannot take so many.
+    """
+    found = [np.full([n + 1 for n in available[:-1]], -NEVER)]
+    found[0].flat[0] = 0
     for _ in range(lanes):
-        sums: dict[Nodes, int] = {}
-        for taken, done in found[-1].items():
-            for nodes, own in most.items():
-                both = tuple(map(sum, zip(taken, nodes, strict=True)))
-                if all(n <= limit for n, limit in zip(both, available, strict=True)):
-                    sums[both] = max(sums.get(both, 0), done + own)
+        sums = np.full_like(found[0], -NEVER)
+        for nodes, own in most.items():
+            after = tuple(slice(c, None) for c in nodes[:-1])
+            before = tuple(slice(n + 1 - c) for c, n in zip(nodes, available[:-1], strict=False))
+            np.maximum(sums[after], found[-1][before] + own, out=sums[after])
         found.append(sums)
     return found
 
 
 def best_deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[Nodes]:
     """The nodes of every lane in a dealing of all nodes with the largest sum; none without one."""
-    sums, taken, chosen = deal(most, lanes, available), available, list[Nodes]()
+    sums, taken, chosen = deal(most, lanes, available), available[:-1], list[Nodes]()
     for known, before in zip(reversed(sums[1:]), reversed(sums[:-1]), strict=True):
         for nodes, own in most.items():
-            rest = tuple(n - c for n, c in zip(taken, nodes, strict=True))
-            if taken in known and before.get(rest, -own - 1) + own == known[taken]:
+            rest = tuple(n - c for n, c in zip(taken, nodes, strict=False))
+            if min(rest, default=0) >= 0 and 0 <= known[taken] == before[rest] + own:
                 chosen.append(nodes)
                 taken = rest
                 break
@@ -75,8 +85,7 @@ class Dealing:
     @property
     def few(self) -> bool:
         """Whether nodes can be dealt out in few enough ways."""
-        used = self.places
-        return prod(n + 1 for n in used) // (max(used) + 1) <= MOST_DEALT
+        return self.number * prod(n + 1 for n in self.places[:-1]) <= MOST_DEALT
 
     def most_by_nodes(self, can: Can, known: Mapping[Nodes, int]) -> dict[Nodes, int] | None:
         """Most micro-batches of a lane with these nodes; None if no deal of lanes does all.

@@ -85,17 +85,14 @@ def families(schedule: ScheduleName, p: int, m: int) -> tuple[tuple[Member, ...]
 def members_of(schedule: ScheduleName, p: int, k: int, m: Path) -> list[Member]:
     """The same for stage k and many m at once, by formulas that tests compare with `families`.
 
-    Only of schedules whose order for fewer micro-batches is what is left without the last; of
-    others that a device does one thing at a time.
+    None is shorter for a larger m.
     """
-    one = SCHEDULES[schedule]
-    members = [Member((m, m, m), back=False, beyond=0)]
-    if not one.prefixes:
-        return members
+    one, members = SCHEDULES[schedule], [Member((m, m, m), back=False, beyond=0)]
     stage, beyond = np.full_like(m, k), int(k < p - 1)
     missed = one.missed(np.full_like(m, p), stage, m, np.ones_like(m))
-    members += [Member((m - f, m - b, m - w), back=True, beyond=beyond) for f, b, w in missed]
-    members.append(Member((m, m, m), back=True, beyond=0))
+    done = m - 1 if k else m + missed[0].weight  # on stage 0, all that it puts off comes after
+    members += [Member((m - f, m - b, done - w), back=True, beyond=beyond) for f, b, w in missed]
+    members.append(Member((m, m, done - missed[0].weight), back=True, beyond=0))
     if one.turns and beyond:
         most = (m - 1) // (p - k)
         for turns in (np.minimum(most, 1), most):

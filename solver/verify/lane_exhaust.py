@@ -17,6 +17,7 @@ from itertools import combinations
 import numpy as np
 
 from formulations.plan import Plan
+from formulations.schedules import SCHEDULES
 from solver.simulate import step_time_ns
 from solver.verify.dealing import Nodes, best_deal, deal
 from solver.verify.exhaust import Trial
@@ -106,13 +107,14 @@ def _has_light_way(lanes: Lanes, left: LanesLeft) -> bool:
 
 
 def _most_of_ways(lanes: Lanes, trial: Trial, ways: Left) -> list[int]:
-    """Of every complete way the most micro-batches below the claim."""
+    """Of every complete way the most micro-batches below the claim, if fewer may be slower too."""
     plans = trial.plans(ways)
     high = trial.most(plans, ways, 0, np.full(len(plans), lanes.largest))
     low = np.zeros_like(high)
+    grows = not lanes.even and SCHEDULES[lanes.shape.schedule].prefixes
     while (low < high).any():
         lanes.clock.check()
-        middle = (low + high + 1) // 2 if not lanes.even else high
+        middle = (low + high + 1) // 2 if grows else high
         for m in np.unique(middle[low < high]).tolist():
             rows = np.flatnonzero((middle == m) & (low < high))
             slow = trial.times.of(plans.take(rows), 0, m) >= trial.below_ns
@@ -160,4 +162,4 @@ def _dealt(lanes: Lanes, left: LanesLeft, ways: dict[Nodes, _Way]) -> tuple[Plan
 def _suffice(lanes: Lanes, most: Mapping[Nodes, int]) -> bool:
     """Whether lanes that do so much, by their nodes, do all."""
     dealt = deal(most, lanes.number, lanes.shape.nodes_used)[-1]
-    return dealt.get(lanes.shape.nodes_used, -1) >= lanes.total
+    return bool(dealt.flat[-1] >= lanes.total)

@@ -100,7 +100,7 @@ class LaneGraph(OrderGraph):
         tails, tied = self._least_tails
         embedding = tied if k in (0, self.shape.pp - 1) else 0
         used = [i for i, count in enumerate(self.shape.nodes_used) if count]
-        return self.tails.row_of((j, embedding), tails[used.index(j)] + embedding)
+        return self.tails.row_of((j, embedding), tails[used.index(j)], embedding)
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
         if self.number == 1:

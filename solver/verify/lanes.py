@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Shape
-from formulations.schedules import SCHEDULES
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -44,7 +43,7 @@ from solver.verify.zone_links import keeps_stages_apart
 Mask = NDArray[np.bool_]
 
 #: With more kinds of lanes these are not dealt out.
-MOST_KINDS = 24
+MOST_KINDS = 48
 
 
 @dataclass(frozen=True)
@@ -100,17 +99,6 @@ class Lanes:
         self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
 
-    @property
-    def possible(self) -> bool:
-        """Whether the argument holds for the shape."""
-        known = self.even or SCHEDULES[self.shape.schedule].prefixes
-        return known and self.shape.vpp == 1
-
-    @property
-    def refuted(self) -> bool:
-        """True only if no plan of the shape is below the claim."""
-        return self.possible and self.everything() is None
-
     def everything(self) -> LanesLeft | None:
         """What plans below the claim may use; None if there are none."""
         hosts: Hosts = (None,) * self.shape.pp
@@ -161,8 +149,8 @@ class Lanes:
         others = deal(some, self.number - 1, self.places)[-1]
         runs = [np.zeros_like(self.prover.enough_blocks) for _ in left.allowed]
         for nodes, own in most.items():
-            rest = tuple(n - c for n, c in zip(self.places, nodes, strict=True))
-            least = max(1, self.total - others.get(rest, -self.total))
+            rest = tuple(n - c for n, c in zip(self.places[:-1], nodes, strict=False))
+            least = max(1, self.total - int(others[rest]))
             if least <= own and (found := self._ways_of(left, nodes, least)):
                 for run, ways in zip(runs, found, strict=True):
                     run[ways.first, ways.last] = True

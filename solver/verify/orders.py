@@ -36,7 +36,7 @@ from solver.verify.zone_links import passing, zone_link
 Array = NDArray[np.int64]
 
 #: With more steps times lanes for one stage, the graph is not built.
-MOST_STEPS = 40_000
+MOST_STEPS = 100_000
 
 Used = tuple[int, ...]  #: what the nodes used up weigh, by the dimensions of a tally
 

@@ -10,15 +10,18 @@ of its stages, their backwards where it comes back, and their transfers. With bl
 transfers that stage i sends belong to its f and b. Memory holds what the schedule asks for. The
 ways depend on the plan: a shortest path among what is left stands for them, one for all members.
 
-A replica with m micro-batches is no faster than with fewer of them where the order of fewer is what
-is left without the last (`prefixes`): so what breaks a bound for some m is possible for none above
-it, and every (stage, layers, nodes, lane) has a largest m. Elsewhere shares are even, or only that
-a device does one thing at a time is used. What cannot serve all M micro-batches is struck out: with
-lanes of q replicas, if the sum of the largest m is below M / q, or, with even shares, one of them
-below M / dp. Nothing of a plan within D is ever struck out, so if nothing is left there is no plan.
+No member is shorter for a larger m: so what breaks a bound for some m is possible for none above
+it, and every (stage, layers, nodes, lane) has a largest m. What cannot serve all M micro-batches is
+struck out: with lanes of q replicas, if the sum of the largest m is below M / q, or, with even
+shares, one of them below M / dp. Nothing of a plan within D is ever struck out, so if nothing is
+left there is no plan.
 
-The longest paths of plans that were simulated bound all others too, with as many micro-batches or
-more. Some of them are kept, and what is on no way within D of such a length has fewer.
+The outer stages reduce tied embeddings together, over the slower of their links: each waits for the
+least of the other's. To know it, ways are told apart by that of the last stage.
+
+The longest paths of plans that were simulated bound all others too, with as many micro-batches or,
+where the order of fewer is what is left without the last (`prefixes`), more. Some of them are kept,
+and what is on no way within D of such a length has fewer.
 """
 
 from collections import deque
@@ -89,14 +92,27 @@ class Refutation:
 
     def remaining(self, left: Left, below_ns: int) -> Left | None:
         """What plans with a step time below this may use of `left`; None if there are none."""
+        thinned = self._thinned(left, below_ns - 1)
+        if thinned is None or len(cases := self._by_embedding(thinned)) == 1:
+            return thinned
+        parts = [part for case in cases if (part := self._thinned(case, below_ns - 1))]
+        return [Choices.joined(own) for own in zip(*parts, strict=True)] or None
+
+    def _thinned(self, left: Left, limit: int) -> Left | None:
         before = -1
         while before != (count := sum(map(len, left))):
             self.clock.check()
             if not all(map(len, left)):
                 return None
             before = count
-            left = self._kept(left, below_ns - 1)
+            left = self._kept(left, limit)
         return left
+
+    def _by_embedding(self, left: Left) -> list[Left]:
+        """By what the links of the last stage take for tied embeddings, if it has any."""
+        tails, rows = self.stages.graph.tails, self.stages.graph.built[-1].tail[left[-1].step]
+        times = np.array(tails.embeddings)[rows]
+        return [[*left[:-1], left[-1].take(times == ns)] for ns in np.unique(times)]
 
     def everything(self, below_ns: int, allowed: Allowed | None = None) -> Left:
         """All choices of every stage whose devices and memory alone leave the claim open."""

@@ -49,9 +49,12 @@ class Stages:
 
     @cached_property
     def rest(self) -> int:
-        """Weight gradients at the end on stage 0, on all ways that come back there."""
+        """Weight gradients at the end on stage 0, on all ways that come back there.
+
+        If they are split off, those of the last micro-batch at least.
+        """
         if not self.even:
-            return 0
+            return int(SCHEDULES[self.shape.schedule].splits_backward)
         return min((one.rest for own in self.members[1:] for one in own if one.back), default=0)
 
     @cached_property
@@ -110,5 +113,13 @@ class Stages:
             send=send,
             onward=onward[step.target[choices.step], kinds[choices.last] * (k + 1 < len(steps))],
             behind=send * blocking,
-            tail=self._tails[step.tail[choices.step], *layers],
+            tail=self._tails[step.tail[choices.step], *layers] + self._waits(left, k),
         )
+
+    def _waits(self, left: Left, k: int) -> Array | int:
+        """[M] what the choices of an outer stage wait for the links of the other one."""
+        if not any(self.graph.tails.tied) or k % (len(left) - 1 or 1):
+            return 0
+        steps = self.graph.built
+        own, others = (steps[i].tail[left[i].step] for i in (k, len(left) - 1 - k))
+        return self.graph.tails.waits_ns(own, others)

@@ -64,12 +64,23 @@ class Tails:
             self.embeddings.append(embedding)
         return self._rows[key]
 
-    def row_of(self, key: tuple[object, ...], whole: Array) -> int:
-        """A row of these times, of which the parts are not known."""
+    def row_of(self, key: tuple[object, ...], before: Array, embedding: int) -> int:
+        """A row of these times around the embeddings; all others are taken to come before."""
         if key not in self._rows:
             self._rows[key] = len(self.whole)
-            self.whole.append(whole)
+            self.whole.append(before + embedding)
+            self.syncs.append(before)
+            self.embeddings.append(embedding)
         return self._rows[key]
+
+    def waits_ns(self, own: Array, others: Array) -> Array:
+        """[M] what one of the outer stages with these rows waits at least for the other's link.
+
+        Both reduce tied embeddings together, as fast as the slower one. others: [N] rows of its.
+        """
+        known = np.array(self.embeddings)
+        waits: Array = np.maximum(known[others].min() - known[own], 0)
+        return waits
 
     def _sync_ns(self, members: Sequence[Place]) -> Array:
         """[n, n] gradient sync."""

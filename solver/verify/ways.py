@@ -29,6 +29,12 @@ class Choices:
         """Some of them."""
         return Choices(self.step[keep], self.first[keep], self.last[keep])
 
+    @staticmethod
+    def joined(parts: Sequence["Choices"]) -> "Choices":
+        """Those of any of these, once each."""
+        rows = [np.stack([part.step, part.first, part.last]) for part in parts]
+        return Choices(*np.unique(np.concatenate(rows, axis=1), axis=1))
+
 
 Left = list[Choices]
 

@@ -77,8 +77,16 @@ def test_equal_stages_of_1f1b_by_hand() -> None:
     assert Member((8, 8, 0), back=False, beyond=0) in members
 
 
-def test_a_schedule_without_prefixes_is_bounded_by_its_devices_alone() -> None:
-    """Of zero-bubble pipelines with unlike shares only the work of a device is used."""
-    (only,) = members_of("zb-h1", 4, 1, np.array([3, 5]))
-    assert not only.back
-    assert [np.asarray(one).tolist() for one in only.own] == [[3, 5]] * 3
+@pytest.mark.parametrize("p", [1, 2, 4, 7])
+def test_members_of_zb_h1_are_paths_that_grow(p: int) -> None:
+    """Of unlike shares too: each is covered by one of the graph, and is no shorter with more."""
+    numbers = np.arange(1, 16)
+    for k in range(p):
+        members = members_of("zb-h1", p, k, numbers)
+        assert all((np.diff(np.asarray(own)) >= 0).all() for one in members for own in one.own)
+        for m in numbers.tolist():
+            known = families("zb-h1", p, m)[k]
+            for one in members:
+                forward, backward, weight = (int(np.asarray(own)[m - 1]) for own in one.own)
+                own = Member((forward, backward, weight), one.back, one.beyond)
+                assert any(other.covers(own) for other in known) or not (one.back or k)

@@ -7,6 +7,7 @@ import pytest
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Link
 from formulations.instance.instance import ScheduleName
 from solver.bounds.shape_bound import shape_bound_ns
 from solver.layered.problem import Intervals
@@ -126,6 +127,32 @@ def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
     for step, other in zip(with_tied.steps, without.steps, strict=True):
         added.append(with_tied.tails.whole[step.tail[0]] - without.tails.whole[other.tail[0]])
     assert [set(np.unique(one).tolist()) for one in added] == [{4_096_000}, {0}, {4_096_000}]
+
+
+def tied_chain() -> CostTables:
+    """Two blocks on two equal GPUs, tied embeddings; one of the nodes has half of the other's link.
+
+    Their all-reduce takes 4.096 ms over the faster link, and as both have it, 8.192 ms.
+    """
+    tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
+    first, second = tables.instance.cluster.groups
+    slower = Link(bandwidth_bytes_per_s=0.5e9, latency_s=0)
+    groups = (first, second.model_copy(update={"inter_node": slower}))
+    layers = list(tables.instance.workload.layers)
+    update = {
+        "workload": workload(layers, 4, 1000, tied=True),
+        "cluster": tables.instance.cluster.model_copy(update={"groups": groups}),
+    }
+    return build_tables(tables.instance.model_copy(update=update), tables.shape)
+
+
+def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> None:
+    """Whichever node is first, so a claim that is 0.1 % too high is not refuted, the optimum is."""
+    tables = tied_chain()
+    best = brute_force.optimum_ns(tables)
+    assert best is not None
+    assert refutation(tables).refutes(best)
+    assert not refutation(tables).refutes(best * 1001 // 1000)
 
 
 @pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
