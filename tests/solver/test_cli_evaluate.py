@@ -105,7 +105,7 @@ def test_refusal_is_one_line(instance: Path, tmp_path: Path) -> None:
         ((), "error: one of --megatron FILE, --torchtitan DIR, --degrees NAME=VALUE,...\n"),
         (("--megatron", "a.txt", "--degrees", "tp=1"), "error: one of --megatron FILE"),
         (("--megatron", "missing.txt"), "error: missing.txt: no such file"),
-        (("--torchtitan", "missing"), "error: missing: 0 modules"),
+        (("--torchtitan", "missing"), "error: missing: no such folder"),
         (("--degrees", "tp=1", "--out", "gone/plan.json"), "error: cannot write gone/plan.json"),
     ],
 )
