@@ -22,7 +22,7 @@ from rich.table import Table
 
 from bench.fasop_plans import CASES, judge, read_plan, read_published, their_space
 from bench.gap import measure_apart
-from bench.records import INSTANCES, RESULTS, ROOT, append, record, reference
+from bench.records import INSTANCES, RESULTS, ROOT, append, record, reference, shape_text
 from bench.start import timed
 from formulations.errors import InstanceError
 from formulations.instance.load import load_instance
@@ -162,7 +162,7 @@ def plan_table(records: list[Figures]) -> Table:
             split = " ".join(map(str, one["partition"]))
             result.add_row(
                 one["case"],
-                "{tp} x {dp} x {pp}, {micro_batch}".format(**one["shape"]),
+                shape_text(one["shape"]),
                 order,
                 split if len(split) <= 20 else f"{split[:17]}...",
                 f"{1000 * one['published_step_time_s']:.1f}",

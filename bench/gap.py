@@ -21,7 +21,15 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.methods import METHODS
-from bench.records import INSTANCES, RESULTS, append, cpu_seconds, peak_rss_bytes, record
+from bench.records import (
+    INSTANCES,
+    RESULTS,
+    append,
+    cpu_seconds,
+    peak_rss_bytes,
+    record,
+    shape_text,
+)
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -94,11 +102,10 @@ def table(records: Iterable[Figures]) -> Table:
     for name in ("step ms", "above bound %", "seconds", "peak MiB"):
         result.add_column(name, justify="right")
     for one in records:
-        shape = one.get("shape")
         result.add_row(
             one["instance"],
             one["method"],
-            "{tp} x {dp} x {pp}, {micro_batch}".format(**shape) if shape else "",
+            shape_text(one.get("shape")),
             one["status"],
             _number(one["step_time_ns"], 1e-6, 3),
             _percent(one["above_bound"]),

@@ -32,6 +32,7 @@ from bench.records import (
     peak_rss_bytes,
     record,
     reference,
+    shape_text,
 )
 from formulations.instance.load import load_family
 from formulations.units import seconds
@@ -173,7 +174,7 @@ def plan_table(document: FrontDocument, plans: list[Figures]) -> Table:
     for one in plans:
         result.add_row(
             cluster_name(document, one["nodes"]),
-            "{tp} x {dp} x {pp}, {micro_batch}".format(**one["shape"]),
+            shape_text(one["shape"]),
             "yes" if one["on_their_front"] else "",
             f"{1000 * one['published_step_time_s']:.1f}",
             f"{1000 * one['step_time_s']:.1f}",

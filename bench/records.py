@@ -12,6 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from formulations.plan import Degrees
+from solver.report.degrees import tensor_text
+
 ROOT = Path(__file__).resolve().parent.parent
 INSTANCES = ROOT / "instances"
 RESULTS = ROOT / "bench" / "results"
@@ -100,3 +103,15 @@ def append(path: Path, records: list[dict[str, Any]]) -> None:
     with path.open("a", encoding="utf-8") as file:
         for one in records:
             file.write(json.dumps(one, allow_nan=False) + "\n")
+
+
+def shape_text(shape: Mapping[str, Any] | None) -> str:
+    """Tensor x data x pipeline, micro-batch; chunks where there are several. Empty without a plan.
+
+    Records up to 2026-11-21 have one tensor degree for all node groups.
+    """
+    if shape is None:
+        return ""
+    tensor = shape.get("tp") or tensor_text(Degrees(**one) for one in shape["degrees"])
+    chunks = f" x {shape['vpp']}" if shape.get("vpp", 1) > 1 else ""
+    return f"{tensor} x {shape['dp']} x {shape['pp']}{chunks}, {shape['micro_batch']}"

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.lines import Panel, line_picture
-from bench.records import RESULTS, ROOT, append, cpu_seconds, peak_rss_bytes, record
+from bench.records import RESULTS, ROOT, append, cpu_seconds, peak_rss_bytes, record, shape_text
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
@@ -135,11 +135,11 @@ def table(records: Iterable[Figures]) -> Table:
     for name in ("step s", "gap %", "seconds", "CPU s", "peak MiB"):
         result.add_column(name, justify="right")
     for one in records:
-        shape, known = one.get("shape"), one["gap"] is not None
+        known = one["gap"] is not None
         result.add_row(
             str(one["nodes"]),
             one["status"],
-            "{tp} x {dp} x {pp}, {micro_batch}".format(**shape) if shape else "",
+            shape_text(one.get("shape")),
             f"{one['step_time_ns'] / 1e9:.3f}" if known else "",
             f"{100 * one['gap']:.3f}" if known else "",
             f"{one['runtime_s']:.2f}" if known else "",

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.gap import each_instance
-from bench.records import RESULTS, cpu_seconds, peak_rss_bytes, record
+from bench.records import RESULTS, cpu_seconds, peak_rss_bytes, record, shape_text
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
@@ -96,7 +96,7 @@ def table(records: Iterable[Figures]) -> Table:
         result.add_row(
             one["instance"],
             one["schedules"],
-            "{tp} x {dp} x {pp} x {vpp}, {micro_batch}".format(**shape) if shape else "",
+            shape_text(shape),
             shape["schedule"] if shape else "",
             one["status"],
             *figures,

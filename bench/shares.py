@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.gap import Figures, instance_files, measure_apart
-from bench.records import RESULTS, append, record
+from bench.records import RESULTS, append, record, shape_text
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
@@ -57,11 +57,10 @@ def table(records: Sequence[Figures]) -> Table:
     for even, uneven in zip(records[::2], records[1::2], strict=True):
         saved = shorter(even, uneven)
         for one in (even, uneven):
-            shape = one.get("shape")
             result.add_row(
                 one["instance"],
                 one["micro_batches"],
-                "{tp} x {dp} x {pp}, {micro_batch}".format(**shape) if shape else "",
+                shape_text(one.get("shape")),
                 one["status"],
                 "" if one["step_time_ns"] is None else f"{one['step_time_ns'] / 1e6:.3f}",
                 "" if one["bound"] is None else f"{one['bound'] / 1e6:.3f}",
