@@ -102,7 +102,7 @@ def test_bug_torchtitan_refused_configurations_at_start(job: Job, tmp_path: Path
 
     CUDA graphs, which are on unless told, and pipeline stages exclude each other.
     """
-    needed("torchtitan.config")
+    needed("torchtitan.models.llama3.config_registry")  # asks for triton, too
     for name, text in torchtitan.files(job).items():
         (tmp_path / name).write_text(text)
     (tmp_path / "planned_recipe.py").write_text(RECIPE)
@@ -194,6 +194,7 @@ def test_deepspeed_has_an_optimizer_for_the_configuration(
         _config=config,
         fp16_enabled=lambda: config.float16_config.enabled,
         bfloat16_enabled=lambda: config.bfloat16_config.enabled,
+        amp_enabled=lambda: False,
         zero_optimization=lambda: config.zero_enabled,
         zero_optimization_stage=lambda: config.zero_optimization_stage,
         zero_cpu_offload=lambda: False,
