@@ -68,7 +68,6 @@ class FamilySearch:
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
         self.closings: dict[Counts, MemberClosing] = {}
-        self.searched: set[Counts] = set()
 
     def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
@@ -81,8 +80,7 @@ class FamilySearch:
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
-        left = [one for one in self.bounds if one not in self.searched and self.is_open(one)]
-        heap = [(self._rank(counts), counts) for counts in left]
+        heap = [(self._rank(counts), counts) for counts in self._left()]
         heapify(heap)
         while heap:
             _, counts = heap[0]
@@ -95,6 +93,10 @@ class FamilySearch:
             else:
                 heappop(heap)
         return None
+
+    def _left(self) -> list[Counts]:
+        """Open clusters not yet searched."""
+        return [one for one in self.bounds if one not in self.closings and self.is_open(one)]
 
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
@@ -124,8 +126,7 @@ class FamilySearch:
 
     def _run(self, report: Report | None) -> None:
         for counts in self.bounds:
-            if counts not in self.closings:
-                self.bounds[counts] = self.members.bound_ns(counts)
+            self.bounds[counts] = self.members.bound_ns(counts)
         crew = crew_of(self.options) if self.options.engine == "ray" else None  # else by shapes
         if crew is None:
             self._search(report, None)
@@ -139,7 +140,6 @@ class FamilySearch:
             closing = self._closing(task, report, ahead)
             if closing is None:
                 return
-            self.searched.add(task.counts)
             self.take(closing)
             if self.kept is not None:
                 left = [counts for counts in self.bounds if self.is_open(counts)]
@@ -149,8 +149,7 @@ class FamilySearch:
 
     def upcoming(self, most: int) -> list[MemberTask]:
         """Those open clusters that may go furthest beyond the front."""
-        left = (one for one in self.bounds if one not in self.searched and self.is_open(one))
-        first = nsmallest(most, left, key=self._rank)
+        first = nsmallest(most, self._left(), key=self._rank)
         return [MemberTask(counts, self.front.cutoffs[counts]) for counts in first]
 
     def _closing(
