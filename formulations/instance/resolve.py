@@ -74,15 +74,7 @@ def resolve(
         resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
     )
     checks: list[Callable[[], object]]
-    checks = [
-        fast,
-        partial(check_per_stage, search, search_place, cluster),
-        recompute,
-        experts,
-        partial(check_context, *parallel),
-        calibration,
-        alone,
-    ]
+    checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
     checks += _fitting(written, place, workload, cluster, profile)
     try:
         times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
@@ -127,9 +119,10 @@ def _fitting(
     cluster: Cluster,
     profile: WrittenProfile | None,
 ) -> list[Callable[[], object]]:
-    """Checks of the workload against what else is written."""
+    """Checks of the workload, and of degrees per stage, against what else is written."""
     at, micro_batch = place.at("workload"), place.at("search", "micro_batch")
     return [
+        partial(check_per_stage, written.search, place.at("search"), cluster),
         partial(_check_precision, workload, cluster, at.at("precision")),
         partial(check_trained, written.search.target, workload, at),
         partial(_check_micro_batch, written, micro_batch, workload),

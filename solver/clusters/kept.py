@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from formulations.instance.family import Counts
 from solver.clusters.member import MemberClosing, Members, MemberTask
@@ -29,10 +29,7 @@ class KeptMembers:
         """What is known of a cluster; StudyError for a plan that is not what it is said to be."""
         for one in self.study.find(KIND, _key(task.counts)):
             if one.variant == self._variant(task):
-                try:
-                    closing = _CLOSINGS.validate_json(one.fields)
-                except ValidationError:
-                    raise self.study.damaged(KIND, "unreadable") from None
+                closing = self.study.read(KIND, one, _CLOSINGS)
                 if closing.found is not None:
                     check_plan(self.study, KIND, *closing.found)
                 return closing

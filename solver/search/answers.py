@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.errors import PlanError
@@ -96,10 +96,7 @@ class Answers:
 
     def _read(self, record: StudyRecord) -> Answer:
         assert self.study is not None
-        try:
-            return _ANSWERS.validate_json(record.fields)
-        except ValidationError:
-            raise self.study.damaged(KIND, "unreadable") from None
+        return self.study.read(KIND, record, _ANSWERS)
 
     def keep(self, shape: Shape, answer: Answer) -> None:
         """Adds a whole answer to the study."""

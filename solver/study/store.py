@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
@@ -24,6 +26,8 @@ from solver.document import HETPLAN_VERSION, canonical_json, digest
 APPLICATION_ID, FORMAT = 0x48455450, 1
 #: Seconds to wait for another process that writes.
 PATIENCE_S = 10.0
+
+Kept = TypeVar("Kept")  #: what the fields of a record hold
 
 _TABLES = """
 create table if not exists study (name text primary key, value text not null) without rowid;
@@ -101,6 +105,13 @@ class Study:
         self._connection.execute(
             "insert or replace into study values (?, ?)", (command, canonical_json(options))
         )
+
+    def read(self, kind: str, record: StudyRecord, of: TypeAdapter[Kept]) -> Kept:
+        """What a record holds; StudyError if that is nothing of the kind."""
+        try:
+            return of.validate_json(record.fields)
+        except ValidationError:
+            raise self.damaged(kind, "unreadable") from None
 
     def damaged(self, kind: str, what: str) -> StudyError:
         """For a record that holds something else than was kept."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlanError
@@ -65,10 +65,7 @@ class KeptTemplates:
         """What is known of a mix; StudyError if a template is not what it is said to be."""
         for one in self.study.find(KIND, _key(mix)):
             if one.variant == self._variant(micro_batches):
-                try:
-                    found = _FOUND.validate_json(one.fields)
-                except ValidationError:
-                    raise self.study.damaged(KIND, "unreadable") from None
+                found = self.study.read(KIND, one, _FOUND)
                 self._check(found, micro_batches)
                 return found
         return None
