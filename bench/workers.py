@@ -27,8 +27,8 @@ from bench.records import RESULTS, ROOT, append, cpu_seconds, record
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import Engine, SolveOptions
-from solver.search.answers import Answers
 from solver.search.driver import solve
+from solver.search.shape_answers import Answers
 from solver.study.store import open_study
 
 #: Workers that the times are dealt out to.

@@ -4,8 +4,8 @@ from functools import cache
 
 from formulations.costs.tables import build_tables
 from formulations.instance.family import Counts, Family
+from solver.clusters.family_outcome import outcome
 from solver.clusters.measure import Figures, Measure, TimeAndMoney
-from solver.clusters.outcome import outcome
 from solver.clusters.search import FamilySearch
 from solver.family_result import FamilyResult
 from solver.options import SolveOptions

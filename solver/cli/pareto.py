@@ -137,7 +137,7 @@ def search_family(
     study: Path | None = None,
 ) -> "FrontDocument":
     """Searches, and tells on stderr how far it is."""
-    from solver.clusters.outcome import outcome
+    from solver.clusters.family_outcome import outcome
     from solver.clusters.search import FamilySearch
     from solver.report.front import build_front
     from solver.study.store import study_at

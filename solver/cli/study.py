@@ -41,11 +41,11 @@ def show_study_command(
 
     Exit code 0: shown; 2: bad input.
     """
-    from solver.clusters.kept import family_overview
+    from solver.clusters.kept_clusters import family_overview
     from solver.report.quantities import percent
     from solver.search.overview import search_overview
     from solver.study.store import read_study
-    from solver.templates.kept import open_mixes
+    from solver.templates.kept_templates import open_mixes
 
     with read_study(study) as (kept, notes):
         instance, search = kept.instance, search_overview(kept, notes)

@@ -11,9 +11,9 @@ from heapq import heapify, heappop, heapreplace, nsmallest
 from math import inf
 
 from formulations.instance.family import Counts, Family
-from solver.clusters.ahead import ClustersAhead
+from solver.clusters.clusters_ahead import ClustersAhead
 from solver.clusters.front import Front
-from solver.clusters.kept import KeptMembers
+from solver.clusters.kept_clusters import KeptMembers
 from solver.clusters.measure import Measure
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.interrupt import TimeUp, time_up_after

@@ -11,10 +11,10 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from solver.search.answers import Answer
 from solver.search.closer import Closer, Closing, Task
 from solver.search.closing import Stop
 from solver.search.crew import Asked, Best, Crew, Reply, Round
+from solver.search.shape_answers import Answer
 
 _log = logging.getLogger(__name__)
 

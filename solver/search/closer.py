@@ -20,8 +20,8 @@ from solver.result import (
     max_step_time_ns,
     objective_weight,
 )
-from solver.search.answers import Answer, Answers, Question
 from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
+from solver.search.shape_answers import Answer, Answers, Question
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
 ANY_TIME = 1 << 56

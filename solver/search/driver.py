@@ -26,7 +26,6 @@ from solver.result import (
     Termination,
 )
 from solver.search.agenda import Agenda
-from solver.search.answers import Answers
 from solver.search.closer import Closer, Closing
 from solver.search.closing import ShapeEngine, enumerate_shape
 from solver.search.incumbents import Clock, Incumbent, Incumbents
@@ -35,6 +34,7 @@ from solver.search.paths import CutPool
 from solver.search.portfolio import closings, crew_of
 from solver.search.progress import Report
 from solver.search.search_history import SearchHistory
+from solver.search.shape_answers import Answers
 from solver.search.shapes import shapes
 from solver.study.store import Study
 

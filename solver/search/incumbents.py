@@ -23,8 +23,8 @@ from solver.heuristics.node_orders import count_orders
 from solver.interrupt import GRACE_S
 from solver.options import SolveOptions
 from solver.result import Moment, objective_weight
-from solver.search.answers import check_plan
 from solver.search.closing import ORDER_LIMIT
+from solver.search.shape_answers import check_plan
 from solver.study.store import Study
 
 #: Patience of the first local search: where all node orders are looked at in one graph, where they

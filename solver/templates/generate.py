@@ -14,7 +14,7 @@ from solver.interrupt import NoTimeError, TimeUp
 from solver.layered.gpu_graph import Counts
 from solver.study.store import Study
 from solver.templates.judge import judged
-from solver.templates.kept import Found, KeptTemplates
+from solver.templates.kept_templates import Found, KeptTemplates
 from solver.templates.mixes import Mixes
 from solver.templates.searches import Searches, strategies
 from solver.templates.template_options import TemplateOptions

@@ -14,7 +14,7 @@ from solver.layered.places import PlaceCosts, Places
 from solver.layered.problem import Array
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
-from solver.templates.kept import Found
+from solver.templates.kept_templates import Found
 from solver.templates.template_options import TemplateObjective, TemplateOptions
 from solver.templates.template_result import TemplateResult
 

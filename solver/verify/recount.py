@@ -33,7 +33,7 @@ from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.layout import Layout
 from solver.verify.memory_recount import MemoryRecount
 from solver.verify.pass_recount import PassRecount
-from solver.verify.places import by_place
+from solver.verify.places_as_groups import by_place
 from solver.verify.volumes import (
     collective_factors,
     num_holders,

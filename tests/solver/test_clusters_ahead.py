@@ -2,8 +2,8 @@
 
 import pytest
 
+from solver.clusters.family_outcome import outcome
 from solver.clusters.measure import TimeAndMoney
-from solver.clusters.outcome import outcome
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
 from solver.search.forks import Forks

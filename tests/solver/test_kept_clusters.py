@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 from formulations.instance.family import Family
 from formulations.instance.load import load_family
 from solver.cli import app
-from solver.clusters.kept import family_overview
+from solver.clusters.family_outcome import outcome
+from solver.clusters.kept_clusters import family_overview
 from solver.clusters.measure import TimeAndMoney
 from solver.clusters.member import MemberClosing, Members, MemberTask
-from solver.clusters.outcome import outcome
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
 from solver.study.store import open_study, read_study

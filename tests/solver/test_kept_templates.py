@@ -11,7 +11,7 @@ from solver.fleets.template_document import TemplatesDocument, templates_documen
 from solver.layered.gpu_graph import Counts
 from solver.study.store import StudyError, open_study, read_study
 from solver.templates.generate import TemplateGenerator
-from solver.templates.kept import Found, open_mixes
+from solver.templates.kept_templates import Found, open_mixes
 from solver.templates.searches import Searches, Stop
 from solver.templates.template_options import TemplateOptions
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from formulations.instance.family import Counts
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.document import canonical_json
-from solver.search.answers import check_plan
+from solver.search.shape_answers import check_plan
 from solver.study.store import Study
 
 #: Of records in a study, and of the note on the last search.
