@@ -1,0 +1,76 @@
+"""A step whose sequences differ in length, and the strategies that may share it (HotSPa, SOSP 2024)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Rows = Literal["packed", "padded"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Atom:
+    """Sequences of one class of the length histogram: `count` per step, each of `tokens` at most."""
+
+    tokens: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowTime:
+    """Time of one row on the slowest stage of a replica: sum over its sequences of a l^2 + b l, plus c.
+
+    Attributes:
+        per_square_ns: a, ns per token squared (attention).
+        per_token_ns: b, ns per token.
+        per_row_ns: c, ns per row, whatever it holds.
+    """
+
+    per_square_ns: float
+    per_token_ns: float
+    per_row_ns: int
+
+    def sequence_ns(self, tokens: int) -> int:
+        """Time that a sequence of `tokens` adds to its row, ns, rounded up."""
+        return math.ceil(tokens * (self.per_square_ns * tokens + self.per_token_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One pipeline of a strategy: its stages, the longest row that fits (tokens), the time of a row."""
+
+    stages: int
+    longest_row: int
+    time: RowTime
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One layout of the whole model over the cluster, say `dp 4, tp 2, pp 4`; replicas may differ."""
+
+    name: str
+    replicas: tuple[Replica, ...]
+
+    @property
+    def longest(self) -> int:
+        """Longest sequence that every replica takes, tokens."""
+        return min(replica.longest_row for replica in self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """Time to move what strategy `[from]` holds to where strategy `[to]` wants it, ns, [strategy][strategy]."""
+
+    parameters_ns: tuple[tuple[int, ...], ...]
+    gradients_ns: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """What is decided upon: atoms in ascending length, the strategies, switches between them, and how rows fill."""
+
+    atoms: tuple[Atom, ...]
+    strategies: tuple[Strategy, ...]
+    switching: Switching
+    rows: Rows = "packed"
