@@ -1,4 +1,4 @@
-"""A step whose sequences differ in length, and the strategies that may share it (HotSPa, SOSP 2024)."""
+"""A step of sequences of many lengths, and the strategies that may share it (HotSPa, SOSP 2024)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rows = Literal["packed", "padded"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Atom:
-    """Sequences of one class of the length histogram: `count` per step, each of `tokens` at most."""
+    """One class of the length histogram: `count` sequences a step, each of `tokens` at most."""
 
     tokens: int
     count: int
@@ -19,12 +19,16 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class RowTime:
-    """Time of one row on the slowest stage of a replica: sum over its sequences of a l^2 + b l, plus c.
+    """Time of a row on a replica's slowest stage: over its sequences a l^2 + b l, and c.
 
-    Attributes:
-        per_square_ns: a, ns per token squared (attention).
-        per_token_ns: b, ns per token.
-        per_row_ns: c, ns per row, whatever it holds.
+    Attributes
+    ----------
+    per_square_ns
+        a, ns per token squared (attention).
+    per_token_ns
+        b, ns per token.
+    per_row_ns
+        c, ns per row, whatever it holds.
     """
 
     per_square_ns: float
@@ -38,7 +42,7 @@ class RowTime:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One pipeline of a strategy: its stages, the longest row that fits (tokens), the time of a row."""
+    """One pipeline of a strategy: its stages, the longest row that fits (tokens), its times."""
 
     stages: int
     longest_row: int
@@ -47,7 +51,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One layout of the whole model over the cluster, say `dp 4, tp 2, pp 4`; replicas may differ."""
+    """A layout of the whole model, say `dp 4, tp 2, pp 4`; on mixed GPUs its replicas differ."""
 
     name: str
     replicas: tuple[Replica, ...]
@@ -60,7 +64,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Switching:
-    """Time to move what strategy `[from]` holds to where strategy `[to]` wants it, ns, [strategy][strategy]."""
+    """Time to bring what strategy `[from]` holds to strategy `[to]`, ns, [strategy][strategy]."""
 
     parameters_ns: tuple[tuple[int, ...], ...]
     gradients_ns: tuple[tuple[int, ...], ...]
@@ -68,7 +72,7 @@ class Switching:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What is decided upon: atoms in ascending length, the strategies, switches between them, and how rows fill."""
+    """What is decided upon: atoms by ascending length, strategies, their switches, how rows fill."""
 
     atoms: tuple[Atom, ...]
     strategies: tuple[Strategy, ...]
