@@ -72,7 +72,7 @@ class Switching:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What is decided upon: atoms by ascending length, strategies, their switches, how rows fill."""
+    """What is decided upon: atoms by ascending length, strategies, switches, how rows fill."""
 
     atoms: tuple[Atom, ...]
     strategies: tuple[Strategy, ...]
