@@ -32,22 +32,21 @@ from solver.search.shapes import shapes_of
 
 #: Rows per replica and stage of the step for which a plan is the best one.
 ROWS_PER_STAGE = 4
-#: Shorter rows are another strategy if they take so much less, by the token.
-LEAST_GAIN = 0.01
+#: A strategy that takes shorter rows than another one of its degrees must be faster by so much.
+LEAST_GAIN = 0.02
 #: Seconds for the best plan of a layout and a length of rows.
 LIMIT_S = 10.0
 
 
-def found_strategies(
-    instance: Instance, tell: Callable[[str], object] = lambda _: None
-) -> list[PlanRows]:
-    """Those of the instance's search, in the order of its layouts; `tell` hears their names."""
+def found_strategies(instance: Instance, tell: Callable[[int, int], object]) -> list[PlanRows]:
+    """Those of the instance's search; `tell` hears how many layouts of how many are done."""
     own = _of_time(instance)
     found: list[PlanRows] = []
-    for shape in layouts(own):
-        tell(_name(shape))
+    shapes = list(layouts(own))
+    for done, shape in enumerate(shapes):
+        tell(done, len(shapes))
         found += _variants(own, shape)
-    return _named([one for one in found if not any(_beats(other, one) for other in found)])
+    return _named(_needed(found))
 
 
 def _of_time(instance: Instance) -> Instance:
@@ -87,7 +86,7 @@ def _variants(instance: Instance, shape: Shape) -> Iterator[PlanRows]:
     before, step = None, row_multiple(shape)
     while tokens:
         plan = _best_plan(instance, shape, tokens)
-        found = plan and plan_rows(instance, plan, _name(shape))
+        found = plan and plan_rows(instance, plan, f"{_name(shape)}, {_how(plan, tokens)}")
         if found is None:
             return
         if before and _row_ns(found, tokens) > (1 - LEAST_GAIN) * _row_ns(before, tokens):
@@ -125,43 +124,53 @@ def _best_plan(instance: Instance, shape: Shape, tokens: int) -> Plan | None:
     return search.incumbents.known.plan
 
 
-def _beats(one: PlanRows, other: PlanRows) -> bool:
-    """Whether a strategy takes all rows of another one of its degrees, in less time."""
+def _needed(found: Sequence[PlanRows]) -> list[PlanRows]:
+    """Without those that another one of their degrees makes needless."""
+    needed: list[PlanRows] = []
+    for one in sorted(found, key=lambda one: (-one.strategy.longest, _row_ns(one, 1))):
+        if not any(_replaces(other, one) for other in needed):
+            needed.append(one)
+    return [one for one in found if one in needed]
+
+
+def _replaces(one: PlanRows, other: PlanRows) -> bool:
+    """Whether a strategy takes all rows of another one of its degrees, hardly slower."""
     a, b = one.plan.shape, other.plan.shape
-    if one is other or (a.degrees, a.dp, a.pp, a.ep) != (b.degrees, b.dp, b.pp, b.ep):
+    if (a.degrees, a.dp, a.pp, a.ep) != (b.degrees, b.dp, b.pp, b.ep):
         return False
+    most = 1 / (1 - LEAST_GAIN)
     return all(
         p.longest_row >= q.longest_row
-        and p.time.per_square_ns <= q.time.per_square_ns
-        and p.time.per_token_ns <= q.time.per_token_ns
-        and p.time.per_row_ns <= q.time.per_row_ns
+        and p.time.per_square_ns <= most * q.time.per_square_ns
+        and p.time.per_token_ns <= most * q.time.per_token_ns
+        and p.time.per_row_ns <= most * q.time.per_row_ns
         for p, q in zip(one.strategy.replicas, other.strategy.replicas, strict=True)
     )
 
 
 def _name(shape: Shape) -> str:
     """The degrees of a layout."""
-    own = shape.degrees_used
+    own, split = shape.degrees_used, shape.zero >= GRADIENTS_SPLIT
     tps = "/".join(dict.fromkeys(str(one.tp) for one in own))
     more = [("cp", shape.cp), ("ep", shape.ep)]
     shared = [f"{name} {degree}" for name, degree in more if degree > 1]
-    return ", ".join([f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}"])
+    names = [f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}"]
+    return ", ".join([*names, f"ZeRO {shape.zero}"] if split else names)
+
+
+def _how(plan: Plan, tokens: int) -> str:
+    """What sets a plan apart from others of its layout."""
+    stages = (stage for replica in plan.replicas for stage in replica.stages)
+    again = any(one.recomputed.blocks for one in stages)
+    return f"rows of {tokens}, recomputing" if again else f"rows of {tokens}"
 
 
 def _named(found: Sequence[PlanRows]) -> list[PlanRows]:
-    """Names of their own for several strategies of one layout."""
-    names = [one.strategy.name for one in found]
-    several = [name for name in names if names.count(name) > 1]
+    """With shorter names where a layout has one strategy."""
+    layouts = [_name(one.plan.shape) for one in found]
     return [
-        replace(one, strategy=replace(one.strategy, name=f"{one.strategy.name}, {_how(one)}"))
-        if one.strategy.name in several
+        replace(one, strategy=replace(one.strategy, name=layout))
+        if layouts.count(layout) == 1
         else one
-        for one in found
+        for one, layout in zip(found, layouts, strict=True)
     ]
-
-
-def _how(found: PlanRows) -> str:
-    """What sets a strategy apart from others of its layout."""
-    zero = found.plan.shape.zero
-    split = f"ZeRO {zero}, " if zero >= GRADIENTS_SPLIT else ""
-    return f"{split}rows of {found.strategy.longest}"
