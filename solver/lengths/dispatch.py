@@ -1,5 +1,6 @@
 """Dispatch of one step's sequences to the replicas of a strategy, with its proof or its gap."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -44,17 +45,18 @@ def dispatch(
         raise PlannerError(
             f"a sequence of {max(lengths)} tokens; strategy {strategy.name} takes {longest_row}"
         )
-    started = monotonic()
-    found, time = Dispatcher(strategy, lengths, rows).best()
-    first = Dispatched(found, time, least_dispatch_ns(strategy, lengths, rows, time))
+    until = math.inf if options.time_limit_s is None else monotonic() + options.time_limit_s
+    dispatcher = Dispatcher(strategy, lengths, rows)
+    bound = least_dispatch_ns(strategy, lengths, rows, dispatcher.time_ns)
+    dispatcher.improve(math.floor(bound / (1 - options.gap)), until)
+    first = Dispatched(dispatcher.dispatch, dispatcher.time_ns, bound)
     literals = len(lengths) * sum(
-        model.most_rows(replica, lengths, rows, time) for replica in strategy.replicas
+        model.most_rows(replica, lengths, rows, first.time_ns) for replica in strategy.replicas
     )
     if first.gap <= options.gap or literals > MOST_LITERALS:
         return first
     if options.time_limit_s is not None:
-        left = options.time_limit_s - (monotonic() - started)
-        options = replace(options, time_limit_s=left)
+        options = replace(options, time_limit_s=max(0.0, until - monotonic()))
     return _by_model(strategy, lengths, rows, first, options)
 
 
