@@ -8,10 +8,10 @@ parallelism cuts, and of another dimension, which ZeRO cuts among the ranks with
 replica by replica, so that replicas with unlike tensor degrees share it too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
+from math import lcm
 from typing import Literal, NamedTuple
 
 from formulations.instance import Cluster, Workload
@@ -22,17 +22,23 @@ from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Plan
 #: copies leaves them: whole in every copy, or from ZeRO 1 on split among the copies.
 Kind = Literal["parameters", "gradients"]
 What = Literal["matrices", "whole", "experts", "vocabulary"]
-Share = tuple[Fraction, Fraction]  #: from, to
+Share = tuple[int, int]  #: from, to
 
-_ALL: Share = (Fraction(0), Fraction(1))
+
+class Grid(NamedTuple):
+    """Units in which parts of tensors are counted, along each dimension."""
+
+    experts: int
+    cut: int
+    split: int
 
 
 class Box(NamedTuple):
     """A part of tensors: share of the experts, of the dimension that is cut, of another one."""
 
-    experts: Share = _ALL
-    cut: Share = _ALL
-    split: Share = _ALL
+    experts: Share
+    cut: Share
+    split: Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,9 @@ class Layout:
     zero: int = 0
     ep: int = 1
 
-    def seats_of(self, layer: int) -> list[Seat]:
+    def seats_of(self, layer: int) -> tuple[Seat, ...]:
         """Those that hold a layer, replica by replica."""
-        return [one for one in self.seats if one.layers[0] <= layer < one.layers[1]]
+        return tuple(one for one in self.seats if one.layers[0] <= layer < one.layers[1])
 
     def splits(self, kind: Kind) -> bool:
         """Whether copies hold parts: of parameters with ZeRO 3, of gradients with any."""
@@ -124,35 +130,54 @@ def tensors_of(workload: Workload, kind: Kind, edges: set[int]) -> Iterator[Tens
         start = end
 
 
-def holders(layout: Layout, tensors: Tensors, kind: Kind) -> dict[Box, list[int]]:
+def grid_of(layouts: Iterable[Layout], tensors: Tensors) -> Grid:
+    """Units in which all parts of some tensors are whole, whether or not copies are split."""
+    cuts, ranks, sharing = {1}, {1}, {1}
+    for layout in layouts:
+        if tensors.what == "experts":
+            sharing.add(layout.ep)
+        for home in tensors.homes:
+            seats = layout.seats_of(home)
+            cuts |= {seat.tp for seat in seats}
+            ranks |= set(_alike(sum(seat.copies for seat in seats), max(sharing)))
+    cut = {"whole": 1, "vocabulary": tensors.rows}.get(tensors.what, lcm(*cuts))
+    return Grid(lcm(*sharing), cut, lcm(*ranks))
+
+
+def _alike(ranks: int, sharing: int) -> list[int]:
+    """Of ranks of which `sharing` share the experts, how many have each set of them."""
+    return [len(range(first, ranks, sharing)) for first in range(min(sharing, ranks))]
+
+
+def holders(layout: Layout, tensors: Tensors, kind: Kind, grid: Grid) -> dict[Box, list[int]]:
     """GPUs by the part of some tensors that they hold."""
     found: dict[Box, list[int]] = {}
+    sharing = layout.ep if tensors.what == "experts" else 1
     for home in tensors.homes:
-        seats, split = layout.seats_of(home), layout.splits(kind)
-        ranks, rank = sum(seat.copies for seat in seats), 0
-        sharing = layout.ep if tensors.what == "experts" else 1
+        seats, rank = layout.seats_of(home), 0
+        alike = _alike(sum(seat.copies for seat in seats), sharing)
         for seat in seats:
+            cuts = [_cut(tensors, t, seat.tp, grid.cut) for t in range(seat.tp)]
             for copy in range(seat.copies):
-                set_, place = rank % sharing, rank // sharing
-                alike = len(range(set_, ranks, sharing))
-                box = Box(_part(set_, sharing), split=_part(place, alike) if split else _ALL)
-                for t, gpu in enumerate(seat.gpus[copy * seat.tp : (copy + 1) * seat.tp]):
-                    own = box._replace(cut=_cut(tensors, t, seat.tp))
-                    found.setdefault(own, []).append(gpu)
+                place, own = divmod(rank, sharing)
+                experts = _part(own, sharing, grid.experts)
+                share = _part(place, alike[own], grid.split)
+                split = share if layout.splits(kind) else (0, grid.split)
+                for cut, gpu in zip(cuts, seat.gpus[copy * seat.tp :], strict=False):
+                    found.setdefault(Box(experts, cut, split), []).append(gpu)
                 rank += 1
     return found
 
 
-def _part(index: int, count: int) -> Share:
-    return Fraction(index, count), Fraction(index + 1, count)
+def _part(index: int, count: int, units: int) -> Share:
+    return index * units // count, (index + 1) * units // count
 
 
-def _cut(tensors: Tensors, t: int, tp: int) -> Share:
+def _cut(tensors: Tensors, t: int, tp: int, units: int) -> Share:
     """Share of tensor rank t in the dimension that is cut, without padding."""
     if tensors.what == "whole":
-        return _ALL
+        return 0, units
     if tensors.what != "vocabulary":
-        return _part(t, tp)
+        return _part(t, tp, units)
     own = padded_vocabulary(tensors.rows, tp) // tp
-    first, end = (min(tensors.rows, n * own) for n in (t, t + 1))
-    return Fraction(first, tensors.rows), Fraction(end, tensors.rows)
+    return min(tensors.rows, t * own), min(tensors.rows, (t + 1) * own)

@@ -6,12 +6,25 @@ one run of bytes, slice behind slice, layer behind layer.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise, product
-from math import ceil
+from math import prod
 
 from formulations.instance import Workload
-from formulations.switching.seats import Box, Kind, Layout, What, holders, tensors_of
+from formulations.switching.seats import (
+    Box,
+    Grid,
+    Kind,
+    Layout,
+    Tensors,
+    What,
+    grid_of,
+    holders,
+    tensors_of,
+)
+from formulations.units import ceil_div
+
+#: A part of some tensors, its owners, and those who need it besides.
+Cell = tuple[Box, tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +35,7 @@ class Slice:
     what: What
     layers: tuple[int, int]
     part: Box
+    grid: Grid  #: units of the part
     size_bytes: int  #: per layer, whole elements
 
     @property
@@ -51,29 +65,32 @@ def slice_classes(
     """Everything that some GPU needs and does not hold, largest class first."""
     edges = {edge for layout in (before, after) for seat in layout.seats for edge in seat.layers}
     classes: list[SliceClass] = []
+    both = before, after
     for kind in kinds:
         found: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Slice]] = {}
         width = workload.parameter_bytes if kind == "parameters" else workload.gradient_bytes
+        known: dict[object, list[Cell]] = {}  # runs of layers that the same stages hold are alike
         for tensors in tensors_of(workload, kind, edges):
-            held, wanted = (holders(layout, tensors, kind) for layout in (before, after))
-            for part, owners, needers in _cells(held, wanted):
-                size = width * ceil(tensors.elements * _volume(part))
-                own = Slice(kind, tensors.what, tensors.layers, part, size)
+            key = tensors.what, *(layout.seats_of(one) for layout in both for one in tensors.homes)
+            grid = grid_of(both, tensors)
+            if key not in known:
+                sides = (holders(layout, tensors, kind, grid) for layout in both)
+                known[key] = list(_cells(*sides))
+            for part, owners, needers in known[key]:
+                size = width * _elements(tensors, part, grid)
+                own = Slice(kind, tensors.what, tensors.layers, part, grid, size)
                 found.setdefault((owners, needers), []).append(own)
         classes += (SliceClass(*key, tuple(slices), width) for key, slices in found.items())
     return tuple(sorted(classes, key=lambda one: (-one.size_bytes, one.owners, one.needers)))
 
 
-def _volume(part: Box) -> Fraction:
-    volume = Fraction(1)
-    for low, high in part:
-        volume *= high - low
-    return volume
+def _elements(tensors: Tensors, part: Box, grid: Grid) -> int:
+    """Of a part of one layer's tensors, rounded up."""
+    volume = prod(high - low for low, high in part)
+    return ceil_div(tensors.elements * volume, prod(grid))
 
 
-def _cells(
-    held: dict[Box, list[int]], wanted: dict[Box, list[int]]
-) -> Iterable[tuple[Box, tuple[int, ...], tuple[int, ...]]]:
+def _cells(held: dict[Box, list[int]], wanted: dict[Box, list[int]]) -> Iterable[Cell]:
     """Cells of the grid that all cuts make, with owners and those who need them besides."""
     boxes = [*held, *wanted]
     axes = [sorted({edge for box in boxes for edge in box[axis]}) for axis in range(3)]

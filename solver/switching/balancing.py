@@ -80,14 +80,16 @@ def balanced_plan(switch: Switch) -> list[Sending]:
     for demand in sorted(switch.demands, key=_order):
         width = switch.classes[demand.number].element_bytes
         elements = demand.size_bytes // width
-        edges = [width * (elements * n // PIECES) for n in range(PIECES + 1)]
+        count = PIECES if _is_free(demand) else 1
+        edges = [width * (elements * n // count) for n in range(count + 1)]
         for begin, end in pairwise(edges):
             if begin < end:
                 pieces.append(_Piece(demand, begin, end))
                 balance.place(pieces[-1])
+    free = [piece for piece in pieces if _is_free(piece.demand)]
     longest = max(balance.times, default=0.0)
     for _ in range(PASSES):
-        for piece in pieces:
+        for piece in free:
             if balance.is_busiest(piece, longest * (1 - 1e-9)):
                 balance.move(piece, -1)
                 balance.place(piece)
@@ -95,6 +97,11 @@ def balanced_plan(switch: Switch) -> list[Sending]:
         if longest >= before * (1 - 1e-6):
             break
     return joined(piece.sending() for piece in pieces)
+
+
+def _is_free(one: Demand) -> bool:
+    """Whether there is a choice."""
+    return len(one.near or one.owners) > 1 or len(one.receivers) > 1
 
 
 def _order(one: Demand) -> tuple[int, int]:
