@@ -8,7 +8,7 @@ from solver.report.front_figures import cost_name, figures_of
 from solver.report.front_picture import front_picture
 from solver.report.front_text import DEGREES, cluster_name, degrees_text, search_lines
 from solver.report.html.page import bare_page
-from solver.report.html.sections import lines_table, section
+from solver.report.html.sections import lines_table, section, text_table
 from solver.report.quantities import money, percent, significant, time_text
 
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
@@ -34,19 +34,6 @@ def front_page(document: FrontDocument) -> str:
     return bare_page(title, "\n".join(parts))
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in headings[:2])
-    head += "".join(f"<th class=number>{escape(one)}</th>" for one in headings[2:])
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:2])
-        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[2:])
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
-
-
 def _points(document: FrontDocument) -> str:
     rows = []
     for one in document.points:
@@ -62,13 +49,13 @@ def _points(document: FrontDocument) -> str:
                 "open" if one.plan.gap is None else percent(one.plan.gap),
             ]
         )
-    return _table(["cluster", DEGREES, "USD/h", "step", "sequences/s", "cost", "gap"], rows)
+    return text_table(["cluster", DEGREES, "USD/h", "step", "sequences/s", "cost", "gap"], rows)
 
 
 def _others(document: FrontDocument) -> str:
     listed = {point.nodes for point in document.points}
     rows = [_row(document, one) for one in document.clusters if one.nodes not in listed]
-    return _table(["cluster", "stands", "step", "at least"], rows)
+    return text_table(["cluster", "stands", "step", "at least"], rows)
 
 
 def _row(document: FrontDocument, one: ClusterRecord) -> list[str]:
