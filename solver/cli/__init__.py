@@ -29,6 +29,7 @@ with loading():
     from solver.cli.solve import solve_command
     from solver.cli.study import show_study_command, study_app
     from solver.cli.subsets import subsets_command
+    from solver.cli.switch import switch_command
     from solver.cli.templates import templates_command
     from solver.cli.terminal import say
     from solver.cli.verify import verify_command
@@ -92,6 +93,7 @@ app.command("diff")(with_error_line(diff_command))
 app.command("report")(with_error_line(report_command))
 app.command("export")(with_error_line(export_command))
 app.command("recover")(with_error_line(recover_command))
+app.command("switch")(with_error_line(switch_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))
 study_app.command("show")(with_error_line(show_study_command))

@@ -1,14 +1,13 @@
 """From the outcome of a search over clusters to the front file's content."""
 
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION
+from solver.document import HETPLAN_VERSION, sealed
 from solver.family_result import FamilyPoint, FamilyResult
 from solver.front_document import (
     FRONT_SCHEMA_VERSION,
     Aim,
     FrontDocument,
     PointDocument,
-    sealed_front,
 )
 from solver.report.document import build_document
 from solver.result import rent_usd_per_hour
@@ -16,7 +15,7 @@ from solver.result import rent_usd_per_hour
 
 def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
-    return sealed_front(
+    return sealed(
         FrontDocument(
             kind="front",
             schema_version=FRONT_SCHEMA_VERSION,

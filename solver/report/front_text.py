@@ -18,6 +18,8 @@ _TERMINATION = {
     "interrupted": "interrupted",
     "unfinished": "some clusters could not be closed",
 }
+#: Heading of `degrees_text`.
+DEGREES = "tensor x data x pipeline, micro-batch"
 #: Open clusters that are named.
 FEW = 5
 
@@ -63,7 +65,7 @@ def _point_table(document: FrontDocument) -> Grid:
             ]
         )
     numbers = ["USD/h", "step", "sequences/s", "cost", "gap"]
-    return table(["cluster", "tensor x data x pipeline, b"], numbers, rows)
+    return table(["cluster", DEGREES], numbers, rows)
 
 
 def search_lines(document: FrontDocument) -> Lines:
