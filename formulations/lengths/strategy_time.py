@@ -50,17 +50,17 @@ class _Totals:
 class StrategyTimes:
     """The times of one strategy. Raises PlannerError for those that cannot be meant.
 
-    fits: [atom] whether it takes the atom.
+    fits: [atom] whether it takes the atom. kinds: its replicas and how many of each.
     """
 
     def __init__(self, strategy: Strategy, atoms: Sequence[Atom], rows: Rows) -> None:
         self._rows = rows
-        self._kinds = tuple(Counter(strategy.replicas).items())
+        self.kinds = tuple(Counter(strategy.replicas).items())
         self.fits = np.array([atom.tokens <= strategy.longest for atom in atoms])
         known = [atom if fit else None for atom, fit in zip(atoms, self.fits, strict=True)]
-        work = [[_work_ns(kind, atom) for atom in known] for kind, _ in self._kinds]
-        longest = [[_row_ns(kind, atom, rows) for atom in known] for kind, _ in self._kinds]
-        for (kind, _), one, row in zip(self._kinds, work, longest, strict=True):
+        work = [[_work_ns(kind, atom) for atom in known] for kind, _ in self.kinds]
+        longest = [[_row_ns(kind, atom, rows) for atom in known] for kind, _ in self.kinds]
+        for (kind, _), one, row in zip(self.kinds, work, longest, strict=True):
             number = sum(atom.count for atom in atoms)
             most_ns = max(sum(one), number * max(row)) + number * kind.time.per_row_ns
             _check(strategy.name, most_ns + kind.stages * max(row))
@@ -101,19 +101,21 @@ class StrategyTimes:
 
     def _elapsed(self, totals: _Totals) -> Numbers:
         """[set] the time of sets."""
-        if len(self._kinds) > 1:
+        if len(self.kinds) > 1:
             return self._unlike(totals)
-        replica, dp = self._kinds[0]
+        replica, dp = self.kinds[0]
         row_ns = totals.longest_row_ns[0]
         if self._rows == "padded":
-            return (-(-totals.number // dp) + replica.stages - 1) * row_ns
+            padded: Numbers = (-(-totals.number // dp) + replica.stages - 1) * row_ns
+            return padded
         num_rows = -(-totals.tokens // (replica.longest_row * dp))
         full_ns = -(-totals.work[0] // dp) + replica.time.per_row_ns * num_rows
-        return full_ns + (replica.stages - 1) * row_ns
+        time: Numbers = full_ns + (replica.stages - 1) * row_ns
+        return time
 
     def _unlike(self, totals: _Totals) -> Numbers:
-        kinds = [kind for kind, _ in self._kinds]
-        alike = np.array([number for _, number in self._kinds])[:, None]
+        kinds = [kind for kind, _ in self.kinds]
+        alike = np.array([number for _, number in self.kinds])[:, None]
         before = np.array([kind.stages - 1 for kind in kinds])[:, None]
         row_ns = np.maximum(totals.longest_row_ns, 1)
         if self._rows == "padded":
@@ -193,7 +195,8 @@ def _between(
     """[..., set] sums of values[..., first:stop]."""
     sums: Numbers = np.zeros((*values.shape[:-1], values.shape[-1] + 1), dtype=np.int64)
     np.cumsum(values, axis=-1, out=sums[..., 1:])
-    return sums[..., stop] - sums[..., first]
+    found: Numbers = sums[..., stop] - sums[..., first]
+    return found
 
 
 def _least(enough: Callable[[Numbers], NDArray[np.bool_]], most: Numbers) -> Numbers:
