@@ -6,7 +6,7 @@ from rich.console import RenderableType
 
 from formulations.instance import Instance
 from formulations.instance.rows import lengths_of
-from formulations.lengths.problem import Mixed, Strategy
+from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.units import seconds
 from solver.report.layout import Grid, labelled, table
 from solver.report.quantities import percent
@@ -43,8 +43,10 @@ def _table(mixed: Mixed) -> Grid:
     return table(["strategy"], numbers, [_row(one) for one in mixed.strategies])
 
 
-def _row(strategy: Strategy) -> list[str]:
+def _row(strategy: Strategy | Measured) -> list[str]:
     """Times are those of the slowest replica's slowest stage, of rows that are one sequence."""
+    if isinstance(strategy, Measured):
+        return [strategy.name, *["-"] * (3 + len(SHOWN))]
     own = strategy.replicas
     return [
         strategy.name,
