@@ -134,12 +134,12 @@ def grid_of(layouts: Iterable[Layout], tensors: Tensors) -> Grid:
     """Units in which all parts of some tensors are whole, whether or not copies are split."""
     cuts, ranks, sharing = {1}, {1}, {1}
     for layout in layouts:
-        if tensors.what == "experts":
-            sharing.add(layout.ep)
+        own = layout.ep if tensors.what == "experts" else 1
+        sharing.add(own)
         for home in tensors.homes:
             seats = layout.seats_of(home)
             cuts |= {seat.tp for seat in seats}
-            ranks |= set(_alike(sum(seat.copies for seat in seats), max(sharing)))
+            ranks |= set(_alike(sum(seat.copies for seat in seats), own))
     cut = {"whole": 1, "vocabulary": tensors.rows}.get(tensors.what, lcm(*cuts))
     return Grid(lcm(*sharing), cut, lcm(*ranks))
 

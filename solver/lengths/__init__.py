@@ -1,1 +1,1 @@
-"""Searches for steps of mixed sequence lengths: strategies, thresholds, orders, dispatch."""
+"""Searches for steps of mixed sequence lengths: strategies, thresholds, orders, shares."""
