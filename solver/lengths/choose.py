@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
-from typing import Literal
 
 from formulations.cpsat.hot_switch import build
 from formulations.errors import PlannerError
@@ -13,12 +12,9 @@ from formulations.lengths.tour import Group, Tour, step_ns
 from solver.backends import cpsat
 from solver.interrupt import NoTimeError
 from solver.lengths.ascending import ascending
+from solver.lengths_document import Order
 from solver.options import SolveOptions
 from solver.result import Status, Termination, proves, relative_gap
-
-#: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
-#: group, of any lengths, at any place of the step, or the step is an ascending one.
-Order = Literal["ascending", "free"]
 
 
 class NoStepError(PlannerError):
