@@ -32,7 +32,7 @@ from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
 from solver.document import digest
 
-FLEET_SCHEMA_VERSION: Final = 3
+FLEET_SCHEMA_VERSION: Final = 4
 ALLOWED = "a fleet file written by templates --out or recover --out"
 
 
@@ -85,7 +85,7 @@ class FleetDocument(Record):
     """
 
     kind: Literal["fleet"]
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     hetplan_version: Name
     faults: Index
     survives: Index
