@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import ValidationError, model_validator
 
@@ -53,6 +53,9 @@ RECORDED = (
     "seed",
     "other_targets",
 )
+
+
+R = TypeVar("R", bound=Record)
 
 
 class MemoryDocument(Record):
@@ -230,8 +233,8 @@ def digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
 
 
-def sealed(document: PlanDocument) -> PlanDocument:
-    """The document with its digest filled in."""
+def sealed(document: R) -> R:
+    """A document with its digest filled in."""
     return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
 
 

@@ -26,9 +26,11 @@ def report_command(
     from solver.report.document import costs_of
     from solver.report.html.front_page import front_page
     from solver.report.html.page import html_page
+    from solver.report.html.switch_page import switch_page
     from solver.report.trace import chrome_trace
     from solver.simulate import simulate_step
-    from solver.verify import Effort, verify_front
+    from solver.switch_document import SWITCH_FILE
+    from solver.verify import Effort, verify_front, verify_switch
 
     for path in filter(None, (out, trace)):
         check_writable(path)
@@ -38,6 +40,14 @@ def report_command(
         front = read_front(plan)
         refuse_changed(plan, verify_front(front, Effort(prove="nothing")))
         write_text(out, front_page(front))
+        say(f"wrote {out}")
+        return
+    if SWITCH_FILE.is_one(plan):
+        if trace is not None:
+            raise PlannerError("--trace is of a plan written by solve, not of a switch")
+        switch = SWITCH_FILE.read(plan)
+        refuse_changed(plan, verify_switch(switch))
+        write_text(out, switch_page(switch))
         say(f"wrote {out}")
         return
     document = checked_plan(plan)

@@ -28,9 +28,11 @@ def show_command(
     from solver.report.front_picture import front_picture
     from solver.report.subsets_text import front_report
     from solver.report.svg import svg_picture
+    from solver.report.switch_text import switch_text
     from solver.report.text import plan_text
     from solver.simulate import simulate_step
-    from solver.verify import Effort, verify_document, verify_front
+    from solver.switch_document import SWITCH_FILE
+    from solver.verify import Effort, verify_document, verify_front, verify_switch
 
     if svg is not None:
         check_writable(svg)
@@ -47,6 +49,13 @@ def show_command(
         if svg is not None:
             write_text(svg, front_picture(front))
         print_report(front_report(front))
+        return
+    if SWITCH_FILE.is_one(plan):
+        if svg is not None:
+            raise PlannerError("--svg draws a plan written by solve, not a switch")
+        switch = SWITCH_FILE.read(plan)
+        refuse_changed(plan, verify_switch(switch))
+        print_report(switch_text(switch))
         return
     document = read_document(plan)
     refuse_changed(plan, verify_document(document, Effort(prove="nothing")))

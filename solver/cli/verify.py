@@ -1,5 +1,6 @@
 """`verify`: checks a plan file without any code of models or search."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,11 +55,18 @@ def verify_command(
     from solver.fleet_document import is_fleet, read_fleet
     from solver.front_document import is_front, read_front
     from solver.report.degrees import one_line
-    from solver.verify import Effort, verify_document, verify_fleet, verify_front
+    from solver.switch_document import SWITCH_FILE
+    from solver.verify import Effort, verify_document, verify_fleet, verify_front, verify_switch
 
     if is_fleet(plan):
         fleet = read_fleet(plan)
         _conclude(plan, fleet.instance, verify_fleet(fleet), instance)
+        return
+    if SWITCH_FILE.is_one(plan):
+        switch = SWITCH_FILE.read(plan)
+        if instance is not None:
+            raise PlannerError("--instance is for plans and fleets; a switch has no instance")
+        _judge(plan, verify_switch(switch))
         return
     effort = partial(Effort, time_limit, "quick" if quick else "all")
     with steps_display("claims proved again") as show:
@@ -86,13 +94,13 @@ def _conclude(
     instance: Path | None,
     fewest: tuple[int, ...] | None = None,
 ) -> None:
-    """Prints what was found and the verdict; raises RefusedError or UnprovedError.
+    """Compares a file with an instance, if one is given, then `_judge`.
 
     fewest: nodes of every group in the clusters of a front.
     """
     from solver.verify import instance_differences
 
-    problems = list(verification.problems)
+    problems = list[str]()
     if instance is not None:
         from formulations.instance.load import load_family
 
@@ -100,6 +108,12 @@ def _conclude(
         problems += instance_differences(own, family.instance)
         if fewest not in (None, family.fewest):
             problems.append(f"fewest nodes: found {fewest}, expected {family.fewest}")
+    _judge(plan, verification, problems)
+
+
+def _judge(plan: Path, verification: "Verification", more: Sequence[str] = ()) -> None:
+    """Prints what was found and the verdict; raises RefusedError or UnprovedError."""
+    problems = [*verification.problems, *more]
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:

@@ -3,7 +3,7 @@
 from formulations.costs.renting import Terms
 from formulations.instance import Instance
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION
+from solver.document import HETPLAN_VERSION, sealed
 from solver.family_result import FamilyPoint, FamilyResult
 from solver.front_document import (
     FRONT_SCHEMA_VERSION,
@@ -11,14 +11,13 @@ from solver.front_document import (
     FrontDocument,
     PointDocument,
     TermsDocument,
-    sealed_front,
 )
 from solver.report.document import build_document
 
 
 def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
-    return sealed_front(
+    return sealed(
         FrontDocument(
             kind="front",
             schema_version=FRONT_SCHEMA_VERSION,

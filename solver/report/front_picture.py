@@ -1,12 +1,14 @@
 """Throughput against cost of all clusters of a front as a hand-written SVG 1.1 picture.
 
-Points of the front are joined and named; dominated clusters are faint: full ones at their best plan
-known, hollow ones where plans of theirs can be at best. All have tooltips.
+Points of the front are named. A line of steps joins them: what they offer lies on it and above left
+of it. Dominated clusters are faint: full ones at their best plan known, hollow ones where plans of
+theirs can be at best. All have tooltips.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 from xml.sax.saxutils import escape
 
@@ -148,12 +150,20 @@ def _dot(page: _Page, mark: Mark) -> str:
     )
 
 
-def _front(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
-    """The line through the points, and their names where there is room."""
-    places = [(page.x(mark.at.throughput), page.y(mark.at.cost_usd)) for mark in best]
-    yield f'<polyline class="f" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
+def _stairs(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
+    """At every throughput the least cost, from the fastest point, which the upper edge ends."""
+    x = [page.x(mark.at.throughput) for mark in best]
+    lowest = accumulate((page.y(mark.at.cost_usd) for mark in best), max)
+    path = "".join(f"V{y:.1f}H{left:.1f}" for y, left in zip(lowest, [*x[1:], _LEFT], strict=True))
+    if best:
+        yield f'<path class="f" d="M{x[0]:.1f},{_TOP}{path}"/>'
+
+
+def _names(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
+    """Those of the points, where there is room."""
     taken: list[tuple[float, float, float]] = []
-    for mark, (x, y) in zip(best, places, strict=True):
+    for mark in best:
+        x, y = page.x(mark.at.throughput), page.y(mark.at.cost_usd)
         width = _LETTER * len(mark.name)
         free = all(
             abs(y - other) >= _LINE or x >= end or x + width <= start for start, end, other in taken
@@ -193,8 +203,9 @@ def front_picture(
         faint = [mark for mark in marks if mark.kind != "best"]
         body = [
             *_grid(page),
+            *_stairs(page, best),
             *(_dot(page, mark) for mark in (*faint, *others)),
-            *_front(page, best),
+            *_names(page, best),
             *(_dot(page, mark) for mark in best),
         ]
     parts = [

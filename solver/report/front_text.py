@@ -19,6 +19,8 @@ _TERMINATION = {
     "interrupted": "interrupted",
     "unfinished": "some clusters could not be closed",
 }
+#: Heading of `degrees_text`.
+DEGREES = "tensor x data x pipeline, micro-batch"
 #: Open clusters that are named.
 FEW = 5
 
@@ -82,7 +84,7 @@ def point_rows(document: FrontDocument) -> tuple[list[str], list[str], list[list
     ]
     kept = ["kept"] if chooses else []
     numbers = ["USD/h", "step", *kept, speed_name(document), "cost", "gap"]
-    return ["cluster", "tensor x data x pipeline, b"], numbers, rows
+    return ["cluster", DEGREES], numbers, rows
 
 
 def search_lines(document: FrontDocument) -> Lines:

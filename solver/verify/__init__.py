@@ -6,6 +6,7 @@ from solver.verify.fleet_file import verify_fleet
 from solver.verify.front_file import verify_front
 from solver.verify.other_instance import instance_differences
 from solver.verify.plan_file import verify_document
+from solver.verify.switch_file import verify_switch
 
 __all__ = [
     "Effort",
@@ -14,4 +15,5 @@ __all__ = [
     "verify_document",
     "verify_fleet",
     "verify_front",
+    "verify_switch",
 ]

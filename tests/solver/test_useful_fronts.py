@@ -13,8 +13,9 @@ from formulations.instance.cluster import Spot
 from formulations.instance.family import Family
 from formulations.instance.preemption import Preemption
 from solver.clusters.measure import Figures, TimeAndMoney
+from solver.document import sealed
 from solver.family_result import FamilyResult
-from solver.front_document import FrontDocument, front_json, sealed_front
+from solver.front_document import FrontDocument, front_json
 from solver.report.front import build_front
 from solver.report.front_picture import front_picture
 from solver.verify import verify_front
@@ -152,7 +153,7 @@ def test_forged_terms_are_refused(change: Callable[[dict[str, Any]], None], name
     seed = next(s for s in SEEDS if any(len(point.terms) > 1 for point in front(s).points))
     fields = json.loads(front_json(front(seed)))
     change(fields)
-    forged = sealed_front(FrontDocument.model_validate_json(json.dumps(fields)))
+    forged = sealed(FrontDocument.model_validate_json(json.dumps(fields)))
     assert any(named in problem for problem in verify_front(forged).problems)
 
 

@@ -7,7 +7,7 @@ from solver.front_document import ClusterRecord, FrontDocument
 from solver.report.front_picture import front_picture
 from solver.report.front_text import cluster_name, cost_lines, point_rows, search_lines
 from solver.report.html.page import bare_page
-from solver.report.html.sections import lines_table, section
+from solver.report.html.sections import lines_table, section, text_table
 from solver.report.quantities import time_text
 
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
@@ -18,7 +18,10 @@ def front_page(document: FrontDocument) -> str:
     instance = document.family.instance
     title = f"{instance.name}: {instance.workload.name}"
     picture = front_picture(document).replace(_NAMESPACE, "")
-    note = "Dominated clusters are faint; hollow ones stand where plans of theirs can be at best."
+    note = (
+        "The line is the least cost at a throughput. Dominated clusters are faint; hollow ones "
+        "stand where plans of theirs can be at best."
+    )
     parts = [
         f"<header><h1>{escape(title)}</h1></header><main>",
         section("Front", picture, note),
@@ -30,27 +33,15 @@ def front_page(document: FrontDocument) -> str:
     return bare_page(title, "\n".join(parts))
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in headings)
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:2])
-        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[2:])
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
-
-
 def _points(document: FrontDocument) -> str:
     texts, numbers, rows = point_rows(document)
-    return _table([*texts, *numbers], rows)
+    return text_table([*texts, *numbers], rows)
 
 
 def _others(document: FrontDocument) -> str:
     listed = {point.nodes for point in document.points}
     rows = [_row(document, one) for one in document.clusters if one.nodes not in listed]
-    return _table(["cluster", "stands", "step", "at least"], rows)
+    return text_table(["cluster", "stands", "step", "at least"], rows)
 
 
 def _row(document: FrontDocument, one: ClusterRecord) -> list[str]:

@@ -1,6 +1,6 @@
 """The parts of the page that need no script: figures, machines, stages, memory, time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from formulations.costs.plan_costs import PlanCosts
@@ -37,6 +37,20 @@ def lines_table(lines: Lines) -> str:
         for label, text in lines
     )
     return f"<table class=lines>{rows}</table>"
+
+
+def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 2) -> str:
+    """A table whose first columns are text, the others numbers."""
+    head = "".join(f"<th>{escape(one)}</th>" for one in headings[:texts])
+    head += "".join(f"<th class=number>{escape(one)}</th>" for one in headings[texts:])
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:texts])
+        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[texts:])
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def legend(names: Iterable[tuple[str, str]]) -> str:
