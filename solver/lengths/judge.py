@@ -149,8 +149,7 @@ class _Dealt:
         """Time of the step with the tour's groups; a group without a sequence is left out."""
         held = [group for group in tour.groups if any(self._step[k] for k in group.atoms)]
         switches = hops(self._mixed.switching, Tour(tour.anchor, _joined(held)))
-        groups_ns = sum(self._group_ns(group) for group in held)
-        return groups_ns + sum(hop.time_ns or 0 for hop in switches)
+        return sum(map(self._group_ns, held)) + sum(hop.time_ns or 0 for hop in switches)
 
     def _group_ns(self, group: Group) -> int:
         if group not in self._known:
