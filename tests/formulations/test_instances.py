@@ -115,6 +115,20 @@ def test_two_zones() -> None:
     assert "5 Gbit/s" in link.source
 
 
+def test_three_zones() -> None:
+    """The same nodes but one A10 node more, two zones of one region and one of another."""
+    instance, two = load("three_zones"), load("two_zones")
+    place = {"name": "", "nodes": 1, "zone": None}
+    ours = [group.model_copy(update=place) for group in instance.cluster.groups]
+    assert ours == [group.model_copy(update=place) for group in two.cluster.groups]
+    assert [group.nodes for group in instance.cluster.groups] == [1, 2, 2]
+    near, far = instance.cluster.links_among((0, 1)), instance.cluster.links_among((1, 2))
+    assert near == (two.cluster.zone_link,)
+    assert far[0].bandwidth_bytes_per_s == near[0].bandwidth_bytes_per_s
+    # Half of the mean of 86.98 ms one way and 88.68 ms the other.
+    assert far[0].latency_s == pytest.approx((86.98e-3 + 88.68e-3) / 4, rel=1e-3)
+
+
 #: Instance -> model of Oobleck's simulator, parameters. GPT-3: 12 L h^2 + 13 L h + (50257 + s) h
 #: + 2 h for L blocks of width h, s positions.
 OOBLECK = {

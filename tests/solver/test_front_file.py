@@ -77,7 +77,7 @@ def _drop_cluster(fields: dict[str, Any]) -> None:
 
 
 def _cheaper(fields: dict[str, Any]) -> None:
-    fields["points"][0]["cost_usd_per_step"] /= 2
+    fields["points"][0]["terms"][0]["cost_usd_per_step"] /= 2
 
 
 def _other_nodes(fields: dict[str, Any]) -> None:

@@ -219,13 +219,3 @@ def test_weight_is_rent_times_slowdown() -> None:
     terms = terms_of(instance, result.plan.shape.nodes_used)
     weight = objective_weight(instance, result.plan.shape)
     assert weight == terms.usd_per_hour * terms.slowdown
-
-
-def test_pareto_compares_on_demand(tmp_path: Path) -> None:
-    """Another objective than step time and rent is refused in one line."""
-    text = (Path("docs/examples") / "spot.yaml").read_text("utf-8")
-    family = tmp_path / "family.yaml"
-    family.write_text(text.replace("nodes: 2", "nodes: {min: 0, max: 2}"))
-    code, out, err = run("pareto", family)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "objective.minimize: cost_per_useful_sequence; allowed: another" in err

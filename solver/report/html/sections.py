@@ -80,7 +80,8 @@ def machines(document: PlanDocument) -> str:
             _gpu(gpu, classes[group.gpu.name], runs.get((name, gpu)))
             for gpu in range(group.gpus_per_node)
         ]
-        title = f"<b>{escape(name)}</b> {escape(group.gpu.name)}"
+        place = f" in {group.zone}" if group.zone else ""
+        title = f"<b>{escape(name)}</b> {escape(group.gpu.name + place)}"
         cards.append(f"<div class=node><p>{title}</p><div class=gpus>{''.join(cells)}</div></div>")
     return f"<div class=nodes>{''.join(cards)}</div>{legend((c, n) for n, c in classes.items())}"
 
