@@ -194,4 +194,3 @@ def _opened(times: MixedTimes, clock: Clock) -> Times:
         sums = found
     sums[0] = inf
     return sums
-
