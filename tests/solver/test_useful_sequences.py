@@ -3,7 +3,6 @@
 import random
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
@@ -24,7 +23,6 @@ from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import renting, verify_document
 from tests.brute_force import optimum_ns
-from tests.command_line import run
 from tests.resealed import forged
 from tests.seeds import one_each
 from tests.spot_instances import rates_times, spot_instance
