@@ -208,7 +208,7 @@ def _check_standing(
         findings.refuse(f"{field}.dominated_by", record.dominated_by, "nodes of a point")
         return
     reaching = [
-        {nodes for nodes, figures in listed if _reaches(document, record, rented, figures)}
+        _dominating(document, record, rented, listed)
         for _, rented in offered(document.family.instance, record.nodes)
     ]
     text = f"a bound from which on {by.nodes} dominates"
@@ -216,10 +216,13 @@ def _check_standing(
     findings.require(named, f"{field}.bound_ns", record.bound_ns, text)
 
 
-def _reaches(
-    document: FrontDocument, record: ClusterRecord, rented: Rented, theirs: tuple[float, ...]
-) -> bool:
-    """Whether no plan of a cluster on these terms has a smaller figure than a point, by its bound.
+def _dominating(
+    document: FrontDocument,
+    record: ClusterRecord,
+    rented: Rented,
+    listed: Sequence[tuple[Nodes, tuple[float, ...]]],
+) -> set[Nodes]:
+    """Points than which no plan of a cluster on these terms has a smaller figure, by its bound.
 
     Up to the gap that was asked for, but for figures that do not grow with the step time.
     """
@@ -229,7 +232,11 @@ def _reaches(
     shares = [
         1.0 if a == b else 1 - document.requested_gap for a, b in zip(ours, still, strict=True)
     ]
-    return all(
-        mine >= its * share * (1 - NOISE)
-        for mine, its, share in zip(ours, theirs, shares, strict=True)
-    )
+    return {
+        nodes
+        for nodes, theirs in listed
+        if all(
+            mine >= its * share * (1 - NOISE)
+            for mine, its, share in zip(ours, theirs, shares, strict=True)
+        )
+    }
