@@ -8,9 +8,12 @@ group that the anchor runs itself. A tour of the anchor alone has no switch.
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from formulations.lengths.problem import Mixed, Switching
 from formulations.lengths.strategy_time import strategy_times
+
+Moves = Literal["parameters", "gradients", "both"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,16 @@ class Tour:
 
     anchor: int
     groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A switch of a step, between strategies; None: it is not possible."""
+
+    leaves: int
+    enters: int
+    moves: Moves
+    time_ns: int | None
 
 
 def out_ns(switching: Switching, anchor: int, strategy: int) -> int | None:
@@ -52,18 +65,21 @@ def _both(first: int | None, second: int | None) -> int | None:
     return None if first is None or second is None else first + second
 
 
-def switches_ns(switching: Switching, tour: Tour) -> list[int | None]:
-    """Times of all switches in the order of the step; None: there is no such switch."""
+def hops(switching: Switching, tour: Tour) -> list[Hop]:
+    """All switches in the order of the step."""
     visited = [group.strategy for group in tour.groups]
     path = list(pairwise(visited))
     first, last = visited[0], visited[-1]
-    out = [] if first == tour.anchor else [out_ns(switching, tour.anchor, first)]
+    found = []
+    if first != tour.anchor:
+        found.append(Hop(tour.anchor, first, "parameters", out_ns(switching, tour.anchor, first)))
     if last == tour.anchor:
         path, ends = path[:-1], path[-1:]
     else:
         ends = [(last, tour.anchor)]
-    between = [between_ns(switching, left, right) for left, right in path]
-    return [*out, *between, *(back_ns(switching, left, right) for left, right in ends)]
+    found += [Hop(a, b, "both", between_ns(switching, a, b)) for a, b in path]
+    moves: Moves = "both" if switching.parameters_return else "gradients"
+    return [*found, *(Hop(a, b, moves, back_ns(switching, a, b)) for a, b in ends)]
 
 
 def groups_ns(mixed: Mixed, tour: Tour) -> list[int | None]:
@@ -74,6 +90,7 @@ def groups_ns(mixed: Mixed, tour: Tour) -> list[int | None]:
 
 def step_ns(mixed: Mixed, tour: Tour) -> int | None:
     """Time of the step; None if an atom does not fit or there is no such switch."""
-    parts = [*groups_ns(mixed, tour), *switches_ns(mixed.switching, tour)]
+    switches = [hop.time_ns for hop in hops(mixed.switching, tour)]
+    parts = [*groups_ns(mixed, tour), *switches]
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
