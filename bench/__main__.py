@@ -28,6 +28,7 @@ BENCHMARKS = {
     "calculon_study": "our best plan of that, proved, beside the best of Calculon's",
     "piper": "the public planner Piper's values on its own graph and objective, reached and proved",
     "sailor": "Sailor's even splits beside our optimum on its clusters and layer times",
+    "hotspa": "strategies per sequence length chosen from HotSPa's measured table, beside its own",
     "memory": "memory of our model beside measured, estimated and other models' figures",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }

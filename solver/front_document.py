@@ -17,7 +17,7 @@ from solver.document import PlanDocument
 from solver.result import Termination
 from solver.sealed_file import SealedFile
 
-FRONT_SCHEMA_VERSION: Final = 1
+FRONT_SCHEMA_VERSION: Final = 2
 ALLOWED = "a front file written by pareto --out or subsets --out"
 
 #: What clusters are compared by: `solver.clusters.measure`.
@@ -47,17 +47,30 @@ class ClusterRecord(Record):
     dominated_by: Numbers | None = None
 
 
+class TermsDocument(Record):
+    """On which all nodes of a cluster are rented, and what that comes to.
+
+    on_spot: groups. availability: share of the time that goes into steps that are kept. Costs are
+    of these.
+    """
+
+    on_spot: tuple[Name, ...]
+    price_usd_per_hour: float
+    availability: float
+    sequences_per_s: float
+    cost_usd_per_step: float
+    training_cost_usd: float | None
+
+
 class PointDocument(Record):
     """A cluster on the front, with a plan file for the nodes that its best plan uses.
 
-    Prices are those of all its nodes.
+    terms: those that no other cluster dominates it on, fastest first.
     """
 
     nodes: Numbers
     nodes_used: Numbers
-    price_usd_per_hour: float
-    cost_usd_per_step: float
-    training_cost_usd: float | None
+    terms: Annotated[tuple[TermsDocument, ...], Field(min_length=1)]
     plan: PlanDocument
 
 
@@ -65,7 +78,7 @@ class FrontDocument(Record):
     """Everything that `verify` and `show` need; fastest point first."""
 
     kind: Literal["front"]
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     hetplan_version: Name
     aim: Aim
     termination: Termination

@@ -44,7 +44,8 @@ class Network:
         own = [ns_per_byte(g.intra_node.bandwidth_bytes_per_s) for g in groups]
         port = [own[cluster.node_groups[node]] for node in self.node_of]
         node = [links.node_ns(n, 1) for n in nodes]
-        zone = [links.zone_ns(1)] * self._zones**2
+        pairs = product(zones, zones)
+        zone = [links.zone_ns(a, b, 1) if a != b else Fraction(0) for a, b in pairs]
         self.ns_per_byte = [*port, *port, *node, *node, *zone]
         self.inside_latency_ns = ceil_ns(max(g.intra_node.latency_s for g in groups))
         self.between_latency_ns = links.latency_ns

@@ -19,6 +19,7 @@ with loading():
     from solver.cli.explain import explain_command
     from solver.cli.export import export_command
     from solver.cli.init import init_command
+    from solver.cli.lengths import lengths_command
     from solver.cli.pareto import pareto_command
     from solver.cli.profile import profile_command
     from solver.cli.recover import recover_command
@@ -84,6 +85,7 @@ app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("pareto")(with_error_line(pareto_command))
 app.command("subsets")(with_error_line(subsets_command))
+app.command("lengths")(with_error_line(lengths_command))
 app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))

@@ -37,19 +37,10 @@ def dispatch(
 ) -> Dispatched:
     """The best dispatch found, to the gap of the options or until their time is up.
 
-    lengths: tokens of every sequence of the step, at least one. Padded rows hold one sequence each,
-    of the length that is given: pad before. Raises PlannerError for one that fits no replica.
+    As `deal`, and if that leaves a larger gap and the model is not too large, by CP-SAT.
     """
-    longest_row = max(replica.longest_row for replica in strategy.replicas)
-    if max(lengths) > longest_row:
-        raise PlannerError(
-            f"a sequence of {max(lengths)} tokens; strategy {strategy.name} takes {longest_row}"
-        )
     until = math.inf if options.time_limit_s is None else monotonic() + options.time_limit_s
-    dispatcher = Dispatcher(strategy, lengths, rows)
-    bound = least_dispatch_ns(strategy, lengths, rows, dispatcher.time_ns)
-    dispatcher.improve(math.floor(bound / (1 - options.gap)), until)
-    first = Dispatched(dispatcher.dispatch, dispatcher.time_ns, bound)
+    first = deal(strategy, lengths, rows, options.gap, until)
     literals = len(lengths) * sum(
         model.most_rows(replica, lengths, rows, first.time_ns) for replica in strategy.replicas
     )
@@ -58,6 +49,25 @@ def dispatch(
     if options.time_limit_s is not None:
         options = replace(options, time_limit_s=max(0.0, until - monotonic()))
     return _by_model(strategy, lengths, rows, first, options)
+
+
+def deal(
+    strategy: Strategy, lengths: Sequence[int], rows: Rows, gap: float, until: float = math.inf
+) -> Dispatched:
+    """A dispatch by heuristics, improved to a gap, while that helps or until the clock says so.
+
+    lengths: tokens of every sequence of the step, at least one. Padded rows hold one sequence each,
+    of the length that is given: pad before. Raises PlannerError for one that fits no replica.
+    """
+    longest_row = max(replica.longest_row for replica in strategy.replicas)
+    if max(lengths) > longest_row:
+        raise PlannerError(
+            f"a sequence of {max(lengths)} tokens; strategy {strategy.name} takes {longest_row}"
+        )
+    dispatcher = Dispatcher(strategy, lengths, rows)
+    bound = least_dispatch_ns(strategy, lengths, rows, dispatcher.time_ns)
+    dispatcher.improve(math.floor(bound / (1 - gap)), until)
+    return Dispatched(dispatcher.dispatch, dispatcher.time_ns, bound)
 
 
 def _by_model(

@@ -1,5 +1,7 @@
 """Whether a switch from one plan to another makes sense: the same model on the same machines."""
 
+from itertools import combinations
+
 from formulations.errors import PlanError
 from formulations.instance import Cluster, Link, Workload
 from formulations.instance.extent import MOST_TEXT
@@ -53,8 +55,8 @@ def _machines(cluster: Cluster) -> dict[str, str]:
         found[f"groups[{j}].zone"] = str(group.zone)
         found[f"groups[{j}].intra_node"] = _link(group.intra_node)
         found[f"groups[{j}].inter_node"] = _link(group.inter_node)
-    if cluster.zone_link is not None:
-        found["zone_link"] = _link(cluster.zone_link)
+    for pair in combinations(cluster.zones, 2):
+        found[f"zone_link of {' and '.join(map(str, pair))}"] = _link(cluster.link_between(*pair))
     return found
 
 

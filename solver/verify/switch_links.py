@@ -38,13 +38,14 @@ class Network:
     def ns_per_byte(self, line: Line) -> Fraction:
         """Time of a byte; KeyError for a line that does not exist."""
         what, at, to = line
-        link: Link | None = self._cluster.zone_link
         if what in ("send", "receive"):
-            link = self._cluster.groups[self._group[self.node_of[at]]].intra_node
+            link: Link = self._cluster.groups[self._group[self.node_of[at]]].intra_node
         elif what in ("out", "in"):
             link = self._cluster.groups[self._group[at]].inter_node
-        elif link is None or at == to or not {at, to} <= self._zones():
+        elif at == to or not {at, to} <= self._zones():
             raise KeyError(line)
+        else:
+            link = self._cluster.link_between(at, to)
         return Fraction(10**9) / Fraction(link.bandwidth_bytes_per_s)
 
     def _zones(self) -> set[str | None]:
@@ -77,10 +78,11 @@ class Network:
     def start_ns(self, needs: Iterable[Need]) -> int:
         """Start-up: inside a node, and between nodes where owners or receivers have several."""
         gpus = {gpu for need in needs for gpu in need.owners | need.receivers}
-        groups, zone = self._cluster.groups, self._cluster.zone_link
+        groups = self._cluster.groups
+        zones = self._cluster.links_among(range(len(groups)))
         inside_ns = ceil_ns(max(group.intra_node.latency_s for group in groups))
         between_s = max(group.inter_node.latency_s for group in groups)
-        between_ns = ceil_ns(between_s + (zone.latency_s if zone else 0.0))
+        between_ns = ceil_ns(between_s + max((one.latency_s for one in zones), default=0.0))
         nodes = {self.node_of[gpu] for gpu in gpus}
         return (inside_ns if nodes else 0) + (between_ns if len(nodes) > 1 else 0)
 

@@ -1,6 +1,7 @@
 """Front files: verify proves them again with code of its own, and refuses what was changed."""
 
 import json
+import re
 from functools import cache
 from typing import Any
 
@@ -76,7 +77,7 @@ def _drop_cluster(fields: dict[str, Any]) -> None:
 
 
 def _cheaper(fields: dict[str, Any]) -> None:
-    fields["points"][0]["cost_usd_per_step"] /= 2
+    fields["points"][0]["terms"][0]["cost_usd_per_step"] /= 2
 
 
 def _other_nodes(fields: dict[str, Any]) -> None:
@@ -132,6 +133,19 @@ def test_bug_picture_of_free_clusters() -> None:
     document = build_front(searched(family.model_copy(update={"instance": instance})), "front")
     assert len(document.points) == 1
     assert 'class="best"' in front_picture(document)
+
+
+def test_line_of_the_picture_has_a_corner_at_every_point() -> None:
+    """At a throughput it is at the cost of the next faster point, which no mixture undercuts."""
+    document = front()
+    picture = front_picture(document)
+    [line] = re.findall(r'<path class="f" d="M(\S+),\S+?(V\S+)"/>', picture)
+    found = re.findall(r"V([\d.]+)H([\d.]+)", line[1])
+    across = [line[0], *(x for _, x in found[:-1])]
+    corners = set(zip(across, (y for y, _ in found), strict=True))
+    places = re.findall(r'<circle cx="(\S+)" cy="(\S+)" r="4" class="best"><', picture)
+    assert corners == set(places)
+    assert len(corners) == len(document.points)
 
 
 def test_picture_and_page_name_every_cluster() -> None:

@@ -41,7 +41,8 @@ def lines_table(lines: Lines) -> str:
 
 def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 2) -> str:
     """A table whose first columns are text, the others numbers."""
-    head = "".join(f"<th>{escape(one)}</th>" for one in headings)
+    head = "".join(f"<th>{escape(one)}</th>" for one in headings[:texts])
+    head += "".join(f"<th class=number>{escape(one)}</th>" for one in headings[texts:])
     body = "".join(
         "<tr>"
         + "".join(f"<td>{escape(cell)}</td>" for cell in row[:texts])
@@ -79,7 +80,8 @@ def machines(document: PlanDocument) -> str:
             _gpu(gpu, classes[group.gpu.name], runs.get((name, gpu)))
             for gpu in range(group.gpus_per_node)
         ]
-        title = f"<b>{escape(name)}</b> {escape(group.gpu.name)}"
+        place = f" in {group.zone}" if group.zone else ""
+        title = f"<b>{escape(name)}</b> {escape(group.gpu.name + place)}"
         cards.append(f"<div class=node><p>{title}</p><div class=gpus>{''.join(cells)}</div></div>")
     return f"<div class=nodes>{''.join(cards)}</div>{legend((c, n) for n, c in classes.items())}"
 
