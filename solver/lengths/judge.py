@@ -19,7 +19,7 @@ import numpy as np
 
 from formulations.lengths.problem import Atom, Measured, Mixed
 from formulations.lengths.strategy_time import strategy_times
-from formulations.lengths.tour import Group, Tour, switches_ns
+from formulations.lengths.tour import Group, Tour, hops
 from formulations.units import ceil_div
 from solver.lengths.ascending import ascending
 from solver.lengths.dispatch import deal
@@ -94,7 +94,9 @@ def _fastest(mixed: Mixed) -> Tour | None:
         key=lambda k: (ceil_div(mixed.atoms[k].tokens, FIRST_RANGE) - 1).bit_length(),
     )
     tour = _quickest(mixed, [tuple(atoms) for _, atoms in ranges])
-    return None if tour is None or None in switches_ns(mixed.switching, tour) else tour
+    if tour is None or any(hop.time_ns is None for hop in hops(mixed.switching, tour)):
+        return None
+    return tour
 
 
 def _quickest(mixed: Mixed, ranges: Sequence[tuple[int, ...]]) -> Tour | None:
@@ -146,8 +148,8 @@ class _Dealt:
     def time_ns(self, tour: Tour) -> int:
         """Time of the step with the tour's groups; a group without a sequence is left out."""
         held = [group for group in tour.groups if any(self._step[k] for k in group.atoms)]
-        switches = switches_ns(self._mixed.switching, Tour(tour.anchor, _joined(held)))
-        return sum(self._group_ns(group) for group in held) + sum(ns or 0 for ns in switches)
+        switches = hops(self._mixed.switching, Tour(tour.anchor, _joined(held)))
+        return sum(map(self._group_ns, held)) + sum(hop.time_ns or 0 for hop in switches)
 
     def _group_ns(self, group: Group) -> int:
         if group not in self._known:
