@@ -108,3 +108,16 @@ def test_bug_units_of_experts() -> None:
     # Before, GPU g has half g div 2 of the experts of g mod 2; after, quarter g of all, 40 elements
     # of 4 bytes. GPUs 0 and 3 have half of that, 1 and 2 too, each of its own experts.
     assert got == dict.fromkeys(range(4), 4 * 20)
+
+
+def test_whole_experts_lie_on_all_gpus_of_a_stage() -> None:
+    """Of a tensor group of 2, each GPU has half of the experts instead of half of each."""
+    block = layer("block", 1, 160, 4).model_copy(update={"expert_parameters": 160})
+    model = workload([block], 1, 1, False)
+    cut = in_order((1, 2, 1), 0, layers=1)
+    whole = Layout(cut.seats, ep=2, whole_experts=True)
+    classes = slice_classes(model, cut, whole, ["parameters"])
+    assert [(one.owners, one.needers, one.size_bytes) for one in classes] == [
+        ((0,), (1,), 2 * 40),
+        ((1,), (0,), 2 * 40),
+    ]
