@@ -1,7 +1,6 @@
-"""Steps of mixed sequence lengths in words and tables. Returns what Rich can render."""
+"""The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
 
 from collections.abc import Sequence
-from itertools import zip_longest
 
 from rich.console import RenderableType
 
@@ -10,18 +9,11 @@ from formulations.instance.rows import lengths_of
 from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.units import seconds
 from solver.lengths.judge import Judgement, Way
-from solver.lengths_document import GroupDocument, HopDocument, LengthsDocument
-from solver.report.layout import Grid, Lines, labelled, table
-from solver.report.quantities import percent, ranges, time_text
+from solver.report.layout import Grid, labelled, table
+from solver.report.quantities import percent, time_text
 
 #: Rows of so many tokens are shown.
 SHOWN = (1024, 4096, 32768)
-#: What a switch moves.
-_MOVES = {
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "both": "parameters and gradients",
-}
 _WAYS: dict[Way, str] = {
     "plan": "this plan",
     "single": "best single strategy",
@@ -77,70 +69,6 @@ def _strategy_row(strategy: Strategy | Measured) -> list[str]:
 def _row_time(strategy: Strategy, tokens: int) -> str:
     times = [one.time.sequence_ns(tokens) + one.time.per_row_ns for one in strategy.replicas]
     return f"{seconds(max(times)) * 1e3:,.1f}"
-
-
-def lengths_text(document: LengthsDocument) -> list[RenderableType]:
-    """The step group by group, then its figures."""
-    return [_step_table(document), "", labelled(_step_lines(document))]
-
-
-def _step_table(document: LengthsDocument) -> Grid:
-    """Groups in their order, and what moves before and after them."""
-    rows: list[list[str]] = []
-    hops = list(document.switches)
-    first = bool(hops) and hops[0].leaves == document.anchor
-    if first and hops[0].enters == document.groups[0].strategy:
-        rows.append(_hop_row(document, hops.pop(0)))
-    for group, hop in zip_longest(document.groups, hops):
-        rows += [_group_row(document, group)] if group is not None else []
-        rows += [_hop_row(document, hop)] if hop is not None else []
-    numbers = ["sequences", "tokens", "rows per replica", "time"]
-    return table(["strategy", "lengths"], numbers, rows)
-
-
-def _group_row(document: LengthsDocument, group: GroupDocument) -> list[str]:
-    lengths = ", ".join(f"{above + 1}-{up_to}" for above, up_to in group.buckets)
-    name = document.problem.strategies[group.strategy].name
-    counts = sorted(set(group.micro_batches))
-    return [
-        name,
-        lengths,
-        f"{group.sequences:,}",
-        f"{group.tokens:,}",
-        ranges(counts) if counts else "-",
-        time_text(group.time_s, document.step_time_s),
-    ]
-
-
-def _hop_row(document: LengthsDocument, hop: HopDocument) -> list[str]:
-    time = time_text(hop.time_s, document.step_time_s)
-    return [f"  moves {_MOVES[hop.moves]}", "", "", "", "", time]
-
-
-def _step_lines(document: LengthsDocument) -> Lines:
-    step_s, names = document.step_time_s, [one.name for one in document.problem.strategies]
-    moving_s = sum(hop.time_s for hop in document.switches)
-    order = "ascending lengths" if document.order == "ascending" else "any order"
-    return [
-        ("step time", f"{time_text(step_s)}, of which switches {percent(moving_s / step_s)}"),
-        ("holds state", f"{names[document.anchor]}: the step starts and ends there"),
-        ("single", _single(document)),
-        (
-            "status",
-            f"{document.status} of these strategies in {order}: gap {percent(document.gap)},"
-            f" lower bound {time_text(document.lower_bound_s)}",
-        ),
-    ]
-
-
-def _single(document: LengthsDocument) -> str:
-    """The best strategy without a switch, beside the step."""
-    single = document.single
-    if single is None:
-        return "no strategy runs all lengths"
-    name = document.problem.strategies[single.strategy].name
-    gain = single.step_time_s / document.step_time_s - 1
-    return f"{name} alone takes {time_text(single.step_time_s)}, {percent(gain)} more"
 
 
 def judged_text(judgement: Judgement) -> list[RenderableType]:
