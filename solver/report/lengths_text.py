@@ -1,6 +1,6 @@
 """The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import RenderableType
 
@@ -8,13 +8,13 @@ from formulations.instance import Instance
 from formulations.instance.rows import lengths_of
 from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.units import seconds
-from solver.lengths.judge import Judgement, Way
 from solver.report.layout import Grid, labelled, table
 from solver.report.quantities import percent, time_text
 
 #: Rows of so many tokens are shown.
 SHOWN = (1024, 4096, 32768)
-_WAYS: dict[Way, str] = {
+#: Ways to choose, `solver.lengths.judge`.
+_WAYS = {
     "plan": "this plan",
     "single": "best single strategy",
     "fastest": "fastest for every range",
@@ -71,16 +71,11 @@ def _row_time(strategy: Strategy, tokens: int) -> str:
     return f"{seconds(max(times)) * 1e3:,.1f}"
 
 
-def judged_text(judgement: Judgement) -> list[RenderableType]:
-    """Times of steps that were drawn, by every way to choose."""
-    slowest = max(judgement.percentile_95_ns(way) for way in judgement.times_ns) / 1e9
+def judged_text(num_steps: int, times_s: Mapping[str, tuple[float, float]]) -> list[RenderableType]:
+    """Mean, and what 95 % are below, of steps that were drawn, by every way to choose."""
+    slowest = max(most for _, most in times_s.values())
     rows = [
-        [
-            _WAYS[way],
-            time_text(judgement.mean_ns(way) / 1e9, slowest),
-            time_text(judgement.percentile_95_ns(way) / 1e9, slowest),
-        ]
-        for way in judgement.times_ns
+        [_WAYS[way], *(time_text(time_s, slowest) for time_s in figures)]
+        for way, figures in times_s.items()
     ]
-    number = max(len(times) for times in judgement.times_ns.values())
-    return ["", table([f"{number} drawn steps"], ["mean", "95 % are below"], rows)]
+    return ["", table([f"{num_steps} drawn steps"], ["mean", "95 % are below"], rows)]
