@@ -1,10 +1,9 @@
-"""Plans of several clusters that no other dominates, and from when on they dominate others."""
+"""The best of several clusters that no other dominates, and from when on they dominate others."""
 
 from dataclasses import dataclass, field
 from math import inf
 
 from formulations.instance.family import Counts
-from formulations.plan import Plan
 from solver.clusters.measure import Figures, Measure
 
 
@@ -13,7 +12,6 @@ class Point:
     """The best plan known of a cluster."""
 
     counts: Counts
-    plan: Plan
     step_time_ns: int
     figures: Figures
 
@@ -36,15 +34,12 @@ class Front:
     cutoffs: dict[Counts, float]
     points: dict[Counts, Point] = field(default_factory=dict)
 
-    def offer(self, counts: Counts, found: tuple[Plan, int] | None) -> None:
-        """Keeps a plan with its step time in ns that is better than the one known."""
-        if found is None:
-            return
-        plan, time_ns = found
+    def offer(self, counts: Counts, time_ns: int) -> None:
+        """Keeps the step time of a plan that is better than the one known."""
         known = self.points.get(counts)
         if known is None or time_ns < known.step_time_ns:
             figures = self.measure.figures(counts, time_ns)
-            self.points[counts] = Point(counts, plan, time_ns, figures)
+            self.points[counts] = Point(counts, time_ns, figures)
             for other, cutoff_ns in self.cutoffs.items():
                 reaching_ns = self.measure.reaching(other, figures)
                 if reaching_ns < cutoff_ns:
