@@ -2,6 +2,7 @@
 
 import math
 
+from formulations.costs.renting import Terms
 from formulations.instance.family import Counts
 from solver.clusters.member_plan import member_plan, member_shape
 from solver.clusters.search import FamilySearch
@@ -12,7 +13,10 @@ from solver.result import Result, SearchLog, Status, Termination, proves, relati
 
 def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
     """Everything that a search knows when it has ended."""
-    points = tuple(_point(search, point.counts) for point in search.front.best)
+    terms: dict[Counts, list[Terms]] = {}
+    for point in search.front.best:
+        terms.setdefault(point.counts, []).append(point.terms)
+    points = tuple(_point(search, counts, tuple(own)) for counts, own in terms.items())
     on_front = {point.nodes for point in points}
     return FamilyResult(
         family=search.family,
@@ -24,7 +28,7 @@ def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
     )
 
 
-def _point(search: FamilySearch, counts: Counts) -> FamilyPoint:
+def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> FamilyPoint:
     """With the result on the nodes that its plan uses; the others of the point are idle."""
     closing = search.proofs[counts]
     assert closing.found is not None, "a point has a plan"
@@ -52,7 +56,7 @@ def _point(search: FamilySearch, counts: Counts) -> FamilyPoint:
         method=search.options.method,
         requested_gap=asked,
     )
-    return FamilyPoint(counts, used, result)
+    return FamilyPoint(counts, used, terms, result)
 
 
 def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:
@@ -61,7 +65,7 @@ def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRe
         nodes=counts,
         standing="open" if search.is_open(counts) else "infeasible",
         closed_by="search" if search.closed.get(counts) else "bounds",
-        step_time_ns=None if known is None else known.step_time_ns,
+        step_time_ns=None if known is None else known[0].step_time_ns,
         bound_ns=bound_ns,
     )
     if bound_ns is None or record.standing == "open":

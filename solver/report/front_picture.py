@@ -14,7 +14,13 @@ from xml.sax.saxutils import escape
 
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
-from solver.report.front_figures import Figures, cost_name, figures_of
+from solver.report.front_figures import (
+    Figures,
+    cost_name,
+    figures_of,
+    speed_name,
+    terms_of_cluster,
+)
 from solver.report.front_text import cluster_name
 from solver.report.quantities import money, significant
 
@@ -38,6 +44,9 @@ _NAMES: dict[_Kind, str] = {
     "open": "open: at best here",
 }
 
+
+#: Nodes that keep less than a thousandth of their time are beyond the axes.
+_SLOWEST = 1000.0
 
 #: Number of powers of ten from which on these of their multiples have a tick.
 _STEPS = ((3, (1,)), (1, (1, 2, 5)), (0, (1, 1.5, 2, 3, 4, 5, 6, 8)))
@@ -77,20 +86,27 @@ def _axis(values: Sequence[float]) -> _Axis:
     return _Axis(min(known) / 1.15, max(known) * 1.15)
 
 
-def _mark(document: FrontDocument, one: ClusterRecord) -> Mark | None:
-    """None for a cluster of which nothing can be shown."""
-    name = cluster_name(document, one.nodes)
+def _marks(document: FrontDocument, one: ClusterRecord) -> Iterator[Mark]:
+    """On all terms that keep some of the time; none for a cluster of which nothing is to show."""
     time_ns = one.step_time_ns if one.standing != "open" else one.bound_ns
-    kinds: dict[str, _Kind] = {"best": "best", "open": "open"}
-    kind = kinds.get(one.standing, "bound" if time_ns is None else "known")
+    kind: _Kind = "bound" if time_ns is None else "known"
+    if one.standing == "open":
+        kind = "open"
     time_ns = time_ns or one.bound_ns
     if not time_ns:
-        return None
-    at = figures_of(document, one.nodes, time_ns / NANOSECONDS_PER_SECOND)
-    text = f"{name}: {significant(at.throughput)} sequences/s, {money(at.cost_usd)}"
-    if one.dominated_by is not None:
-        text += f" at best; {cluster_name(document, one.dominated_by)} is better"
-    return Mark(kind, at, name, text)
+        return
+    listed = next((point.terms for point in document.points if point.nodes == one.nodes), ())
+    best = {terms.on_spot for terms in listed} if one.standing == "best" else set()
+    for terms in terms_of_cluster(document, one.nodes):
+        if terms.slowdown > _SLOWEST and terms.on_spot not in best:
+            continue
+        name = cluster_name(document, one.nodes, terms.on_spot)
+        at = figures_of(document, terms, time_ns / NANOSECONDS_PER_SECOND)
+        speed = f"{significant(at.throughput)} {speed_name(document)}"
+        text = f"{name}: {speed}, {money(at.cost_usd)}"
+        if one.dominated_by is not None:
+            text += f" at best; {cluster_name(document, one.dominated_by)} is better"
+        yield Mark("best" if terms.on_spot in best else kind, at, name, text)
 
 
 class _Page:
@@ -169,8 +185,8 @@ def front_picture(
     document: FrontDocument, others: Sequence[Mark] = (), other_name: str = ""
 ) -> str:
     """The picture; `others`: points that do not belong to the front, and what they are."""
-    known = (_mark(document, one) for one in document.clusters)
-    marks = sorted([mark for mark in known if mark], key=lambda mark: -mark.at.throughput)
+    known = (mark for one in document.clusters for mark in _marks(document, one))
+    marks = sorted(known, key=lambda mark: -mark.at.throughput)
     everything = [*marks, *others]
     workload = document.family.instance.workload.name
     title = (
@@ -201,7 +217,7 @@ def front_picture(
         _text(16, 28, title, ' class="t"'),
         *_legend(shown),
         _text(_LEFT, _TOP - 10, f"USD for {cost_name(document)}"),
-        _text(_LEFT + _WIDTH / 2, height - 14, "sequences/s", ' text-anchor="middle"'),
+        _text(_LEFT + _WIDTH / 2, height - 14, speed_name(document), ' text-anchor="middle"'),
         *body,
         "</svg>",
     ]

@@ -175,7 +175,7 @@ def has_stage_shapes(instance: Instance) -> bool:
     """Whether stages may have degrees of their own: in one zone, without ranks that share more."""
     search = instance.search
     shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
-    return search.degrees == "per_stage" and not shared and instance.cluster.zone_link is None
+    return search.degrees == "per_stage" and not shared and not instance.cluster.has_zones
 
 
 def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:

@@ -181,7 +181,7 @@ class PlanSpace:
         """All shapes on these nodes whose stages have degrees of their own."""
         search, groups = self.search, self.instance.cluster.groups
         shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
-        zones = self.instance.cluster.zone_link is not None
+        zones = self.instance.cluster.has_zones
         if search.degrees != "per_stage" or shared or zones:
             return
         used = [(n, group.gpus_per_node) for n, group in zip(nodes_used, groups, strict=True) if n]

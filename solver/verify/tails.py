@@ -20,7 +20,7 @@ from solver.verify.volumes import (
     touched_bytes,
     widest,
 )
-from solver.verify.zone_links import zone_link
+from solver.verify.zone_links import zone_legs
 
 Array = NDArray[np.int64]
 Place = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
@@ -115,8 +115,9 @@ class Tails:
             Member(groups[j], n * degrees[j].parts * degrees[j].cp, rings, sizes_bytes[:, j])
             for j, n, rings in members
         ]
-        between, most = zone_link(self.instance, (j for j, _, _ in members)), widest(self.shape)
-        more = [(between, degrees[most].tp, sizes_bytes[:, most])] if between else []
+        most, join = widest(self.shape), self.instance.cluster.link_between
+        legs = zone_legs(self.instance, (j for j, _, _ in members))
+        more = [(join(*leg), degrees[most].tp, sizes_bytes[:, most]) for leg in legs]
         layers, start_ns = rings_ns(self.instance, factor, nodes, more)
         return interval_sums(layers + experts) + start_ns
 
@@ -137,9 +138,7 @@ class Tails:
         group, crossing = self.instance.cluster.groups[spot.group], sum(a != b for a, b in pairs)
         links: list[tuple[Link, int]] = []
         if crossing:
-            links.append(
-                (group.inter_node, crossing * self.shape.degrees[spot.group].tp * self.shape.cp)
-            )
+            links.append((group.inter_node, crossing * self.shape.degrees[spot.group].width))
         if any(a and b for a, b in pairs):
             links.append((group.intra_node, 1))
         return max(ceil_ns(pair_s(*link, self.tied[spot.group])) for link in links)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from solver.front_document import FrontDocument, front_json, sealed_front
+from solver.document import sealed
+from solver.front_document import FrontDocument, front_json
 from solver.report.front import build_front
 from solver.report.front_picture import front_picture
 from solver.report.html.front_page import front_page
@@ -25,7 +26,7 @@ def forged(document: FrontDocument, change: Any) -> FrontDocument:
     """A copy that `change` was done to, with a digest that fits."""
     fields = json.loads(front_json(document))
     change(fields)
-    return sealed_front(FrontDocument.model_validate_json(json.dumps(fields)))
+    return sealed(FrontDocument.model_validate_json(json.dumps(fields)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -76,7 +77,7 @@ def _drop_cluster(fields: dict[str, Any]) -> None:
 
 
 def _cheaper(fields: dict[str, Any]) -> None:
-    fields["points"][0]["cost_usd_per_step"] /= 2
+    fields["points"][0]["terms"][0]["cost_usd_per_step"] /= 2
 
 
 def _other_nodes(fields: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Searches for steps of mixed sequence lengths: strategies, thresholds, orders, shares."""
