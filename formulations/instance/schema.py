@@ -34,7 +34,7 @@ from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile, PreemptionFile
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.target import Target
-from formulations.instance.workload import OptimizerState, Recompute
+from formulations.instance.workload import ExpertSplit, OptimizerState, Recompute
 
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
 Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
@@ -240,6 +240,13 @@ class SearchFile(Record):
         default=None,
         description="GPUs that share the experts of a block, of all replicas of a stage. Default:"
         " every power of two that divides the experts; 1 without experts, and with a profile.",
+    )
+    expert_tensor_parallel: Annotated[list[ExpertSplit], OneOrMany()] | None = Field(
+        default=None,
+        description="GPUs that split every expert (Megatron's name; etp). tp: all of a tensor"
+        " group, as all else. 1: each has whole experts for its own part of the sequence, so the"
+        " GPUs of tensor groups share experts too: needs sequence_parallel. Default: both; tp"
+        " without experts, and with a profile.",
     )
     micro_batch: Counts | None = Field(
         default=None,

@@ -108,6 +108,11 @@ class ShapeColumns:
         return ep
 
     @cached_property
+    def whole(self) -> Mask:
+        """[N] whether each GPU of a tensor group has experts whole."""
+        return np.array([one.etp is not None for one in self.shapes])
+
+    @cached_property
     def seen_sync(self) -> Numbers:
         """[N] share of the gradient sync that backward passes do not hide."""
         overlap = self.instance.search.overlap
@@ -326,10 +331,11 @@ def tails(columns: ShapeColumns) -> Tails:
         gather, gather_start = _collective(columns, known, factor, size)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    ranks = columns.dp[:, None] * columns.copies
-    shards = np.where((columns.zero >= STATES_SPLIT)[:, None], ranks, 1)[:, None]
+    ranks, split = columns.dp[:, None] * columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
+    shards = np.where(split, ranks, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
-    sharers = np.maximum(1, shards // columns.ep[:, None, None])
+    grid = np.where(columns.whole[:, None], ranks * columns.tp, ranks)
+    sharers = np.maximum(1, np.where(split, grid, 1)[:, None] // columns.ep[:, None, None])
     sizes = touched * (-(-parameters // shards) - (-experts // sharers))
     optimizer = at_least_ns(sizes / np.array(speed))
     return Tails(layers + _expert_rings(columns)[:, :, None] + optimizer, start)
@@ -338,7 +344,7 @@ def tails(columns: ShapeColumns) -> Tails:
 def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
     """[N, U, J] parameters of one layer per GPU: of all replicas alike, of experts."""
     workload, groups = columns.instance.workload, range(len(columns.instance.cluster.groups))
-    shapes, which = columns.alike(columns.pp > 1, columns.ep)
+    shapes, which = columns.alike(columns.pp > 1, columns.ep, columns.whole)
     rows = [[layer_parameters(workload, one, j) for j in groups] for one in shapes]
     per_gpu = np.array(rows, dtype=np.int64)[which].transpose(2, 0, 3, 1)
     return per_gpu[0], per_gpu[1]
@@ -349,7 +355,7 @@ def _expert_rings(columns: ShapeColumns) -> Array:
     workload = columns.instance.workload
     rings = np.zeros((len(columns.shapes), len(workload.layer_runs)), dtype=np.int64)
     experts = _parameters(columns)[1]
-    for i in np.flatnonzero(columns.ep > 1).tolist():
+    for i in np.flatnonzero((columns.ep > 1) | columns.whole).tolist():
         shape = columns.shapes[i]
         factors = SYNC_FACTORS[shape.zero] * columns.seen_sync[i], GATHER_FACTORS[shape.zero]
         sizes = workload.gradient_bytes, workload.parameter_bytes

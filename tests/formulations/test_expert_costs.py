@@ -50,7 +50,7 @@ def test_experts_of_a_block() -> None:
 def test_experts_are_divided_by_ep_and_tp() -> None:
     """Each GPU has 1/(ep tp) of the experts' parameters; all others are as without experts."""
     one = block()
-    assert one.experts_per_gpu(tp=2, ep=4) == EXPERT
+    assert one.experts_per_gpu(etp=2, ep=4) == EXPERT
     assert one.parameters_per_gpu(2, 1, 4) == one.dense_per_gpu(2, 1) + EXPERT
     assert one.parameters_per_gpu(2, 1, 1) - one.parameters_per_gpu(2, 1, 4) == 3 * EXPERT
 

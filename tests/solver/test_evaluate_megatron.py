@@ -164,8 +164,8 @@ def test_flags_of_the_model_are_left_alone() -> None:
             ": no --moe-token-dispatcher-type, with .* 2; allowed: alltoall or flex",
         ),
         (
-            f"{TP} 2\n--expert-tensor-parallel-size 1",
-            f":2: .* 1; allowed: 2, as {TP}: plans split experts",
+            f"{TP} 4\n--expert-tensor-parallel-size 2",
+            f":2: .* 2; allowed: 1, or 4 as {TP}: plans split experts",
         ),
         (
             "--data-parallel-sharding-strategy optim",

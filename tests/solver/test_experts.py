@@ -45,11 +45,13 @@ def test_models_agree(seed: int, method: Method) -> None:
 
 @pytest.mark.parametrize("seed", one_each(range(30), 6))
 def test_more_choices_are_never_slower(seed: int) -> None:
-    """A plan space with more degrees of experts and context holds all plans of the smaller one."""
+    """More degrees of experts and context, whole experts too: all plans of the smaller space."""
     instance = expert_instance(seed)
     steps = []
-    for ep, cp in (((1,), (1,)), ((1, 2), (1,)), ((1, 2, 4), (1, 2))):
-        fields = {"expert_parallel": ep, "context_parallel": cp}
+    split, whole = ("tp",), (1, "tp")
+    choices = [((1,), split, (1,)), ((1, 2), split, (1,)), ((1, 2), whole, (1,))]
+    for ep, etp, cp in (*choices, ((1, 2, 4), whole, (1, 2))):
+        fields = {"expert_parallel": ep, "expert_tensor_parallel": etp, "context_parallel": cp}
         search = instance.search.model_copy(update=fields)
         steps.append(solve(instance.model_copy(update={"search": search})).step_time_ns)
     known = [step if step is not None else float("inf") for step in steps]
