@@ -101,7 +101,7 @@ def expert_split_fault(workload: Workload, profiled: bool, split: bool) -> Fault
         return Fault("1 GPU per expert, of which a profile says nothing", "tp, or no profile")
     if not split:
         found = "1 GPU per expert, where tensor groups do not split the sequence"
-        return Fault(found, "tp, or search.sequence_parallel: true")
+        return Fault(found, "tp, or sequence_parallel: true")
     return None
 
 

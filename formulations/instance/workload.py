@@ -96,9 +96,9 @@ class Layer(Record):
         matrix = 0 if self.tied_copy else self.vocabulary_rows * self.vocabulary_columns
         return self.sharded_parameters + self.replicated_parameters + matrix
 
-    def parameters_per_gpu(self, tp: int, pp: int, ep: int = 1) -> int:
-        """Parameters that one GPU of a group of `tp` holds for this layer."""
-        return self.dense_per_gpu(tp, pp) + self.experts_per_gpu(tp, ep)
+    def parameters_per_gpu(self, tp: int, pp: int) -> int:
+        """Parameters that one GPU of a group of `tp` holds, where experts lie as all else does."""
+        return self.dense_per_gpu(tp, pp) + self.experts_per_gpu(tp, 1)
 
     def dense_per_gpu(self, tp: int, pp: int) -> int:
         """Of these, those that no expert has."""
