@@ -124,7 +124,7 @@ class ShapeColumns:
         whole: Array = self.instance.workload.global_batch // self._figures[3]
         return whole
 
-    def alike(self, *columns: Array | Mask) -> tuple[list[Shape], Array]:
+    def alike(self, *columns: Array | Mask | Numbers) -> tuple[list[Shape], Array]:
         """One shape each of those that share degrees and agree in these columns [N].
 
         And [N] which of them it is.
@@ -352,18 +352,22 @@ def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
 
 def _expert_rings(columns: ShapeColumns) -> Array:
     """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
-    workload = columns.instance.workload
-    rings = np.zeros((len(columns.shapes), len(workload.layer_runs)), dtype=np.int64)
-    experts = _parameters(columns)[1]
-    for i in np.flatnonzero((columns.ep > 1) | columns.whole).tolist():
-        shape = columns.shapes[i]
-        factors = SYNC_FACTORS[shape.zero] * columns.seen_sync[i], GATHER_FACTORS[shape.zero]
-        sizes = workload.gradient_bytes, workload.parameter_bytes
-        rings[i] = sum(
-            expert_rings_ns(columns.instance, shape, factor, size * experts[i])
-            for factor, size in zip(factors, sizes, strict=True)
-        )
-    return rings
+    workload, experts = columns.instance.workload, _parameters(columns)[1]
+    zero, seen, nodes = columns.zero, columns.seen_sync, columns.nodes.T
+    own = columns.dp, columns.pp, columns.ep, columns.whole
+    shapes, which = columns.alike(*own, zero, seen, *nodes)
+    firsts = np.unique(which, return_index=True)[1]
+    rings = np.zeros((len(shapes), len(workload.layer_runs)), dtype=np.int64)
+    for n, (shape, i) in enumerate(zip(shapes, firsts.tolist(), strict=True)):
+        if shape.has_expert_grid:
+            factors = SYNC_FACTORS[shape.zero] * seen[i], GATHER_FACTORS[shape.zero]
+            sizes = workload.gradient_bytes, workload.parameter_bytes
+            rings[n] = sum(
+                expert_rings_ns(columns.instance, shape, factor, size * experts[i])
+                for factor, size in zip(factors, sizes, strict=True)
+            )
+    found: Array = rings[which]
+    return found
 
 
 def _collective(

@@ -7,6 +7,7 @@ from formulations.instance import Instance
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
+from solver.search.agenda import Agenda
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import verify_document
@@ -56,3 +57,18 @@ def test_more_choices_are_never_slower(seed: int) -> None:
         steps.append(solve(instance.model_copy(update={"search": search})).step_time_ns)
     known = [step if step is not None else float("inf") for step in steps]
     assert known == sorted(known, reverse=True)
+
+
+def test_bound_that_is_told_is_the_least_of_open_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found without listing them, after every shape that is closed."""
+    told, plain = list[float | None](), Agenda.least_open
+
+    def least_open(agenda: Agenda, best: float | None) -> float | None:
+        told.append(plain(agenda, best))
+        assert told[-1] == min((one.objective for one in agenda.open(best)), default=None)
+        return told[-1]
+
+    monkeypatch.setattr(Agenda, "least_open", least_open)
+    for seed in range(6):
+        solve(expert_instance(seed), progress=lambda _: None)
+    assert told
