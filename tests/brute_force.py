@@ -207,8 +207,7 @@ class Floor:
         ends = [(self.node[r], self.node[(self.shape.pp - 1) * dp + r]) for r in range(dp)]
         times = [Fraction(0)]
         for node in set(self.node):
-            size, lanes = sizes[self.group(node)], self.degrees_of(self.group(node))[0]
-            lanes *= self.shape.cp
+            size, lanes = sizes[self.group(node)], self.degrees_of(self.group(node))[2]
             crossing = sum((a == node) != (b == node) for a, b in ends)
             if crossing:
                 speed, latency = self.link(node, inside=False)
@@ -220,8 +219,7 @@ class Floor:
         for pair in zones:
             if len(pair) == 2:
                 speed, latency = self.zone_link()
-                most = max(self.degrees_of(j)[0] * sizes[j] for j in set(self.order))
-                most *= self.shape.cp
+                most = max(self.degrees_of(j)[2] * sizes[j] for j in set(self.order))
                 times.append(zones.count(pair) * most / speed + 2 * latency)
         return up(max(times))
 

@@ -199,7 +199,7 @@ class Bench:
             j, degrees = self.columns[slot.column]
             size = self.tables.embedding_bytes[slot.column]
             apart = [pair for pair in pairs if pair[0].node != pair[1].node]
-            lanes = sum(degrees.tp for pair in apart for one in pair if one.node == slot.node)
+            lanes = sum(degrees.width for pair in apart for one in pair if one.node == slot.node)
             speed, latency = self._link(j, inside=not apart)
             times.append((lanes if apart else 1) * size / speed + 2 * latency)
         return up(max(times))

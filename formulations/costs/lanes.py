@@ -34,14 +34,13 @@ def message_lanes(instance: Instance, own: Degrees, widest: int) -> int:
 
 
 def tied_lanes(shape: Shape, group: int) -> int:
-    """How often a slot of a group sends the tied matrix's gradient to another node.
+    """GPUs of a slot of a group that send their share of the tied gradients to another node.
 
-    By each GPU of its tensor groups for its share; by all that share a sequence, as every rank of
-    Megatron-LM reduces its own with that of the other end of its pipeline
-    (`distributed/finalize_model_grads.py`); once whatever the parts, see `transfers`.
+    All of them, as every rank of Megatron-LM reduces its own with that of the other end of its
+    pipeline (`distributed/finalize_model_grads.py`): two parts send as much as two replicas. Both
+    ends wait for the slower of their links: of unlike ends on links alike for that of more parts.
     """
-    own = shape.degrees[group]
-    return own.tp * own.cp
+    return shape.degrees[group].width
 
 
 def layers_alike(shape: Shape, lane_bytes: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:

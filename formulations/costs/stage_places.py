@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from formulations.costs.collectives import ring_latency_s, ring_share
+from formulations.costs.lanes import tied_lanes
 from formulations.costs.placement import NodeTerms, PlacementCosts, Placer
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
@@ -106,7 +107,7 @@ class StagePlacer:
         group = self.tables.instance.cluster.groups[place]
         if together:
             return embedding_ns(self.tables, place, 1, group.intra_node)
-        lanes = self.tables.shape.degrees[place].tp * self._slots(place)
+        lanes = tied_lanes(self.tables.shape, place) * self._slots(place)
         return embedding_ns(self.tables, place, lanes, group.inter_node)
 
     def costs(self, places: Sequence[int], together: Sequence[bool]) -> PlacementCosts:

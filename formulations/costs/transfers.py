@@ -36,11 +36,7 @@ def outside_ns(
 
 
 def embedding_ns(tables: CostTables, j: int, lanes: int, link: Link) -> int:
-    """All-reduce of the tied matrix by GPUs of group j, `lanes` of which share the link.
-
-    A slot sends one copy whatever its parts: each that share of it which the first half of the
-    gradient sync leaves it with, as FlagScale's partial reduce does.
-    """
+    """All-reduce of the tied matrix by GPUs of group j, `lanes` of which share the link."""
     if not tables.tied:
         return 0
     latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)

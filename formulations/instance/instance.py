@@ -15,6 +15,7 @@ from formulations.instance.extent import (
     Name,
     Text,
 )
+from formulations.instance.lengths import Lengths
 from formulations.instance.overlap import Overlap
 from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
@@ -133,6 +134,7 @@ class Instance(Record):
     limits: Limits = Limits()
     objective: Objective = Objective()
     preemption: Preemption | None = None  #: None: neither written nor asked for by the objective
+    lengths: Lengths | None = None  #: None: all sequences are of the workload's length
 
     @model_validator(mode="after")
     def _check_terms(self) -> "Instance":

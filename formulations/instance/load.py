@@ -26,6 +26,7 @@ from formulations.instance.overlap import FrameworksFile
 from formulations.instance.positions import Document, Mark, Node, Part, Place
 from formulations.instance.resolve import WrittenProfile, check_plain, resolve
 from formulations.instance.resolve_cluster import Catalogue
+from formulations.instance.resolve_lengths import read_classes
 from formulations.instance.schema import InstanceFile, ProfileFile
 from formulations.instance.schema_cluster import CountRange
 from formulations.instance.text_files import line_and_column, read_text
@@ -77,7 +78,8 @@ def _written(text: str, name: str) -> tuple[InstanceFile, Place]:
 
 def _resolved(written: InstanceFile, place: Place, folder: Path) -> Instance:
     profile = _profile(written.profile, place.at("profile"), folder)
-    return resolve(written, place, profile, catalogue(), folder)
+    lengths = read_classes(written.lengths, place.at("lengths"), folder)
+    return resolve(written, place, profile, lengths, catalogue(), folder)
 
 
 def check_profile(text: str, name: str) -> None:

@@ -23,6 +23,11 @@ from formulations.instance.precision import PRECISIONS
 from formulations.instance.profile import Profile
 from formulations.instance.resolve_calibration import resolve_calibration
 from formulations.instance.resolve_cluster import Catalogue, resolve_cluster
+from formulations.instance.resolve_lengths import (
+    WrittenLengths,
+    resolve_lengths,
+    with_lengths,
+)
 from formulations.instance.resolve_objective import check_objective, resolve_preemption
 from formulations.instance.resolve_parallel import (
     check_context,
@@ -56,13 +61,15 @@ def resolve(
     written: InstanceFile,
     place: Place,
     profile: WrittenProfile | None,
+    lengths: WrittenLengths | None,
     catalogue: Catalogue,
     folder: Path,
 ) -> Instance:
     """The instance. Raises InstanceError for all fields that do not fit the others."""
     search_place = place.at("search")
     search = narrowed(written.search, written.workload.optimizer_state)
-    written = written.model_copy(update={"search": search})
+    own = with_lengths(written.workload, place.at("workload"), lengths)
+    written = written.model_copy(update={"search": search, "workload": own})
     alone = partial(_check_alone, written, place, catalogue)
     measured = profile.profile if profile else None
     basis = _basis(written, place, measured, catalogue, folder, alone)
@@ -75,7 +82,9 @@ def resolve(
         resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
     )
     checks: list[Callable[[], object]]
+    mixed = partial(resolve_lengths, lengths, cluster, architecture, workload.flash_attention)
     checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
+    checks.append(mixed)
     checks += _fitting(written, place, workload, cluster, profile)
     try:
         times = resolve_profile(profile.profile, profile.place, kinds) if profile else None
@@ -114,6 +123,7 @@ def resolve(
         limits=_limits(written),
         objective=Objective.model_validate(written.objective.model_dump()),
         preemption=resolve_preemption(written, workload.parameters),
+        lengths=mixed(),
     )
 
 

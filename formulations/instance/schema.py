@@ -34,6 +34,7 @@ from formulations.instance.quantities import (
 )
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile, PreemptionFile
+from formulations.instance.schema_lengths import LengthsFile
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.target import Target
 from formulations.instance.workload import ExpertSplit, OptimizerState, Recompute
@@ -368,6 +369,11 @@ class InstanceFile(Record):
     objective: ObjectiveFile = Field(default=ObjectiveFile(), description="What is minimised.")
     preemption: PreemptionFile | None = Field(
         default=None, description="What preemptions cost, for cost_per_useful_sequence."
+    )
+    lengths: LengthsFile | None = Field(
+        default=None,
+        description="Sequences of many lengths in a step. Default: all are as long as the workload"
+        " says.",
     )
 
 

@@ -10,8 +10,8 @@ from formulations.instance.extent import MOST_BYTES, printable
 from formulations.instance.positions import Place
 
 
-def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
-    """Text of a UTF-8 file of at most 256 MiB, without its byte order mark.
+def read_bytes(path: Path, allowed: str, place: Place | None = None) -> bytes:
+    """What a file of at most 256 MiB holds.
 
     Raises InstanceError; a file that cannot be opened is reported at `place`, where another file
     names it, and `allowed` says which file is meant.
@@ -27,6 +27,12 @@ def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
         raise place.error(found, allowed) from None
     if len(data) > MOST_BYTES:
         raise InstanceError(str(path), "more than 256 MiB", allowed)
+    return data
+
+
+def read_text(path: Path, allowed: str, place: Place | None = None) -> str:
+    """Text of a UTF-8 file without its byte order mark. Raises InstanceError as `read_bytes`."""
+    data = read_bytes(path, allowed, place)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

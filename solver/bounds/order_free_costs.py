@@ -52,11 +52,11 @@ class ShapeColumns:
 
     @cached_property
     def _degrees(self) -> Array:
-        """[3, N, J] of groups not used those of some that are."""
-        rows = [[(own.tp, own.copies, own.cp) for own in one.degrees] for one in self.shapes]
+        """[2, N, J] of groups not used those of some that are."""
+        rows = [[(own.tp, own.copies) for own in one.degrees] for one in self.shapes]
         degrees = np.array(rows, dtype=np.int64).transpose(2, 0, 1)
         own = np.argmax(self.used, axis=1)[None, :, None]
-        usual = np.take_along_axis(degrees, np.broadcast_to(own, (3, len(own[0]), 1)), axis=2)
+        usual = np.take_along_axis(degrees, np.broadcast_to(own, (2, len(own[0]), 1)), axis=2)
         return np.where(self.used, degrees, usual)
 
     @property
@@ -70,12 +70,6 @@ class ShapeColumns:
         """[N, J] tensor groups of a slot."""
         copies: Array = self._degrees[1]
         return copies
-
-    @property
-    def cp(self) -> Array:
-        """[N, J] GPUs that share a sequence."""
-        cp: Array = self._degrees[2]
-        return cp
 
     @property
     def width(self) -> Array:
@@ -219,7 +213,7 @@ def tied_ns(columns: ShapeColumns) -> Numbers:
     size = np.array(sizes)[which]
     share = ring_share(ALL_REDUCE, 2) * size
     per_byte, latency = columns.links(inside=False)
-    lanes = columns.tp * columns.cp * columns.common[:, None]
+    lanes = columns.width * columns.common[:, None]
     outside = lanes * share * per_byte + ALL_REDUCE * latency
     per_byte, latency = columns.links(inside=True)
     near = columns.per_node > ((columns.pp - 1) * columns.dp)[:, None]

@@ -79,7 +79,7 @@ class _End:
         """All-reduce of tied embeddings, if the outer stages are on two nodes or on one."""
         size = embedding_bytes(self.instance, self.degrees.tp, 2)
         link = self.group.inter_node if apart else self.group.intra_node
-        lanes = self.degrees.tp * self.slots if apart else 1
+        lanes = self.degrees.width * self.slots if apart else 1
         latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
         return (lanes * size / link.bandwidth_bytes_per_s + latency_s) * (size > 0)
 

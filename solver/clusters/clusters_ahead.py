@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from itertools import count
 
 from formulations.instance.family import Counts
-from solver.clusters.member import MemberClosing, Members, MemberTask
+from solver.clusters.member import MemberClosing, Members, MemberTask, left_open
 from solver.search.closing import Stop
-from solver.search.crew import Asked, Crew, Round
+from solver.search.crew import Asked, Crew, Losses, Round
 
 #: Seconds between two looks at the time.
 LOOK_S = 0.1
@@ -34,6 +34,7 @@ class ClustersAhead:
         self.members, self.upcoming, self.stop, self.keep = members, upcoming, stop, keep
         self.at_work: dict[int, MemberTask] = {}
         self.early: dict[Counts, tuple[MemberTask, MemberClosing]] = {}
+        self.losses = Losses()
         self._positions = count()
         self._round: Round[MemberTask, MemberClosing] | None = None
 
@@ -44,11 +45,16 @@ class ClustersAhead:
             yield
 
     def closing(self, task: MemberTask) -> MemberClosing | None:
-        """How a cluster is closed whose turn has come; None: there was no time."""
+        """How a cluster is closed whose turn has come; None: there was no time.
+
+        One that workers die of is left as it is.
+        """
         while not self.stop():
             known = self.early.pop(task.counts, None)
             if known is not None and _replies(*known, task):
                 return known[1]
+            if self.losses.fatal(task.counts, f"a cluster of {task.counts} nodes"):
+                return left_open(task)
             self._hand_out(task)
             self._take()
         return None
@@ -72,6 +78,8 @@ class ClustersAhead:
         assert self._round is not None
         for reply in self._round.receive(LOOK_S):
             task = self.at_work.pop(reply.position)
+            if reply.lost:
+                self.losses.add(task.counts)
             if reply.answer is not None:
                 self.keep(task, reply.answer)
                 self.early[task.counts] = task, reply.answer

@@ -44,7 +44,7 @@ class MemberClosing:
     @property
     def cut_short(self) -> bool:
         """Whether there is more to know."""
-        return self.interrupted
+        return self.interrupted or any(one.reason == "open" for one in self.records)
 
     @property
     def searched(self) -> bool:
@@ -137,6 +137,11 @@ class Members:
         except KeyboardInterrupt:
             interrupted = True
         return _closing(task, search, interrupted)
+
+
+def left_open(task: MemberTask) -> MemberClosing:
+    """The closing of a cluster of which nothing became known."""
+    return MemberClosing(task.counts, None, 0, (), 0.0)
 
 
 def _run(search: ShapeSearch, counts: Counts) -> None:

@@ -159,8 +159,10 @@ class FamilySearch:
         known = None if self.kept is None else self.kept.find(task)
         if known is not None:
             return known
-        closing = self._searched(task, report) if ahead is None else ahead.closing(task)
-        if closing is not None and not closing.interrupted and not self.clock.out_of_time():
+        if ahead is not None:
+            return ahead.closing(task)
+        closing = self._searched(task, report)
+        if not self.clock.out_of_time():
             self._keep(task, closing)
         return closing
 
@@ -170,7 +172,7 @@ class FamilySearch:
         return self.members.close(task, left_s, self._shown(task.counts, report))
 
     def _keep(self, task: MemberTask, closing: MemberClosing) -> None:
-        if self.kept is not None:
+        if self.kept is not None and not closing.cut_short:
             self.kept.keep(task, closing)
 
     def _shown(

@@ -36,7 +36,7 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
     if any(own.parts > 1 for own in degrees):
         yield (
             "parts of a stage: each an equal share of every micro-batch, gradients reduced among"
-            " them inside the node, of tied embeddings one copy for all"
+            " them inside the node, of tied embeddings a copy each"
         )
     if len(sizes) > 1 and not instance.search.splits_messages:
         whose = "of the larger one" if shape.per_stage else "of the largest"

@@ -7,23 +7,17 @@ on the number of workers, on their speed, or on which of them are lost.
 """
 
 import heapq
-import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from solver.search.closer import Closer, Closing, Task
 from solver.search.closing import Stop
-from solver.search.crew import Asked, Best, Crew, Reply, Round
+from solver.search.crew import Asked, Best, Crew, Losses, Reply, Round
 from solver.search.shape_answers import Answer
-
-_log = logging.getLogger(__name__)
 
 #: Seconds between two looks at the time.
 LOOK_S = 0.1
 #: Seconds that workers have to hand over what they found, when the search is stopped.
 GRACE_S = 1.0
-#: A task that so many workers died of stays open.
-MOST_LOST = 3
 
 
 class Ahead:
@@ -42,7 +36,7 @@ class Ahead:
         self.at_work = set[int]()
         self.early = dict[int, Answer]()
         self.found: list[tuple[int, float]] = []
-        self.lost = Counter[int]()
+        self.losses = Losses()
 
     def closings(self) -> Iterator[Closing]:
         """Of the tasks that may beat the incumbent, in their order; when stopped, what is known."""
@@ -67,8 +61,7 @@ class Ahead:
             known = self.closer.known(task, self.best(), early)
             if known is not None:
                 return known
-            if self.lost[position] >= MOST_LOST:
-                _log.warning("a shape stays open: %d workers were lost at it", MOST_LOST)
+            if self.losses.fatal(position, "a shape"):
                 return self.closer.by_bound(task, self.best())
             heapq.heappush(self.waiting, position)
             self._hand_out(round_)
@@ -85,7 +78,7 @@ class Ahead:
         """The next tasks; one of which a worker may have died goes alone."""
         batch = list[Asked[Task]]()
         while len(batch) < room and (asked := self._next()) is not None:
-            alone = self.lost[asked.position] > 0
+            alone = self.losses.suspect(asked.position)
             if alone and batch:
                 heapq.heappush(self.waiting, asked.position)
                 return batch
@@ -118,7 +111,8 @@ class Ahead:
     def _note(self, round_: Round[Task, Answer], reply: Reply[Answer]) -> None:
         position, answer = reply.position, reply.answer
         self.at_work.discard(position)
-        self.lost[position] += reply.lost
+        if reply.lost:
+            self.losses.add(position)
         if answer is None:
             heapq.heappush(self.waiting, position)
             return

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -15,6 +16,8 @@ _log = logging.getLogger(__name__)
 Best = float | None
 #: Seconds after which a worker looks again whether there is news.
 LOOK_S = 0.02
+#: A task that so many workers died of stays open.
+MOST_LOST = 3
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer", bound="Said")
@@ -111,6 +114,28 @@ class News:
 def warn_of_loss() -> None:
     """One line, whoever was lost."""
     _log.warning("a worker was lost; another one does its work again")
+
+
+class Losses:
+    """How many workers were lost at every task, by what names it."""
+
+    def __init__(self) -> None:
+        self._lost = Counter[Hashable]()
+
+    def add(self, task: Hashable) -> None:
+        """One more, who may have died of it."""
+        self._lost[task] += 1
+
+    def suspect(self, task: Hashable) -> bool:
+        """Whether one was lost at it."""
+        return task in self._lost
+
+    def fatal(self, task: Hashable, name: str) -> bool:
+        """Whether it is given up, which is said in one line that names it."""
+        if self._lost[task] < MOST_LOST:
+            return False
+        _log.warning("%s stays open: %d workers were lost at it", name, MOST_LOST)
+        return True
 
 
 def reply_to(

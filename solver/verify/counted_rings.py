@@ -63,19 +63,11 @@ class CountedRings:
         apart = [count for ends, count in zones.items() if len(ends) > 1]
         links: list[tuple[Link, int, int]] = [
             *(
-                (
-                    at.group(node).inter_node,
-                    n * at.degrees(node).tp * at.shape.cp,
-                    at.group_index[node],
-                )
+                (at.group(node).inter_node, n * at.degrees(node).width, at.group_index[node])
                 for node, n in lanes.items()
             ),
             *((at.group(node).intra_node, 1, at.group_index[node]) for node in inside),
-            *(
-                (at.zone_link, n * at.shape.degrees[j].tp * at.shape.cp, j)
-                for n in apart
-                for j in used
-            ),
+            *((at.zone_link, n * at.shape.degrees[j].width, j) for n in apart for j in used),
         ]
         return max(ceil_ns(pair_s(link, n, self._tied_bytes(j))) for link, n, j in links)
 

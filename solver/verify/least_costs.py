@@ -73,8 +73,8 @@ class LeastCosts:
         if not any(sizes):
             return 0
         known = list(zip(self.order.used, self.order.groups, sizes, strict=True))
-        degrees, flows = self.shape.degrees, self.shape.cp * self.order.flows
-        ways = [(g.inter_node, degrees[j].tp * flows, size) for j, g, size in known]
+        degrees, flows = self.shape.degrees, self.order.flows
+        ways = [(g.inter_node, degrees[j].width * flows, size) for j, g, size in known]
         apart = (self.shape.pp - 1) * self.shape.dp
         ways += [
             (g.intra_node, 1, size)

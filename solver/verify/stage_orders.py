@@ -163,7 +163,7 @@ class StageGraph(OrderGraph):
         group = self.instance.cluster.groups[place]
         if sum(self.whole.nodes_used) == 1:
             return ceil_ns(pair_s(group.intra_node, 1, size))
-        lanes = slots * self.shape.degrees[place].tp
+        lanes = slots * self.shape.degrees[place].width
         return ceil_ns(pair_s(group.inter_node, lanes, size))
 
     def plan(self, prover: Prover, steps: Sequence[int], ends: Sequence[int]) -> Plan:

@@ -118,7 +118,7 @@ class StageWork:
             outside.append(outside_s(wide, degrees.tp, group, group.inter_node, flows, size))
             link, lanes = group.intra_node, 1
             if nodes > 1:
-                link, lanes = group.inter_node, slots * degrees.tp
+                link, lanes = group.inter_node, slots * degrees.width
             tied.append(pair_s(link, lanes, copy) if (copy := tied_bytes(wide, own, x)) else 0.0)
         between = ceil_div(nodes, max(spans)) - 1
         others = max(0, own.pp - 1 - between) * min(*inside, *outside)

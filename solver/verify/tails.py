@@ -137,9 +137,7 @@ class Tails:
         group, crossing = self.instance.cluster.groups[spot.group], sum(a != b for a, b in pairs)
         links: list[tuple[Link, int]] = []
         if crossing:
-            links.append(
-                (group.inter_node, crossing * self.shape.degrees[spot.group].tp * self.shape.cp)
-            )
+            links.append((group.inter_node, crossing * self.shape.degrees[spot.group].width))
         if any(a and b for a, b in pairs):
             links.append((group.intra_node, 1))
         return max(ceil_ns(pair_s(*link, self.tied[spot.group])) for link in links)

@@ -1,12 +1,22 @@
 """Clusters that workers search ahead of their turn."""
 
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from solver.clusters.family_outcome import outcome
 from solver.clusters.measure import TimeAndMoney
+from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
+from solver.report.front import build_front
+from solver.result import Termination
 from solver.search.forks import Forks
+from solver.study.store import open_study
+from solver.verify.front_file import verify_front
 from tests.solver.test_kept_clusters import few
 
 
@@ -17,12 +27,50 @@ def points(options: SolveOptions) -> list[object]:
     return [(one.nodes, one.result.plan, one.result.log.shapes) for one in found.points]
 
 
-def test_front_does_not_depend_on_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a Ray cluster, by processes of this machine: same clusters, plans and proofs."""
-    alone = points(SolveOptions(gap=0.01))
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters go to processes of this machine, as they go to a Ray cluster."""
     monkeypatch.setattr(
         "solver.clusters.search.crew_of",
         lambda options: Forks(2) if options.engine == "ray" else None,
     )
     monkeypatch.setattr("solver.search.driver.crew_of", lambda options: None)
-    assert points(SolveOptions(gap=0.01, workers=2, engine="ray")) == alone
+
+
+@pytest.mark.usefixtures("forked")
+def test_front_does_not_depend_on_the_workers() -> None:
+    """Same clusters, plans and proofs."""
+    assert points(SolveOptions(gap=0.01, workers=2, engine="ray")) == points(SolveOptions(gap=0.01))
+
+
+Answer = Callable[[Members, MemberTask, float | None, Callable[[], bool]], MemberClosing]
+
+
+@pytest.mark.usefixtures("forked")
+def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stays open, the others are closed, and a study does not take it for closed."""
+    family, options = few(2), SolveOptions(gap=0.01, workers=2, engine="ray")
+    answer: Answer = Members.answer
+
+    def fatal(
+        self: Members, task: MemberTask, best: float | None, stop: Callable[[], bool]
+    ) -> MemberClosing:
+        if task.counts == (2, 0):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer(self, task, best, stop)
+
+    def search() -> tuple[Termination, FamilySearch]:
+        with open_study(tmp_path / "study.db", family.instance) as study:
+            found = FamilySearch(family, TimeAndMoney(family), options, study)
+            return found.run(), found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Members, "answer", fatal)
+        termination, found = search()
+    assert termination is Termination.UNFINISHED
+    assert [counts for counts in found.bounds if found.is_open(counts)] == [(2, 0)]
+    assert caplog.messages.count("a cluster of (2, 0) nodes stays open: 3 workers were lost at it")
+    assert verify_front(build_front(outcome(found, termination), "front")).ok
+    assert search()[0] is Termination.CLOSED

@@ -1,0 +1,197 @@
+"""From the written section `lengths` to what a step holds; what the workload takes from it."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, permutations
+from pathlib import Path
+
+from formulations.errors import all_of
+from formulations.instance.cluster import Cluster
+from formulations.instance.length_classes import classes_of, log_normal_classes
+from formulations.instance.lengths import (
+    LengthClass,
+    Lengths,
+    MeasuredStrategy,
+    MeasuredSwitch,
+)
+from formulations.instance.lengths_file import read_lengths
+from formulations.instance.positions import Place
+from formulations.instance.quantities import shown
+from formulations.instance.schema import WorkloadFile
+from formulations.instance.schema_lengths import CLASSES, LengthsFile, StrategyFile, SwitchFile
+from formulations.instance.transformer import Architecture
+from formulations.units import ceil_div
+
+_ORIGINS = ("histogram", "file", "log_normal")
+#: A step's sequences, unless the workload says how long they are, are rounded up to a multiple of
+#: it: GPUs that share a sequence split it evenly.
+ROW_MULTIPLE = 128
+
+
+@dataclass(frozen=True)
+class WrittenLengths:
+    """The section and the classes of lengths that it means."""
+
+    file: LengthsFile
+    place: Place
+    classes: tuple[LengthClass, ...]
+
+
+def read_classes(written: LengthsFile | None, place: Place, folder: Path) -> WrittenLengths | None:
+    """The classes as written, of a file in `folder`, or of a distribution.
+
+    Raises InstanceError for none or several of these, a file without them, and classes that are not
+    ascending.
+    """
+    if written is None:
+        return None
+    given = [name for name in _ORIGINS if getattr(written, name) is not None]
+    if len(given) != 1:
+        found = " and ".join(given) or f"none of {', '.join(_ORIGINS)}"
+        raise place.error(found, f"exactly one of {', '.join(_ORIGINS)}")
+    if written.histogram is not None:
+        return WrittenLengths(written, place, _histogram(written, place))
+    number = written.classes or CLASSES
+    if written.file is not None:
+        counts: Counter[int] = Counter()
+        for length, count in read_lengths(folder / written.file, place.at("file")).items():
+            counts[min(length, written.longest or length)] += count
+        return WrittenLengths(written, place, classes_of(counts, number, written.sequences))
+    return WrittenLengths(written, place, _log_normal(written, place, number))
+
+
+def _log_normal(written: LengthsFile, place: Place, num_classes: int) -> tuple[LengthClass, ...]:
+    normal, longest, sequences = written.log_normal, written.longest, written.sequences
+    if sequences is None:
+        raise place.at("sequences").error("missing", "sequences of a step, such as 512")
+    if longest is None:
+        allowed = "tokens at which longer sequences are cut off, such as 32768"
+        raise place.at("longest").error("missing", allowed)
+    assert normal is not None
+    if normal.median > longest:
+        found = f"{normal.median}, above longest {longest}"
+        raise place.at("log_normal", "median").error(found, f"at most {longest}")
+    return log_normal_classes(normal.median, normal.sigma, longest, sequences, num_classes)
+
+
+def _histogram(written: LengthsFile, place: Place) -> tuple[LengthClass, ...]:
+    for field in ("sequences", "longest", "classes"):
+        if getattr(written, field) is not None:
+            found = f"{getattr(written, field)}, with a histogram"
+            raise place.at(field).error(found, "none; it is for log_normal and file")
+    histogram = written.histogram or []
+    for i, (before, own) in enumerate(pairwise(histogram), 1):
+        if own.up_to <= before.up_to:
+            found = f"{own.up_to} after {before.up_to}"
+            allowed = "classes by ascending length, each once"
+            raise place.at("histogram", i, "up_to").error(found, allowed)
+    return tuple(LengthClass(tokens=one.up_to, count=one.count) for one in histogram)
+
+
+def with_lengths(
+    workload: WorkloadFile, place: Place, lengths: WrittenLengths | None
+) -> WorkloadFile:
+    """The workload of a step of as many sequences, each as long as the longest.
+
+    Raises InstanceError where it states another number of them, or fewer tokens.
+    """
+    if lengths is None:
+        return workload
+    longest = lengths.classes[-1].tokens
+    sequences = sum(one.count for one in lengths.classes)
+    if workload.sequence_length is not None and workload.sequence_length < longest:
+        found = f"{workload.sequence_length}, below the {longest} tokens of the longest sequence"
+        allowed = f"at least {longest}, or no such field"
+        raise place.at("sequence_length").error(found, allowed)
+    if workload.global_batch not in (None, sequences):
+        found = f"{workload.global_batch}, where lengths has {sequences} sequences of a step"
+        raise place.at("global_batch").error(found, f"{sequences}, or no such field")
+    rounded = ceil_div(longest, ROW_MULTIPLE) * ROW_MULTIPLE
+    update = {
+        "sequence_length": workload.sequence_length or rounded,
+        "global_batch": sequences,
+    }
+    return workload.model_copy(update=update)
+
+
+def resolve_lengths(
+    lengths: WrittenLengths | None, cluster: Cluster, architecture: Architecture, flash: bool
+) -> Lengths | None:
+    """What a step holds. Raises InstanceError for what does not fit the cluster, or attention."""
+    if lengths is None:
+        return None
+    written, place = lengths.file, lengths.place
+    if written.rows == "packed" and not flash:
+        found = "packed rows without flash attention, which alone keeps their sequences apart"
+        raise place.at("rows").error(found, "padded, or workload.flash_attention: true")
+    checks = [
+        partial(_strategy, one, place.at("strategies", i), cluster)
+        for i, one in enumerate(written.strategies or [])
+    ]
+    strategies = tuple(all_of(checks))
+    names = [one.name for one in strategies]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            at = place.at("strategies", i, "name")
+            raise at.error(f"{name!r} is also the name of strategies[{names.index(name)}]", "names")
+    return Lengths(
+        source=written.source,
+        classes=lengths.classes,
+        rows=written.rows,
+        architecture=architecture,
+        strategies=strategies,
+        switching=_switching(written.switching or [], place.at("switching"), names),
+    )
+
+
+def _strategy(written: StrategyFile, place: Place, cluster: Cluster) -> MeasuredStrategy:
+    tp, cp, pp = written.tensor_parallel, written.context_parallel, written.pipeline_parallel
+    shared = f", cp {cp}" if cp > 1 else ""
+    own = MeasuredStrategy(
+        name=written.name or f"dp {written.data_parallel}, tp {tp}{shared}, pp {pp}",
+        data_parallel=written.data_parallel,
+        tensor_parallel=tp,
+        pipeline_parallel=pp,
+        context_parallel=cp,
+        longest_row=written.longest_row,
+        row_times_s=tuple(sorted(written.row_times.items())),
+    )
+    num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
+    if own.num_gpus > num_gpus:
+        raise place.error(f"{own.num_gpus} GPUs, of {num_gpus} in the cluster", f"up to {num_gpus}")
+    return own
+
+
+def _switching(
+    written: list[SwitchFile], place: Place, names: list[str]
+) -> tuple[MeasuredSwitch, ...]:
+    """Every ordered pair once; one that is not written takes as long as the way back."""
+    if written and not names:
+        allowed = "none, or measured strategies to go with them"
+        raise place.error(f"{len(written)} times without strategies", allowed)
+    known: dict[tuple[str, str], SwitchFile] = {}
+    for i, one in enumerate(written):
+        for field in ("leave", "enter"):
+            if getattr(one, field) not in names:
+                raise place.at(i, field).unknown("strategy", getattr(one, field), names)
+        if one.leave == one.enter:
+            raise place.at(i, "enter").error(shown(one.enter), "another strategy than leave")
+        if (one.leave, one.enter) in known:
+            raise place.at(i).error(f"{one.leave!r} to {one.enter!r} again", "every pair once")
+        known[one.leave, one.enter] = one
+    found = []
+    for pair in permutations(names, 2) if written else ():
+        way = known.get(pair) or known.get(pair[::-1])
+        if way is None:
+            missing = f"no times from {pair[0]!r} to {pair[1]!r}, nor back"
+            raise place.error(missing, "one for every pair of strategies, or none at all")
+        found.append(
+            MeasuredSwitch(
+                leave=pair[0],
+                enter=pair[1],
+                parameters_s=way.parameters,
+                gradients_s=way.gradients,
+            )
+        )
+    return tuple(found)

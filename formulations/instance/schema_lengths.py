@@ -1,0 +1,116 @@
+"""The section `lengths` of an instance file: sequences of many lengths in one step."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from formulations.instance.evidence import NOT_STATED
+from formulations.instance.extent import MOST_CHOICES, Batch, Count, Name, Text
+from formulations.instance.lengths import Rows
+from formulations.instance.quantities import Quantity
+from formulations.instance.record import Record
+
+#: Classes into which the lengths of a file or a distribution are put, unless said otherwise.
+CLASSES = 32
+
+RowTime = Annotated[float, Quantity("time", least="1 ns", most="100 h", example="85 ms")]
+SwitchTime = Annotated[float, Quantity("time", most="100 h", example="1.8 s")]
+
+
+class LengthClassFile(Record):
+    """Sequences of about one length."""
+
+    up_to: Batch = Field(description="Tokens of the longest of them.")
+    count: Batch = Field(description="Sequences of a step.")
+
+
+class LogNormalFile(Record):
+    """Lengths whose logarithms are normal, cut off at the longest."""
+
+    median: Batch = Field(description="Tokens of the sequence in the middle.")
+    sigma: float = Field(
+        gt=0, le=10, description="Standard deviation of the natural logarithm of the length."
+    )
+
+
+class StrategyFile(Record):
+    """A strategy whose times are known."""
+
+    name: Name | None = Field(default=None, description="Default: its degrees.")
+    data_parallel: Count = Field(description="Replicas.")
+    tensor_parallel: Count = Field(description="GPUs per tensor-parallel group.")
+    pipeline_parallel: Count = Field(description="Stages.")
+    context_parallel: Count = Field(default=1, description="GPUs that share every row.")
+    longest_row: Batch = Field(description="Tokens of the longest row that fits the memory.")
+    row_times: dict[Batch, RowTime] = Field(
+        min_length=1,
+        max_length=MOST_CHOICES,
+        description="Tokens of a row that is one sequence -> forward and backward time of it on the"
+        " slowest stage, such as 85 ms. Times between and beyond follow a l^2 + b l + c, which is"
+        " at least what was measured.",
+    )
+
+
+class SwitchFile(Record):
+    """Time from one strategy to another; the way back takes as long unless it is listed."""
+
+    leave: Name = Field(description="Name of the strategy before.")
+    enter: Name = Field(description="Name of the strategy after.")
+    parameters: SwitchTime = Field(description="Time to move the parameters, such as 1.8 s.")
+    gradients: SwitchTime = Field(description="Time to move the gradients, such as 3.6 s.")
+
+
+class LengthsFile(Record):
+    """Sequences of many lengths in a step: one of histogram, file, log_normal.
+
+    `hetplan lengths` decides which strategy runs which of them; other commands see a step of as
+    many sequences, all of `workload.sequence_length`.
+    """
+
+    source: Text = Field(default=NOT_STATED, description="Where the lengths come from.")
+    histogram: list[LengthClassFile] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_CHOICES,
+        description="Classes of sequences by ascending length; counts are those of a step.",
+    )
+    file: Name | None = Field(
+        default=None,
+        description="Path of a .csv, .jsonl or .npy file of lengths in tokens, relative to this"
+        " file's folder. In .csv a column, in .jsonl a field called length, tokens or num_tokens,"
+        " or nothing but numbers; in .npy one dimension of integers.",
+    )
+    log_normal: LogNormalFile | None = Field(default=None, description="A distribution.")
+    sequences: Batch | None = Field(
+        default=None,
+        description="Sequences of a step, for log_normal and file. Default: all those of the file.",
+    )
+    longest: Batch | None = Field(
+        default=None,
+        description="Tokens at which longer sequences are cut off, for log_normal and file.",
+    )
+    classes: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_CHOICES,
+        description="Most classes that lengths are put into, each rounded up to the longest of its"
+        f" class, for log_normal and file. Default: {CLASSES}.",
+    )
+    rows: Rows = Field(
+        default="packed",
+        description="packed: rows hold several sequences, which attention keeps apart (needs flash"
+        " attention). padded: one sequence each, as long as the longest that its strategy runs.",
+    )
+    strategies: list[StrategyFile] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_CHOICES,
+        description="Measured strategies. Default: those of the degrees in search, by the model of"
+        " cost.",
+    )
+    switching: list[SwitchFile] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=10**4,
+        description="Measured times between them. Default: by the sizes of tensors and the links.",
+    )

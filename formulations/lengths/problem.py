@@ -1,0 +1,80 @@
+"""A step of sequences of many lengths, and the strategies that may share it (HotSPa, SOSP 2024)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+Rows = Literal["packed", "padded"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Atom:
+    """One class of the length histogram: `count` sequences a step, each of `tokens` at most."""
+
+    tokens: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowTime:
+    """Time of a row on a replica's slowest stage: over its sequences a l^2 + b l, and c.
+
+    Attributes
+    ----------
+    per_square_ns
+        a, ns per token squared (attention).
+    per_token_ns
+        b, ns per token.
+    per_row_ns
+        c, ns per row, whatever it holds.
+    """
+
+    per_square_ns: float
+    per_token_ns: float
+    per_row_ns: int
+
+    def sequence_ns(self, tokens: int) -> int:
+        """Time that a sequence of `tokens` adds to its row, ns, rounded up."""
+        return math.ceil(tokens * (self.per_square_ns * tokens + self.per_token_ns))
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One pipeline of a strategy: its stages, the longest row that fits (tokens), its times."""
+
+    stages: int
+    longest_row: int
+    time: RowTime
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """A layout of the whole model, say `dp 4, tp 2, pp 4`; on mixed GPUs its replicas differ."""
+
+    name: str
+    replicas: tuple[Replica, ...]
+
+    @property
+    def longest(self) -> int:
+        """Longest sequence that every replica takes, tokens."""
+        return min(replica.longest_row for replica in self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """Time to bring what strategy `[from]` holds to strategy `[to]`, ns, [strategy][strategy]."""
+
+    parameters_ns: tuple[tuple[int, ...], ...]
+    gradients_ns: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """What is decided upon: atoms by ascending length, strategies, switches, how rows fill."""
+
+    atoms: tuple[Atom, ...]
+    strategies: tuple[Strategy, ...]
+    switching: Switching
+    rows: Rows = "packed"

@@ -1,0 +1,1 @@
+"""Searches for steps of mixed sequence lengths: dispatch of sequences to replicas."""

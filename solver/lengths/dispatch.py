@@ -1,0 +1,73 @@
+"""Dispatch of one step's sequences to the replicas of a strategy, with its proof or its gap."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+
+from formulations.cpsat import dispatch as model
+from formulations.errors import PlannerError
+from formulations.lengths.dispatch import Dispatch, dispatch_ns
+from formulations.lengths.problem import Rows, Strategy
+from solver.backends import cpsat
+from solver.lengths.dispatch_bound import least_dispatch_ns
+from solver.lengths.dispatcher import Dispatcher
+from solver.options import SolveOptions
+
+#: Larger models get nowhere in the seconds that a dispatch is worth.
+MOST_LITERALS = 20_000
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """A dispatch, its time and the time that no dispatch beats, ns."""
+
+    dispatch: Dispatch
+    time_ns: int
+    bound_ns: int
+
+    @property
+    def gap(self) -> float:
+        """By which share of its time the dispatch may be beaten at most."""
+        return 1 - self.bound_ns / self.time_ns
+
+
+def dispatch(
+    strategy: Strategy, lengths: Sequence[int], rows: Rows, options: SolveOptions
+) -> Dispatched:
+    """The best dispatch found, to the gap of the options or until their time is up.
+
+    lengths: tokens of every sequence of the step, at least one. Padded rows hold one sequence each,
+    of the length that is given: pad before. Raises PlannerError for one that fits no replica.
+    """
+    longest_row = max(replica.longest_row for replica in strategy.replicas)
+    if max(lengths) > longest_row:
+        raise PlannerError(
+            f"a sequence of {max(lengths)} tokens; strategy {strategy.name} takes {longest_row}"
+        )
+    started = monotonic()
+    found, time = Dispatcher(strategy, lengths, rows).best()
+    first = Dispatched(found, time, least_dispatch_ns(strategy, lengths, rows, time))
+    literals = len(lengths) * sum(
+        model.most_rows(replica, lengths, rows, time) for replica in strategy.replicas
+    )
+    if first.gap <= options.gap or literals > MOST_LITERALS:
+        return first
+    if options.time_limit_s is not None:
+        left = options.time_limit_s - (monotonic() - started)
+        options = replace(options, time_limit_s=left)
+    return _by_model(strategy, lengths, rows, first, options)
+
+
+def _by_model(
+    strategy: Strategy, lengths: Sequence[int], rows: Rows, first: Dispatched, options: SolveOptions
+) -> Dispatched:
+    """What CP-SAT adds to a dispatch and its bound."""
+    built = model.build(strategy, lengths, rows, range(first.bound_ns, first.time_ns + 1))
+    built.hint(first.dispatch)
+    outcome = cpsat.run(built.model, options)
+    found = [first.dispatch]
+    if outcome.values is not None:
+        found.append(built.extract(outcome.values))
+    best = min(found, key=lambda one: dispatch_ns(strategy, lengths, one))
+    bound = max(first.bound_ns, outcome.bound or 0)
+    return Dispatched(best, dispatch_ns(strategy, lengths, best), bound)
