@@ -171,8 +171,7 @@ def _meshes(instance: Instance, plan: Plan, target: Target) -> list[Obstacle]:
         reasons.append("whose stages have equal degrees in all replicas")
     if len({own.tp for own in found}) > 1 and not instance.search.sequence_parallel:
         reasons.append("whose unlike tensor groups need sequence_parallel: true")
-    tied = instance.workload.tied_embeddings and len(stages) > 1
-    if tied and len({own.tp for own in found}) > 1:
+    if instance.workload.tied_embeddings and found[0].tp != found[-1].tp:
         reasons.append("whose tied embeddings lie on tensor groups of one size")
     least, most = sorted((found[0].parts, found[-1].parts))
     if plan.shape.zero and most % least:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from formulations.instance import Instance
+from formulations.instance.target import Sharing, shares
 from formulations.plan import Degrees, Shape
 
 Place = tuple[int, Degrees]  #: node group, degrees of a stage on its nodes
@@ -74,3 +75,19 @@ def stage_places(instance: Instance, shape: Shape) -> tuple[Place, ...]:
         for own in slot_degrees(instance, group.gpus_per_node, 1)
         if shape.micro_batch % own.parts == 0
     )
+
+
+def may_follow(instance: Instance, shape: Shape, first: Degrees, own: Degrees, last: bool) -> bool:
+    """Whether the target can run a stage with degrees of its own in a pipeline that begins so.
+
+    last: it is the last one. FlagScale's meshes are runs of ranks, and may end inside a node.
+    """
+    search, workload = instance.search, instance.workload
+    if search.target != "flagscale":
+        return True
+    split, least, most = search.sequence_parallel, *sorted((first.parts, own.parts))
+    if own.tp != first.tp and (not split or (last and workload.tied_embeddings)):
+        return False
+    if last and shape.zero and most % least:
+        return False
+    return shares("flagscale", workload, Sharing(own.tp, 1, 1, shape.zero, split)) is None

@@ -7,8 +7,8 @@ A layout has a number for every stage: 2 x at place x on the next node, or nodes
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from formulations.plan import Group, Plan, Recomputed, Replica, Stage
-from formulations.slot_degrees import ByPlace
+from formulations.plan import Degrees, Group, Plan, Recomputed, Replica, Stage
+from formulations.slot_degrees import ByPlace, may_follow
 
 Layout = tuple[int, ...]
 #: Of a stage, its place and layers.
@@ -16,16 +16,21 @@ Choose = Callable[[int, int, tuple[int, int]], Recomputed]
 
 
 class _Floor:
-    """The nodes that stages have begun, and GPUs left of the last one."""
+    """The nodes that stages have begun, GPUs left of the last one, and degrees of the stages."""
 
     def __init__(self, whole: ByPlace) -> None:
         self.whole, self.groups = whole, whole.instance.cluster.groups
         self.used, self.node, self.left = [0] * len(self.groups), 0, 0
+        self.begun = list[Degrees]()
 
     def take(self, code: int) -> list[Group] | None:
-        """GPUs of every replica of a stage; None where it cannot stand so."""
+        """GPUs of every replica of a stage; None where it cannot stand so, or be launched."""
         place, together = divmod(code, 2)
         j, degrees = self.whole.places[place]
+        self.begun.append(degrees)
+        last = len(self.begun) == self.whole.shape.pp
+        if not may_follow(self.whole.instance, self.whole.shape, self.begun[0], degrees, last):
+            return None
         size, gpus = self.groups[j].gpus_per_node, self.whole.shape.dp * degrees.width
         if together:
             inside = self.whole.instance.cluster.node_groups[self.node] == j

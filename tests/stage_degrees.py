@@ -34,6 +34,20 @@ def stage_instance(seed: int) -> Instance:
     return one.model_copy(update={"search": one.search.model_copy(update=chosen)})
 
 
+def meshed_instance(seed: int) -> Instance:
+    """For FlagScale."""
+    one = stage_instance(2 * seed)
+    chosen = {
+        "target": "flagscale",
+        "recompute": ("none", "full"),
+        "embedding_only_stages": False,
+        "sequence_parallel": seed % 3 > 0,
+        "zero": (seed % 2,),
+        "micro_batch": (4,),
+    }
+    return one.model_copy(update={"search": one.search.model_copy(update=chosen)})
+
+
 @dataclass(frozen=True)
 class Slot:
     """Of a stage: its node's place in the order, and column of the tables."""
@@ -99,8 +113,18 @@ class Bench:
         for order in sorted(set(permutations(nodes))):
             gpus = [i for i, j in enumerate(order) for _ in range(self.groups[j].gpus_per_node)]
             for chosen in product({own for _, own in self.columns}, repeat=self.shape.pp):
-                if (layout := self._dealt(order, gpus, chosen)) is not None:
+                layout = self._dealt(order, gpus, chosen)
+                if layout is not None and self._launched(chosen):
                     yield order, layout
+
+    def _launched(self, chosen: Sequence[Degrees]) -> bool:
+        search, ends = self.instance.search, (chosen[0], chosen[-1])
+        if search.target != "flagscale":
+            return True
+        alike = search.sequence_parallel or len({own.tp for own in chosen}) == 1
+        tied = self.instance.workload.tied_embeddings and len({own.tp for own in ends}) > 1
+        least, most = sorted(own.parts for own in ends)
+        return alike and not tied and not (self.shape.zero and most % least)
 
     def _dealt(
         self, order: Sequence[int], gpus: list[int], chosen: Sequence[Degrees]

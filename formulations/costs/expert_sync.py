@@ -7,10 +7,10 @@ most, and a ring visits at most N = min(R, nodes that a stage may lie on). So, o
 used,
     inside    max_j (w - 1) / w * bytes / link inside the node
     between   max_j etp min(ep, q_j) stages (N - 1) / N * bytes / (link between nodes efficiency(N))
-and once more for the link between zones, which the rings of all stages share. `stages`: those of a
-node whose rings leave it, 2 at most. Where all nodes used have equally many ranks q, and one of q
-and S divides the other, a stage lies on S / q nodes, or with others on one; else it may straddle
-nodes at both ends.
+and once more for each link between zones used, which the rings of all stages share. `stages`: those
+of a node whose rings leave it, 2 at most. Where all nodes used have equally many ranks q, and one
+of q and S divides the other, a stage lies on S / q nodes, or with others on one; else it may
+straddle nodes at both ends.
 
 Every placement costs this same time, layer by layer with a start each: on equal nodes exactly,
 on unlike ones that of the slowest.
@@ -78,6 +78,6 @@ def _links(instance: Instance, shape: Shape, used: list[int]) -> Iterator[tuple[
     for j in used:
         sets = min(shape.ep, ranks_per_node(instance, shape, j))
         yield j, cluster.groups[j].inter_node, shape.expert_lanes(j) * sets * stages
-    if cluster.zone_link and len({cluster.groups[j].zone for j in used}) > 1:
-        widest = max(used, key=lambda j: shape.degrees[j].tp)
-        yield widest, cluster.zone_link, shape.expert_lanes(widest) * shape.ep * shape.pp
+    widest = max(used, key=lambda j: shape.degrees[j].tp)
+    for link in cluster.links_among(used):
+        yield widest, link, shape.expert_lanes(widest) * shape.ep * shape.pp

@@ -52,8 +52,7 @@ def _ring_ns(instance: Instance, shape: Shape, size_bytes: Times) -> Times:
     widest = widest_group(shape)
     members = [(j, cluster.groups[j].intra_node, _ranks(instance, shape, j)) for j in used]
     links: list[tuple[int, Link]] = [(j, cluster.groups[j].inter_node) for j in used]
-    if cluster.zone_link and len({cluster.groups[j].zone for j in used}) > 1:
-        links.append((widest, cluster.zone_link))
+    links += [(widest, link) for link in cluster.links_among(used)]
     inside = [
         wire_ns(size_bytes[:, j], ring_share(HALF, n) / link.bandwidth_bytes_per_s)
         for j, link, n in members

@@ -53,8 +53,8 @@ class Lengths(Record):
     """What a step holds, how it fills rows, and what was measured of strategies.
 
     classes: by ascending length. architecture: of the model, whose layers have other costs in rows
-    of other lengths. strategies: in place of those that the instance's GPUs allow. switching: every
-    ordered pair of them; empty: not measured.
+    of other lengths. strategies: in place of those that the instance's GPUs allow. switching:
+    between any two of them.
     """
 
     source: Text

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import struct
 from array import array
 from ast import literal_eval
@@ -21,6 +22,7 @@ _A_PATH = "the path of a file of lengths from this file's folder"
 _A_LENGTH = f"a whole number of tokens from 1 to {MOST_BATCH}"
 _AN_ARRAY = "a .npy file of one dimension of integers"
 _MAGIC = b"\x93NUMPY"
+_NUMBER = re.compile(r"[-+]?[0-9][0-9._eE+-]*|")
 #: Types of numpy's integers, without the byte order, as those of `array`.
 _TYPES = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}
 
@@ -55,7 +57,7 @@ def _of_csv(path: Path, place: Place) -> Counter[int]:
     header = next(iter(counts), "")
     names = _fields(header, path, lines)
     column = 0
-    if len(names) > 1 or not header.isdecimal():
+    if len(names) > 1 or not _NUMBER.fullmatch(header):
         column = _column(names, _where(path, lines, header))
         counts -= Counter([header])
     found: Counter[int] = Counter()

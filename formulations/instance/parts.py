@@ -36,7 +36,8 @@ heads, as it is trained without absorbing its up-projections (Megatron-LM,
 core/transformer/multi_latent_attention.py).
 """
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from operator import add
 from typing import Self
 
 from formulations.instance.sizes import TransformerSizes
@@ -75,7 +76,7 @@ class Part:
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
-        return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Part(*map(add, vars(self).values(), vars(other).values()))
 
     def widened(self, factor: int) -> "Part":
         """The part with elements of `factor` times 16 bit."""

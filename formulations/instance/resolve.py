@@ -82,7 +82,14 @@ def resolve(
         resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
     )
     checks: list[Callable[[], object]]
-    mixed = partial(resolve_lengths, lengths, cluster, architecture, workload.flash_attention)
+    mixed = partial(
+        resolve_lengths,
+        lengths,
+        cluster,
+        architecture,
+        workload.flash_attention,
+        profile is not None,
+    )
     checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
     checks.append(mixed)
     checks += _fitting(written, place, workload, cluster, profile)

@@ -116,7 +116,11 @@ def with_lengths(
 
 
 def resolve_lengths(
-    lengths: WrittenLengths | None, cluster: Cluster, architecture: Architecture, flash: bool
+    lengths: WrittenLengths | None,
+    cluster: Cluster,
+    architecture: Architecture,
+    flash: bool,
+    profile: bool,
 ) -> Lengths | None:
     """What a step holds. Raises InstanceError for what does not fit the cluster, or attention."""
     if lengths is None:
@@ -125,6 +129,9 @@ def resolve_lengths(
     if written.rows == "packed" and not flash:
         found = "packed rows without flash attention, which alone keeps their sequences apart"
         raise place.at("rows").error(found, "padded, or workload.flash_attention: true")
+    if profile and not written.strategies:
+        found = "rows of many lengths, with a profile, whose layer times are of one"
+        raise place.error(found, "measured strategies here, or no profile")
     checks = [
         partial(_strategy, one, place.at("strategies", i), cluster)
         for i, one in enumerate(written.strategies or [])
@@ -133,8 +140,9 @@ def resolve_lengths(
     names = [one.name for one in strategies]
     for i, name in enumerate(names):
         if name in names[:i]:
+            found = f"{name!r} is also the name of strategies[{names.index(name)}]"
             at = place.at("strategies", i, "name")
-            raise at.error(f"{name!r} is also the name of strategies[{names.index(name)}]", "names")
+            raise at.error(found, "every strategy its own name")
     return Lengths(
         source=written.source,
         classes=lengths.classes,
@@ -159,7 +167,8 @@ def _strategy(written: StrategyFile, place: Place, cluster: Cluster) -> Measured
     )
     num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
     if own.num_gpus > num_gpus:
-        raise place.error(f"{own.num_gpus} GPUs, of {num_gpus} in the cluster", f"up to {num_gpus}")
+        found = f"{own.num_gpus} GPUs, of {num_gpus} in the cluster"
+        raise place.error(found, f"degrees whose product is at most {num_gpus}")
     return own
 
 
@@ -169,7 +178,7 @@ def _switching(
     """Every ordered pair once; one that is not written takes as long as the way back."""
     if written and not names:
         allowed = "none, or measured strategies to go with them"
-        raise place.error(f"{len(written)} times without strategies", allowed)
+        raise place.error("times of switches without strategies", allowed)
     known: dict[tuple[str, str], SwitchFile] = {}
     for i, one in enumerate(written):
         for field in ("leave", "enter"):
@@ -181,11 +190,11 @@ def _switching(
             raise place.at(i).error(f"{one.leave!r} to {one.enter!r} again", "every pair once")
         known[one.leave, one.enter] = one
     found = []
-    for pair in permutations(names, 2) if written else ():
+    for pair in permutations(names, 2):
         way = known.get(pair) or known.get(pair[::-1])
         if way is None:
             missing = f"no times from {pair[0]!r} to {pair[1]!r}, nor back"
-            raise place.error(missing, "one for every pair of strategies, or none at all")
+            raise place.error(missing, "times for every pair of strategies")
         found.append(
             MeasuredSwitch(
                 leave=pair[0],

@@ -118,7 +118,7 @@ def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> Non
     """Raises InstanceError where no stage could have degrees of its own."""
     if written.degrees != "per_stage":
         return
-    if cluster.zone_link is not None:
+    if cluster.has_zones:
         found = "per_stage, with node groups in several zones"
         raise search.at("degrees").error(found, "uniform or per_group, or one zone")
     if not set(written.schedule) & set(get_args(PlainSchedule)):

@@ -112,5 +112,5 @@ class LengthsFile(Record):
         default=None,
         min_length=1,
         max_length=10**4,
-        description="Measured times between them. Default: by the sizes of tensors and the links.",
+        description="Measured times between them, which several of them need.",
     )

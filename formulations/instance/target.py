@@ -7,7 +7,8 @@ would allow. Rules that depend on the degrees of a plan stand below as functions
 
 Sources. Megatron-LM: core 0.20 (August 2026), `arguments.py` and `pipeline_parallel/schedules.py`:
 any layers per stage, all else alike on all ranks. FlagScale: `arguments_fs.py` and Megatron-LM-FL's
-`parallel_context.py`: tp and dp per process mesh, so every mesh runs equally many micro-batches;
+`parallel_context.py`: tp and dp per process mesh, a run of ranks (its own tests have three on one
+machine), so every mesh runs equally many micro-batches;
 `--recompute-*-per-stage-micro-batch` under granularity full; no virtual pipeline, cp 1. torchtitan
 0.3: any fixed schedule through `pipeline_parallel_schedule_csv`, FSDP2, one activation checkpoint
 mode for all parts, whose selective mode keeps other tensors than Megatron-LM's.
@@ -50,7 +51,6 @@ RULES: Mapping[Target, Mapping[str, Rule]] = {
         "zero": _STATES,
     },
     "flagscale": {
-        "degrees": Rule(("uniform", "per_group"), "whose process meshes are whole nodes"),
         "schedule": Rule(("1f1b",), "whose process meshes run 1F1B without chunks"),
         "micro_batches": _EVEN,
         "recompute": Rule(("none", "full"), "whose stages differ in full recomputation alone"),

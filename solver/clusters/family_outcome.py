@@ -13,9 +13,17 @@ from solver.result import Result, SearchLog, Status, Termination, proves, relati
 
 def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
     """Everything that a search knows when it has ended."""
+    best: dict[Counts, list[Point]] = {}
+    for point in search.front.best:
+        best.setdefault(point.counts, []).append(point)
     points = tuple(
-        FamilyPoint(point.counts, point.plan.shape.nodes_used, _result(search, point))
-        for point in search.front.best
+        FamilyPoint(
+            counts,
+            own[0].plan.shape.nodes_used,
+            tuple(point.terms for point in own),
+            _result(search, own[0]),
+        )
+        for counts, own in best.items()
     )
     on_front = {point.nodes for point in points}
     return FamilyResult(
@@ -62,7 +70,7 @@ def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRe
         nodes=counts,
         standing="open" if search.is_open(counts) else "infeasible",
         closed_by="search" if closing is not None and closing.searched else "bounds",
-        step_time_ns=None if known is None else known.step_time_ns,
+        step_time_ns=None if known is None else known[0].step_time_ns,
         bound_ns=bound_ns,
     )
     if bound_ns is None or record.standing == "open":

@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
 from formulations.plan import Plan, Shape
 from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.result import ShapeRecord, rent_usd_per_hour
+from solver.result import ShapeRecord
 from solver.search.closing import Stop
 from solver.search.driver import EFFORTS, ShapeSearch
 from solver.search.progress import Report
-from solver.search.shapes import PRICE_NOISE, shapes_of
+from solver.search.shapes import shapes_of
 from solver.study.store import Study
 
 
@@ -55,26 +56,25 @@ class MemberClosing:
 class Members:
     """The clusters of a family within its limit on rent; their searches share layer times.
 
-    Of each the step time is minimised. `instance` has the most nodes of every group, of which plans
-    may use any.
+    Of each the step time is minimised, whatever its nodes cost. `instance` has the most nodes of
+    every group, of which plans may use any.
     """
 
     def __init__(self, family: Family, options: SolveOptions, study: Study | None = None) -> None:
         self.options = options
+        self.counts = [
+            counts for counts in family.members() if worthwhile_terms(family.instance, counts)
+        ]
         objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
-        fastest = family.instance.model_copy(update={"objective": objective})
+        limits = family.instance.limits
+        if chooses_terms(family.instance):
+            limits = limits.model_copy(update={"max_price_usd_per_hour": None})
+        fastest = family.instance.model_copy(update={"objective": objective, "limits": limits})
         self.family = family.model_copy(update={"instance": fastest})
         search = fastest.search.model_copy(update={"idle_nodes": True})
         self.instance: Instance = fastest.model_copy(update={"search": search})
         self.times = TimeTables(self.instance)
         self.study = None if study is None else study.of(self.instance)
-        limit = self.instance.limits.max_price_usd_per_hour
-        self.counts = [
-            counts
-            for counts in family.members()
-            if limit is None
-            or rent_usd_per_hour(self.instance, counts) <= limit * (1 + PRICE_NOISE)
-        ]
 
     def space(self, counts: Counts) -> Iterator[Shape]:
         """All shapes of a cluster that no smaller one has."""

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace, nsmallest
-from math import inf
 
 from formulations.instance.family import Counts, Family
 from solver.clusters.clusters_ahead import ClustersAhead
@@ -64,7 +63,7 @@ class FamilySearch:
         self.members = Members(family, options, study)
         own = self.members.study
         self.kept = None if own is None else KeptMembers(own, self.members)
-        self.front = Front(measure, dict.fromkeys(self.members.counts, inf))
+        self.front = Front(measure, self.members.counts)
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
         self.closings: dict[Counts, MemberClosing] = {}
@@ -101,7 +100,8 @@ class FamilySearch:
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
-        time, cost, *_ = self.front.measure.figures(counts, bound_ns)
+        measure = self.front.measure
+        time, cost, *_ = measure.figures(counts, bound_ns, measure.terms(counts)[0])
         return bound_ns / self.front.cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:

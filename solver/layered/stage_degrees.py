@@ -7,13 +7,14 @@ recompute there at its position.
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.stage_places import StagePlacer
 from formulations.plan import Plan, Recomputed
-from formulations.slot_degrees import ByPlace
+from formulations.slot_degrees import ByPlace, may_follow
 from formulations.stage_layouts import layout_plan
 from solver.layered.free_degrees import Columns
 from solver.layered.gpu_graph import GpuGraph, State, Step
@@ -21,6 +22,14 @@ from solver.layered.messages import by_message
 from solver.layered.node_sharing import NodeSplit
 from solver.layered.places import PlaceMemory, Places
 from solver.layered.problem import Arcs, Array, Intervals, Mask, SplitProblem
+
+
+class _Begun(NamedTuple):
+    """Where the stages placed end, and a place that counts for the target as their first one's."""
+
+    state: State
+    first: int | None
+
 
 Arc = tuple[int, int, Step]  #: states before and after, stage
 #: An arc, its column, the kind of message that comes to it, [n, n] layers.
@@ -76,20 +85,42 @@ class StageDegrees:
     @cached_property
     def arcs(self) -> list[list[Arc]]:
         """Per stage the steps that the others can follow; none if there is no plan."""
-        possible = self.graph.may_be_followed(self.graph.start, self.shape.pp)
-        return list(self._levels()) if possible else []
+        levels, useful, found = list(self._levels()), set[_Begun](), list[list[Arc]]()
+        for k, moves in reversed(list(enumerate(levels))):
+            levels[k] = [one for one in moves if one[1] in useful or k + 1 == self.shape.pp]
+            useful = {before for before, *_ in levels[k]}
+        numbers = dict.fromkeys(useful, 0)
+        for moves in levels:
+            after = {one: i for i, one in enumerate(dict.fromkeys(one for _, one, _ in moves))}
+            found.append([(numbers[before], after[one], step) for before, one, step in moves])
+            numbers = after
+        return found if all(found) else []
 
-    def _levels(self) -> Iterator[list[Arc]]:
-        graph, states = self.graph, [self.graph.start]
+    def _levels(self) -> Iterator[list[tuple[_Begun, _Begun, Step]]]:
+        """Per stage the steps from where others lead to, some of them nowhere."""
+        graph, states = self.graph, [_Begun(self.graph.start, None)]
         for after in reversed(range(self.shape.pp)):
-            found = dict[State, int]()
-            yield [
-                (i, found.setdefault(step.after, len(found)), step)
-                for i, state in enumerate(states)
-                for step in graph.steps[state]
+            moves = [
+                (before, _Begun(step.after, self._like(before, step.place)), step)
+                for before in states
+                for step in graph.steps[before.state]
                 if graph.may_be_followed(step.after, after)
+                and self._follows(self._like(before, step.place), step.place, not after)
             ]
-            states = list(found)
+            yield moves
+            states = list(dict.fromkeys(one for _, one, _ in moves))
+
+    def _like(self, before: _Begun, place: int) -> int:
+        """The first place that the target lets begin pipelines as that of the first stage does."""
+        if before.first is not None:
+            return before.first
+        each = range(len(self.places))
+        kinds = [[self._follows(x, y, last) for y in each for last in (False, True)] for x in each]
+        return kinds.index(kinds[place])
+
+    def _follows(self, first: int, place: int, last: bool) -> bool:
+        own, instance = [self.places[x][1] for x in (first, place)], self.whole.instance
+        return may_follow(instance, self.shape, own[0], own[1], last)
 
     @cached_property
     def problem(self) -> SplitProblem:

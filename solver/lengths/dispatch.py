@@ -1,5 +1,6 @@
 """Dispatch of one step's sequences to the replicas of a strategy, with its proof or its gap."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -36,6 +37,25 @@ def dispatch(
 ) -> Dispatched:
     """The best dispatch found, to the gap of the options or until their time is up.
 
+    As `deal`, and if that leaves a larger gap and the model is not too large, by CP-SAT.
+    """
+    until = math.inf if options.time_limit_s is None else monotonic() + options.time_limit_s
+    first = deal(strategy, lengths, rows, options.gap, until)
+    literals = len(lengths) * sum(
+        model.most_rows(replica, lengths, rows, first.time_ns) for replica in strategy.replicas
+    )
+    if first.gap <= options.gap or literals > MOST_LITERALS:
+        return first
+    if options.time_limit_s is not None:
+        options = replace(options, time_limit_s=max(0.0, until - monotonic()))
+    return _by_model(strategy, lengths, rows, first, options)
+
+
+def deal(
+    strategy: Strategy, lengths: Sequence[int], rows: Rows, gap: float, until: float = math.inf
+) -> Dispatched:
+    """A dispatch by heuristics, improved to a gap, while that helps or until the clock says so.
+
     lengths: tokens of every sequence of the step, at least one. Padded rows hold one sequence each,
     of the length that is given: pad before. Raises PlannerError for one that fits no replica.
     """
@@ -44,18 +64,10 @@ def dispatch(
         raise PlannerError(
             f"a sequence of {max(lengths)} tokens; strategy {strategy.name} takes {longest_row}"
         )
-    started = monotonic()
-    found, time = Dispatcher(strategy, lengths, rows).best()
-    first = Dispatched(found, time, least_dispatch_ns(strategy, lengths, rows, time))
-    literals = len(lengths) * sum(
-        model.most_rows(replica, lengths, rows, time) for replica in strategy.replicas
-    )
-    if first.gap <= options.gap or literals > MOST_LITERALS:
-        return first
-    if options.time_limit_s is not None:
-        left = options.time_limit_s - (monotonic() - started)
-        options = replace(options, time_limit_s=left)
-    return _by_model(strategy, lengths, rows, first, options)
+    dispatcher = Dispatcher(strategy, lengths, rows)
+    bound = least_dispatch_ns(strategy, lengths, rows, dispatcher.time_ns)
+    dispatcher.improve(math.floor(bound / (1 - gap)), until)
+    return Dispatched(dispatcher.dispatch, dispatcher.time_ns, bound)
 
 
 def _by_model(

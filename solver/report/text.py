@@ -38,6 +38,7 @@ from solver.report.stages import (
     traffic_table,
 )
 from solver.report.timeline import text_timeline
+from solver.report.zone_crossings import zone_lines
 from solver.result import Infeasibility, OtherTarget
 from solver.simulate import Step, simulate_step
 
@@ -249,6 +250,7 @@ def figures(document: PlanDocument) -> Lines:
         ("layout", _launchers(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
+        *zone_lines(document),
         *evidence_lines(document),
         *calibration_lines(document),
         *_assumptions(document),

@@ -13,7 +13,7 @@ def broken_rule(tables: CostTables, decisions: Decisions) -> str | None:
     """The first rule that decisions break, in words; None if they make a plan of the shape."""
     whole, used = tables.by_place, tables.shape.nodes_used
     if whole is not None and slots_of(whole, decisions.order) is None:
-        return f"layout {decisions.order} does not use each GPU once"
+        return f"layout {decisions.order} does not use each GPU once, or cannot be launched"
     if whole is None and _uses(decisions.order, len(used)) != used:
         return f"node order {decisions.order} does not use each node once"
     if not _is_split(tables, decisions.boundaries):

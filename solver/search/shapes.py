@@ -183,7 +183,7 @@ def has_stage_shapes(instance: Instance) -> bool:
     search = instance.search
     shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
     shared |= "tp" not in search.expert_tensor_parallel
-    return search.degrees == "per_stage" and not shared and instance.cluster.zone_link is None
+    return search.degrees == "per_stage" and not shared and not instance.cluster.has_zones
 
 
 def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:

@@ -7,8 +7,9 @@ work      work and filling, for all claims at once: `filling`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`, or with several chunks per device `chunks`
 trial     what is left is halved and struck out again, and what then is left is simulated: lane by
-          lane, `lane_exhaust`, where that has no opinion over all node orders, `exhaust`, and with
-          several chunks per device, device by device, `chunk_exhaust`
+          lane, `lane_exhaust`, where that has no opinion, or where there is one lane only, over all
+          node orders, `exhaust`, and with several chunks per device, device by device,
+          `chunk_exhaust`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
@@ -125,6 +126,8 @@ def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     if sum(map(bool, shape.nodes_used)) == 1:
         return exhaust(prover, shape, below_ns, clock)
     lanes = Lanes(prover, shape, below_ns, clock)
+    if lanes.number == 1 and (found := exhaust(prover, shape, below_ns, clock)) is not None:
+        return found
     left = lanes.everything()
     if left is None:
         return Outcome(tried=False)

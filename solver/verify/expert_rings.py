@@ -65,9 +65,7 @@ def rings_of_experts_ns(
         seconds = sizes_bytes[:, j] * (between * lanes / far.bandwidth_bytes_per_s)
         outside = np.maximum(outside, ceil_all_ns(seconds))
         delays.append(factor * (nodes - 1) * far.latency_s)
-    if len({groups[j].zone for j in used}) > 1:
-        link = instance.cluster.zone_link
-        assert link is not None  # Cluster: two zones have one
+    for link in instance.cluster.links_among(used):
         j = max(used, key=lambda j: (degrees[j].tp, -j))
         lanes = num_lanes(shape, j) * shape.ep * shape.pp
         seconds = sizes_bytes[:, j] * (between * lanes / link.bandwidth_bytes_per_s)

@@ -62,7 +62,6 @@ _RUNS: dict[Target, Sequence[tuple[str, Holds]]] = {
         ("zero", _zero_1),
     ),
     "flagscale": (
-        ("degrees", lambda search: search.degrees != "per_stage"),
         ("schedule", _schedules("1f1b")),
         ("micro_batches", _even),
         ("recompute", lambda search: _alike(search) or _all_or_nothing(search)),
@@ -170,6 +169,20 @@ def runs_parts(target: Target, parts: Iterable[int], zero: int) -> bool:
     """Whether ZeRO 1 of FlagScale can split states: of two numbers of parts one divides another."""
     pairs = combinations(set(parts), 2)
     return target != "flagscale" or not zero or not any(max(p) % min(p) for p in pairs)
+
+
+def runs_stage(instance: Instance, zero: int, first: Degrees, own: Degrees, last: bool) -> bool:
+    """Whether the target runs a stage with degrees of its own behind a first one with others.
+
+    Of FlagScale's, the first and the last hold tied embeddings, and split states of these.
+    """
+    target, search = instance.search.target, instance.search
+    if target != "flagscale" or own == first:
+        return runs_sharing(target, instance, [own], 1, zero)
+    tied = last and instance.workload.tied_embeddings
+    alike = first.tp == own.tp or (search.sequence_parallel and not tied)
+    parts = runs_parts(target, [first.parts, own.parts], zero) or not last
+    return alike and parts and runs_sharing(target, instance, [own], 1, zero)
 
 
 def check_target(document: PlanDocument, findings: Findings) -> None:

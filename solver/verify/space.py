@@ -186,7 +186,7 @@ class PlanSpace:
         search, groups = self.search, self.instance.cluster.groups
         shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
         shared |= "tp" not in search.expert_tensor_parallel
-        zones = self.instance.cluster.zone_link is not None
+        zones = self.instance.cluster.has_zones
         if search.degrees != "per_stage" or shared or zones:
             return
         used = [(n, group.gpus_per_node) for n, group in zip(nodes_used, groups, strict=True) if n]

@@ -15,11 +15,12 @@ import numpy as np
 
 from formulations.costs.stage_places import with_places
 from formulations.instance import Instance
-from formulations.plan import Group, Plan, Replica, Shape, Stage
+from formulations.plan import Degrees, Group, Plan, Replica, Shape, Stage
 from formulations.schedules import in_flight
 from formulations.slot_degrees import Place
 from formulations.units import ceil_div, ceil_ns
 from solver.verify.bounds import Prover
+from solver.verify.launch import runs_stage
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.orders import OrderGraph, Step
 from solver.verify.space import PlanSpace
@@ -27,11 +28,15 @@ from solver.verify.volumes import message_lanes, tied_bytes
 
 
 class Standing(NamedTuple):
-    """After a stage: nodes used of every group, GPUs taken of the last one, the stage's place."""
+    """After a stage: nodes used of every group, GPUs taken of the last one, the stage's place.
+
+    first: degrees of the first stage, where these count for the target.
+    """
 
     used: tuple[int, ...]
     taken: int
     place: int
+    first: Degrees | None
 
 
 def places_of(space: PlanSpace, shape: Shape) -> list[Place]:
@@ -76,15 +81,24 @@ class StageGraph(OrderGraph):
         """Where the next stage may stand."""
         used = before.used if before else (0,) * len(self.cluster.groups)
         room = self._gpus(before.place)[0] - before.taken if before else 0
-        for x, (j, _) in enumerate(self.places):
+        for x, (j, own) in enumerate(self.places):
             size, gpus = self._gpus(x)
+            first = None
+            if self.instance.search.target == "flagscale":
+                first = before.first if before else own
             if before and room:
                 if j == self.places[before.place][0] and gpus <= room:
-                    yield _Move(before, Standing(used, before.taken + gpus, x))
+                    yield _Move(before, Standing(used, before.taken + gpus, x, first))
             elif gpus <= size or gpus % size == 0:
                 more = tuple(n + self._num_nodes(x) * (i == j) for i, n in enumerate(used))
                 if more[j] <= self.whole.nodes_used[j]:
-                    yield _Move(before, Standing(more, min(gpus, size), x))
+                    yield _Move(before, Standing(more, min(gpus, size), x, first))
+
+    def _runs(self, standing: Standing, last: bool) -> bool:
+        """Whether the target runs the stage."""
+        own = self.places[standing.place][1]
+        first = standing.first or own
+        return runs_stage(self.instance, self.whole.zero, first, own, last)
 
     def _is_end(self, standing: Standing) -> bool:
         full = standing.taken == self._gpus(standing.place)[0]
@@ -94,8 +108,9 @@ class StageGraph(OrderGraph):
     def _levels(self) -> list[list[_Move]]:
         """Per stage the moves of which plans are made; none if there is no plan."""
         levels, states = list[list[_Move]](), list[Standing | None]([None])
-        for _ in range(self.whole.pp):
-            levels.append([move for one in states for move in self._moves(one)])
+        for k in range(1, self.whole.pp + 1):
+            moves = (move for one in states for move in self._moves(one))
+            levels.append([one for one in moves if self._runs(one.after, k == self.whole.pp)])
             states = list(dict.fromkeys(move.after for move in levels[-1]))
         useful = set[Standing | None](one for one in states if one and self._is_end(one))
         for k in reversed(range(self.whole.pp)):

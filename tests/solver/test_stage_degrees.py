@@ -1,6 +1,6 @@
 """Stages with degrees of their own, against trying every plan."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from formulations.instance.load import load_instance
 from formulations.plan import Shape
 from solver.bounds.stage_choice import StageChoice
 from solver.document import sealed
+from solver.export import flagscale
+from solver.export.job import Job
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import Method, SolveOptions
@@ -31,11 +33,13 @@ from solver.verify.stage_exhaust import exhaust_stages
 from solver.verify.stage_work import StageWork
 from tests.seeds import few_and_many, one_each
 from tests.solver.test_unlike_degrees import permuted
-from tests.stage_degrees import Bench, stage_instance
+from tests.stage_degrees import Bench, meshed_instance, stage_instance
 
 ROOT = Path(__file__).parents[2]
 NO_CUTOFF = 1 << 56
 EXACT = SolveOptions(gap=0.0)
+Make = Callable[[int], Instance]
+both_targets = pytest.mark.parametrize("make", [stage_instance, meshed_instance])
 
 
 def small_shapes(instance: Instance) -> list[Shape]:
@@ -49,11 +53,12 @@ def answer(instance: Instance, shape: Shape) -> ShapeAnswer:
     return enumerate_shape(intervals, NO_CUTOFF, 0.0, lambda: False)
 
 
+@both_targets
 @pytest.mark.parametrize("seeds", few_and_many(range(150), 4))
-def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
+def test_search_equals_brute_force(seeds: Sequence[int], make: Make) -> None:
     """The best plan of every shape; bounds are no higher, and the verifier finds none below it."""
     for seed in seeds:
-        instance = stage_instance(seed)
+        instance = make(seed)
         prover, choice = Prover(PlanSpace(instance)), StageChoice(instance)
         work = StageWork(prover)
         for shape in small_shapes(instance):
@@ -73,11 +78,14 @@ def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
             assert (below.plan, above.step_time_ns) == (None, best), (seed, shape)
 
 
+@both_targets
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
-def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[int]) -> None:
+def test_plan_space_and_certificate_are_those_of_the_verifier(
+    seeds: Sequence[int], make: Make
+) -> None:
     """Two enumerations list the same shapes, and the whole file is proved again."""
     for seed in seeds:
-        instance = stage_instance(seed)
+        instance = make(seed)
         small = instance.search.model_copy(update={"pipeline_parallel": (1, 2, 3)})
         instance = instance.model_copy(update={"search": small})
         space = PlanSpace(instance)
@@ -86,6 +94,28 @@ def test_plan_space_and_certificate_are_those_of_the_verifier(seeds: Sequence[in
         assert set(listed) == {key for nodes in space.nodes for key in space.keys(nodes)}, seed
         report = verify_document(build_document(solve(instance, EXACT), EXACT))
         assert report.complete, (seed, report.problems)
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 6))
+def test_flagscale_runs_some_plans_of_all_and_all_by_group(seed: int) -> None:
+    """What it runs with degrees per stage is no faster than any plan, no slower than by group."""
+    own = meshed_instance(seed)
+    others: list[dict[str, Any]] = [{"target": "any"}, {}, {"degrees": "per_group"}]
+    spaces = [own.search.model_copy(update=fields) for fields in others]
+    found = [solve(own.model_copy(update={"search": s}), EXACT).objective for s in spaces]
+    known = [float("inf") if one is None else one for one in found]
+    assert known == sorted(known), seed
+
+
+@pytest.mark.parametrize("seed", one_each(range(60), 4))
+def test_plans_for_flagscale_are_meshes_that_start(seed: int) -> None:
+    """Stages of unlike degrees in one node too: each mesh is a run of ranks."""
+    instance = meshed_instance(seed)
+    for plan in (answer(instance, shape).plan for shape in small_shapes(instance)):
+        if plan is not None:
+            job = Job(instance, plan)
+            assert not list(flagscale.faults(job)), (seed, plan)
+            flagscale.check(job, flagscale.files(job))
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 3))
@@ -111,12 +141,15 @@ def test_figure_of_hetero_small() -> None:
     assert result.step_time_ns == 775_833_724
 
 
+@both_targets
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
 @pytest.mark.parametrize("seeds", few_and_many(range(100), 13))
-def test_models_find_what_the_search_finds(seeds: Sequence[int], method: Method) -> None:
+def test_models_find_what_the_search_finds(
+    seeds: Sequence[int], method: Method, make: Make
+) -> None:
     """A part of the model for every layout; the log is proved again."""
     for seed in seeds:
-        instance = stage_instance(seed)
+        instance = make(seed)
         small = {"pipeline_parallel": (2 + seed % 2,), "data_parallel": (1 + seed // 2 % 2,)}
         search = instance.search.model_copy(update=small)
         instance = instance.model_copy(update={"search": search})
