@@ -22,7 +22,7 @@ from formulations.lengths.strategy_time import strategy_times
 from formulations.lengths.tour import Group, Tour, hops
 from formulations.units import ceil_div
 from solver.lengths.ascending import ascending
-from solver.lengths.dispatch import deal
+from solver.lengths.deal import deal
 
 Way = Literal["plan", "single", "fastest", "clairvoyant"]
 #: Lengths that were drawn, [atom].
