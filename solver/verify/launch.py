@@ -178,11 +178,11 @@ def runs_stage(instance: Instance, zero: int, first: Degrees, own: Degrees, last
     """
     target, search = instance.search.target, instance.search
     if target != "flagscale" or own == first:
-        return runs_sharing(target, instance, [own], 1, zero)
+        return runs_sharing(target, instance, [own], 1, None, zero)
     tied = last and instance.workload.tied_embeddings
     alike = first.tp == own.tp or (search.sequence_parallel and not tied)
     parts = runs_parts(target, [first.parts, own.parts], zero) or not last
-    return alike and parts and runs_sharing(target, instance, [own], 1, zero)
+    return alike and parts and runs_sharing(target, instance, [own], 1, None, zero)
 
 
 def check_target(document: PlanDocument, findings: Findings) -> None:
