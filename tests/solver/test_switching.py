@@ -177,8 +177,9 @@ def test_times_of_all_pairs_are_those_of_the_plans() -> None:
     for kind, matrix in (("parameters", times.parameters_ns), ("gradients", times.gradients_ns)):
         for before, row in zip(plans, matrix, strict=True):
             for after, time_ns in zip(plans, row, strict=True):
+                assert time_ns is not None
                 ends = layout_of(cluster_, before), layout_of(cluster_, after)
                 switch = switch_of(cluster_, model, *ends, kinds=[kind])
                 assert plan_switch(switch).bound.time_ns <= time_ns
                 assert (time_ns == 0) == (switch.classes == ())
-    assert max(map(max, times.gradients_ns)) > 0
+    assert any(time_ns for row in times.gradients_ns for time_ns in row)
