@@ -29,18 +29,20 @@ class SealedFile(Generic[R]):
 
     def is_one(self, path: Path) -> bool:
         """Whether a file is of this kind rather than a plan; either may still be unreadable."""
-        fields = self._fields(path, f"a plan file, or {self.allowed}")
+        allowed = f"a plan file, or {self.allowed}"
+        fields = self._fields(read_text(path, allowed), path, allowed)
         return isinstance(fields, dict) and fields.get("kind") == self.kind
 
     def read(self, path: Path) -> R:
         """The file at `path`. Raises InstanceError, one line with file:line:column."""
-        name, fields = str(path), self._fields(path, self.allowed)
+        name, text = str(path), read_text(path, self.allowed)
+        fields = self._fields(text, path, self.allowed)
         if not isinstance(fields, dict):
             raise PlanError(f"{name}:1:1", shown(fields), self.allowed)
         if fields.get("kind") != self.kind:
             what = "a plan written by solve" if PROOF in fields else "other JSON"
             raise PlanError(f"{name}:1:1", f"no {self.kind}, but {what}", self.allowed)
-        text, version = read_text(path, self.allowed), fields.get("schema_version")
+        version = fields.get("schema_version")
         if type(version) is not int or version != self.version:
             where = json_document(text, name).where(("schema_version",))
             raise PlanError(
@@ -51,5 +53,5 @@ class SealedFile(Generic[R]):
         except ValidationError as error:
             raise problem(error, self.model, json_document(text, name)) from None
 
-    def _fields(self, path: Path, allowed: str) -> Any:
-        return parse_json(read_text(path, allowed), str(path), f"valid JSON: {allowed}")
+    def _fields(self, text: str, path: Path, allowed: str) -> Any:
+        return parse_json(text, str(path), f"valid JSON: {allowed}")

@@ -1,39 +1,12 @@
-"""Layouts and machines for switches: HotSPa's strategies of LLaMA-2 32B, and tiny ones."""
+"""Tiny layouts and machines for switches."""
 
 import random
-from functools import cache
 
+from bench.switching import in_order
 from formulations.instance import Cluster, Link, NodeGroup, Workload
 from formulations.instance.cluster import ZoneLink
-from formulations.instance.transformer import TransformerSizes, build_workload
 from formulations.switching.seats import Layout, Seat
 from tests.small_instances import gpu, layer, workload
-
-#: (dp, tp, pp) of HotSPa's table 3 (SOSP 2024).
-TABLE_3 = ((1, 16, 2), (4, 2, 4), (2, 8, 2), (4, 4, 2), (8, 4, 1))
-
-
-@cache
-def llama_32b() -> Workload:
-    """60 blocks, hidden size 6656, feed-forward 17920, 64 heads, vocabulary 30592."""
-    sizes = TransformerSizes(
-        hidden_size=6656,
-        layers=60,
-        heads=64,
-        ffn_size=17920,
-        gated_ffn=True,
-        vocabulary_size=30592,
-        tied_embeddings=False,
-        rotary_positions=True,
-        norm="rmsnorm",
-        qkv_biases=False,
-        output_bias=False,
-        ffn_biases=False,
-        dropout=False,
-    )
-    return build_workload(
-        sizes, name="llama2-32b", source="HotSPa", sequence_length=4096, global_batch=64
-    )
 
 
 def machines(
@@ -64,17 +37,6 @@ def cluster(*groups: NodeGroup, between_zones: float | None = None) -> Cluster:
     if between_zones is not None:
         link = ZoneLink(bandwidth_bytes_per_s=between_zones, latency_s=0)
     return Cluster(groups=groups, zone_link=link)
-
-
-def in_order(layers: int, dp: int, tp: int, pp: int, *, zero: int = 0, ep: int = 1) -> Layout:
-    """Megatron-LM's rank order over GPUs in order, blocks split evenly."""
-    cuts = [0, *(1 + (layers - 2) * k // pp for k in range(1, pp)), layers]
-    seats = (
-        Seat((cuts[k], cuts[k + 1]), tp, tuple(range((k * dp + r) * tp, (k * dp + r + 1) * tp)))
-        for r in range(dp)
-        for k in range(pp)
-    )
-    return Layout(tuple(seats), zero, ep)
 
 
 def tiny_model(seed: int) -> Workload:
@@ -113,7 +75,7 @@ def tiny_layout(seed: int, gpus: int, layers: int) -> Layout:
         for pp in range(1, min(3, layers - 1))
         if dp * tp * pp <= gpus
     ]
-    own = in_order(layers, *rng.choice(known), zero=rng.choice([0, 1, 3]))
+    own = in_order(rng.choice(known), rng.choice([0, 1, 3]), layers=layers)
     places = rng.sample(range(gpus), gpus)
     return Layout(
         tuple(

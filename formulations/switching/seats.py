@@ -57,15 +57,25 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All stages of all replicas, ZeRO stage and ranks that share the experts."""
+    """All stages of all replicas, ZeRO stage and ranks that share the experts.
+
+    whole_experts: tensor parallelism does not cut them, each GPU is a rank of its own for them.
+    """
 
     seats: tuple[Seat, ...]
     zero: int = 0
     ep: int = 1
+    whole_experts: bool = False
 
-    def seats_of(self, layer: int) -> tuple[Seat, ...]:
-        """Those that hold a layer, replica by replica."""
-        return tuple(one for one in self.seats if one.layers[0] <= layer < one.layers[1])
+    def seats_of(self, tensors: "Tensors") -> list[tuple[Seat, ...]]:
+        """Those that hold some tensors, home by home, replica by replica."""
+        homes = [
+            tuple(one for one in self.seats if one.layers[0] <= home < one.layers[1])
+            for home in tensors.homes
+        ]
+        if tensors.what != "experts" or not self.whole_experts:
+            return homes
+        return [tuple(Seat(one.layers, 1, one.gpus) for one in seats) for seats in homes]
 
     def splits(self, kind: Kind) -> bool:
         """Whether copies hold parts: of parameters with ZeRO 3, of gradients with any."""
@@ -136,8 +146,7 @@ def grid_of(layouts: Iterable[Layout], tensors: Tensors) -> Grid:
     for layout in layouts:
         own = layout.ep if tensors.what == "experts" else 1
         sharing.add(own)
-        for home in tensors.homes:
-            seats = layout.seats_of(home)
+        for seats in layout.seats_of(tensors):
             cuts |= {seat.tp for seat in seats}
             ranks |= set(_alike(sum(seat.copies for seat in seats), own))
     cut = {"whole": 1, "vocabulary": tensors.rows}.get(tensors.what, lcm(*cuts))
@@ -153,8 +162,8 @@ def holders(layout: Layout, tensors: Tensors, kind: Kind, grid: Grid) -> dict[Bo
     """GPUs by the part of some tensors that they hold."""
     found: dict[Box, list[int]] = {}
     sharing = layout.ep if tensors.what == "experts" else 1
-    for home in tensors.homes:
-        seats, rank = layout.seats_of(home), 0
+    for seats in layout.seats_of(tensors):
+        rank = 0
         alike = _alike(sum(seat.copies for seat in seats), sharing)
         for seat in seats:
             cuts = [_cut(tensors, t, seat.tp, grid.cut) for t in range(seat.tp)]

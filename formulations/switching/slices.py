@@ -71,7 +71,7 @@ def slice_classes(
         width = workload.parameter_bytes if kind == "parameters" else workload.gradient_bytes
         known: dict[object, list[Cell]] = {}  # runs of layers that the same stages hold are alike
         for tensors in tensors_of(workload, kind, edges):
-            key = tensors.what, *(layout.seats_of(one) for layout in both for one in tensors.homes)
+            key = tensors.what, *(seats for layout in both for seats in layout.seats_of(tensors))
             grid = grid_of(both, tensors)
             if key not in known:
                 sides = (holders(layout, tensors, kind, grid) for layout in both)

@@ -232,7 +232,7 @@ def test_plans_of_other_models_or_machines_are_refused(two: list[Path]) -> None:
         (link, 7e9, "cluster: groups[0].inter_node"),
         ("instance.cluster.groups.1.nodes", 2, "cluster: groups"),
     ):
-        with pytest.raises(PlanError, match="as in a.json") as caught:
+        with pytest.raises(PlanError, match=r"as in a\.json") as caught:
             check_alike(own, forged_plan(own, {path: value}), ("a.json", "b.json"))
         assert named in str(caught.value)
     longer = {"instance.workload.sequence_length": 64, "instance.workload.global_batch": 8}

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -13,10 +14,12 @@ from formulations.instance import Cluster, Instance, ZoneLink
 from formulations.instance.cluster import ZonePair
 from formulations.instance.load import load_instance
 from formulations.plan import Plan
+from formulations.switching.network import Line, Network
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
+from solver.verify.switch_links import Network as VerifiedNetwork
 from tests.expert_instances import expert_instance
 from tests.random_shapes import zoned
 from tests.seeds import one_each
@@ -172,6 +175,21 @@ def test_a_faster_pair_is_never_worse(seed: int) -> None:
         after = solve(instance.model_copy(update={"cluster": cluster})).objective
         assert (before is None) == (after is None)
         assert before is None or after is None or after <= before
+
+
+def test_a_switch_takes_the_link_of_each_pair() -> None:
+    """In the planner's network and in the verifier's, both ways; none leads from x to x."""
+    cluster = three_zones(0).cluster
+    ours, theirs = Network(cluster), VerifiedNetwork(cluster)
+    rates = dict(zip(ours.lines, ours.ns_per_byte, strict=True))
+    for pair in cluster.zone_links:
+        expected = Fraction(10**9) / Fraction(pair.link.bandwidth_bytes_per_s)
+        for one, other in (pair.zones, pair.zones[::-1]):
+            ends = cluster.zones.index(one), cluster.zones.index(other)
+            assert rates[Line("zone", *ends)] == expected
+            assert theirs.ns_per_byte(("zone", one, other)) == expected
+    with pytest.raises(KeyError):
+        theirs.ns_per_byte(("zone", "x", "x"))
 
 
 @pytest.mark.parametrize("seed", one_each(range(30), 6))
