@@ -52,24 +52,13 @@ def least_ascending_ns(times: MixedTimes, clock: Clock) -> float:
 
 def _intervals(times: MixedTimes, clock: Clock) -> Times:
     """[strategy, i, j] time of atoms i .. j - 1, added up atom by atom."""
-    atoms = times.problem.atoms
-    found = np.full((len(times.strategies), len(atoms) + 1, len(atoms) + 1), inf)
+    size = len(times.problem.atoms)
+    found = np.full((len(times.strategies), size + 1, size + 1), inf)
     for q, own in enumerate(times.strategies):
-        for i in range(len(atoms)):
+        for j in range(size):
             clock.check()
-            whole, row, number, tokens, total = [0] * len(own.kinds), [0] * len(own.kinds), 0, 0, 0
-            for j in range(i, len(atoms)):
-                if not own.fits[j]:
-                    break
-                if own.measured:
-                    total += times.problem.strategies[q].atoms_ns[j] or 0
-                    found[q, i, j + 1] = total
-                    continue
-                count = atoms[j].count
-                whole = [w + count * each[j] for w, each in zip(whole, own.each_ns, strict=True)]
-                row = [max(w, rows[j]) for w, rows in zip(row, own.rows_ns, strict=True)]
-                number, tokens = number + count, tokens + count * atoms[j].tokens
-                found[q, i, j + 1] = own.sums_ns(whole, row, number, tokens)
+            for i, ns in zip(range(j, -1, -1), own.growing_ns(range(j, -1, -1)), strict=False):
+                found[q, i, j + 1] = ns
     return found
 
 

@@ -5,7 +5,7 @@ definition in `docs/lengths.md`.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from math import ceil, inf
@@ -112,28 +112,56 @@ class _Times:
 
     def set_ns(self, atoms: Sequence[int]) -> int | None:
         """Time of a set."""
-        if not all(self.fits[k] for k in atoms):
-            return None
-        if self.measured:
-            return sum(self._strategy.atoms_ns[k] or 0 for k in atoms)
-        whole = [sum(self._counts[k] * each[k] for k in atoms) for each in self.each_ns]
-        row = [max(rows[k] for k in atoms) for rows in self.rows_ns]
-        number, tokens = self._content(atoms)
-        return self.sums_ns(whole, row, number, tokens)
+        times = list(self.growing_ns(sorted(atoms, reverse=True)))
+        return times[-1] if len(times) == len(atoms) else None
+
+    def growing_ns(self, atoms: Iterable[int]) -> Iterator[int]:
+        """Times of the first, the first two and so on, longest first, up to one that fits not."""
+        kinds = range(len(self.kinds))
+        whole, row, number, tokens, apart = [0 for _ in kinds], [0 for _ in kinds], 0, 0, 0
+        for k in atoms:
+            if not self.fits[k]:
+                return
+            if self.measured:
+                apart += self._strategy.atoms_ns[k] or 0
+                yield apart
+                continue
+            number, tokens = number + self._counts[k], tokens + self._counts[k] * self._tokens[k]
+            whole = [w + self._counts[k] * self.each_ns[i][k] for i, w in enumerate(whole)]
+            row = [max(longest, self.rows_ns[i][k]) for i, longest in enumerate(row)]
+            apart = max(apart, self._undivided_ns(k, number))
+            yield self._sums_ns(whole, row, number, tokens, apart)
+
+    def _undivided_ns(self, atom: int, number: int) -> int:
+        """Sequences are run whole: so many of this length take at least this; packed."""
+        if self._padded:
+            return 0
+        each = [max(own[atom], 1) for own in self.each_ns]
+        counts = [kind.count for kind in self.kinds]
+        if len(each) == 1:
+            return -(-number // counts[0]) * self.each_ns[0][atom]
+
+        def enough(time_ns: int) -> bool:
+            done = (n * (time_ns // ns) for n, ns in zip(counts, each, strict=True))
+            return sum(done) >= number
+
+        return bisect_left(range(number * max(each)), True, key=enough)
 
     def _content(self, atoms: Sequence[int]) -> tuple[int, int]:
         number = sum(self._counts[k] for k in atoms)
         return number, sum(self._counts[k] * self._tokens[k] for k in atoms)
 
-    def sums_ns(self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int) -> int:
-        """Time by sums: [kind] of work, and of the longest row."""
+    def _sums_ns(
+        self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int, apart: int
+    ) -> int:
+        """Time by sums: [kind] of work, and of the longest row; apart: undivided sequences."""
         if len(self.kinds) == 1:
             [kind] = self.kinds
             fill = (kind.stages - 1) * row[0]
             if self._padded:
                 return -(-number // kind.count) * row[0] + fill
             rows = -(-tokens // (kind.count * kind.longest_row))
-            return -(-whole[0] // kind.count) + rows * kind.per_row_ns + fill
+            return max(-(-whole[0] // kind.count), apart) + rows * kind.per_row_ns + fill
         needed = number if self._padded else PARTS
 
         def enough(time_ns: int) -> bool:
@@ -143,7 +171,7 @@ class _Times:
 
         most = sum(whole) + sum(k.per_row_ns * (number + tokens) for k in self.kinds)
         most += sum(kind.stages * ns for kind, ns in zip(self.kinds, row, strict=True))
-        return bisect_left(range(most + number * max(row)), True, key=enough)
+        return max(apart, bisect_left(range(most + number * max(row)), True, key=enough))
 
     def _share(self, kind: int, time_ns: int, whole: int, row_ns: int, tokens: int) -> int:
         """What a replica does within a time: rows, or parts of the whole, up to all of them."""
