@@ -1,4 +1,4 @@
-"""`lengths`: which strategy runs which sequences of a step of many lengths."""
+"""`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,19 +16,17 @@ from solver.cli.search_options import (
 )
 from solver.cli.terminal import print_report, say, steps_display
 from solver.lengths_document import Order
+from solver.options import MAX_WORKERS, SolveOptions
 
 
 def lengths_command(
     instance: InstanceArgument,
     order: Annotated[
         Order,
-        typer.Option(
-            help="ascending: shorter sequences first. free: also any lengths for every strategy, "
-            "in any order, by CP-SAT."
-        ),
+        typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
     ] = "ascending",
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write the step and its proof here.")
+        Path | None, typer.Option("--out", help="Write the step, its times and bound here.")
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the step here.")] = None,
     as_json: JsonOption = False,
@@ -43,17 +41,18 @@ def lengths_command(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(callback=positive, metavar="SECONDS", help="Longest time for --order free."),
+        typer.Option(callback=positive, metavar="SECONDS", help="Longest search of a free order."),
     ] = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order.")
+    ] = 1,
 ) -> None:
-    """Decide which strategy runs which sequences of a step of INSTANCE, and in which order.
+    """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.
 
-    Its section `lengths` says how long they are. Strategies are those that its search allows, by
-    the model of cost, or measured ones.
-
-    Exit code 0: a step; 2: bad input; 3: sequences that no strategy takes; 4: none found in time.
+    Exit code 0: a step; 2: bad input; 3: sequences that no strategy takes, or no step; 4: none
+    found within the limit.
     """
     from formulations.instance.load import load_instance
     from solver.document import to_json
@@ -61,22 +60,21 @@ def lengths_command(
     from solver.lengths.choose import choose
     from solver.lengths.content import build_lengths
     from solver.lengths.judge import judge as judge_steps
-    from solver.options import SolveOptions
     from solver.report.lengths_picture import lengths_picture
     from solver.report.lengths_step import step_text
     from solver.report.lengths_text import judged_text, strategies_text
 
-    for path in filter(None, (out, svg)):
-        check_writable(path)
     if judge is not None and as_json:
         raise PlannerError("--judge prints a table; leave out --json")
+    for path in filter(None, (out, svg)):
+        check_writable(path)
     problem = load_instance(instance)
     if problem.lengths is None:
         allowed = "one with histogram, file or log_normal"
         raise InstanceError(str(instance), "no section lengths", allowed)
     with steps_display("layouts") as tell:
         found = candidates(problem, tell)
-    options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed)
+    options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
     chosen = choose(found.mixed, order, options)
     document = build_lengths(chosen, problem.workload.name, problem)
     if out is not None:
@@ -86,7 +84,8 @@ def lengths_command(
     if as_json:
         say(to_json(document), end="")
         return
-    print_report(strategies_text(problem, found.mixed, found.above, found.plans is None))
-    print_report(["", *step_text(document)])
+    measured = found.plans is None
+    strategies = strategies_text(problem, found.mixed, found.above, measured)
+    print_report([*strategies, "", *step_text(document)])
     if judge is not None:
         print_report(judged_text(judge_steps(found.mixed, chosen.tour, judge, seed)))

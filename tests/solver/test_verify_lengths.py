@@ -101,6 +101,8 @@ def test_large_free_orders_keep_what_is_not_proved() -> None:
     assert found.ok
     [left] = found.reservations
     assert "none is below" in left
+    near = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
+    assert verify_lengths(build_lengths(near, "toy", None)).complete
 
 
 def test_no_time_leaves_the_bound_at_its_word() -> None:
