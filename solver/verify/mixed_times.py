@@ -26,6 +26,19 @@ class Hop(NamedTuple):
     time_ns: float
 
 
+class Sums(NamedTuple):
+    """Of a set of atoms for one strategy: [kind] work and longest row, ns; content.
+
+    undivided: least time of whole sequences; where times are measured, the time.
+    """
+
+    work: tuple[int, ...]
+    row: tuple[int, ...]
+    number: int
+    tokens: int
+    undivided: int
+
+
 class MixedTimes:
     """Times of one problem; None: not possible."""
 
@@ -117,20 +130,38 @@ class _Times:
 
     def growing_ns(self, atoms: Iterable[int]) -> Iterator[int]:
         """Times of the first, the first two and so on, longest first, up to one that fits not."""
-        kinds = range(len(self.kinds))
-        whole, row, number, tokens, apart = [0 for _ in kinds], [0 for _ in kinds], 0, 0, 0
+        sums = self.nothing
         for k in atoms:
             if not self.fits[k]:
                 return
-            if self.measured:
-                apart += self._strategy.atoms_ns[k] or 0
-                yield apart
-                continue
-            number, tokens = number + self._counts[k], tokens + self._counts[k] * self._tokens[k]
-            whole = [w + self._counts[k] * self.each_ns[i][k] for i, w in enumerate(whole)]
-            row = [max(longest, self.rows_ns[i][k]) for i, longest in enumerate(row)]
-            apart = max(apart, self._undivided_ns(k, number))
-            yield self._sums_ns(whole, row, number, tokens, apart)
+            sums = self.with_atom(sums, k)
+            yield self.sums_ns(sums)
+
+    @property
+    def nothing(self) -> Sums:
+        """Of no atom."""
+        none = (0,) * len(self.kinds)
+        return Sums(none, none, 0, 0, 0)
+
+    def with_atom(self, sums: Sums, atom: int) -> Sums:
+        """With one more atom that fits, no longer than those before."""
+        if self.measured:
+            given = self._strategy.atoms_ns[atom] or 0
+            return sums._replace(undivided=sums.undivided + given)
+        count, number = self._counts[atom], sums.number + self._counts[atom]
+        return Sums(
+            tuple(w + count * each[atom] for w, each in zip(sums.work, self.each_ns, strict=True)),
+            tuple(max(r, own[atom]) for r, own in zip(sums.row, self.rows_ns, strict=True)),
+            number,
+            sums.tokens + count * self._tokens[atom],
+            max(sums.undivided, self._undivided_ns(atom, number)),
+        )
+
+    def sums_ns(self, sums: Sums) -> int:
+        """Time of what has these sums."""
+        if self.measured or not sums.number:
+            return sums.undivided
+        return self._sums_ns(sums.work, sums.row, sums.number, sums.tokens, sums.undivided)
 
     def _undivided_ns(self, atom: int, number: int) -> int:
         """Sequences are run whole: so many of this length take at least this; packed."""
