@@ -88,4 +88,5 @@ def lengths_command(
     strategies = strategies_text(problem, found.mixed, found.above, measured)
     print_report([*strategies, "", *step_text(document)])
     if judge is not None:
-        print_report(judged_text(judge_steps(found.mixed, chosen.tour, judge, seed)))
+        judged = judge_steps(found.mixed, chosen.tour, judge, seed)
+        print_report(judged_text(judged))

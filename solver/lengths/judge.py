@@ -10,10 +10,10 @@ and evenly within the class, and deals them to rows and replicas one by one (`de
 - clairvoyant: groups chosen for the step's own counts; never worse than the other three.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from formulations.lengths.strategy_time import strategy_times
 from formulations.lengths.tour import Group, Tour, hops
 from formulations.units import ceil_div
 from solver.lengths.ascending import ascending
-from solver.lengths.dispatch import deal
-from solver.lengths.judgement import Judgement, Way
+from solver.lengths.deal import deal
 
+Way = Literal["plan", "single", "fastest", "clairvoyant"]
 #: Lengths that were drawn, [atom].
 Step = Sequence[Sequence[int]]
 
@@ -32,6 +32,21 @@ Step = Sequence[Sequence[int]]
 GAP: Final = 0.005
 #: The first range of `fastest`, tokens.
 FIRST_RANGE: Final = 1024
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Times of the drawn steps by every way that has one, ns, [step]."""
+
+    times_ns: Mapping[Way, tuple[int, ...]]
+
+    def mean_ns(self, way: Way) -> int:
+        """Mean time of a step."""
+        return round(np.mean(self.times_ns[way]))
+
+    def percentile_95_ns(self, way: Way) -> int:
+        """Time that 95 % of the steps keep."""
+        return round(np.percentile(self.times_ns[way], 95))
 
 
 def judge(mixed: Mixed, plan: Tour, num_steps: int, seed: int) -> Judgement:

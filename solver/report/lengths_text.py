@@ -1,4 +1,4 @@
-"""Steps of mixed sequence lengths in words and tables. Returns what Rich can render."""
+"""The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
 
 from collections.abc import Sequence
 
@@ -8,13 +8,14 @@ from formulations.instance import Instance
 from formulations.instance.rows import lengths_of
 from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.units import seconds
-from solver.lengths.judgement import Judgement, Way
+from solver.lengths.judge import Judgement
 from solver.report.layout import Grid, labelled, table
 from solver.report.quantities import percent, time_text
 
 #: Rows of so many tokens are shown.
 SHOWN = (1024, 4096, 32768)
-_WAYS: dict[Way, str] = {
+#: Ways to choose, `solver.lengths.judge`.
+_WAYS = {
     "plan": "this plan",
     "single": "best single strategy",
     "fastest": "fastest for every range",
@@ -71,16 +72,16 @@ def _row_time(strategy: Strategy, tokens: int) -> str:
     return f"{seconds(max(times)) * 1e3:,.1f}"
 
 
-def judged_text(judgement: Judgement) -> list[RenderableType]:
-    """Times of steps that were drawn, by every way to choose."""
-    slowest = max(judgement.percentile_95_ns(way) for way in judgement.times_ns) / 1e9
+def judged_text(judged: Judgement) -> list[RenderableType]:
+    """Mean, and what 95 % are below, of steps that were drawn, by every way to choose."""
+    figures = {
+        way: [seconds(judged.mean_ns(way)), seconds(judged.percentile_95_ns(way))]
+        for way in judged.times_ns
+    }
+    slowest = max(most for _, most in figures.values())
     rows = [
-        [
-            _WAYS[way],
-            time_text(judgement.mean_ns(way) / 1e9, slowest),
-            time_text(judgement.percentile_95_ns(way) / 1e9, slowest),
-        ]
-        for way in judgement.times_ns
+        [_WAYS[way], *(time_text(time_s, slowest) for time_s in times)]
+        for way, times in figures.items()
     ]
-    number = max(len(times) for times in judgement.times_ns.values())
+    number = len(judged.times_ns["plan"])
     return ["", table([f"{number} drawn steps"], ["mean", "95 % are below"], rows)]

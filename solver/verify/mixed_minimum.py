@@ -24,7 +24,7 @@ from solver.verify.mixed_times import MixedTimes
 
 #: Up to so many strategies all sets of them are looked at.
 MOST_STRATEGIES = 20
-MOST_TOUR = 10
+MOST_TOUR = 12
 #: Up to so many assignments are tried one by one.
 MOST_ASSIGNMENTS = 20_000
 #: Partial assignments that are looked at for all sets of strategies together.
@@ -110,37 +110,28 @@ def best_tour_ns(times: MixedTimes, used: Sequence[int], clock: Clock) -> float:
     if len(used) > MOST_TOUR:
         into, out_of = zip(*(_least_hops_ns(times, q) for q in used), strict=True)
         return max(sum(into), sum(out_of))
-    paths = _paths(times, used, clock)
-    least, full = inf, (1 << len(used)) - 1
-    for (seen, a, b), path_ns in paths.items():
-        if seen == full:
-            rounds = (times.out_ns(r, used[a]) + times.back_ns(used[b], r) for r in known)
-            least = min(least, path_ns + min(rounds))
-        elif (full ^ seen).bit_count() == 1:  # the other one is the anchor and runs last
-            own = used[(full ^ seen).bit_length() - 1]
-            ends_ns = times.out_ns(own, used[a]) + times.back_ns(used[b], own)
-            least = min(least, path_ns + ends_ns)
+    paths, full = _paths(times, used, clock), (1 << len(used)) - 1
+    out = np.array([[times.out_ns(r, q) for q in used] for r in known], dtype=np.float64)
+    back = np.array([[times.back_ns(q, r) for q in used] for r in known], dtype=np.float64)
+    least = float((out[:, :, None] + paths[full] + back[:, None, :]).min())
+    for n, own in enumerate(used):  # the anchor runs last, its way back before that
+        ends = out[own][:, None] + paths[full ^ 1 << n] + back[own]
+        least = min(least, float(ends.min()))
     return least
 
 
-def _paths(
-    times: MixedTimes, used: Sequence[int], clock: Clock
-) -> dict[tuple[int, int, int], float]:
-    """Least time of all switches from a to b through those whose bits are set, by number."""
-    known = range(len(used))
-    paths = {(1 << a, a, a): 0.0 for a in known}
+def _paths(times: MixedTimes, used: Sequence[int], clock: Clock) -> Times:
+    """[bits, a, b] least time of all switches from a to b through those whose bits are set."""
+    between = np.array([[times.between_ns(a, b) for b in used] for a in used], dtype=np.float64)
+    paths = np.full((1 << len(used), len(used), len(used)), inf)
+    for n in range(len(used)):
+        paths[1 << n, n, n] = 0
     for seen in range(1, 1 << len(used)):
         clock.check()
-        inside = [n for n in known if seen >> n & 1]
-        for a in inside:
-            for b in inside:
-                if (seen, a, b) not in paths:
-                    continue
-                for c in known:
-                    if not seen >> c & 1:
-                        key = seen | 1 << c, a, c
-                        ns = paths[seen, a, b] + times.between_ns(used[b], used[c])
-                        paths[key] = min(ns, paths.get(key, inf))
+        for c in range(len(used)):
+            if not seen >> c & 1:
+                onwards, more = (paths[seen] + between[:, c]).min(axis=1), seen | 1 << c
+                paths[more, :, c] = np.minimum(paths[more, :, c], onwards)
     return paths
 
 

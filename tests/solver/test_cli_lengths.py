@@ -37,6 +37,17 @@ def test_measured_strategies(tmp_path: Path) -> None:
     assert "48 sequences per step in 3 classes" in out
 
 
+def test_judged_on_drawn_steps(tmp_path: Path) -> None:
+    """`--judge` adds mean and 95th percentile of every way to choose; not to an object."""
+    path = written(tmp_path, SMALL + TABLE)
+    code, out, _ = run("lengths", path, "--judge", 3)
+    assert code == 0
+    table = out[out.index("3 drawn steps") :]
+    for way in ("this plan", "best single strategy", "chosen for the very step"):
+        assert way in table
+    assert run("lengths", path, "--judge", 3, "--json")[0] == 2
+
+
 def test_measured_classes(tmp_path: Path) -> None:
     """Times of whole classes make a strategy that runs these classes and no others."""
     text = (SMALL + TABLE).replace("longest_row: 2048", "class_times: {512: 2 s, 2048: 4 s}")
