@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from formulations.errors import InstanceError
+from formulations.errors import InstanceError, PlannerError
 from solver.cli.files import check_writable, write_text
 from solver.cli.search_options import (
     GapOption,
@@ -30,6 +30,15 @@ def lengths_command(
     ] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the step here.")] = None,
     as_json: JsonOption = False,
+    judge: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            metavar="STEPS",
+            help="Judge the step on so many drawn ones, beside other ways to choose.",
+        ),
+    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(callback=positive, metavar="SECONDS", help="Longest search of a free order."),
@@ -50,10 +59,13 @@ def lengths_command(
     from solver.lengths.candidates import candidates
     from solver.lengths.choose import choose
     from solver.lengths.content import build_lengths
+    from solver.lengths.judge import judge as judge_steps
     from solver.report.lengths_picture import lengths_picture
     from solver.report.lengths_step import step_text
-    from solver.report.lengths_text import strategies_text
+    from solver.report.lengths_text import judged_text, strategies_text
 
+    if judge is not None and as_json:
+        raise PlannerError("--judge prints a table; leave out --json")
     for path in filter(None, (out, svg)):
         check_writable(path)
     problem = load_instance(instance)
@@ -63,7 +75,8 @@ def lengths_command(
     with steps_display("layouts") as tell:
         found = candidates(problem, tell)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
-    document = build_lengths(choose(found.mixed, order, options), problem.workload.name, problem)
+    chosen = choose(found.mixed, order, options)
+    document = build_lengths(chosen, problem.workload.name, problem)
     if out is not None:
         write_text(out, to_json(document))
     if svg is not None:
@@ -74,3 +87,6 @@ def lengths_command(
     measured = found.plans is None
     strategies = strategies_text(problem, found.mixed, found.above, measured)
     print_report([*strategies, "", *step_text(document)])
+    if judge is not None:
+        judged = judge_steps(found.mixed, chosen.tour, judge, seed)
+        print_report(judged_text(judged))

@@ -174,7 +174,7 @@ def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> Member
         counts=task.counts,
         found=found,
         bound_ns=bound_ns,
-        records=tuple(search.closer.stated(one, best, bound_ns) for one in records),
+        records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
         runtime_s=search.clock.elapsed_s,
         interrupted=interrupted,
     )

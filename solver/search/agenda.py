@@ -70,7 +70,7 @@ class Agenda:
         record = self.records.get(task.shape)
         if record is None:
             return task
-        if self.closer.reviewed(record, best).reason != "open":
+        if self.closer.cutoffs.reviewed(record, best).reason != "open":
             return None
         bound_ns = record.bound_ns or 0
         objective = bound_ns * objective_weight(self.instance, task.shape)
@@ -92,7 +92,7 @@ class Agenda:
     def reviewed(self, best: float | None) -> tuple[ShapeRecord, ...]:
         """The records of all shapes, where a late incumbent has closed some."""
         return tuple(
-            self.closer.reviewed(self.records[task.shape], best)
+            self.closer.cutoffs.reviewed(self.records[task.shape], best)
             if task.shape in self.records
             else self.closer.by_bound(task, best).record
             for task in self.tasks

@@ -69,8 +69,8 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
         ("degrees", shape.degrees, space.degrees.of(shape.nodes_used)),
         ("dp", shape.dp, search.data_parallel),
         ("pp", shape.pp, search.pipeline_parallel),
-        ("pp", shape.pp, range(1, space.most_stages + 1)),
-        ("micro_batch", shape.micro_batch, space.micro_batches),
+        ("pp", shape.pp, range(1, space.pipelines.most_stages + 1)),
+        ("micro_batch", shape.micro_batch, space.pipelines.micro_batches),
         ("recompute", shape.recompute, space.recomputations(shape.zero)),
         ("ep", shape.ep, space.degrees.of_experts(shape.nodes_used, shape.degrees, shape.dp)),
         (
@@ -88,14 +88,14 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     launched = runs_degrees(space.instance, degrees, used, shape.dp, shape.pp)
     launched &= space.shares(used, degrees, shape.ep, shape.zero)
     findings.require(launched, "shape.degrees, ep, zero", [*degrees, shape.ep, shape.zero], text)
-    shares = space.shares_exist(shape.dp, shape.micro_batch)
+    shares = space.pipelines.shares_exist(shape.dp, shape.micro_batch)
     text = f"a number of replicas that {total} micro-batches can be shared among"
     findings.require(shares, "shape.dp", shape.dp, text)
 
 
 def _check_schedule(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     """Whether the schedule may run so many chunks per GPU, and can with these degrees."""
-    launched = space.schedules(shape.dp, shape.pp, shape.micro_batch)
+    launched = space.pipelines.schedules(shape.dp, shape.pp, shape.micro_batch)
     names = [name for name, _ in launched]
     text = f"one of {names}, with these degrees"
     if not findings.require(shape.schedule in names, "shape.schedule", repr(shape.schedule), text):

@@ -55,7 +55,8 @@ def _intervals(times: MixedTimes, clock: Clock) -> Times:
     atoms = times.problem.atoms
     found = np.full((len(times.strategies), len(atoms) + 1, len(atoms) + 1), inf)
     for q, own in enumerate(times.strategies):
-        for i in range(len(atoms)):
+        apart = [0] * len(atoms)  # of atoms i .. j, by j
+        for i in reversed(range(len(atoms))):
             clock.check()
             whole, row, number, tokens, total = [0] * len(own.kinds), [0] * len(own.kinds), 0, 0, 0
             for j in range(i, len(atoms)):
@@ -69,7 +70,8 @@ def _intervals(times: MixedTimes, clock: Clock) -> Times:
                 whole = [w + count * each[j] for w, each in zip(whole, own.each_ns, strict=True)]
                 row = [max(w, rows[j]) for w, rows in zip(row, own.rows_ns, strict=True)]
                 number, tokens = number + count, tokens + count * atoms[j].tokens
-                found[q, i, j + 1] = own.sums_ns(whole, row, number, tokens)
+                apart[j] = max(apart[j], own.apart_ns(i, number))
+                found[q, i, j + 1] = own.sums_ns(whole, row, number, tokens, apart[j])
     return found
 
 

@@ -7,7 +7,7 @@ definition in `docs/lengths.md`.
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -119,21 +119,39 @@ class _Times:
         whole = [sum(self._counts[k] * each[k] for k in atoms) for each in self.each_ns]
         row = [max(rows[k] for k in atoms) for rows in self.rows_ns]
         number, tokens = self._content(atoms)
-        return self.sums_ns(whole, row, number, tokens)
+        longer = accumulate(self._counts[k] for k in sorted(atoms, reverse=True))
+        pairs = zip(sorted(atoms, reverse=True), longer, strict=True)
+        apart_ns = max(self.apart_ns(k, count) for k, count in pairs)
+        return self.sums_ns(whole, row, number, tokens, apart_ns)
+
+    def apart_ns(self, atom: int, number: int) -> int:
+        """So many sequences of an atom, none divided, on all replicas; 0 for padded rows."""
+        each = [max(1, own[atom]) for own in self.each_ns]
+        if self._padded or len(each) == 1:
+            return 0 if self._padded else -(-number // self.kinds[0].count) * each[0]
+
+        def enough(time_ns: int) -> bool:
+            pairs = zip(self.kinds, each, strict=True)
+            return sum(kind.count * (time_ns // ns) for kind, ns in pairs) >= number
+
+        return bisect_left(range(number * max(each)), True, key=enough)
 
     def _content(self, atoms: Sequence[int]) -> tuple[int, int]:
         number = sum(self._counts[k] for k in atoms)
         return number, sum(self._counts[k] * self._tokens[k] for k in atoms)
 
-    def sums_ns(self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int) -> int:
-        """Time by sums: [kind] of work, and of the longest row."""
+    def sums_ns(
+        self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int, apart_ns: int
+    ) -> int:
+        """Time by sums: [kind] of work, and of the longest row; apart_ns: no share is shorter."""
         if len(self.kinds) == 1:
             [kind] = self.kinds
             fill = (kind.stages - 1) * row[0]
             if self._padded:
                 return -(-number // kind.count) * row[0] + fill
             rows = -(-tokens // (kind.count * kind.longest_row))
-            return -(-whole[0] // kind.count) + rows * kind.per_row_ns + fill
+            share_ns = max(-(-whole[0] // kind.count), apart_ns)
+            return share_ns + rows * kind.per_row_ns + fill
         needed = number if self._padded else PARTS
 
         def enough(time_ns: int) -> bool:
@@ -143,7 +161,8 @@ class _Times:
 
         most = sum(whole) + sum(k.per_row_ns * (number + tokens) for k in self.kinds)
         most += sum(kind.stages * ns for kind, ns in zip(self.kinds, row, strict=True))
-        return bisect_left(range(most + number * max(row)), True, key=enough)
+        shared_ns = bisect_left(range(most + number * max(row)), True, key=enough)
+        return max(shared_ns, apart_ns)
 
     def _share(self, kind: int, time_ns: int, whole: int, row_ns: int, tokens: int) -> int:
         """What a replica does within a time: rows, or parts of the whole, up to all of them."""

@@ -12,7 +12,6 @@ from solver.document import sealed
 from solver.lengths.choose import choose
 from solver.lengths.content import build_lengths
 from solver.lengths_document import LengthsDocument, Order
-from solver.options import SolveOptions
 from solver.verify import Effort, verify_lengths
 from tests.mixed_lengths import random_mixed
 from tests.mutations import mutations
@@ -102,7 +101,7 @@ def test_large_free_orders_keep_what_is_not_proved() -> None:
     assert found.ok
     [left] = found.reservations
     assert "none is below" in left
-    near = choose(_large(), "free", SolveOptions(gap=0.05))
+    near = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
     assert verify_lengths(build_lengths(near, "toy", None)).complete
 
 
