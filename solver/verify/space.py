@@ -45,7 +45,8 @@ class Key(NamedTuple):
     recompute: tuple[Recompute, ...]
     zero: int
     vpp: int
-    ep: int
+    ep: int = 1
+    etp: int | None = None
 
 
 def key_of(shape: Shape) -> Key:
@@ -61,6 +62,7 @@ def key_of(shape: Shape) -> Key:
         shape.zero,
         shape.vpp,
         shape.ep,
+        shape.etp,
     )
 
 
@@ -130,19 +132,23 @@ class PlanSpace:
         yield from self.stage_keys(nodes_used)
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.degrees.of_experts(nodes_used, degrees, dp)
-            for ep, (schedule, vpp) in product(experts, self.pipelines.schedules(dp, pp, b)):
-                for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp):
-                    if not self.shares(nodes_used, degrees, ep, zero):
+            schedules = self.pipelines.schedules(dp, pp, b)
+            for (ep, etp), (schedule, vpp) in product(experts, schedules):
+                ranks = [dp * own.copies for own in degrees]
+                if etp is not None:
+                    ranks += [dp * own.copies * own.tp // (etp * ep) for own in degrees]
+                for zero in self.zero_stages(max(ranks), pp):
+                    if not self.shares(nodes_used, degrees, ep, etp, zero):
                         continue
                     for recompute in self.recomputations(zero):
-                        yield Key(
-                            nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
-                        )
+                        key = Key(nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp)
+                        yield key._replace(ep=ep, etp=etp)
 
     def stage_keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes on these nodes whose stages have degrees of their own."""
         search, groups = self.search, self.instance.cluster.groups
         shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
+        shared |= "tp" not in search.expert_tensor_parallel
         zones = self.instance.cluster.has_zones
         if search.degrees != "per_stage" or shared or zones:
             return
@@ -159,13 +165,20 @@ class PlanSpace:
                 if allowed(search.pipeline_parallel, pp) and allowed(search.data_parallel, dp):
                     for schedule, zero in product(plain, self.zero_stages(2, pp)):
                         for ways in self.recomputations(zero):
-                            yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1, 1)
+                            yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1)
 
-    def shares(self, nodes_used: Nodes, degrees: Sequence[Degrees], ep: int, zero: int) -> bool:
+    def shares(
+        self,
+        nodes_used: Nodes,
+        degrees: Sequence[Degrees],
+        ep: int,
+        etp: int | None,
+        zero: int,
+    ) -> bool:
         """Whether the target runs so many parts, experts and sequences with a ZeRO stage."""
         used = [own for own, count in zip(degrees, nodes_used, strict=True) if count]
         parts, target = [own.parts for own in used], self.search.target
-        shared = runs_sharing(target, self.instance, used, ep, zero)
+        shared = runs_sharing(target, self.instance, used, ep, etp, zero)
         return shared and runs_parts(target, parts, zero)
 
     @cached_property
