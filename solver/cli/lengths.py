@@ -89,8 +89,4 @@ def lengths_command(
     print_report([*strategies, "", *step_text(document)])
     if judge is not None:
         judged = judge_steps(found.mixed, chosen.tour, judge, seed)
-        times_s: dict[str, tuple[float, float]] = {
-            way: (judged.mean_ns(way) / 1e9, judged.percentile_95_ns(way) / 1e9)
-            for way in judged.times_ns
-        }
-        print_report(judged_text(judge, times_s))
+        print_report(judged_text(judged))

@@ -193,6 +193,8 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
         yield changed("no sequence parallelism", sequence_parallel=False)
     if 1 in search.expert_parallel and len(search.expert_parallel) > 1:
         yield changed("no expert parallelism", expert_parallel=(1,))
+    if "tp" in search.expert_tensor_parallel and len(search.expert_tensor_parallel) > 1:
+        yield changed("experts split over tensor groups", expert_tensor_parallel=("tp",))
     if 1 in search.context_parallel and len(search.context_parallel) > 1:
         yield changed("no context parallelism", context_parallel=(1,))
     if search.degrees != "uniform":

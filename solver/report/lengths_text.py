@@ -1,6 +1,6 @@
 """The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 
@@ -8,6 +8,7 @@ from formulations.instance import Instance
 from formulations.instance.rows import lengths_of
 from formulations.lengths.problem import Measured, Mixed, Strategy
 from formulations.units import seconds
+from solver.lengths.judge import Judgement
 from solver.report.layout import Grid, labelled, table
 from solver.report.quantities import percent, time_text
 
@@ -71,11 +72,16 @@ def _row_time(strategy: Strategy, tokens: int) -> str:
     return f"{seconds(max(times)) * 1e3:,.1f}"
 
 
-def judged_text(num_steps: int, times_s: Mapping[str, tuple[float, float]]) -> list[RenderableType]:
+def judged_text(judged: Judgement) -> list[RenderableType]:
     """Mean, and what 95 % are below, of steps that were drawn, by every way to choose."""
-    slowest = max(most for _, most in times_s.values())
+    figures = {
+        way: [seconds(judged.mean_ns(way)), seconds(judged.percentile_95_ns(way))]
+        for way in judged.times_ns
+    }
+    slowest = max(most for _, most in figures.values())
     rows = [
-        [_WAYS[way], *(time_text(time_s, slowest) for time_s in figures)]
-        for way, figures in times_s.items()
+        [_WAYS[way], *(time_text(time_s, slowest) for time_s in times)]
+        for way, times in figures.items()
     ]
-    return ["", table([f"{num_steps} drawn steps"], ["mean", "95 % are below"], rows)]
+    number = len(judged.times_ns["plan"])
+    return ["", table([f"{number} drawn steps"], ["mean", "95 % are below"], rows)]

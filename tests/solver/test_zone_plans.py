@@ -202,4 +202,5 @@ def test_experts_of_several_zones_stay_inside_a_node(seed: int) -> None:
         own = shape.degrees[0]
         if len({group.zone for group in used}) > 1:
             assert all(group.gpus_per_node % own.width == 0 for group in used)
-            assert all(group.gpus_per_node // own.tp % shape.ep == 0 for group in used)
+            lanes = shape.expert_lanes(0)
+            assert all(group.gpus_per_node // lanes % shape.ep == 0 for group in used)
