@@ -9,6 +9,8 @@ from formulations.switching.switch import Sending, Switch
 
 def published_plan(switch: Switch) -> list[Sending]:
     """Sendings of the rule, layer by layer."""
+    if not any(one.is_free for one in switch.demands):
+        return [one.direct() for one in switch.demands]
     inside, between = ([0] * switch.network.num_gpus for _ in range(2))
     node_of, found = switch.network.node_of, list[Sending]()
     near = {(one.number, one.node): one.near for one in switch.demands}
