@@ -172,10 +172,11 @@ class Floor:
         """Rings of experts that ep GPUs share, ns per layer: the most that any stage may take."""
         groups, ep = sorted(set(self.order)), self.shape.ep
         cluster, memory = self.tables.instance.cluster, self.tables.memory
-        ranks = {j: cluster.groups[j].gpus_per_node // self.degrees_of(j)[0] for j in groups}
-        stage = self.shape.dp * self.degrees_of(groups[0])[1]
+        split = {j: self.shape.etp or self.degrees_of(j)[0] for j in groups}
+        ranks = {j: cluster.groups[j].gpus_per_node // split[j] for j in groups}
+        stage = self.shape.dp * self.degrees_of(groups[0])[2] // split[groups[0]]
         copies, sizes = stage // ep, sorted(ranks.values())
-        if ep == 1 or copies == 1 or not factor:
+        if copies == 1 or not factor:
             return [0] * self.tables.num_layers
         fitting = sizes[0] == sizes[-1] and max(sizes[0], stage) % min(sizes[0], stage) == 0
         most = ceil(Fraction(stage, sizes[0])) if fitting else (stage - 1) // sizes[0] + 2
@@ -191,7 +192,7 @@ class Floor:
                 rate = Fraction(own - 1, own) / Fraction(near.bandwidth_bytes_per_s)
                 inner.append(up(factor * rate * size))
                 starts.append((own - 1) * Fraction(near.latency_s))
-                lanes = self.degrees_of(j)[0] * min(ep, ranks[j]) * (1 if fitting else 2)
+                lanes = split[j] * min(ep, ranks[j]) * (1 if fitting else 2)
                 rate = across * lanes / Fraction(far.bandwidth_bytes_per_s)
                 outer.append(up(factor * rate * size))
                 delays.append((nodes - 1) * Fraction(far.latency_s))

@@ -81,12 +81,28 @@ def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
         if mixed.rows == "padded":
             return -(-number // dp) * peaks[0] + fill
         rows_each = -(-tokens // (replica.longest_row * dp))
-        return -(-works[0] // dp) + rows_each * replica.time.per_row_ns + fill
+        share = max(-(-works[0] // dp), _apart_ns(one, chosen))
+        return share + rows_each * replica.time.per_row_ns + fill
 
     def enough(time: int) -> bool:
         return _enough(one, mixed.rows, time, number, tokens, works, peaks)
 
-    return bisect_left(range(1 << 40), True, key=enough)
+    found = bisect_left(range(1 << 40), True, key=enough)
+    return found if mixed.rows == "padded" else max(found, _apart_ns(one, chosen))
+
+
+def _apart_ns(one: Strategy, atoms: Sequence[Atom]) -> int:
+    """The n longest sequences on any replicas, whole, each as short as the shortest of them."""
+    found = 0
+    for atom in atoms:
+        number = sum(other.count for other in atoms if other.tokens >= atom.tokens)
+        each = [replica.time.sequence_ns(atom.tokens) for replica in one.replicas]
+
+        def enough(time: int, each: Sequence[int] = each, number: int = number) -> bool:
+            return sum(time // max(1, ns) for ns in each) >= number
+
+        found = max(found, bisect_left(range(1 << 40), True, key=enough))
+    return found
 
 
 def _enough(

@@ -1,9 +1,12 @@
 """A small instance of mixed lengths, for tests of its strategies."""
 
+from functools import cache
 from pathlib import Path
 
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
+from formulations.lengths.row_times import PlanRows
+from solver.lengths.layouts import found_strategies
 
 SMALL = """
 name: small
@@ -31,6 +34,8 @@ def small(**changes: str) -> Instance:
     return parse_instance(text, "small.yaml", Path())
 
 
-def mixed_gpus() -> Instance:
-    """With a node of slower and smaller GPUs beside."""
-    return small(search=OTHER_NODE)
+@cache
+def mixed_strategies() -> tuple[Instance, list[PlanRows]]:
+    """The same with a node of slower and smaller GPUs beside, and its strategies."""
+    instance = small(search=OTHER_NODE)
+    return instance, found_strategies(instance, lambda done, total: None)

@@ -6,13 +6,17 @@ Sets. Atoms k that fit; levels l: the longest rows peak[1] < peak[2] < ... that 
 of replicas, m_i of each.
 Parameters. work, tokens, number and peak of atoms; p stages, longest row R, row time c of a kind.
 Variables. runs[k], given; long[l]: a row is of level l or above; time, ns; share: work on each of
-dp like replicas; rows[i] on one replica; of unlike ones takes[i], and parts[i] of PARTS.
+dp like replicas; rows[i] on one replica; of unlike ones takes[i], and parts[i] of PARTS;
+whole[i, k] sequences of k and longer ones; apart.
 Objective. None of its own: minimisation of the time makes what is rounded up the least it may be.
 Constraints.
 (1) runs[k] <= long[level of k]; long[l + 1] <= long[l]; peak = sum over l of its step if long[l].
-(2) Packed, like: time = share + c rows + (p - 1) peak; dp share >= work; R dp rows >= tokens.
+(2) Packed, like: time = share + c rows + (p - 1) peak; dp share >= work; R dp rows >= tokens;
+    share >= apart.
 (3) Packed, unlike: parts[i] whole[i] <= PARTS (time - (p_i - 1) peak_i) if takes[i], whole being
-    work + c_i rows_i with R_i rows_i >= tokens; sum of m_i parts[i] >= PARTS if anything runs.
+    work + c_i rows_i with R_i rows_i >= tokens; sum of m_i parts[i] >= PARTS if anything runs;
+    time >= apart. In (2) and (3), if runs[k]: sum of m_i whole[i, k] >= number of those >= k that
+    run, and apart >= sequence time of k * whole[i, k].
 (4) Padded, with longest[k] for the longest atom that runs, and rows[i, k] of its length: time >=
     sum over k of peak_i(k) (rows[i, k] + (p_i - 1) longest[k]) if takes[i]; rows[i, k] only if
     longest[k]; sum over i and k' >= k of m_i rows[i, k'] >= number of those >= k that run.
@@ -29,6 +33,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import floor
 
+import numpy as np
 from ortools.sat.python import cp_model
 
 from formulations.cpsat.terms import Linear, total_of, weighted
@@ -99,7 +104,12 @@ class _Part:
     def packed(self) -> Linear:
         """(2)."""
         replica, dp = self._kinds[0]
-        share = self._quotient(self._times.work_ns[0].tolist(), dp, "share")
+        work = self._quotient(self._times.work_ns[0].tolist(), dp, "work")
+        apart = self._apart()
+        share = self._model.new_int_var(
+            0, max(work.proto.domain[1], apart.proto.domain[1]), "share"
+        )
+        self._model.add_max_equality(share, [work, apart])
         rows = self._quotient(self._tokens, dp * replica.longest_row, "rows")
         return total_of(
             share,
@@ -126,7 +136,25 @@ class _Part:
             shares.append(alike * parts)
         for literal in self._runs.values():
             self._model.add(sum(shares) >= PARTS).only_enforce_if(literal)
+        self._model.add(time >= self._apart())
         return time
+
+    def _apart(self) -> cp_model.IntVar:
+        """An integer >= the time of the n longest sequences, each as the shortest of them."""
+        atoms = np.array(list(self._runs))
+        number = np.cumsum(np.array(self._number)[atoms][::-1])[::-1]
+        most = self._times.apart_ns(atoms, number)
+        apart = self._model.new_int_var(0, int(most.max()), "apart")
+        longer: Linear = 0
+        for k, n in reversed(list(zip(atoms.tolist(), number.tolist(), strict=True))):
+            longer = longer + self._number[k] * self._runs[k]
+            whole: Linear = 0
+            for (_, alike), each in zip(self._kinds, self._times.sequence_ns[:, k], strict=True):
+                own = self._model.new_int_var(0, -(-n // alike), f"whole[{k}]")
+                self._model.add(int(each) * own <= apart)
+                whole = whole + alike * own
+            self._model.add(whole >= longer).only_enforce_if(self._runs[k])
+        return apart
 
     def padded(self) -> Linear:
         """(4)."""

@@ -43,7 +43,7 @@ def read_lengths(path: Path, place: Place) -> Mapping[int, int]:
     return dict(sorted(found_counts.items()))
 
 
-def _lines(path: Path, place: Place) -> tuple[list[str], dict[str, int]]:
+def _lines(path: Path, place: Place) -> tuple[list[str], Counter[str]]:
     """All lines, and how often each stands in the file, but for blank ones."""
     lines = [line.strip() for line in read_text(path, _A_PATH, place).split("\n")]
     check_extent(str(path), len(lines), MOST_VALUES)
@@ -126,11 +126,11 @@ def _of_npy(path: Path, place: Place) -> Counter[int]:
         raise InstanceError(str(path), found, "a whole file")
     if kind[0] == ">":
         values.byteswap()
-    found = Counter(values)
-    unfit = next((value for value in found if not 1 <= value <= MOST_BATCH), None)
+    counts = Counter(values)
+    unfit = next((value for value in counts if not 1 <= value <= MOST_BATCH), None)
     if unfit is not None:
         raise InstanceError(f"{path} [{values.index(unfit)}]", str(unfit), _A_LENGTH)
-    return found
+    return counts
 
 
 def _header(data: bytes, path: Path) -> tuple[str, int, int]:

@@ -69,6 +69,7 @@ class Part:
     expert_parameters: int = 0
     expert_flops: int = 0
     routed_bytes: int = 0
+    expert_all_reduces: int = 0
     key_value_bytes: int = 0
     query_bytes: int = 0
     memory_kernels: int = 0
@@ -130,6 +131,7 @@ class Part:
             expert_parameters=self.expert_parameters,
             expert_flops=self.expert_flops,
             routed_bytes=self.routed_bytes,
+            expert_all_reduces=self.expert_all_reduces,
             key_value_bytes=self.key_value_bytes,
             query_bytes=self.query_bytes,
             memory_kernels=self.memory_kernels,

@@ -1,6 +1,7 @@
 """From the written section `lengths` to what a step holds; what the workload takes from it."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
@@ -133,7 +134,7 @@ def resolve_lengths(
         found = "rows of many lengths, with a profile, whose layer times are of one"
         raise place.error(found, "measured strategies here, or no profile")
     checks = [
-        partial(_strategy, one, place.at("strategies", i), cluster)
+        partial(_strategy, one, place.at("strategies", i), cluster, lengths.classes)
         for i, one in enumerate(written.strategies or [])
     ]
     strategies = tuple(all_of(checks))
@@ -153,7 +154,10 @@ def resolve_lengths(
     )
 
 
-def _strategy(written: StrategyFile, place: Place, cluster: Cluster) -> MeasuredStrategy:
+def _strategy(
+    written: StrategyFile, place: Place, cluster: Cluster, classes: Sequence[LengthClass]
+) -> MeasuredStrategy:
+    _check_times(written, place, classes)
     tp, cp, pp = written.tensor_parallel, written.context_parallel, written.pipeline_parallel
     shared = f", cp {cp}" if cp > 1 else ""
     own = MeasuredStrategy(
@@ -163,13 +167,31 @@ def _strategy(written: StrategyFile, place: Place, cluster: Cluster) -> Measured
         pipeline_parallel=pp,
         context_parallel=cp,
         longest_row=written.longest_row,
-        row_times_s=tuple(sorted(written.row_times.items())),
+        row_times_s=tuple(sorted((written.row_times or {}).items())),
+        class_times_s=tuple(sorted((written.class_times or {}).items())),
     )
     num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
     if own.num_gpus > num_gpus:
         found = f"{own.num_gpus} GPUs, of {num_gpus} in the cluster"
         raise place.error(found, f"degrees whose product is at most {num_gpus}")
     return own
+
+
+def _check_times(written: StrategyFile, place: Place, classes: Sequence[LengthClass]) -> None:
+    """Of rows, with the longest; or of classes that there are."""
+    if (written.row_times is None) == (written.class_times is None):
+        found = "neither row_times nor class_times" if written.row_times is None else "both"
+        raise place.error(found, "exactly one of row_times, class_times")
+    if (written.longest_row is None) != (written.row_times is None):
+        found = "missing" if written.longest_row is None else f"{written.longest_row}"
+        allowed = "tokens of the longest row, with row_times; none with class_times"
+        raise place.at("longest_row").error(found, allowed)
+    known = [one.tokens for one in classes]
+    for tokens in written.class_times or {}:
+        if tokens not in known:
+            raise place.at("class_times", tokens).error(
+                f"no class of up to {tokens} tokens", ", ".join(map(str, known))
+            )
 
 
 def _switching(

@@ -98,12 +98,16 @@ class _RowCosts:
                 yield Point(0, n // tokens * tokens, time_ns)
 
 
-def plan_rows(instance: Instance, plan: Plan, name: str) -> PlanRows:
-    """The strategy of a plan whose micro-batches are rows, which fit at one length at least."""
+def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> PlanRows:
+    """The strategy of a plan whose micro-batches are rows, which fit at one length at least.
+
+    halvings: so often rows are half as long as they might be.
+    """
     costs, replicas, most = _RowCosts(instance, plan), [], 0.0
     for r in range(plan.shape.dp):
         longest = longest_row(instance, plan.shape, partial(costs.fits, replica=r))
         assert longest is not None
+        longest >>= halvings
         curve, above = upper_fit([*costs.points(r, longest)])
         replicas.append(Replica(plan.shape.pp, longest, curve))
         most = max(most, above)

@@ -2,17 +2,21 @@
 
 The sequences of a set S share a strategy's dp replicas, integers in ns:
 
-- packed, like replicas: ceil(work / dp) + row time * ceil(tokens / (longest row * dp)) + fill;
+- packed, like replicas: share + row time * ceil(tokens / (longest row * dp)) + fill, with share the
+  larger of ceil(work / dp) and apart;
 - padded, like replicas: every sequence is a row as long as the longest of S, so that it is
   (ceil(sequences / dp) + stages - 1) rows;
 - unlike replicas: the least time in which their shares of the whole add up to one; packed, a share
   is so many of `PARTS` parts of S, that is of work + row time * ceil(tokens / longest row), after
-  the replica's fill; padded, it is whole rows;
+  the replica's fill; not less than apart; padded, it is whole rows;
 - measured strategies: the sum of what their atoms take.
 
-work: sum over S of count * sequence time. fill: (stages - 1) rows, of the longest to run in S;
-packed, that is a row filled with sequences of one atom. Every replica takes part, so a strategy
-takes atoms up to its shortest longest row. A strategy that leaves replicas out is another one.
+work: sum over S of count * sequence time. apart: sequences are not divided, so that the n longest
+ones of S, of which none is shorter than l, take as long as n sequences of l; the most of that over
+all lengths l in S. In a time, each replica runs floor(time / sequence time) of them. fill:
+(stages - 1) rows, of the longest to run in S; packed, that is a row filled with sequences of one
+atom. Every replica takes part, so a strategy takes atoms up to its shortest longest row. A strategy
+that leaves replicas out is another one.
 """
 
 from collections import Counter
@@ -42,6 +46,7 @@ class _Totals:
     """Of sets of atoms, [set], or [kind of replica, set]; see the module."""
 
     work: Numbers
+    apart: Numbers
     tokens: Numbers
     number: Numbers
     longest_row_ns: Numbers
@@ -68,14 +73,16 @@ class StrategyTimes:
         self.longest_row_ns = np.array(longest)  #: [kind of replica, atom]
         self._tokens = np.array([atom.tokens * atom.count for atom in atoms])
         self._number = np.array([atom.count for atom in atoms])
+        self.sequence_ns = self.work_ns // self._number  #: [kind of replica, atom]
 
     def of_set(self, atoms: Sequence[int]) -> int | None:
         """Time of a set of atoms, not empty; None if one does not fit."""
-        chosen = np.array(atoms)
+        chosen = np.array(sorted(atoms))
         if not self.fits[chosen].all():
             return None
         totals = _Totals(
             self.work_ns[:, chosen].sum(axis=1)[:, None],
+            self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1]).max(keepdims=True),
             self._tokens[chosen].sum(keepdims=True),
             self._number[chosen].sum(keepdims=True),
             self.longest_row_ns[:, chosen].max(axis=1)[:, None],
@@ -90,6 +97,7 @@ class StrategyTimes:
         longest = np.maximum.accumulate(self.longest_row_ns[:, None, :] * inside, axis=2)
         totals = _Totals(
             _between(self.work_ns, first, stop),
+            self._apart_of_intervals()[first, stop],
             _between(self._tokens, first, stop),
             _between(self._number, first, stop),
             longest[:, first, stop - 1],
@@ -98,6 +106,24 @@ class StrategyTimes:
         times = np.full((size + 1, size + 1), NEVER)
         times[first, stop] = np.where(unfit > 0, NEVER, self._elapsed(totals))
         return times
+
+    def apart_ns(self, atoms: Numbers, number: Numbers) -> Numbers:
+        """[..] least time in which replicas run so many sequences of each of these atoms."""
+        each = np.maximum(self.sequence_ns[:, atoms], 1)
+        if len(self.kinds) == 1:
+            like: Numbers = -(-number // self.kinds[0][1]) * each[0]
+            return like
+        alike = np.array([own for _, own in self.kinds]).reshape(-1, *(1,) * number.ndim)
+        most = number * each.min(axis=0)
+        return _least(lambda time: (alike * (time // each)).sum(axis=0) >= number, most)
+
+    def _apart_of_intervals(self) -> Numbers:
+        """[i, j] the most over the atoms k >= i, with as many sequences as k .. j - 1 have."""
+        atoms, ends = np.arange(len(self.fits)), np.arange(len(self.fits) + 1)
+        number = np.maximum(_between(self._number, atoms[:, None], ends), 0)
+        apart = self.apart_ns(np.broadcast_to(atoms[:, None], number.shape), number)
+        most: Numbers = np.maximum.accumulate(apart[::-1], axis=0)[::-1]
+        return most
 
     def _elapsed(self, totals: _Totals) -> Numbers:
         """[set] the time of sets."""
@@ -109,7 +135,8 @@ class StrategyTimes:
             padded: Numbers = (-(-totals.number // dp) + replica.stages - 1) * row_ns
             return padded
         num_rows = -(-totals.tokens // (replica.longest_row * dp))
-        full_ns = -(-totals.work[0] // dp) + replica.time.per_row_ns * num_rows
+        share_ns = np.maximum(-(-totals.work[0] // dp), totals.apart)
+        full_ns = share_ns + replica.time.per_row_ns * num_rows
         time: Numbers = full_ns + (replica.stages - 1) * row_ns
         return time
 
@@ -131,12 +158,13 @@ class StrategyTimes:
             [kind.time.per_row_ns * count for kind, count in zip(kinds, num_rows, strict=True)]
         )
         fill, whole = before * row_ns, np.maximum(whole, 1)
-        return _least(
+        shared = _least(
             lambda time: (
                 (alike * np.clip((time - fill) * PARTS // whole, 0, PARTS)).sum(axis=0) >= PARTS
             ),
             (fill + whole).min(axis=0),
         )
+        return np.maximum(shared, totals.apart)
 
 
 class MeasuredTimes:

@@ -12,7 +12,9 @@ bounds with weights dp w_k v_k / V is a bound:
 
 over the layers l and the places x, a node group and degrees, that a stage may have: the others have
 w GPUs at least for each replica, so w_x <= G / dp - (p - 1) w with G GPUs. The same holds for
-p weights u = 1 / p, and for any mean of both.
+p weights u = 1 / p, and for (1 - a) V-weights and a / p with any a that leaves no place a negative
+one. With a below 0 wide places gain nothing: t falls as 1 / w, and at a / p = -1 / c the weighted
+term as well grows by what the sum of all t_k loses.
 
 Besides there are the transfers of one micro-batch, both ways, and tied embeddings. N nodes in a row
 have N - 1 borders, of which a stage on n nodes covers n - 1: so at least N / n - 1 boundaries of
@@ -21,7 +23,7 @@ may lie inside a node.
 
 The same with m for c, and nothing for the latency, is the work of the GPUs. Any weights will do:
 looked at are those by which GPUs of all groups do equally much, some in which one group counts more
-or less, and means with 1 / p.
+or less, and these with 1 / p.
 """
 
 from functools import lru_cache
@@ -44,8 +46,9 @@ Numbers = NDArray[np.float64]
 
 #: What one group's weight is multiplied by.
 FACTORS = (0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.45, 1.8, 2.5, 4.0)
-#: Share of 1 / p in a mean.
+#: Share of 1 / p in a mean; and of the most that may be taken away of it.
 MEANS = (0.0, 0.3, 0.6, 0.9)
+TAKEN = (1 / 3, 2 / 3, 1.0)
 #: Relative noise of the floats, and more.
 _NOISE = 1e-9
 
@@ -82,6 +85,15 @@ class _End:
         lanes = self.degrees.width * self.slots if apart else 1
         latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
         return (lanes * size / link.bandwidth_bytes_per_s + latency_s) * (size > 0)
+
+
+def _loads(by_gpus: Numbers, pp: int, left: float) -> Numbers:
+    """[K, C] weights u of places, from those by GPUs [K, C]; left: c."""
+    alike, least = 1 / pp, by_gpus.min(axis=1, keepdims=True)
+    most = np.minimum(least / np.maximum(alike - least, _NOISE), pp / max(left, 1.0))
+    shares = [np.full_like(least, one) for one in MEANS] + [-one * most for one in TAKEN]
+    loads: Numbers = np.concatenate([(1 - one) * by_gpus + one * alike for one in shares])
+    return np.maximum(loads, 0)  # but for noise
 
 
 class StageChoice:
@@ -123,10 +135,9 @@ class StageChoice:
         key = shape.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
         forward, work = self._columns(key, places)
         m = self.instance.workload.global_batch // shape.micro_batch // shape.dp
-        by_gpus, alike = shape.dp * self._weights(key, places), 1 / shape.pp
-        loads = np.concatenate([(1 - one) * by_gpus + one * alike for one in MEANS])[:, None]
-        busy = (m * work * loads).min(axis=2) @ self.counts
         left = self._left(shape, m, forward, work)
+        loads = _loads(shape.dp * self._weights(key, places), shape.pp, left)[:, None]
+        busy = (m * work * loads).min(axis=2) @ self.counts
         filled = (work * (1 + left * loads)).min(axis=2) @ self.counts + self._once(shape, places)
         return int(max(busy.max(), filled.max()) * (1 - _NOISE))
 

@@ -24,15 +24,18 @@ def show_command(
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
     from solver.front_document import is_front, read_front
+    from solver.lengths_document import LENGTHS_FILE
     from solver.report.document import costs_of
     from solver.report.front_picture import front_picture
+    from solver.report.lengths_picture import lengths_picture
+    from solver.report.lengths_step import step_text
     from solver.report.subsets_text import front_report
     from solver.report.svg import svg_picture
     from solver.report.switch_text import switch_text
     from solver.report.text import plan_text
     from solver.simulate import simulate_step
     from solver.switch_document import SWITCH_FILE
-    from solver.verify import Effort, verify_document, verify_front, verify_switch
+    from solver.verify import Effort, verify_document, verify_front, verify_lengths, verify_switch
 
     if svg is not None:
         check_writable(svg)
@@ -56,6 +59,14 @@ def show_command(
         switch = SWITCH_FILE.read(plan)
         refuse_changed(plan, verify_switch(switch))
         print_report(switch_text(switch))
+        return
+    if LENGTHS_FILE.is_one(plan):
+        lengths = LENGTHS_FILE.read(plan)
+        refuse_changed(plan, verify_lengths(lengths, Effort(prove="nothing")))
+        if svg is not None:
+            write_text(svg, lengths_picture(lengths))
+        print_report(step_text(lengths))
+        say(f"The step is checked; its bound is only if `verify {plan}` says so.")
         return
     document = read_document(plan)
     refuse_changed(plan, verify_document(document, Effort(prove="nothing")))

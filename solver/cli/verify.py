@@ -13,6 +13,7 @@ from solver.cli.terminal import say, steps_display
 
 if TYPE_CHECKING:
     from formulations.instance import Instance
+    from solver.lengths_document import LengthsDocument
     from solver.verify import Verification
 
 #: Claims that are named one by one.
@@ -54,9 +55,17 @@ def verify_command(
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
     from solver.front_document import is_front, read_front
+    from solver.lengths_document import LENGTHS_FILE
     from solver.report.degrees import one_line
     from solver.switch_document import SWITCH_FILE
-    from solver.verify import Effort, verify_document, verify_fleet, verify_front, verify_switch
+    from solver.verify import (
+        Effort,
+        verify_document,
+        verify_fleet,
+        verify_front,
+        verify_lengths,
+        verify_switch,
+    )
 
     if is_fleet(plan):
         fleet = read_fleet(plan)
@@ -69,6 +78,10 @@ def verify_command(
         _judge(plan, verify_switch(switch))
         return
     effort = partial(Effort, time_limit, "quick" if quick else "all")
+    if LENGTHS_FILE.is_one(plan):
+        lengths = LENGTHS_FILE.read(plan)
+        _judge(plan, verify_lengths(lengths, effort()), _other_instance(lengths, instance))
+        return
     with steps_display("claims proved again") as show:
         if is_front(plan):
             front = read_front(plan)
@@ -109,6 +122,19 @@ def _conclude(
         if fewest not in (None, family.fewest):
             problems.append(f"fewest nodes: found {fewest}, expected {family.fewest}")
     _judge(plan, verification, problems)
+
+
+def _other_instance(lengths: "LengthsDocument", instance: Path | None) -> list[str]:
+    """What is wrong if a file of mixed lengths should be for an instance and is for another."""
+    if instance is None:
+        return []
+    from formulations.instance.load import load_instance
+    from solver.document import digest
+
+    expected = digest(load_instance(instance).model_dump(mode="json"))
+    if lengths.instance_digest == expected:
+        return []
+    return [f"instance_digest: found {lengths.instance_digest}, expected {expected}"]
 
 
 def _judge(plan: Path, verification: "Verification", more: Sequence[str] = ()) -> None:

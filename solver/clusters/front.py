@@ -1,4 +1,4 @@
-"""Plans of several clusters that no other dominates, and from when on they dominate others."""
+"""The best of several clusters that no other dominates, and from when on they dominate others."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,6 @@ from math import inf
 
 from formulations.costs.renting import Terms
 from formulations.instance.family import Counts
-from formulations.plan import Plan
 from solver.clusters.measure import Figures, Measure
 
 
@@ -16,7 +15,6 @@ class Point:
 
     counts: Counts
     terms: Terms
-    plan: Plan
     step_time_ns: int
     figures: Figures
 
@@ -41,15 +39,12 @@ class Front:
         self._reached = {counts: [inf] * len(terms) for counts, terms in self._terms.items()}
         self.cutoffs = dict.fromkeys(self._terms, inf)
 
-    def offer(self, counts: Counts, found: tuple[Plan, int] | None) -> None:
-        """Keeps a plan with its step time in ns that is better than the one known."""
-        if found is None:
-            return
-        plan, time_ns = found
+    def offer(self, counts: Counts, time_ns: int) -> None:
+        """Keeps the step time of a plan that is better than the one known."""
         known = self.points.get(counts)
         if known is None or time_ns < known[0].step_time_ns:
             self.points[counts] = [
-                Point(counts, terms, plan, time_ns, self.measure.figures(counts, time_ns, terms))
+                Point(counts, terms, time_ns, self.measure.figures(counts, time_ns, terms))
                 for terms in self._terms[counts]
             ]
             for point in self.points[counts]:

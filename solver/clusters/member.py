@@ -83,17 +83,17 @@ class Members:
 
     def bound_ns(self, counts: Counts) -> int | None:
         """Lower bound of the step time of a cluster, in closed form; None: it has no shape."""
-        forms = self.times.forms(list(self.space(counts)))
+        forms = self.times.afresh().forms(list(self.space(counts)))
         return min((form.bound_ns for form in forms), default=None)
 
     def packed_ns(self, counts: Counts, below_ns: float) -> int:
         """The same by whole blocks, for shapes that it may raise towards `below_ns`."""
-        space = list(self.space(counts))
-        forms = self.times.forms(space)
+        space, times = list(self.space(counts)), self.times.afresh()
+        forms = times.forms(space)
         pairs = list(zip(space, forms, strict=True))
         near = [one for one in pairs if one[1].bound_ns < below_ns and not one[0].per_stage]
         others = [form.bound_ns for _, form in set(pairs) - set(near)]
-        return min([*self.times.packed_ns([shape for shape, _ in near]), *others])
+        return min([*times.packed_ns([shape for shape, _ in near]), *others])
 
     def close(
         self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
@@ -127,7 +127,8 @@ class Members:
         study: Study | None,
     ) -> MemberClosing:
         space, below = self.space(task.counts), task.cutoff_ns
-        search = ShapeSearch(self.instance, options, report, self.times, space, below, study)
+        times = self.times.afresh()
+        search = ShapeSearch(self.instance, options, report, times, space, below, study)
         interrupted = False
         try:
             with time_up_after(search.clock.left_s):
@@ -173,7 +174,7 @@ def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> Member
         counts=task.counts,
         found=found,
         bound_ns=bound_ns,
-        records=tuple(search.closer.stated(one, best, bound_ns) for one in records),
+        records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
         runtime_s=search.clock.elapsed_s,
         interrupted=interrupted,
     )

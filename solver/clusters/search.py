@@ -47,8 +47,9 @@ Report = Callable[[FamilyProgress], None]
 class FamilySearch:
     """State of one search. bounds: of the step time in ns of every cluster; None: no plan.
 
-    closings: of the clusters that were searched; `study`: where each is kept,
-    and taken from if it is known.
+    closed: clusters whose turn is over, and whether bounds alone were not enough. proofs: closings
+    of those on the front; no more is kept of others, so that memory does not grow with the search.
+    study: where every closing is kept, and taken from if it is known.
     """
 
     def __init__(
@@ -66,7 +67,8 @@ class FamilySearch:
         self.front = Front(measure, self.members.counts)
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
-        self.closings: dict[Counts, MemberClosing] = {}
+        self.closed: dict[Counts, bool] = {}
+        self.proofs: dict[Counts, MemberClosing] = {}
 
     def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
@@ -95,7 +97,7 @@ class FamilySearch:
 
     def _left(self) -> list[Counts]:
         """Open clusters not yet searched."""
-        return [one for one in self.bounds if one not in self.closings and self.is_open(one)]
+        return [one for one in self.bounds if one not in self.closed and self.is_open(one)]
 
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
@@ -109,8 +111,11 @@ class FamilySearch:
         counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
         possible = known_ns is not None and bound_ns is not None
         self.bounds[counts] = max(known_ns or 0, bound_ns or 0) if possible else None
-        self.closings[counts] = closing
-        self.front.offer(counts, closing.found)
+        self.closed[counts] = closing.searched
+        if closing.found is not None:
+            self.front.offer(counts, closing.found[1])
+            known = self.proofs | {counts: closing}
+            self.proofs = {one.counts: known[one.counts] for one in self.front.best}
 
     def run(self, report: Report | None = None) -> Termination:
         """Closes clusters until none is open or time is up; nothing that is known is lost."""

@@ -3,7 +3,6 @@
 from formulations.plan import Plan
 from formulations.slot_degrees import ByPlace
 from solver.enumeration.engine import SplitOutcome, Stop, solve_split
-from solver.layered.edges import has_split
 from solver.layered.problem import Intervals
 from solver.layered.stage_degrees import StageDegrees
 
@@ -18,7 +17,7 @@ def best_by_stage(
     graph = StageDegrees(intervals, whole)
     if sum(map(len, graph.arcs)) > MOST_ARCS:
         return None, SplitOutcome(None, None, None, 0, False)
-    if not graph.arcs or not has_split(graph.problem):
+    if not graph.arcs:
         return None, SplitOutcome(None, None, None, cutoff, True)
     found = solve_split(graph.problem, cutoff, gap, stop)
     if found.arcs is None or found.split is None:

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from formulations.costs.renting import chooses_terms
-from formulations.instance import Instance, ZoneLink
+from formulations.instance import Instance
 from formulations.instance.cluster import Link, NodeGroup
 from formulations.instance.target import RULES, TARGET_NAMES, Target
 from formulations.launch import widened
@@ -82,12 +82,12 @@ def _between_zones(instance: Instance) -> Iterator[WhatIf]:
     cluster = instance.cluster
     links = cluster.links_among(range(len(cluster.groups)))
     for link in links:
-
-        def changed(one: ZoneLink) -> ZoneLink:
-            return _faster(one) if one == link else one  # noqa: B023
-
-        own = [pair.model_copy(update={"link": changed(pair.link)}) for pair in cluster.zone_links]
-        default = cluster.zone_link and changed(cluster.zone_link)
+        swap = {link: _faster(link)}
+        own = [
+            pair.model_copy(update={"link": swap.get(pair.link, pair.link)})
+            for pair in cluster.zone_links
+        ]
+        default = cluster.zone_link and swap.get(cluster.zone_link, cluster.zone_link)
         wider = cluster.model_copy(update={"zone_link": default, "zone_links": tuple(own)})
         joined = (
             f"{one} and {other}"
@@ -193,6 +193,8 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
         yield changed("no sequence parallelism", sequence_parallel=False)
     if 1 in search.expert_parallel and len(search.expert_parallel) > 1:
         yield changed("no expert parallelism", expert_parallel=(1,))
+    if "tp" in search.expert_tensor_parallel and len(search.expert_tensor_parallel) > 1:
+        yield changed("experts split over tensor groups", expert_tensor_parallel=("tp",))
     if 1 in search.context_parallel and len(search.context_parallel) > 1:
         yield changed("no context parallelism", context_parallel=(1,))
     if search.degrees != "uniform":

@@ -13,7 +13,7 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.stage_places import StagePlacer
-from formulations.plan import Plan, Recomputed
+from formulations.plan import Degrees, Plan, Recomputed
 from formulations.slot_degrees import ByPlace, may_follow
 from formulations.stage_layouts import layout_plan
 from solver.layered.free_degrees import Columns
@@ -101,26 +101,31 @@ class StageDegrees:
         graph, states = self.graph, [_Begun(self.graph.start, None)]
         for after in reversed(range(self.shape.pp)):
             moves = [
-                (before, _Begun(step.after, self._like(before, step.place)), step)
+                (before, _Begun(step.after, first), step)
                 for before in states
                 for step in graph.steps[before.state]
                 if graph.may_be_followed(step.after, after)
-                and self._follows(self._like(before, step.place), step.place, not after)
+                for first in [self._like[step.place] if before.first is None else before.first]
+                if self._follows[first][step.place][not after]
             ]
             yield moves
             states = list(dict.fromkeys(one for _, one, _ in moves))
 
-    def _like(self, before: _Begun, place: int) -> int:
-        """The first place that the target lets begin pipelines as that of the first stage does."""
-        if before.first is not None:
-            return before.first
-        each = range(len(self.places))
-        kinds = [[self._follows(x, y, last) for y in each for last in (False, True)] for x in each]
-        return kinds.index(kinds[place])
+    @cached_property
+    def _follows(self) -> list[list[tuple[bool, bool]]]:
+        """[C][C] whether the target runs a stage behind a first one: inside, and at the end."""
+        instance, degrees = self.whole.instance, [own for _, own in self.places]
 
-    def _follows(self, first: int, place: int, last: bool) -> bool:
-        own, instance = [self.places[x][1] for x in (first, place)], self.whole.instance
-        return may_follow(instance, self.shape, own[0], own[1], last)
+        def follows(first: Degrees, own: Degrees) -> tuple[bool, bool]:
+            inside, last = (may_follow(instance, self.shape, first, own, x) for x in (False, True))
+            return inside, last
+
+        return [[follows(first, own) for own in degrees] for first in degrees]
+
+    @cached_property
+    def _like(self) -> list[int]:
+        """[C] the first place that the target lets begin pipelines as this one."""
+        return [self._follows.index(own) for own in self._follows]
 
     @cached_property
     def problem(self) -> SplitProblem:

@@ -8,11 +8,12 @@ from formulations.instance import Instance
 from formulations.instance.lengths import Lengths, MeasuredStrategy
 from formulations.instance.rows import lengths_of
 from formulations.lengths.fit import Point, upper_fit
-from formulations.lengths.moving import estimated_switching
-from formulations.lengths.problem import Atom, Mixed, Replica, Strategy, Switching
+from formulations.lengths.problem import Atom, Measured, Mixed, Replica, Strategy, Switching
 from formulations.plan import Plan
 from formulations.units import ceil_ns
 from solver.lengths.layouts import found_strategies
+from solver.lengths.useful import useful
+from solver.switching.all_pairs import switch_times
 
 
 class LongSequenceError(PlannerError):
@@ -43,33 +44,56 @@ def candidates(
     """
     lengths = lengths_of(instance)
     if lengths.strategies:
-        strategies, above = zip(*map(_measured, lengths.strategies), strict=True)
-        mixed = _mixed(lengths, strategies, _measured_switching(lengths))
-        return Candidates(mixed, None, above)
+        measured = [_measured(lengths, one) for one in lengths.strategies]
+        _check_longest(lengths, [strategy for strategy, _ in measured])
+        mixed = _mixed(lengths, [one for one, _ in measured], _measured_switching(lengths))
+        return Candidates(mixed, None, tuple(above for _, above in measured))
     found = found_strategies(instance, tell)
+    _check_longest(lengths, [one.strategy for one in found])
+    found = useful(instance, found)
     plans = [one.plan for one in found]
-    switching = estimated_switching(instance, plans)
+    switching = switch_times(instance.cluster, instance.workload, plans)
     mixed = _mixed(lengths, [one.strategy for one in found], switching)
     return Candidates(mixed, tuple(plans), tuple(one.above for one in found))
 
 
-def _mixed(lengths: Lengths, strategies: Sequence[Strategy], switching: Switching) -> Mixed:
-    last = lengths.classes[-1]
-    longest = max(strategies, key=lambda one: one.longest, default=None)
-    if longest is None or longest.longest < last.tokens:
-        most = "none has room for a row" if longest is None else f"{longest.longest} tokens at most"
-        raise LongSequenceError(
-            f"lengths: sequences of {last.tokens} tokens, {last.count} a step, fit no strategy:"
-            f" {most}; cut them off there, or allow more in search: tensor_parallel,"
-            " context_parallel, pipeline_parallel, recompute: full, zero"
-        )
+def _mixed(
+    lengths: Lengths, strategies: Sequence[Strategy | Measured], switching: Switching
+) -> Mixed:
     atoms = tuple(Atom(one.tokens, one.count) for one in lengths.classes)
     return Mixed(atoms, tuple(strategies), switching, lengths.rows)
 
 
-def _measured(written: MeasuredStrategy) -> tuple[Strategy, float]:
+def _check_longest(lengths: Lengths, strategies: Sequence[Strategy | Measured]) -> None:
+    last = lengths.classes[-1]
+    most = max((_longest(lengths, one) for one in strategies), default=0)
+    if most < last.tokens:
+        known = f"{most} tokens at most" if most else "none has room for a row"
+        raise LongSequenceError(
+            f"lengths: sequences of {last.tokens} tokens, {last.count} a step, fit no strategy:"
+            f" {known}; cut them off there, or allow more in search: tensor_parallel,"
+            " context_parallel, pipeline_parallel, recompute: full, zero"
+        )
+
+
+def _longest(lengths: Lengths, strategy: Strategy | Measured) -> int:
+    """Tokens of the longest sequences that a strategy takes, 0 for none."""
+    if isinstance(strategy, Strategy):
+        return strategy.longest
+    pairs = zip(lengths.classes, strategy.atoms_ns, strict=True)
+    return max((one.tokens for one, time_ns in pairs if time_ns is not None), default=0)
+
+
+def _measured(lengths: Lengths, written: MeasuredStrategy) -> tuple[Strategy | Measured, float]:
+    """By its times of rows, or of whole classes, as a step has them."""
+    if written.class_times_s:
+        known = dict(written.class_times_s)
+        times = [known.get(one.tokens) for one in lengths.classes]
+        whole = tuple(None if one is None else ceil_ns(one) for one in times)
+        return Measured(written.name, whole), 0.0
     points = [Point(n * n, n, ceil_ns(time_s)) for n, time_s in written.row_times_s]
     curve, above = upper_fit(points)
+    assert written.longest_row is not None
     replica = Replica(written.pipeline_parallel, written.longest_row, curve)
     return Strategy(written.name, (replica,) * written.data_parallel), above
 

@@ -22,7 +22,7 @@ from formulations.lengths.strategy_time import strategy_times
 from formulations.lengths.tour import Group, Tour, hops
 from formulations.units import ceil_div
 from solver.lengths.ascending import ascending
-from solver.lengths.dispatch import deal
+from solver.lengths.deal import deal
 
 Way = Literal["plan", "single", "fastest", "clairvoyant"]
 #: Lengths that were drawn, [atom].
@@ -40,13 +40,13 @@ class Judgement:
 
     times_ns: Mapping[Way, tuple[int, ...]]
 
-    def mean_ns(self, way: Way) -> float:
+    def mean_ns(self, way: Way) -> int:
         """Mean time of a step."""
-        return float(np.mean(self.times_ns[way]))
+        return round(np.mean(self.times_ns[way]))
 
-    def percentile_95_ns(self, way: Way) -> float:
+    def percentile_95_ns(self, way: Way) -> int:
         """Time that 95 % of the steps keep."""
-        return float(np.percentile(self.times_ns[way], 95))
+        return round(np.percentile(self.times_ns[way], 95))
 
 
 def judge(mixed: Mixed, plan: Tour, num_steps: int, seed: int) -> Judgement:

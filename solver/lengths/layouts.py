@@ -12,7 +12,6 @@ alone is not found.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from formulations.instance import Instance
@@ -46,7 +45,7 @@ def found_strategies(instance: Instance, tell: Callable[[int, int], object]) -> 
     for done, shape in enumerate(shapes):
         tell(done, len(shapes))
         found += _variants(own, shape)
-    return _named(_needed(found))
+    return _needed(found)
 
 
 def _of_time(instance: Instance) -> Instance:
@@ -86,9 +85,9 @@ def _variants(instance: Instance, shape: Shape) -> Iterator[PlanRows]:
     before, step = None, row_multiple(shape)
     while tokens:
         plan = _best_plan(instance, shape, tokens)
-        found = plan and plan_rows(instance, plan, f"{_name(shape)}, {_how(plan, tokens)}")
-        if found is None:
+        if plan is None:
             return
+        found = plan_rows(instance, plan, plan_name(plan))
         if before and _row_ns(found, tokens) > (1 - LEAST_GAIN) * _row_ns(before, tokens):
             return
         yield found
@@ -148,29 +147,13 @@ def _replaces(one: PlanRows, other: PlanRows) -> bool:
     )
 
 
-def _name(shape: Shape) -> str:
-    """The degrees of a layout."""
-    own, split = shape.degrees_used, shape.zero >= GRADIENTS_SPLIT
-    tps = "/".join(dict.fromkeys(str(one.tp) for one in own))
+def plan_name(plan: Plan) -> str:
+    """The degrees of a plan, and whether it recomputes anything."""
+    shape = plan.shape
+    tps = "/".join(dict.fromkeys(str(one.tp) for one in shape.degrees_used))
     more = [("cp", shape.cp), ("ep", shape.ep)]
     shared = [f"{name} {degree}" for name, degree in more if degree > 1]
-    names = [f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}"]
-    return ", ".join([*names, f"ZeRO {shape.zero}"] if split else names)
-
-
-def _how(plan: Plan, tokens: int) -> str:
-    """What sets a plan apart from others of its layout."""
+    split = [f"ZeRO {shape.zero}"] if shape.zero >= GRADIENTS_SPLIT else []
     stages = (stage for replica in plan.replicas for stage in replica.stages)
-    again = any(one.recomputed.blocks for one in stages)
-    return f"rows of {tokens}, recomputing" if again else f"rows of {tokens}"
-
-
-def _named(found: Sequence[PlanRows]) -> list[PlanRows]:
-    """With shorter names where a layout has one strategy."""
-    layouts = [_name(one.plan.shape) for one in found]
-    return [
-        replace(one, strategy=replace(one.strategy, name=layout))
-        if layouts.count(layout) == 1
-        else one
-        for one, layout in zip(found, layouts, strict=True)
-    ]
+    again = ["recomputing"] if any(one.recomputed.blocks for one in stages) else []
+    return ", ".join([f"dp {shape.dp}", f"tp {tps}", *shared, f"pp {shape.pp}", *split, *again])

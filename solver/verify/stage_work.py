@@ -14,8 +14,9 @@ pp - 1 boundaries of stages twice, and end before tied embeddings are reduced. A
 hides n - 1 of the borders between nodes, and all n together are the nodes used: so with N the most
 that a stage may have, no fewer than nodes / N - 1 boundaries lie between nodes. Any v >= 0 will do:
 that by which a node group does its blocks in equal time, and that with one group raised or lowered.
-Weights of 1 / pp for every stage add up to 1, too, and so does any mean of the two. A stage has as
-many GPUs as the other pp - 1 leave it, which have the smallest slots at least.
+Weights of 1 / pp for every stage add up to 1, too, and so does any mean of the two, and the former
+with some of the latter taken off, as long as no place has a negative one. A stage has as many GPUs
+as the other pp - 1 leave it, which have the smallest slots at least.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,6 +38,7 @@ from solver.verify.volumes import message_bytes, message_lanes, tied_bytes
 Numbers = NDArray[np.float64]
 
 EVENLY = (0.0, 0.3, 0.6, 0.9)  #: parts of 1 / pp in a mean
+OFF = (1 / 3, 2 / 3, 1.0)  #: of the most of it that can be taken off
 #: What v of one group is raised or lowered by.
 SCALES = (0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.45, 1.8, 2.5, 4.0)
 
@@ -99,8 +101,7 @@ class StageWork:
                 (whole * (m * shape.dp * own)).min(axis=1).sum(),
             )
             for gpus in weights
-            for evenly in EVENLY
-            for own in [(1 - evenly) * gpus + evenly / (shape.dp * shape.pp)]
+            for own in _with_even(gpus, 1 / (shape.dp * shape.pp), shape.pp / max(left, 1.0))
         )
         return int(max(terms) * (1 - 1000 * NOISE))
 
@@ -137,3 +138,11 @@ class StageWork:
                 )
             )
         return max(0.0, float(min(least)))
+
+
+def _with_even(gpus: Numbers, evenly: float, far: float) -> Iterator[Numbers]:
+    """Weights of places, none negative: those by GPUs with some of even ones, or less up to far."""
+    least = float(gpus.min())
+    most = far if least >= evenly else min(far, least / (evenly - least))
+    for part in (*EVENLY, *(-most * off for off in OFF)):
+        yield np.maximum((1 - part) * gpus + part * evenly, 0.0)

@@ -29,9 +29,10 @@ def test_time_of_a_packed_set_by_hand() -> None:
     time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
     strategy = Strategy("two", (Replica(3, 40, time),) * 2)
     times = StrategyTimes(strategy, (Atom(10, 4), Atom(40, 1)), "packed")
-    # 10 tokens: 120 ns, 40: 1680 ns; work 2160, half of it 1080; 80 tokens are 1 row on each: 7;
+    # 10 tokens: 120 ns, 40: 1680 ns; work 2160, half of it 1080, but the longest alone takes 1680;
+    # 80 tokens are 1 row on each: 7;
     # the longest row is the one of 40 tokens, 1687 (four of 10: 487), two of them fill.
-    assert times.of_set((0, 1)) == 1080 + 7 + 2 * 1687
+    assert times.of_set((0, 1)) == 1680 + 7 + 2 * 1687
 
 
 def test_time_of_a_padded_set_by_hand() -> None:
@@ -47,6 +48,18 @@ def test_unlike_replicas_end_at_once() -> None:
     fast, slow = (Replica(1, 100, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
     times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4),), "packed")
     assert times.of_set((0,)) == 300
+
+
+def test_bug_sequences_are_not_divided() -> None:
+    """One sequence takes as long on four replicas as on one, and three of them on two as two do.
+
+    As a share of the work it was a fourth: 1 of 32K of 32B on 8 replicas 2.2 s, where it takes 16.
+    """
+    time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
+    four = Strategy("four", (Replica(1, 40, time),) * 4)
+    assert StrategyTimes(four, (Atom(40, 1),), "packed").of_set((0,)) == 1680 + 7
+    two = StrategyTimes(Strategy("two", (Replica(1, 40, time),) * 2), (Atom(40, 3),), "packed")
+    assert two.of_set((0,)) == 2 * 1680 + 2 * 7
 
 
 @pytest.mark.parametrize("rows", ROWS)

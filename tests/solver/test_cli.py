@@ -167,6 +167,18 @@ def test_commands_and_options_stay() -> None:
             "instance",
         ],
         "subsets": ["--gap", "--json", "--out", "--seed", "--time-limit", "--workers", "instance"],
+        "lengths": [
+            "--gap",
+            "--json",
+            "--judge",
+            "--order",
+            "--out",
+            "--seed",
+            "--svg",
+            "--time-limit",
+            "--workers",
+            "instance",
+        ],
         "switch": ["--json", "--moves", "--out", "--time-limit", "after", "before"],
         "templates": [
             "--distribution",

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from formulations.instance.load import load_instance
+from formulations.lengths.problem import Measured
+from solver.lengths.candidates import candidates
 from tests.command_line import run
 from tests.mixed_rows import SIZES, SMALL
 
@@ -32,6 +35,28 @@ def test_measured_strategies(tmp_path: Path) -> None:
     assert wide.split()[:5] == ["wide", "1", "1", "8192", "4.0"]
     assert "dp 4, tp 1, pp 1" in out
     assert "48 sequences per step in 3 classes" in out
+
+
+def test_judged_on_drawn_steps(tmp_path: Path) -> None:
+    """`--judge` adds mean and 95th percentile of every way to choose; not to an object."""
+    path = written(tmp_path, SMALL + TABLE)
+    code, out, _ = run("lengths", path, "--judge", 3)
+    assert code == 0
+    table = out[out.index("3 drawn steps") :]
+    for way in ("this plan", "best single strategy", "chosen for the very step"):
+        assert way in table
+    assert run("lengths", path, "--judge", 3, "--json")[0] == 2
+
+
+def test_measured_classes(tmp_path: Path) -> None:
+    """Times of whole classes make a strategy that runs these classes and no others."""
+    text = (SMALL + TABLE).replace("longest_row: 2048", "class_times: {512: 2 s, 2048: 4 s}")
+    text = text.replace(",\n       row_times: {1024: 10 ms, 2048: 20 ms}", "")
+    path = written(tmp_path, text)
+    mixed = candidates(load_instance(path)).mixed
+    assert mixed.strategies[1] == Measured("dp 4, tp 1, pp 1", (2 * 10**9, 4 * 10**9, None))
+    assert mixed.switching.gradients_ns == ((0, 200_000_000), (200_000_000, 0))
+    assert run("lengths", path)[0] == 0
 
 
 @pytest.mark.parametrize("longest", ["longest_row: 8000", "longest_row: 7999"])

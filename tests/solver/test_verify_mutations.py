@@ -29,6 +29,7 @@ CHANGED_INSTANCES = (
     "split_sequence",
     "sharded",
     "shared",
+    "whole_experts",
 )
 
 #: Fields of the instance on which no constraint, cost or bound depends.

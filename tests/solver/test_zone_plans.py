@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -13,10 +14,12 @@ from formulations.instance import Cluster, Instance, ZoneLink
 from formulations.instance.cluster import ZonePair
 from formulations.instance.load import load_instance
 from formulations.plan import Plan
+from formulations.switching.network import Line, Network
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
+from solver.verify.switch_links import Network as VerifiedNetwork
 from tests.expert_instances import expert_instance
 from tests.random_shapes import zoned
 from tests.seeds import one_each
@@ -174,6 +177,21 @@ def test_a_faster_pair_is_never_worse(seed: int) -> None:
         assert before is None or after is None or after <= before
 
 
+def test_a_switch_takes_the_link_of_each_pair() -> None:
+    """In the planner's network and in the verifier's, both ways; none leads from x to x."""
+    cluster = three_zones(0).cluster
+    ours, theirs = Network(cluster), VerifiedNetwork(cluster)
+    rates = dict(zip(ours.lines, ours.ns_per_byte, strict=True))
+    for pair in cluster.zone_links:
+        expected = Fraction(10**9) / Fraction(pair.link.bandwidth_bytes_per_s)
+        for one, other in (pair.zones, pair.zones[::-1]):
+            ends = cluster.zones.index(one), cluster.zones.index(other)
+            assert rates[Line("zone", *ends)] == expected
+            assert theirs.ns_per_byte(("zone", one, other)) == expected
+    with pytest.raises(KeyError):
+        theirs.ns_per_byte(("zone", "x", "x"))
+
+
 @pytest.mark.parametrize("seed", one_each(range(30), 6))
 def test_experts_of_several_zones_stay_inside_a_node(seed: int) -> None:
     """No shape that uses two zones shares experts, or sequences, among GPUs of two nodes."""
@@ -184,4 +202,5 @@ def test_experts_of_several_zones_stay_inside_a_node(seed: int) -> None:
         own = shape.degrees[0]
         if len({group.zone for group in used}) > 1:
             assert all(group.gpus_per_node % own.width == 0 for group in used)
-            assert all(group.gpus_per_node // own.tp % shape.ep == 0 for group in used)
+            lanes = shape.expert_lanes(0)
+            assert all(group.gpus_per_node // lanes % shape.ep == 0 for group in used)
