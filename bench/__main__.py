@@ -17,6 +17,7 @@ BENCHMARKS = {
     "hard": "clusters of extreme links, zones and shares, against the best values known",
     "start": "seconds and memory of one command, from process start to exit",
     "replay": "throughput through failures: Oobleck's Table 2 from its published inputs",
+    "switching": "switch plans of LLaMA-2 32B beside the published rule, with gap and seconds",
     "templates": "pipeline templates beside Oobleck's planner: seconds and quality",
     "fleets": "pipelines and micro-batches of 30 to 1,000 nodes, and recovery",
     "policies": "samples trained through failures by four recovery policies on our own plans",
@@ -27,6 +28,7 @@ BENCHMARKS = {
     "calculon_study": "our best plan of that, proved, beside the best of Calculon's",
     "piper": "the public planner Piper's values on its own graph and objective, reached and proved",
     "sailor": "Sailor's even splits beside our optimum on its clusters and layer times",
+    "hotspa": "strategies per sequence length chosen from HotSPa's measured table, beside its own",
     "memory": "memory of our model beside measured, estimated and other models' figures",
     "calibrate": "fit of the efficiency figures in the GPU catalogue, and its errors",
 }

@@ -6,7 +6,8 @@ measured memory shows; keys and values of long sequences go round a ring.
 Megatron-Bridge (throughput.json): FSDP rows as ZeRO 3, the others with the distributed optimizer;
 gradients in 16 bit, overlap as the catalogue has it for megatron; interleaved where there are
 several chunks. MXFP8 counts as fp8. Of more than 72 GB200 or GB300, 64 are one NVLink domain; of
-fewer all are. Experts get as many tokens each, as the recipes force. What the recipes recompute is
+fewer all are. Experts get as many tokens each, as the recipes force, and tensor groups split none
+(`expert_tensor_parallel_size` 1 in the recipes). What the recipes recompute is
 not published with the rows, so nothing is; DeepSeek-V3 trains its module of multi-token prediction
 where the row does not say otherwise. Stages have as many blocks each, or where
 that cannot be as much work.
@@ -186,6 +187,7 @@ def _planned(
             "dp": dp,
             "pp": row["pp"],
             "ep": row["ep"] or 1,
+            "etp": 1 if row["tp"] > 1 and instance.workload.experts else None,
             "micro_batch": micro_batch,
             "schedule": "interleaved" if chunks > 1 and row["pp"] > 1 else "1f1b",
             "recompute": ("none",),

@@ -77,6 +77,7 @@ WITHOUT_FUSED = ("V100-16", "V100-32", "T4")
 #: The same chip with other memory, or the same architecture.
 TWINS = {
     "A100-40": "A100-80",
+    "A800-80": "A100-80",
     "V100-32": "V100-16",
     "GB200": "B200",
     "GB300": "B200",

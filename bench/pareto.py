@@ -15,6 +15,7 @@ import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ from solver.clusters.search import FamilySearch
 from solver.front_document import FrontDocument
 from solver.options import SolveOptions
 from solver.report.front import build_front
-from solver.report.front_figures import figures_of
+from solver.report.front_figures import Figures as Money
+from solver.report.front_figures import figures_of, terms_of_cluster
 from solver.report.front_picture import Mark, front_picture
 from solver.report.front_text import cluster_name
 
@@ -79,7 +81,10 @@ def run(name: str, time_limit_s: float | None, workers: int) -> tuple[FrontDocum
     document = build_front(outcome(search, search.run()), "front")
     count = Counter((one.standing, one.closed_by) for one in document.clusters)
     by_bounds = sum(n for (one, by), n in count.items() if one != "open" and by == "bounds")
-    front = [[*one.nodes, one.plan.step_time_s, one.cost_usd_per_step] for one in document.points]
+    front = [
+        [*one.nodes, one.plan.step_time_s, one.terms[0].cost_usd_per_step]
+        for one in document.points
+    ]
     figures = {
         "kind": "front",
         "case": name,
@@ -89,7 +94,7 @@ def run(name: str, time_limit_s: float | None, workers: int) -> tuple[FrontDocum
         "clusters": len(document.clusters),
         "points": len(document.points),
         "open": document.num_open,
-        "searched": len(search.closings),
+        "searched": len(search.closed),
         "closed_by_bounds": by_bounds,
         "runtime_s": document.runtime_s,
         "cpu_s": cpu_seconds() - begun,
@@ -107,6 +112,12 @@ def published(folder: Path, document: FrontDocument) -> list[Figures]:
     return [judged(document, one, front) for one in found["best"]]
 
 
+def _figures(document: FrontDocument, nodes: Sequence[int], step_s: float) -> Money:
+    """Of a cluster on demand."""
+    (terms,) = terms_of_cluster(document, nodes)
+    return figures_of(document, terms, step_s)
+
+
 def judged(document: FrontDocument, one: Figures, front: set[tuple[int, ...]]) -> Figures:
     """The record of one of them; `front`: clusters on FASOP's own."""
     instance = document.family.instance
@@ -119,9 +130,9 @@ def judged(document: FrontDocument, one: Figures, front: set[tuple[int, ...]]) -
     nodes = (one["num_a100_nodes"], one["num_a10_nodes"])
     ours = judge(instance, read_plan(instance, entry))
     step_s = seconds(ours.step_time_ns)
-    own = figures_of(document, nodes, step_s)
+    own = _figures(document, nodes, step_s)
     points = [
-        (point, figures_of(document, point.nodes, point.plan.step_time_s or step_s))
+        (point, _figures(document, point.nodes, point.plan.step_time_s or step_s))
         for point in document.points
     ]
     factors = [
@@ -191,7 +202,7 @@ def marks(document: FrontDocument, plans: list[Figures]) -> list[Mark]:
     found = []
     for one in plans:
         name = cluster_name(document, one["nodes"])
-        at = figures_of(document, one["nodes"], one["step_time_s"])
+        at = _figures(document, one["nodes"], one["step_time_s"])
         text = f"FASOP, {name}: {100 * one['behind']:.1f} % behind our front"
         found.append(Mark("other", at, name, text))
     return found

@@ -6,7 +6,12 @@ from typing import get_args
 
 from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.instance import RECOMPUTE_WAYS, DegreesPer, ScheduleName, ZeroStage
+from formulations.instance.instance import (
+    RECOMPUTE_WAYS,
+    DegreesPer,
+    ScheduleName,
+    ZeroStage,
+)
 from formulations.instance.target import (
     RULES,
     TARGET_NAMES,
@@ -21,7 +26,7 @@ from formulations.instance.target import (
     untrained,
     zero_stages,
 )
-from formulations.instance.workload import Recompute, Workload
+from formulations.instance.workload import ExpertSplit, Recompute, Workload
 from formulations.plan import Plan, Shape
 
 
@@ -61,6 +66,7 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "context_parallel": [plan.shape.cp],
         "context_method": list(dict.fromkeys(context_methods(instance, plan.shape))),
         "expert_parallel": [plan.shape.ep],
+        "expert_tensor_parallel": [plan.shape.etp or "tp"],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
         "recompute": list(dict.fromkeys(way for way, _, _ in held)),
@@ -179,7 +185,8 @@ def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
         others = tuple(one for one in RULES if not least_zero(one, workload.optimizer_state))
         reason = "whose optimizer with states in bf16 is distributed"
         return [Obstacle("zero", shape.zero, reason, others)]
-    if shape.dp * shape.cp == 1 or shape.zero in zero_stages(target, shape.pp):
+    holders = shape.dp * shape.cp * (shape.widest_tp if shape.etp else 1)
+    if holders == 1 or shape.zero in zero_stages(target, shape.pp):
         return []
     others = tuple(one for one in RULES if shape.zero in zero_stages(one, shape.pp))
     stages = " and ".join(map(str, zero_stages(target, shape.pp)))
@@ -189,7 +196,8 @@ def _zero(workload: Workload, shape: Shape, target: Target) -> list[Obstacle]:
 
 def _sharing(instance: Instance, shape: Shape) -> Sharing:
     split = instance.search.sequence_parallel
-    return Sharing(shape.widest_tp, shape.cp, shape.ep, shape.zero, split)
+    etp: ExpertSplit = shape.etp or "tp"
+    return Sharing(shape.widest_tp, shape.cp, shape.ep, shape.zero, split, etp)
 
 
 def _shares(instance: Instance, shape: Shape, target: Target) -> list[Obstacle]:
@@ -206,6 +214,7 @@ def _shares(instance: Instance, shape: Shape, target: Target) -> list[Obstacle]:
 
 _FIELDS = {
     "expert_parallel": "ep",
+    "expert_tensor_parallel": "etp",
     "context_parallel": "cp",
     "sequence_parallel": "sequence_parallel",
 }

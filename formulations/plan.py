@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
+from typing import Literal
 
 from pydantic import Field
 
@@ -54,6 +55,7 @@ class Shape(Record):
     nodes_used: tuple[Index, ...]  #: per node group of the cluster
     vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
     ep: Count = 1  #: ranks of a stage that share the experts, see `formulations.costs.experts`
+    etp: Literal[1] | None = None  #: GPUs that split an expert; None: those of a tensor group
 
     @property
     def slots(self) -> int:
@@ -92,9 +94,22 @@ class Shape(Record):
         """GPUs among which what a layer's GPU on a node group holds may be split: see `zero`."""
         return self.dp * self.degrees[group].copies
 
+    @property
+    def has_expert_grid(self) -> bool:
+        """Whether experts lie otherwise on the GPUs of a stage than all else."""
+        return self.ep > 1 or self.etp is not None
+
+    def expert_lanes(self, group: int) -> int:
+        """GPUs that split an expert: 1 or those of a tensor group."""
+        return self.etp or self.degrees[group].tp
+
+    def expert_grid(self, group: int) -> int:
+        """GPUs of a stage with the same share of the tensors of experts."""
+        return self.dp * self.degrees[group].width // self.expert_lanes(group)
+
     def expert_ranks(self, group: int) -> int:
         """Those of them with the same experts."""
-        return max(1, self.ranks(group) // self.ep)
+        return max(1, self.expert_grid(group) // self.ep)
 
     def own_states(self, parameters: int, group: int, experts: int = 0) -> int:
         """Of the parameters of a layer on one GPU, those whose optimizer states it holds.

@@ -8,6 +8,7 @@ is not counted, and no node passes on what it has just received.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import permutations
 from math import ceil
 
 from formulations.fleet import Pipeline, holdings
@@ -47,15 +48,22 @@ class Links:
     def __init__(self, cluster: Cluster) -> None:
         self.zone_of = [cluster.zone_of_group[j] for j in cluster.node_groups]
         groups = [cluster.groups[j] for j in cluster.node_groups]
-        self._ns_per_byte = [_ns_per_byte(g.inter_node.bandwidth_bytes_per_s) for g in groups]
-        zone = cluster.zone_link
+        self._ns_per_byte = [ns_per_byte(g.inter_node.bandwidth_bytes_per_s) for g in groups]
+        between = cluster.links_among(range(len(cluster.groups)))
         latency_s = max(group.inter_node.latency_s for group in groups)
-        self.latency_ns = ceil_ns(latency_s + (zone.latency_s if zone else 0.0))
-        self._zone_ns_per_byte = _ns_per_byte(zone.bandwidth_bytes_per_s) if zone else Fraction(0)
+        self.latency_ns = ceil_ns(latency_s + max((one.latency_s for one in between), default=0.0))
+        self._zone_ns_per_byte = {
+            (y, z): ns_per_byte(cluster.link_between(one, other).bandwidth_bytes_per_s)
+            for (y, one), (z, other) in permutations(enumerate(cluster.zones), 2)
+        }
 
     def node_ns(self, node: int, size_bytes: int) -> Fraction:
         """Time of so many bytes into a node, or out of it."""
         return size_bytes * self._ns_per_byte[node]
+
+    def zone_ns(self, source: int, target: int, size_bytes: int) -> Fraction:
+        """Time of so many bytes from one zone to another, both by number."""
+        return size_bytes * self._zone_ns_per_byte[source, target]
 
     def loads_ns(
         self, copies: Iterable[Copy], layer_bytes: Sequence[int]
@@ -69,7 +77,7 @@ class Links:
                 uses.append((("out", copy.source, 0), self.node_ns(copy.source, size)))
                 zones = self.zone_of[copy.source], self.zone_of[copy.target]
                 if zones[0] != zones[1]:
-                    uses.append((("zone", *zones), size * self._zone_ns_per_byte))
+                    uses.append((("zone", *zones), self.zone_ns(*zones, size)))
             for link, time in uses:
                 loads[link] = loads.get(link, Fraction(0)) + time
         return loads
@@ -81,5 +89,6 @@ class Links:
         return ceil(max(self.loads_ns(copies, layer_bytes).values())) + self.latency_ns
 
 
-def _ns_per_byte(bandwidth_bytes_per_s: float) -> Fraction:
+def ns_per_byte(bandwidth_bytes_per_s: float) -> Fraction:
+    """Time of a byte, exactly."""
     return Fraction(1_000_000_000) / Fraction(bandwidth_bytes_per_s)

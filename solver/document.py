@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 from pydantic import ValidationError, model_validator
 
@@ -38,7 +38,7 @@ from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 
 #: The log of the proof: a record for each of what may be thousands of shapes.
 PROOF = "closed_shapes"
@@ -53,6 +53,9 @@ RECORDED = (
     "seed",
     "other_targets",
 )
+
+
+R = TypeVar("R", bound=Record)
 
 
 class MemoryDocument(Record):
@@ -166,7 +169,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[7]
+    schema_version: Literal[8]
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -230,8 +233,8 @@ def digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json(rest).encode()).hexdigest()
 
 
-def sealed(document: PlanDocument) -> PlanDocument:
-    """The document with its digest filled in."""
+def sealed(document: R) -> R:
+    """A document with its digest filled in."""
     return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from formulations.costs.renting import Terms
 from formulations.instance.family import Counts, Family
 from solver.front_document import ClusterRecord
 from solver.options import SolveOptions
@@ -10,10 +11,14 @@ from solver.result import Result, Termination
 
 @dataclass(frozen=True)
 class FamilyPoint:
-    """A cluster on the front; `result`: of the cluster of just the nodes that its plan uses."""
+    """A cluster on the front, on these terms.
+
+    `result`: of the cluster of just the nodes that its plan uses.
+    """
 
     nodes: Counts
     nodes_used: Counts
+    terms: tuple[Terms, ...]
     result: Result
 
 

@@ -7,12 +7,10 @@ and `steps_bound`, which describe the run.
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from formulations.errors import PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.instance.extent import (
@@ -25,14 +23,10 @@ from formulations.instance.extent import (
     Seconds,
     can_be_simulated,
 )
-from formulations.instance.json_document import json_document, parse_json
-from formulations.instance.quantities import shown
 from formulations.instance.record import Record
-from formulations.instance.text_files import read_text
-from formulations.instance.validation import problem
-from solver.document import digest
+from solver.sealed_file import SealedFile
 
-FLEET_SCHEMA_VERSION: Final = 3
+FLEET_SCHEMA_VERSION: Final = 4
 ALLOWED = "a fleet file written by templates --out or recover --out"
 
 
@@ -85,7 +79,7 @@ class FleetDocument(Record):
     """
 
     kind: Literal["fleet"]
-    schema_version: Literal[3]
+    schema_version: Literal[4]
     hetplan_version: Name
     faults: Index
     survives: Index
@@ -139,11 +133,6 @@ def _key(pipeline: PipelineDocument) -> tuple[int, tuple[str, ...], int]:
     return pipeline.design, pipeline.nodes, pipeline.micro_batches
 
 
-def sealed_fleet(document: FleetDocument) -> FleetDocument:
-    """The document with its digest filled in."""
-    return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
-
-
 def pipelines_of(
     document: FleetDocument, pipelines: Sequence[PipelineDocument]
 ) -> tuple[Pipeline, ...]:
@@ -159,31 +148,7 @@ def pipelines_of(
     )
 
 
-def is_fleet(path: Path) -> bool:
-    """Whether a file is a fleet rather than a plan; either may still be unreadable."""
-    allowed = f"a plan file, or {ALLOWED}"
-    fields = parse_json(read_text(path, allowed), str(path), f"valid JSON: {allowed}")
-    return isinstance(fields, dict) and fields.get("kind") == "fleet"
-
-
-def read_fleet(path: Path) -> FleetDocument:
-    """The fleet file at `path`. Raises InstanceError, one line with file:line:column."""
-    name, text = str(path), read_text(path, ALLOWED)
-    fields = parse_json(text, name, f"valid JSON: {ALLOWED}")
-    if not isinstance(fields, dict):
-        raise PlanError(f"{name}:1:1", shown(fields), ALLOWED)
-    if fields.get("kind") != "fleet":
-        raise PlanError(f"{name}:1:1", f"no fleet, {_what(fields)}", ALLOWED)
-    version = fields.get("schema_version")
-    if type(version) is not int or version != FLEET_SCHEMA_VERSION:
-        where = json_document(text, name).where(("schema_version",))
-        allowed = f"{FLEET_SCHEMA_VERSION}; run templates again"
-        raise PlanError(where, f"schema version {shown(version)}", allowed)
-    try:
-        return FleetDocument.model_validate_json(text)
-    except ValidationError as error:
-        raise problem(error, FleetDocument, json_document(text, name)) from None
-
-
-def _what(fields: dict[str, Any]) -> str:
-    return "but a plan written by solve" if "closed_shapes" in fields else "but other JSON"
+FLEET_FILE = SealedFile(
+    FleetDocument, "fleet", FLEET_SCHEMA_VERSION, ALLOWED, "run templates again"
+)
+is_fleet, read_fleet = FLEET_FILE.is_one, FLEET_FILE.read

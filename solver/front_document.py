@@ -6,23 +6,18 @@ they have no faster plan. `verify` proves all of that again.
 """
 
 import json
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from formulations.errors import PlanError
 from formulations.instance.extent import Index, Line, Name, Seconds
 from formulations.instance.family import Family
-from formulations.instance.json_document import json_document, parse_json
-from formulations.instance.quantities import shown
 from formulations.instance.record import Record
-from formulations.instance.text_files import read_text
-from formulations.instance.validation import problem
-from solver.document import PlanDocument, digest
+from solver.document import PlanDocument
 from solver.result import Termination
+from solver.sealed_file import SealedFile
 
-FRONT_SCHEMA_VERSION: Final = 1
+FRONT_SCHEMA_VERSION: Final = 2
 ALLOWED = "a front file written by pareto --out or subsets --out"
 
 #: What clusters are compared by: `solver.clusters.measure`.
@@ -52,17 +47,30 @@ class ClusterRecord(Record):
     dominated_by: Numbers | None = None
 
 
+class TermsDocument(Record):
+    """On which all nodes of a cluster are rented, and what that comes to.
+
+    on_spot: groups. availability: share of the time that goes into steps that are kept. Costs are
+    of these.
+    """
+
+    on_spot: tuple[Name, ...]
+    price_usd_per_hour: float
+    availability: float
+    sequences_per_s: float
+    cost_usd_per_step: float
+    training_cost_usd: float | None
+
+
 class PointDocument(Record):
     """A cluster on the front, with a plan file for the nodes that its best plan uses.
 
-    Prices are those of all its nodes.
+    terms: those that no other cluster dominates it on, fastest first.
     """
 
     nodes: Numbers
     nodes_used: Numbers
-    price_usd_per_hour: float
-    cost_usd_per_step: float
-    training_cost_usd: float | None
+    terms: Annotated[tuple[TermsDocument, ...], Field(min_length=1)]
     plan: PlanDocument
 
 
@@ -70,7 +78,7 @@ class FrontDocument(Record):
     """Everything that `verify` and `show` need; fastest point first."""
 
     kind: Literal["front"]
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     hetplan_version: Name
     aim: Aim
     termination: Termination
@@ -88,11 +96,6 @@ class FrontDocument(Record):
         return sum(one.standing == "open" for one in self.clusters)
 
 
-def sealed_front(document: FrontDocument) -> FrontDocument:
-    """The document with its digest filled in."""
-    return document.model_copy(update={"digest": digest(document.model_dump(mode="json"))})
-
-
 def front_json(document: FrontDocument, *, proofs: bool = True) -> str:
     """Readable JSON text; without `proofs` the logs of the plans are left out."""
     logs = {"points": {"__all__": {"plan": {"closed_shapes"}}}}
@@ -100,26 +103,5 @@ def front_json(document: FrontDocument, *, proofs: bool = True) -> str:
     return json.dumps(fields, indent=1, allow_nan=False) + "\n"
 
 
-def is_front(path: Path) -> bool:
-    """Whether a file is a front rather than a plan; either may still be unreadable."""
-    allowed = f"a plan file, or {ALLOWED}"
-    fields = parse_json(read_text(path, allowed), str(path), f"valid JSON: {allowed}")
-    return isinstance(fields, dict) and fields.get("kind") == "front"
-
-
-def read_front(path: Path) -> FrontDocument:
-    """The front file at `path`. Raises InstanceError, one line with file:line:column."""
-    name, text = str(path), read_text(path, ALLOWED)
-    fields: Any = parse_json(text, name, f"valid JSON: {ALLOWED}")
-    if not isinstance(fields, dict) or fields.get("kind") != "front":
-        found = "no front" if isinstance(fields, dict) else shown(fields)
-        raise PlanError(f"{name}:1:1", found, ALLOWED)
-    version = fields.get("schema_version")
-    if type(version) is not int or version != FRONT_SCHEMA_VERSION:
-        where = json_document(text, name).where(("schema_version",))
-        allowed = f"{FRONT_SCHEMA_VERSION}; run pareto again"
-        raise PlanError(where, f"schema version {shown(version)}", allowed)
-    try:
-        return FrontDocument.model_validate_json(text)
-    except ValidationError as error:
-        raise problem(error, FrontDocument, json_document(text, name)) from None
+FRONT_FILE = SealedFile(FrontDocument, "front", FRONT_SCHEMA_VERSION, ALLOWED, "run pareto again")
+is_front, read_front = FRONT_FILE.is_one, FRONT_FILE.read

@@ -74,9 +74,11 @@ class Floor:
         """Where a node stands."""
         return self.tables.instance.cluster.groups[self.group(node)].zone
 
-    def zone_link(self) -> tuple[Fraction, Fraction]:
-        """Bytes per second and seconds of latency between any two zones."""
-        link = self.tables.instance.cluster.zone_link
+    def zone_link(self, pair: set[str | None]) -> tuple[Fraction, Fraction]:
+        """Bytes per second and seconds of latency between two zones."""
+        cluster = self.tables.instance.cluster
+        links = [own.link for own in cluster.zone_links if set(own.zones) == pair]
+        link = links[0] if links else cluster.zone_link
         assert link is not None
         return Fraction(link.bandwidth_bytes_per_s), Fraction(link.latency_s)
 
@@ -101,7 +103,7 @@ class Floor:
         here, there = self.zone(source), self.zone(target)
         if here != there:
             zoned = sum((self.zone(a), self.zone(b)) == (here, there) for a, b in flows)
-            ways += [(node, self.zone_link(), zoned) for node in (source, target)]
+            ways += [(node, self.zone_link({here, there}), zoned) for node in (source, target)]
         times = []
         for end, (speed, latency), sharing in ways:
             (tp, parts, _), j = self.degrees_of(self.group(end)), self.group(end)
@@ -155,7 +157,7 @@ class Floor:
         widest = max(set(self.order), key=lambda j: (self.degrees_of(j)[0], -j))
         all_pairs = [pair for k in range(self.shape.pp) for pair in self.zone_pairs(k)]
         for pair in self.zone_pairs(stage):
-            speed, latency = self.zone_link()
+            speed, latency = self.zone_link(pair)
             rings = self.degrees_of(widest)[0] * all_pairs.count(pair)
             outer.append((widest, share * rings / speed))
             outer_start = max(outer_start, (count - 1) * latency)
@@ -170,10 +172,11 @@ class Floor:
         """Rings of experts that ep GPUs share, ns per layer: the most that any stage may take."""
         groups, ep = sorted(set(self.order)), self.shape.ep
         cluster, memory = self.tables.instance.cluster, self.tables.memory
-        ranks = {j: cluster.groups[j].gpus_per_node // self.degrees_of(j)[0] for j in groups}
-        stage = self.shape.dp * self.degrees_of(groups[0])[1]
+        split = {j: self.shape.etp or self.degrees_of(j)[0] for j in groups}
+        ranks = {j: cluster.groups[j].gpus_per_node // split[j] for j in groups}
+        stage = self.shape.dp * self.degrees_of(groups[0])[2] // split[groups[0]]
         copies, sizes = stage // ep, sorted(ranks.values())
-        if ep == 1 or copies == 1 or not factor:
+        if copies == 1 or not factor:
             return [0] * self.tables.num_layers
         fitting = sizes[0] == sizes[-1] and max(sizes[0], stage) % min(sizes[0], stage) == 0
         most = ceil(Fraction(stage, sizes[0])) if fitting else (stage - 1) // sizes[0] + 2
@@ -189,7 +192,7 @@ class Floor:
                 rate = Fraction(own - 1, own) / Fraction(near.bandwidth_bytes_per_s)
                 inner.append(up(factor * rate * size))
                 starts.append((own - 1) * Fraction(near.latency_s))
-                lanes = self.degrees_of(j)[0] * min(ep, ranks[j]) * (1 if fitting else 2)
+                lanes = split[j] * min(ep, ranks[j]) * (1 if fitting else 2)
                 rate = across * lanes / Fraction(far.bandwidth_bytes_per_s)
                 outer.append(up(factor * rate * size))
                 delays.append((nodes - 1) * Fraction(far.latency_s))
@@ -217,7 +220,7 @@ class Floor:
         zones = [{self.zone(a), self.zone(b)} for a, b in ends]
         for pair in zones:
             if len(pair) == 2:
-                speed, latency = self.zone_link()
+                speed, latency = self.zone_link(pair)
                 most = max(self.degrees_of(j)[2] * sizes[j] for j in set(self.order))
                 times.append(zones.count(pair) * most / speed + 2 * latency)
         return up(max(times))

@@ -347,12 +347,33 @@ def shared() -> PlanDocument:
         context_method="ring",
         expert_parallel=(4,),
     )
-    one = instance(search=search)
+    return certified_document(with_experts(instance(search=search)))
+
+
+def whole_experts() -> PlanDocument:
+    """The same experts on all GPUs of two tensor groups, which split none of them."""
+    search = SearchSpace(
+        idle_nodes=False,
+        tensor_parallel=(2,),
+        sequence_parallel=True,
+        pipeline_parallel=(1,),
+        micro_batch=(1,),
+        recompute=("none",),
+        zero=(1,),
+        expert_parallel=(2,),
+        expert_tensor_parallel=(1,),
+    )
+    return certified_document(with_experts(instance(search=search)))
+
+
+def with_experts(one: Instance) -> Instance:
+    """The instance with four experts in every block, and attention whose sequences are shared."""
     runs = []
     for run in one.workload.layer_runs:
         fields = {
             "expert_parameters": run.layer.sharded_parameters // 2,
             "expert_flops": run.layer.forward_flops // 2,
+            "expert_all_reduces": 1,
             "routed_bytes": 4 * 10**6,
             "key_value_bytes": 6 * 10**6,
             "query_bytes": 8 * 10**6,
@@ -360,7 +381,7 @@ def shared() -> PlanDocument:
         layer = run.layer.model_copy(update=fields) if run.layer.is_block else run.layer
         runs.append(run.model_copy(update={"layer": layer}))
     shared = one.workload.model_copy(update={"layer_runs": tuple(runs), "experts": 4})
-    return certified_document(one.model_copy(update={"workload": shared}))
+    return one.model_copy(update={"workload": shared})
 
 
 def sharded() -> PlanDocument:
@@ -433,6 +454,7 @@ CASES: dict[str, Callable[[], PlanDocument]] = {
         split_sequence,
         sharded,
         shared,
+        whole_experts,
         infeasible,
         interrupted,
     )

@@ -1,9 +1,12 @@
 """Tables with round figures of a few equal nodes, alike or in zones."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, NodeGroup, SearchSpace, ZoneLink
+from formulations.instance.cluster import ZonePair
 from formulations.instance.instance import ZeroStage
 from tests.small_instances import gpu, layer, plain_shape, workload
 
@@ -12,7 +15,7 @@ OUTSIDE = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
 BETWEEN_ZONES = ZoneLink(bandwidth_bytes_per_s=5e8, latency_s=1e-3)
 
 
-def _cluster(nodes: int, gpus: int, zones: str) -> Cluster:
+def _cluster(nodes: int, gpus: int, zones: str, own: Mapping[str, ZoneLink]) -> Cluster:
     node = NodeGroup(
         name="one",
         gpu=gpu("one", 100, 80),
@@ -29,6 +32,7 @@ def _cluster(nodes: int, gpus: int, zones: str) -> Cluster:
     return Cluster(
         groups=groups or (node,),
         zone_link=BETWEEN_ZONES if len(set(zones)) > 1 else None,
+        zone_links=tuple(ZonePair(zones=(p[0], p[1]), link=link) for p, link in own.items()),
         network_efficiency=((1, 1.0), (2, 0.5)),
     )
 
@@ -44,17 +48,18 @@ def equal_nodes(
     zones: str = "",
     scatter_gather: bool = False,
     cp: int = 1,
+    own: Mapping[str, ZoneLink] = MappingProxyType({}),
 ) -> CostTables:
     """Messages of 1 MB; 10 MB of gradients per layer; efficiency 0.5 from two nodes on.
 
-    `zones`: one letter per node; the nodes are then groups of their own.
+    `zones`: one letter per node; the nodes are then groups of their own. `own`: links of pairs.
     """
     chain = [layer(kind, 1, 0, 0) for kind in ("embedding", "block", "block", "head")]
     instance = Instance(
         name="equal",
         source="test",
         workload=workload(chain, 4, 10**6, tied),
-        cluster=_cluster(nodes, gpus, zones),
+        cluster=_cluster(nodes, gpus, zones, own),
         search=SearchSpace(embedding_only_stages=True, scatter_gather=scatter_gather),
     )
     shape = plain_shape((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)

@@ -24,6 +24,7 @@ def expert_instance(seed: int) -> Instance:
                     "expert_parameters": experts,
                     "expert_flops": one.forward_flops // 2,
                     "routed_bytes": rng.randint(1, 4) * 10**6,
+                    "expert_all_reduces": seed % 2,
                     "key_value_bytes": rng.randint(1, 20) * 10**6,
                     "query_bytes": rng.randint(1, 20) * 10**6,
                 }
@@ -41,6 +42,7 @@ def expert_instance(seed: int) -> Instance:
             "search": instance.search.model_copy(
                 update={
                     "expert_parallel": (1, 2, 4),
+                    "expert_tensor_parallel": (1, "tp"),
                     "context_parallel": (1, 2),
                     "sequence_parallel": rng.random() < 0.7,
                     "tensor_parallel": (1, 2),

@@ -92,3 +92,13 @@ UNTIED = (
 UNEVEN = job_of(workload=UNTIED)
 CHUNKS = job_of(workload=UNTIED, cuts=CHUNK_CUTS, schedule="interleaved", vpp=2)
 SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
+#: Mixtral, of which four GPUs share the experts, two of every tensor group: each expert is whole.
+WHOLE_EXPERTS = job_of(
+    "target: any, expert_parallel: 4, sequence_parallel: true",
+    "catalogue: mixtral-8x7b, sequence_length: 512",
+    tp=2,
+    pp=2,
+    ep=4,
+    etp=1,
+    cuts=(0, 17, 34),
+)

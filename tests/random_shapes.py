@@ -2,6 +2,7 @@
 
 import random
 from functools import cache
+from itertools import combinations
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import (
@@ -14,6 +15,7 @@ from formulations.instance import (
     SearchSpace,
     ZoneLink,
 )
+from formulations.instance.cluster import ZonePair
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Degrees, Shape
 from formulations.units import GIB
@@ -185,21 +187,31 @@ def three_types(seed: int) -> CostTables:
 
 
 def zoned(instance: Instance, seed: int) -> Instance:
-    """The instance with its nodes, one group each, in two to four zones behind slow links."""
+    """The instance with its nodes, one group each, in two to four zones behind slow links.
+
+    Odd seeds give some pairs of zones a link of their own.
+    """
     rng = random.Random(seed)
     names = "wxyz"[: rng.randint(2, 4)]
     nodes = [group for group in instance.cluster.groups for _ in range(group.nodes)]
     zones = ["w", *(rng.choice(names) for _ in nodes[1:])]
     zones[-1] = "x" if len(set(zones)) == 1 and len(nodes) > 1 else zones[-1]
-    link = ZoneLink(
-        bandwidth_bytes_per_s=rng.choice([3e8, 2e9]), latency_s=rng.choice([1e-5, 1e-3])
-    )
+
+    def link() -> ZoneLink:
+        return ZoneLink(
+            bandwidth_bytes_per_s=rng.choice([3e8, 2e9]), latency_s=rng.choice([1e-5, 1e-3])
+        )
+
+    default = link()
+    pairs = list(combinations(sorted(set(zones)), 2)) if seed % 2 else []
+    own = [pair for pair in pairs if rng.random() < 0.7]
     cluster = Cluster(
         groups=tuple(
             node.model_copy(update={"name": f"n{i}", "nodes": 1, "zone": zone})
             for i, (node, zone) in enumerate(zip(nodes, zones, strict=True))
         ),
-        zone_link=link if len(nodes) > 1 else None,
+        zone_link=default if len(nodes) > 1 else None,
+        zone_links=tuple(ZonePair(zones=pair, link=link()) for pair in own),
         network_efficiency=instance.cluster.network_efficiency,
     )
     return instance.model_copy(update={"cluster": cluster})
@@ -301,6 +313,13 @@ def extreme(instance: Instance, seed: int) -> Instance:
     if instance.cluster.zone_link is not None:
         speed, latency = figures(6)
         changes["zone_link"] = ZoneLink(bandwidth_bytes_per_s=speed, latency_s=latency)
+        changes["zone_links"] = tuple(
+            ZonePair(
+                zones=pair.zones, link=ZoneLink(bandwidth_bytes_per_s=speed, latency_s=latency)
+            )
+            for pair in instance.cluster.zone_links
+            for speed, latency in [figures(6)]
+        )
     cluster = instance.cluster.model_copy(update=changes)
     return instance.model_copy(update={"cluster": cluster})
 

@@ -63,7 +63,12 @@ def times_by_force(family: Family) -> dict[Counts, int | None]:
 
 def front_of(measure: Measure, times: dict[Counts, int | None]) -> set[Figures]:
     """Figures that no others are at least as good as."""
-    known = {measure.figures(counts, ns) for counts, ns in times.items() if ns is not None}
+    known = {
+        measure.figures(counts, ns, terms)
+        for counts, ns in times.items()
+        if ns is not None
+        for terms in measure.terms(counts)
+    }
     return {
         one
         for one in known
@@ -76,7 +81,8 @@ def front_of(measure: Measure, times: dict[Counts, int | None]) -> set[Figures]:
 def points_of(measure: Measure, result: FamilyResult) -> set[Figures]:
     """Figures of the points of an outcome."""
     return {
-        measure.figures(point.nodes, point.result.step_time_ns)
+        measure.figures(point.nodes, point.result.step_time_ns, terms)
         for point in result.points
         if point.result.step_time_ns is not None
+        for terms in point.terms
     }

@@ -12,6 +12,13 @@ from formulations.instance.schema import InstanceFile
 from solver.document import SCHEMA_VERSION, PlanDocument, StageDocument
 from solver.fleet_document import FLEET_SCHEMA_VERSION, FleetDocument
 from solver.front_document import FrontDocument
+from solver.switch_document import (
+    DeviceDocument,
+    PriceDocument,
+    SendingDocument,
+    SliceDocument,
+    SwitchDocument,
+)
 from tests.docs_pages import DOCS, pages, replayed, stable
 
 
@@ -33,7 +40,9 @@ def test_formats_are_documented_whole() -> None:
     """The page names every section of an instance and every field of a plan and of a fleet."""
     text = (DOCS / "formats.md").read_text("utf-8")
     named = set(re.findall(r"`(\w+)`", text))
-    for document in (InstanceFile, PlanDocument, StageDocument, FleetDocument, FrontDocument):
+    plans = PlanDocument, StageDocument, FleetDocument, FrontDocument
+    switches = SwitchDocument, SliceDocument, SendingDocument, DeviceDocument, PriceDocument
+    for document in (InstanceFile, *plans, *switches):
         assert set(document.model_fields) <= named, document.__name__
     assert f"schema {SCHEMA_VERSION}" in text
     assert f"schema {FLEET_SCHEMA_VERSION}" in text

@@ -38,7 +38,6 @@ from formulations.costs.experts import (
     ALONE,
     Members,
     all_to_all_s,
-    copied_bytes,
     grouped_s,
 )
 from formulations.costs.magnitude import check_step
@@ -100,11 +99,15 @@ def analytic_s(
     sequence_parallel: bool = False,
     ep: int = 1,
     gradient_bytes: int = 4,
+    etp: int | None = None,
 ) -> Passes:
-    """Both passes of b sequences on one GPU of a group of tp, which has 1/ep of the experts."""
+    """Both passes of b sequences on one GPU of a group of tp, which has 1/ep of the experts.
+
+    etp: as in `Shape`.
+    """
     gpu = group.gpu
     attention_s = _attention_s(layer, gpu, precision, b / tp)
-    experts = grouped_s(layer, gpu, precision, tp, b, ep, gradient_bytes)
+    experts = grouped_s(layer, gpu, precision, tp, b, ep, gradient_bytes, etp)
     flops = layer.forward_flops - layer.expert_flops
     flops -= layer.unweighted_flops if attention_s is not None else 0
     peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
@@ -113,7 +116,8 @@ def analytic_s(
     ramps = layer.kernels - apart if layer.forward_flops else 0
     half_s = gpu.efficiency_half_flops / gpu.half_peak
     products_s = (flops * b / (tp * peak) + ramps * half_s) / gpu.efficiency_maximum
-    kept = layer.activation_bytes(tp, sequence_parallel) - copied_bytes(layer)
+    copied = layer.copied_bytes * (etp or tp) // tp
+    kept = layer.activation_bytes(tp, sequence_parallel) - copied
     memory_s = MEMORY_PASSES * b * kept / gpu.memory_bandwidth_bytes_per_s
     device_s = products_s + memory_s + apart * (latency_s or 0.0)
     host_s = layer.kernels * gpu.launch_overhead_s
@@ -168,6 +172,7 @@ class _Slot:
             split,
             self.members.ep,
             workload.gradient_bytes,
+            self.members.etp,
         )
 
     def core_share(self, layer: Layer) -> float:
@@ -208,13 +213,14 @@ class _Slot:
         if self.members.ep == 1 or not layer.routed_bytes:
             return 0.0
         tp, workload, cluster = self.degrees.tp, self.instance.workload, self.instance.cluster
+        lanes = self.members.etp or tp
         link, size_bytes = self.group.intra_node, self.share * layer.routed_bytes
         own = size_bytes / tp if self.instance.search.sequence_parallel else size_bytes
         efficiency = cluster.efficiency(self.members.num_nodes)
         senders = self.group.gpus_per_node / efficiency
-        ranks = self.group.gpus_per_node // self.degrees.tp
+        ranks = self.group.gpus_per_node // lanes
         one_s = all_to_all_s(self.members, own, link, self.group.inter_node, senders, ranks)
-        if tp > 1:  # the copies, beside the tokens themselves
+        if lanes > 1:  # the copies, beside the tokens themselves
             more = size_bytes - self.share * workload.boundary_bytes
             one_s += ring_s(ALL_REDUCE, tp, more, link) / ALL_TO_ALLS
         return ALL_TO_ALLS * one_s
@@ -306,7 +312,7 @@ class TimeColumns:
         workload, group = self.instance.workload, self.instance.cluster.groups[j]
         slot = _Slot(self.instance, group, degrees, micro_batch // degrees.parts, members)
         rows = []
-        for run in workload.layer_runs:
+        for run in (workload.whole_experts if members.etp else workload).layer_runs:
             row = slot.layer_ns(run.layer, recompute)
             rows.extend([row] * run.count)
         num_micro_batches = workload.global_batch / micro_batch

@@ -4,7 +4,7 @@ Every layer is held once in each of x pipelines, which all-reduce its gradient. 
 receives for all its layers over one link. Rings begin when the slowest pipeline is done, which is
 the latest that they can, but for the share that `search.overlap` hides behind the backward passes
 of pipelines of one stage; where the cluster has zones, all gradients are taken to cross between
-them.
+them, over the slowest link.
 """
 
 from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share
@@ -31,9 +31,9 @@ def exchange_times_ns(instance: Instance, design: Design, most: int) -> tuple[in
         size / link.bandwidth_bytes_per_s for size, link in zip(node_bytes, links, strict=True)
     ]
     latency_s = max(link.latency_s for link in links)
-    if cluster.zone_link is not None:
-        loads.append(sum(node_bytes) / cluster.zone_link.bandwidth_bytes_per_s)
-        latency_s += cluster.zone_link.latency_s
+    if between := cluster.links_among(range(len(cluster.groups))):
+        loads.append(sum(node_bytes) / min(link.bandwidth_bytes_per_s for link in between))
+        latency_s += max(link.latency_s for link in between)
     factor = ALL_REDUCE * (1 - instance.search.overlap.hidden_sync(template.num_stages, 1))
     return tuple(
         ceil_ns(ring_share(factor, x) * max(loads) / cluster.efficiency(x))

@@ -1,14 +1,15 @@
 """What the gradients and parameters of experts that ep GPUs share take between replicas.
 
-The same experts are on every ep-th of the dp cp ranks of a stage: R = dp cp / ep in one ring for
-each of the ep sets of experts and of the tp lanes. With q_j ranks on a node of group j, of which
-`together` of a group share a node, w = min(R, q_j / together) of a ring lie on a node at most, and
-a ring visits at most N = min(R, nodes that a stage may lie on). So, over the node groups used,
+The same experts are on every ep-th of the S = tp dp cp / etp ranks of a stage: R = S / ep in one
+ring for each of the ep sets of experts and of the etp lanes. With q_j ranks on a node of group j,
+of which `together` of a group share a node, w = min(R, q_j / together) of a ring lie on a node at
+most, and a ring visits at most N = min(R, nodes that a stage may lie on). So, over the node groups
+used,
     inside    max_j (w - 1) / w * bytes / link inside the node
-    between   max_j tp min(ep, q_j) stages (N - 1) / N * bytes / (link between nodes efficiency(N))
-and once more for the link between zones, which the rings of all stages share. `stages`: those of a
-node whose rings leave it, 2 at most. Where all nodes used have equally many ranks q, and one of q
-and dp cp divides the other, a stage lies on dp cp / q nodes, or with others on one; else it may
+    between   max_j etp min(ep, q_j) stages (N - 1) / N * bytes / (link between nodes efficiency(N))
+and once more for each link between zones used, which the rings of all stages share. `stages`: those
+of a node whose rings leave it, 2 at most. Where all nodes used have equally many ranks q, and one
+of q and S divides the other, a stage lies on S / q nodes, or with others on one; else it may
 straddle nodes at both ends.
 
 Every placement costs this same time, layer by layer with a start each: on equal nodes exactly,
@@ -56,13 +57,13 @@ def expert_rings_ns(instance: Instance, shape: Shape, factor: float, size_bytes:
 def _aligned(instance: Instance, shape: Shape, used: list[int]) -> int | None:
     """Ranks on every node used, if stages begin and end with nodes, or divide them."""
     sizes = {ranks_per_node(instance, shape, j) for j in used}
-    ranks, size = shape.ranks(used[0]), min(sizes)
+    ranks, size = shape.expert_grid(used[0]), min(sizes)
     return size if len(sizes) == 1 and (ranks % size == 0 or size % ranks == 0) else None
 
 
 def _most_nodes(instance: Instance, shape: Shape, used: list[int]) -> int:
     """Nodes that a stage may lie on."""
-    ranks = shape.ranks(used[0])
+    ranks = shape.expert_grid(used[0])
     size = _aligned(instance, shape, used)
     if size is not None:
         return max(1, ranks // size)
@@ -76,7 +77,7 @@ def _links(instance: Instance, shape: Shape, used: list[int]) -> Iterator[tuple[
     stages = 2 if _aligned(instance, shape, used) is None else 1
     for j in used:
         sets = min(shape.ep, ranks_per_node(instance, shape, j))
-        yield j, cluster.groups[j].inter_node, shape.degrees[j].tp * sets * stages
-    if cluster.zone_link and len({cluster.groups[j].zone for j in used}) > 1:
-        widest = max(used, key=lambda j: shape.degrees[j].tp)
-        yield widest, cluster.zone_link, shape.degrees[widest].tp * shape.ep * shape.pp
+        yield j, cluster.groups[j].inter_node, shape.expert_lanes(j) * sets * stages
+    widest = max(used, key=lambda j: shape.degrees[j].tp)
+    for link in cluster.links_among(used):
+        yield widest, link, shape.expert_lanes(widest) * shape.ep * shape.pp

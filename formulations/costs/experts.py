@@ -1,8 +1,10 @@
 """What the routed experts of a mixture-of-experts block cost: products, traffic, gradients.
 
-The dp cp GPUs with the same share of the tensors of a stage are its ranks. `ep` of them in a row
-are an expert-parallel group: each holds 1/ep of the experts, and 1/tp of each of these (Megatron-LM
-with as many tensor-parallel ranks for experts as for all else).
+Every expert is split over etp GPUs in a row: the tp ranks of a tensor group, or 1, where each of
+these has experts for its own part of the sequence (Megatron-LM, `expert_tensor_parallel_size`; core
+0.16, parallel_state.py: etp ep divides tp cp dp). The tp dp cp / etp GPUs with the same share of
+the experts' tensors are a stage's ranks. `ep` of them in a row are an expert-parallel group: each
+holds 1/ep of the experts, and 1/etp of each of these.
 
 Products. Grouped by expert, they reach `grouped_maximum` of the peak. Beside them all resident
 weights are read in the forward pass and again for the gradients of the tokens, and gradients of
@@ -10,19 +12,21 @@ all of them are read and written once more, at `grouped_bandwidth` of the memory
 was routed to. So with F FLOPs and P parameters on a GPU, w bytes per weight, g per gradient:
     forward = F / (peak maximum) + w P / bandwidth
     backward = 2 F / (peak maximum) + (w + 2 g) P / bandwidth
-which is an efficiency that rises with the tokens per expert, F / P.
+which is an efficiency that rises with the tokens per expert, F / P. F is the same for any etp.
 
 Permutations. Tokens are copied into the order of the experts and summed up again; with ep > 1 they
 are sorted once more after each all-to-all. That reads and writes 2 top_k + 2 or 6 top_k + 2 times
-s h elements in each pass, at `permute_bandwidth` of the memory bandwidth.
+s h elements in each pass, at `permute_bandwidth` of the memory bandwidth; etp / tp of them on each
+GPU.
 
 Traffic. Tokens visit the experts and come back: two all-to-alls forward, two backward, each of
 b s h top_k elements per tensor-parallel rank (a share of them with sequence parallelism), of
 which (ep - 1) / ep leave the GPU. What stays in a node and what leaves it move at the same time,
 so the slower one counts. A node's link is shared by all its GPUs, which send at the same time.
-With ep > 1 and tp > 1 the tp ranks gather the copies of the tokens, and reduce what comes out of
+With ep > 1 and etp > 1 the tp ranks gather the copies of the tokens, and reduce what comes out of
 the experts: top_k times the traffic of other blocks (Megatron-LM, core/transformer/moe/
-token_dispatcher.py, MoEAlltoAllTokenDispatcher).
+token_dispatcher.py, MoEAlltoAllTokenDispatcher). With etp 1 they gather nothing, but for shared
+experts.
 
 Places. Ranks of a group may lie on several nodes. With q_j ranks on a node of node group j, nodes
 and groups begin at multiples of `together` = gcd(ep, all q_j used): so many ranks of a group share
@@ -30,9 +34,9 @@ a node at least, and min(ep, q_j) at most: the most that may leave a node counts
 may stay in one. Groups that always lie in one node (together = ep) cost what that node costs.
 Others wait for one another: all GPUs go at the pace of the slowest node group that the plan uses.
 
-Gradients of experts are summed over the dp cp / ep ranks with the same experts. Their rings cross
-the nodes that a stage lies on; they cost the same wherever a stage lies: what the slowest node
-group of the plan takes, with as many nodes and rings as there may be.
+Gradients of experts are summed over the tp dp cp / (etp ep) ranks with the same experts. Their
+rings cross the nodes that a stage lies on; they cost the same wherever a stage lies: what the
+slowest node group of the plan takes, with as many nodes and rings as there may be.
 
 Assumed: load is balanced, so every expert gets as many tokens; nothing of this traffic is hidden.
 """
@@ -56,12 +60,13 @@ ALL_TO_ALL_RATE = 0.597 / 0.673
 class Members:
     """An expert-parallel group of `ep` ranks, of which `together` surely share a node.
 
-    node_groups: those used, where groups may lie on several nodes.
+    node_groups: those used, where groups may lie on several nodes. etp: as in `Shape`.
     """
 
     ep: int = 1
     together: int = 1
     node_groups: tuple[int, ...] = ()
+    etp: int | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -75,17 +80,18 @@ ALONE = Members()
 
 def members_of(instance: Instance, shape: Shape) -> Members:
     """The expert-parallel groups of a shape."""
-    if shape.ep == 1:
+    if not shape.has_expert_grid:
         return ALONE
     used = [j for j, count in enumerate(shape.nodes_used) if count]
     together = gcd(shape.ep, *(ranks_per_node(instance, shape, j) for j in used))
-    return Members(shape.ep, together, tuple(used) if together < shape.ep else ())
+    return Members(shape.ep, together, tuple(used) if together < shape.ep else (), shape.etp)
 
 
 def ranks_per_node(instance: Instance, shape: Shape, j: int) -> int:
-    """GPUs of a node of group j with the same share of the tensors."""
-    own = shape.degrees[j]
-    return instance.cluster.groups[j].gpus_per_node // own.width * own.copies
+    """GPUs of a node of group j with the same share of the tensors of experts."""
+    width = shape.degrees[j].width
+    slots = instance.cluster.groups[j].gpus_per_node // width
+    return slots * width // shape.expert_lanes(j)
 
 
 def grouped_s(
@@ -96,17 +102,19 @@ def grouped_s(
     b: float,
     ep: int = 1,
     gradient_bytes: int = 4,
+    etp: int | None = None,
 ) -> tuple[float, float]:
-    """Both passes of b sequences through the routed experts on one GPU."""
+    """Both passes of b sequences through the routed experts on one GPU; etp: None for tp."""
     if not layer.expert_flops:
         return 0.0, 0.0
     peak = gpu.peak_flops[precision] if layer.is_block else gpu.peak_outside_blocks(precision)
     maximum = gpu.grouped_maximum or gpu.efficiency_maximum
     products_s = layer.expert_flops * b / (tp * peak * maximum)
     bandwidth = gpu.memory_bandwidth_bytes_per_s * gpu.grouped_bandwidth
-    weights_s = layer.experts_per_gpu(tp, ep) / bandwidth
+    weights_s = layer.experts_per_gpu(etp or tp, ep) / bandwidth
     width = WEIGHT_BYTES[precision]
-    order_s = _permuted_bytes(layer, ep) * b / gpu.memory_bandwidth_bytes_per_s
+    tokens = b * (etp or tp) / tp
+    order_s = _permuted_bytes(layer, ep) * tokens / gpu.memory_bandwidth_bytes_per_s
     order_s /= gpu.permute_bandwidth
     forward_s = products_s + width * weights_s + order_s
     return forward_s, 2 * products_s + (width + 2 * gradient_bytes) * weights_s + order_s
@@ -116,11 +124,6 @@ def _permuted_bytes(layer: Layer, ep: int) -> int:
     """What permutations read and write in each pass of a sequence."""
     copies = 6 if ep > 1 else 2
     return copies * layer.routed_bytes + 2 * (layer.input_bytes if layer.routed_bytes else 0)
-
-
-def copied_bytes(layer: Layer) -> int:
-    """Of what is kept for backward, the copies before and after the experts."""
-    return 2 * layer.routed_bytes
 
 
 def all_to_all_s(

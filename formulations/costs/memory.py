@@ -163,6 +163,7 @@ def layer_memory(instance: Instance, shape: Shape) -> tuple[LayerMemory, ...]:
 def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
     """Memory of every layer on a GPU of node group j."""
     workload, degrees = instance.workload, shape.degrees[j]
+    workload = workload.whole_experts if shape.etp else workload
     b, tp = shape.micro_batch // degrees.parts, degrees.tp
     split = instance.search.sequence_parallel
     layers = [run.layer for run in workload.layer_runs]
@@ -203,12 +204,14 @@ def _memory_on(instance: Instance, shape: Shape, j: int) -> LayerMemory:
 def layer_parameters(workload: Workload, shape: Shape, j: int) -> tuple[list[int], list[int]]:
     """Parameters per run of layers on a GPU of node group j: of all replicas alike, of experts.
 
-    Without expert parallelism all replicas have the experts alike.
+    Where experts lie as all else does, all replicas have them alike.
     """
     tp, layers = shape.degrees[j].tp, [run.layer for run in workload.layer_runs]
-    experts = [layer.experts_per_gpu(tp, shape.ep) if shape.ep > 1 else 0 for layer in layers]
-    counts = [layer.parameters_per_gpu(tp, shape.pp, shape.ep) for layer in layers]
-    return [count - own for count, own in zip(counts, experts, strict=True)], experts
+    if not shape.has_expert_grid:
+        return [layer.parameters_per_gpu(tp, shape.pp) for layer in layers], [0] * len(layers)
+    lanes = shape.expert_lanes(j)
+    alike = [layer.dense_per_gpu(tp, shape.pp) for layer in layers]
+    return alike, [layer.experts_per_gpu(lanes, shape.ep) for layer in layers]
 
 
 def _whole_bytes(

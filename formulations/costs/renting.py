@@ -11,7 +11,7 @@ a constant. A lower bound of the step time times that constant is one of the obj
 closes shapes by step times closes them by this objective.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from math import inf
@@ -60,12 +60,35 @@ def terms_of(instance: Instance, nodes_used: Sequence[int]) -> Terms:
     looked at: at most 2 to the number of groups with both prices, MOST_CHOICES_OF_TERMS.
     """
     assert instance.preemption is not None  # resolved with the objective that asks for it
-    together = dict[str, int]()  # of a group and its nodes again
+    offers = _all_offers(instance, nodes_used)
+    return _best(offers, instance.preemption, instance.limits.max_price_usd_per_hour)
+
+
+def worthwhile_terms(instance: Instance, nodes: Sequence[int]) -> tuple[Terms, ...]:
+    """Terms within the limit on price per hour that no other beat in useful time and money.
+
+    Fastest first. On demand alone where the objective chooses none.
+    """
+    limit = instance.limits.max_price_usd_per_hour
+    if instance.preemption is not None and chooses_terms(instance):
+        return _worthwhile(_all_offers(instance, nodes), instance.preemption, limit)
+    groups = zip(nodes, instance.cluster.groups, strict=True)
+    on_demand = Terms((), sum(n * group.price_usd_per_hour for n, group in groups), 0.0, 1.0)
+    return _within([on_demand], limit)
+
+
+def chooses_terms(instance: Instance) -> bool:
+    """Whether nodes are rented on demand or on spot, as money per useful sequence is least."""
+    return instance.objective.minimize == "cost_per_useful_sequence"
+
+
+def _all_offers(instance: Instance, nodes_used: Sequence[int]) -> tuple[tuple[_Offer, ...], ...]:
+    """By group, nodes that come again among the group's own."""
+    together = dict[str, int]()
     for group, count in zip(instance.cluster.groups, nodes_used, strict=True):
         together[group.name] = together.get(group.name, 0) + count
     groups = {group.name: group for group in instance.cluster.groups}
-    offers = tuple(tuple(_offers(groups[name], n)) for name, n in together.items() if n)
-    return _best(offers, instance.preemption, instance.limits.max_price_usd_per_hour)
+    return tuple(tuple(_offers(groups[name], n)) for name, n in together.items() if n)
 
 
 def _offers(group: NodeGroup, nodes: int) -> Iterator[_Offer]:
@@ -83,11 +106,27 @@ def _best(
     offers: tuple[tuple[_Offer, ...], ...], preemption: Preemption, limit: float | None
 ) -> Terms:
     choices = [_terms(chosen, preemption) for chosen in product(*offers)]
-    most = inf if limit is None else limit * (1 + _NOISE)
-    within = [terms for terms in choices if terms.usd_per_hour <= most]
+    within = _within(choices, limit)
     if not within:
         return min(choices, key=lambda terms: terms.usd_per_hour)
     return min(within, key=lambda terms: terms.useful_usd_per_hour)
+
+
+@lru_cache(maxsize=1 << 16)
+def _worthwhile(
+    offers: tuple[tuple[_Offer, ...], ...], preemption: Preemption, limit: float | None
+) -> tuple[Terms, ...]:
+    within = _within([_terms(chosen, preemption) for chosen in product(*offers)], limit)
+    found: list[Terms] = []
+    for terms in sorted(within, key=lambda terms: (terms.slowdown, terms.useful_usd_per_hour)):
+        if not found or terms.useful_usd_per_hour < found[-1].useful_usd_per_hour:
+            found.append(terms)
+    return tuple(found)
+
+
+def _within(choices: Iterable[Terms], limit: float | None) -> tuple[Terms, ...]:
+    most = inf if limit is None else limit * (1 + _NOISE)
+    return tuple(terms for terms in choices if terms.usd_per_hour <= most)
 
 
 def _terms(chosen: Sequence[_Offer], preemption: Preemption) -> Terms:

@@ -29,7 +29,7 @@ def rounding_error_ns(shape: Shape, num_layers: int, micro_batches: int) -> int:
     layers = num_layers - shape.num_stages
     held = layers + shape.vpp
     per_layer = 2 if SCHEDULES[shape.schedule].splits_backward else 1
-    per_layer += (10 if shape.ep == 1 else 18) * (shape.zero >= GRADIENTS_SPLIT)
+    per_layer += (18 if shape.has_expert_grid else 10) * (shape.zero >= GRADIENTS_SPLIT)
     levels = schedule_graph(shape.schedule, shape.pp, micro_batches, shape.vpp).levels
     rings = 2 * held + 2
     return len(levels) * (per_layer * (layers + 1) + 1) + rings * (1 + (shape.zero > 0)) + 1 + held

@@ -9,7 +9,7 @@ Assumptions. Frameworks gather the parameters of the next layer, and reduce the 
 former, while a layer is computed (PyTorch documentation, "FSDP Notes"): of each exchange the share
 `search.overlap.sharding` hides behind the pass it belongs to, as far as that lasts. A collective
 starts when the last replica is ready, so all go through the layers in lockstep, at the pace of the
-slowest GPU in each. Experts that ep GPUs share follow the rest of their layer, over the dp cp / ep
+slowest GPU in each. Experts that ep GPUs share follow the rest of their layer, over the
 ranks with the same ones (`formulations.costs.expert_sync`). There is one stage, on all nodes used:
 with more, each would exchange with every micro-batch what ZeRO 1 exchanges once per step; DeepSpeed
 refuses that (runtime/pipe/engine.py). So all node orders cost the same.
@@ -52,8 +52,7 @@ def _ring_ns(instance: Instance, shape: Shape, size_bytes: Times) -> Times:
     widest = widest_group(shape)
     members = [(j, cluster.groups[j].intra_node, _ranks(instance, shape, j)) for j in used]
     links: list[tuple[int, Link]] = [(j, cluster.groups[j].inter_node) for j in used]
-    if cluster.zone_link and len({cluster.groups[j].zone for j in used}) > 1:
-        links.append((widest, cluster.zone_link))
+    links += [(widest, link) for link in cluster.links_among(used)]
     inside = [
         wire_ns(size_bytes[:, j], ring_share(HALF, n) / link.bandwidth_bytes_per_s)
         for j, link, n in members
@@ -90,7 +89,8 @@ def _exchange_ns(instance: Instance, shape: Shape, width: int) -> Times:
 def with_exchanges(instance: Instance, shape: Shape, times: LayerTimes) -> LayerTimes:
     """The times of a shape from those of its (degrees, micro-batch, recomputation)."""
     used = [j for j, n in enumerate(shape.nodes_used) if n]
-    if shape.zero < GRADIENTS_SPLIT or all(shape.ranks(j) == 1 for j in used):
+    most = max(max(shape.ranks(j), shape.expert_ranks(j)) for j in used)
+    if shape.zero < GRADIENTS_SPLIT or most == 1:
         return times
     workload = instance.workload
     reduce = _exchange_ns(instance, shape, workload.gradient_bytes)

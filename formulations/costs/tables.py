@@ -226,10 +226,9 @@ def _traffic_ns(tables: CostTables) -> float:
     )
     latency_s = max(link.latency_s for link in links)
     most = max(shape.degrees[j].width for j in tables.used)
-    if cluster.zone_link is not None:
-        num_gpus = shape.slots * most
-        s_per_byte = max(s_per_byte, num_gpus / cluster.zone_link.bandwidth_bytes_per_s)
-        latency_s = max(latency_s, cluster.zone_link.latency_s)
+    for link in cluster.links_among(tables.used):
+        s_per_byte = max(s_per_byte, shape.slots * most / link.bandwidth_bytes_per_s)
+        latency_s = max(latency_s, link.latency_s)
     crossings = 2 * shape.vpp * (tables.num_micro_batches + shape.pp)
     starts = crossings * most + 4 * shape.slots
     gradients = 4 * (int(tables.gradient_bytes.max(axis=1).sum()) + max(tables.embedding_bytes))

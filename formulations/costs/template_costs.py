@@ -6,7 +6,6 @@ All messages count as the largest ones of the chain.
 Pipelines keep whole optimizer states, so that a layer survives in every other pipeline (ZeRO 0).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,7 +17,7 @@ from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.errors import PlanError
 from formulations.fleet import Strategy
-from formulations.instance import Cluster, Instance
+from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Shape, Stage, uniform_degrees
 from formulations.schedules import Held, in_flight
@@ -156,9 +155,7 @@ def between_ns(tables: CostTables, i: int, j: int) -> int:
     """Time of one message between nodes of groups i and j, to a stage with these tables."""
     cluster = tables.instance.cluster
     links = [(one, cluster.groups[one].inter_node) for one in (i, j)]
-    zones = cluster.zone_of_group
-    zone_links = [cluster.zone_link] if cluster.zone_link and zones[i] != zones[j] else []
-    links += [(one, link) for one in (i, j) for link in zone_links]
+    links += [(one, link) for one in (i, j) for link in cluster.links_among((i, j))]
     return max(outside_ns(tables, one, 1, link, tables.tensors[-1]) for one, link in links)
 
 
@@ -172,17 +169,11 @@ def _embedding_ns(own: list[CostTables], template: Template) -> int:
 def _copy_ns(tables: CostTables, template: Template, stage: Stage, other: Stage) -> int:
     """The same, as the links of `stage`'s node and its GPUs decide it.
 
-    In a template of several zones it is taken to cross between them, wherever its ends are.
+    In a template of several zones it is taken to cross the slowest link between them, wherever its
+    ends are.
     """
     cluster, group = tables.instance.cluster, template.group_of(stage)
     if stage.group.node == other.group.node:
         return embedding_ns(tables, group, 1, cluster.groups[group].intra_node)
-    links = [cluster.groups[group].inter_node]
-    if cluster.zone_link and in_several_zones(cluster, template.node_groups):
-        links.append(cluster.zone_link)
+    links = cluster.groups[group].inter_node, *cluster.links_among(template.node_groups)
     return max(embedding_ns(tables, group, stage.degrees.tp, link) for link in links)
-
-
-def in_several_zones(cluster: Cluster, groups: Iterable[int]) -> bool:
-    """Whether nodes of these groups lie in several zones."""
-    return len({cluster.zone_of_group[j] for j in groups}) > 1

@@ -1,6 +1,6 @@
 """What crossing between zones costs, beside what each node's own link costs: see `placement`.
 
-One link joins each pair of zones, of the same bandwidth and latency for all pairs. On it
+One link joins each pair of zones, with its own bandwidth and latency. On it
 
 * the flows of one stage boundary from zone y to zone z share the bandwidth of that direction, as
   those do that leave one node; a transfer takes as long as the slowest link on its way;
@@ -8,12 +8,13 @@ One link joins each pair of zones, of the same bandwidth and latency for all pai
   names them, and back to the first. Between two neighbouring zones it passes once, with each
   node's whole buffer, for each of the tp lanes. Rings have no fixed direction, so the rings of
   all stages with neighbours y and z share the link between them, whatever else they visit. Time
-  per byte and start-up are those of the slowest link of the ring, at the ring's efficiency;
+  per byte, at the ring's efficiency, is that of the slowest of its links with what shares it, and
+  start-up the longest;
 * the lanes of the tied matrix with one end in y and the other in z share it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -48,32 +49,36 @@ class ZoneTerms:
         self.tables = tables
         self.zone_of_group = tables.instance.cluster.zone_of_group
 
-    @property
-    def link(self) -> ZoneLink:
-        """The link between two zones, of which there are some."""
-        link = self.tables.instance.cluster.zone_link
-        assert link is not None  # Cluster: two zones have one
-        return link
+    def link(self, pair: Pair) -> ZoneLink:
+        """The link between two zones."""
+        cluster = self.tables.instance.cluster
+        return cluster.link_between(*(cluster.zones[zone] for zone in pair))
 
     def send_ns(self, i: int, j: int, flows: int) -> tuple[int, ...]:
         """[K] messages between nodes of groups i and j of different zones."""
+        link = self.link((self.zone_of_group[i], self.zone_of_group[j]))
         return tuple(
-            max(outside_ns(self.tables, one, flows, self.link, n) for one in (i, j))
+            max(outside_ns(self.tables, one, flows, link, n) for one in (i, j))
             for n in self.tables.tensors
         )
 
-    def ring_rate(self, stages: int) -> RingRate:
+    def ring_rate(self, pair: Pair, stages: int) -> RingRate:
         """Of a link that the rings of so many stages share, each as wide as the widest used."""
         widest = widest_group(self.tables.shape)
         lanes = self.tables.shape.degrees[widest].tp * stages
-        s_per_byte = lanes / self.link.bandwidth_bytes_per_s
+        s_per_byte = lanes / self.link(pair).bandwidth_bytes_per_s
         return RingRate(s_per_byte, lanes_like(self.tables.shape, widest))
 
-    def embedding_ns(self, replicas: int) -> int:
+    def ring(self, rings: Mapping[Pair, int]) -> ZoneRing:
+        """Of a ring that passes between these zones, each with how many stages' rings do."""
+        slowest = max(self.ring_rate(pair, stages) for pair, stages in rings.items())
+        return slowest, max(self.link(pair).latency_s for pair in rings)
+
+    def embedding_ns(self, pair: Pair, replicas: int) -> int:
         """All-reduce of the tied matrix, with so many replicas' lanes on the link."""
-        tables = self.tables
+        tables, link = self.tables, self.link(pair)
         return max(
-            embedding_ns(tables, j, tied_lanes(tables.shape, j) * replicas, self.link)
+            embedding_ns(tables, j, tied_lanes(tables.shape, j) * replicas, link)
             for j in tables.used
         )
 
@@ -105,16 +110,12 @@ class ZoneCrossings:
         ]
 
     def ring(self, k: int) -> ZoneRing | None:
-        """Rate and latency of the slowest link between zones of stage k's ring."""
+        """Rate and latency of the slowest links between zones of stage k's ring."""
         pairs = neighbours(self.zones[k])
-        if not pairs:
-            return None
-        most = max(self.rings[pair] for pair in pairs)
-        return self.terms.ring_rate(most), self.terms.link.latency_s
+        return self.terms.ring({pair: self.rings[pair] for pair in pairs}) if pairs else None
 
     def embedding_ns(self) -> int:
         """All-reduce of the tied matrix as the links between zones allow; 0 if none crosses."""
         pairs = zip(self.zones[0], self.zones[-1], strict=True)
-        lanes = Counter(tuple(sorted(pair)) for pair in pairs if pair[0] != pair[1])
-        crossing = max(lanes.values(), default=0)
-        return self.terms.embedding_ns(crossing) if crossing else 0
+        lanes = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
+        return max((self.terms.embedding_ns(*own) for own in lanes.items()), default=0)

@@ -118,13 +118,13 @@ class ZoneVariables:
     def ring_latencies(self, stage: int) -> Iterator[tuple[Literal, float]]:
         """Latency of the links that a stage's ring may use, and whether it does."""
         for pair in self.pairs:
-            yield self._joins(stage, pair), self.terms.link.latency_s
+            yield self._joins(stage, pair), self.terms.link(pair).latency_s
 
     def ring_rates(self, stage: int) -> Iterator[tuple[Conditions, RingRate]]:
         """Rates of the links of a stage's ring, and when they hold."""
         for pair in self.pairs:
             for n, count in self._rings(pair).items():
-                yield (self._joins(stage, pair), count), self.terms.ring_rate(n)
+                yield (self._joins(stage, pair), count), self.terms.ring_rate(pair, n)
 
     def _new_lanes(self, pair: Pair) -> dict[int, Literal]:
         """(21) Replicas whose first and last stage lie in two zones."""
@@ -137,4 +137,4 @@ class ZoneVariables:
         """All-reduce of the tied matrix, ns, and when it holds."""
         for pair in self.pairs:
             for n, count in self._lanes(pair).items():
-                yield (count,), self.terms.embedding_ns(n)
+                yield (count,), self.terms.embedding_ns(pair, n)

@@ -1,8 +1,9 @@
 """The machines: node groups, GPU types, links and prices."""
 
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import Annotated, NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from itertools import accumulate, combinations
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -11,6 +12,7 @@ from formulations.instance.extent import (
     MOST_GPUS,
     MOST_GROUPS,
     MOST_TEXT,
+    MOST_ZONE_PAIRS,
     Bytes,
     Count,
     GpusPerNode,
@@ -21,6 +23,7 @@ from formulations.instance.extent import (
 )
 from formulations.instance.precision import FLASH_PRECISIONS, Precision
 from formulations.instance.record import Record
+from formulations.instance.zone_pairs import zone_faults
 
 #: Peaks that half-sizes hold for, the first that a GPU has.
 _HALF_PEAKS: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp32", "fp8")
@@ -44,7 +47,14 @@ class Link(Record):
 
 
 class ZoneLink(Link):
-    """The link that joins each pair of zones; all flows from one to the other share it."""
+    """The link that joins two zones; all flows from one to the other share it."""
+
+
+class ZonePair(Record):
+    """Two zones, in either order, with a link of their own."""
+
+    zones: tuple[Name, Name]
+    link: ZoneLink
 
 
 class GpuType(Record):
@@ -130,46 +140,24 @@ class NodeGroup(Record):
     spot: Spot | None = None  #: other terms, see `formulations.costs.renting`
 
 
-class ZoneFault(NamedTuple):
-    """What is wrong with the zones of a cluster: the field's path, what was found, what may be."""
-
-    path: tuple[str | int, ...]
-    found: str
-    allowed: str
-
-
-def zone_fault(zones: Sequence[str | None], linked: bool) -> ZoneFault | None:
-    """The fault, if any, of the groups' zones; `linked`: a link between zones is given."""
-    named = list(dict.fromkeys(zone for zone in zones if zone is not None))
-    if named and None in zones:
-        given = next(j for j, zone in enumerate(zones) if zone is not None)
-        found = f"missing, but groups[{given}] stands in zone {named[0]!r}"
-        return ZoneFault(
-            ("groups", zones.index(None), "zone"), found, "a zone for every group, or for none"
-        )
-    if len(named) > 1 and not linked:
-        found = f"missing, but the groups stand in the zones {', '.join(named)}"
-        return ZoneFault(("zone_link",), found, "bandwidth and latency of the link between zones")
-    if len(named) < 2 and linked:
-        where = f"all groups stand in zone {named[0]!r}" if named else "no group names a zone"
-        found = f"a link between zones, but {where}"
-        return ZoneFault(("zone_link",), found, "no zone_link, or groups in two zones or more")
-    return None
-
-
 class Cluster(Record):
-    """Node groups, the efficiency of the network between nodes, the link between zones."""
+    """Node groups, the efficiency of the network between nodes, the links between zones.
+
+    Of one zone there are no links, of several one for every pair: its own or else `zone_link`.
+    """
 
     groups: tuple[NodeGroup, ...] = Field(min_length=1, max_length=MOST_GROUPS)
-    zone_link: ZoneLink | None = None  #: given if and only if there are two zones or more
+    zone_link: ZoneLink | None = None
+    zone_links: tuple[ZonePair, ...] = Field((), max_length=MOST_ZONE_PAIRS)
     #: (number of nodes, efficiency): the entry with the largest number <= n holds for n nodes
     network_efficiency: tuple[tuple[Count, Efficiency], ...] = Field(((1, 1.0),), min_length=1)
 
     @model_validator(mode="after")
     def _check_zones(self) -> "Cluster":
-        fault = zone_fault([g.zone for g in self.groups], self.zone_link is not None)
-        if fault:
-            raise ValueError(f"{fault.path[-1]}: {fault.found}; allowed: {fault.allowed}")
+        zones, pairs = [g.zone for g in self.groups], [pair.zones for pair in self.zone_links]
+        for fault in zone_faults(zones, self.zone_link is not None, pairs):
+            path = ".".join(map(str, fault.path))
+            raise ValueError(f"{path}: {fault.found}; allowed: {fault.allowed}")
         return self
 
     @model_validator(mode="after")
@@ -199,12 +187,45 @@ class Cluster(Record):
         """Index of each group's first node in `node_names`."""
         return tuple(accumulate((g.nodes for g in self.groups[:-1]), initial=0))
 
+    @cached_property
+    def zones(self) -> tuple[str | None, ...]:
+        """The zones in order of first mention; None for all without zones."""
+        return tuple(dict.fromkeys(group.zone for group in self.groups))
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether there are several."""
+        return len(self.zones) > 1
+
     @property
     def zone_of_group(self) -> tuple[int, ...]:
-        """Number of every group's zone, in order of first mention; 0 for all without zones."""
-        zones = [group.zone for group in self.groups]
-        numbers = {zone: number for number, zone in enumerate(dict.fromkeys(zones))}
-        return tuple(numbers[zone] for zone in zones)
+        """Number of every group's zone, as in `zones`."""
+        numbers = {zone: number for number, zone in enumerate(self.zones)}
+        return tuple(numbers[group.zone] for group in self.groups)
+
+    @cached_property
+    def _own_links(self) -> dict[frozenset[str | None], ZoneLink]:
+        return {frozenset(pair.zones): pair.link for pair in self.zone_links}
+
+    def link_between(self, zone: str | None, other: str | None) -> ZoneLink:
+        """The link that joins two zones."""
+        link = self._own_links.get(frozenset((zone, other)), self.zone_link)
+        assert link is not None  # validated: two zones have one
+        return link
+
+    def links_among(self, groups: Iterable[int]) -> tuple[ZoneLink, ...]:
+        """The links, each once, between the zones of these groups."""
+        zones = dict.fromkeys(self.groups[j].zone for j in groups)
+        pairs = combinations(zones, 2)
+        return tuple(dict.fromkeys(self.link_between(*pair) for pair in pairs))
+
+    def with_groups(self, groups: Sequence[NodeGroup]) -> "Cluster":
+        """The same with other groups, in some of the zones; links to others are left out."""
+        zones = {group.zone for group in groups}
+        links = tuple(pair for pair in self.zone_links if zones.issuperset(pair.zones))
+        default = self.zone_link if len(zones) > 1 else None
+        update = {"groups": tuple(groups), "zone_link": default, "zone_links": links}
+        return self.model_copy(update=update)
 
 
 def has_flash(cluster: Cluster, precision: Precision) -> bool:

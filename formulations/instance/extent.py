@@ -25,6 +25,7 @@ MOST_TEXT = 10_000
 MOST_LAYERS = 1000  #: of one stack; a chain has two of them at most, an embedding and a head
 MOST_CHAIN = 2 * MOST_LAYERS + 2
 MOST_GROUPS = 100  #: of equal nodes
+MOST_ZONE_PAIRS = MOST_GROUPS * (MOST_GROUPS - 1) // 2
 MOST_CHOICES = 1000  #: of one list
 MOST_CHOICES_OF_TERMS = 10  #: groups with a price on demand and one on spot
 MOST_GPUS_PER_NODE = 1024

@@ -62,17 +62,14 @@ class Family(Record):
         return (used for used in product(*ranges) if any(used))
 
     def member(self, counts: Counts) -> Instance:
-        """The instance of one cluster, on which plans use all nodes; groups without are left out.
-
-        A link between zones stays where nodes stand in two of them.
-        """
+        """The instance of one cluster, on which plans use all nodes; empty groups are left out."""
         instance, cluster = self.instance, self.instance.cluster
         groups = tuple(
             group.model_copy(update={"nodes": count})
             for group, count in zip(cluster.groups, counts, strict=True)
             if count
         )
-        link = cluster.zone_link if len({group.zone for group in groups}) > 1 else None
-        own = cluster.model_copy(update={"groups": groups, "zone_link": link})
         search = instance.search.model_copy(update={"idle_nodes": False})
-        return instance.model_copy(update={"cluster": own, "search": search})
+        return instance.model_copy(
+            update={"cluster": cluster.with_groups(groups), "search": search}
+        )

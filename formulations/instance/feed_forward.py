@@ -20,8 +20,9 @@ def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
 def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
     """Router, routed experts (top-k per token) and shared experts; the shared have no biases.
 
-    Every rank holds 1/tp of every expert. Kept besides the experts' inner tensors: the router's
-    input and fp32 scores, and the copies of tokens in expert order, before and after the experts.
+    Where none is shared, tensor groups exchange tokens for routed experts alone. Kept besides the
+    experts' inner tensors: the router's input and fp32 scores, and the copies of tokens in expert
+    order, before and after the experts.
     Kernels: the router's product, softmax, top-k; probabilities and map of the chosen experts, each
     scattered over zeros, and the tokens per expert (Megatron-LM, moe_utils.py); permute and
     unpermute; grouped products, as many as one expert's; the residual add; and, with shared
@@ -42,6 +43,7 @@ def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:
         memory_kernels=2 + 5 + 2 + 1 + 1,
         forward_all_reduces=1,
         backward_all_reduces=1,
+        expert_all_reduces=not moe.shared_experts,
         replicated_bytes=2 * s * h + 4 * s * moe.experts + k * (2 + 2) * s * h,
         sharded_bytes=k * inner * 2 * s * moe.ffn_size,
         unsplit_bytes=k * (2 + 2) * s * h,

@@ -21,7 +21,7 @@ from formulations.instance.preemption import Preemption
 from formulations.instance.profile import Profile
 from formulations.instance.record import Record
 from formulations.instance.target import Target
-from formulations.instance.workload import Recompute, Workload
+from formulations.instance.workload import ExpertSplit, Recompute, Workload
 from formulations.units import GIB
 
 ZeroStage = Literal[0, 1, 2, 3]
@@ -51,6 +51,7 @@ class SearchSpace(Record):
     context_parallel: Counts = (1,)  #: GPUs of a node that share every sequence
     context_method: ContextMethod | None = None  #: None: the one that sends less
     expert_parallel: Counts = (1,)  #: GPUs that share the experts of a block
+    expert_tensor_parallel: tuple[ExpertSplit, ...] = ("tp",)  #: GPUs that split an expert
     recompute: tuple[Recompute, ...] = ("none", "full")
     recompute_per: Literal["stage", "plan"] = "stage"  #: who chooses among them
     sequence_parallel: bool = False  #: do the GPUs of a tensor group split the sequence elsewhere?
@@ -84,6 +85,9 @@ def plain_schedules(search: SearchSpace) -> list[PlainSchedule]:
         if 1 not in getattr(search, field):
             degrees = " or ".join(map(str, getattr(search, field)))
             raise InstanceError(f"search.{field}", degrees, "1 too; solve takes the others")
+    if "tp" not in search.expert_tensor_parallel:
+        field = "search.expert_tensor_parallel"
+        raise InstanceError(field, "1", "tp too; solve takes the others")
     found: list[PlainSchedule] = []
     for name in search.schedule:
         if name != "1f1b" and name != "gpipe":

@@ -9,7 +9,6 @@ from formulations.instance.record import Record
 from formulations.instance.transformer import Architecture
 
 Rows = Literal["packed", "padded"]
-Nanoseconds = int
 
 
 class LengthClass(Record):
@@ -20,9 +19,10 @@ class LengthClass(Record):
 
 
 class MeasuredStrategy(Record):
-    """A layout of the model over GPUs, alike on all replicas, with times of rows of tokens.
+    """A layout of the model over GPUs, alike on all replicas, with times of rows or classes.
 
-    row_times_s: of one row that is one sequence, forward and backward, on the slowest stage.
+    row_times_s: by tokens, of one row that is one sequence, forward and backward, on the slowest
+    stage. class_times_s: by the tokens of a class, of all its sequences; of others it has none.
     """
 
     name: Name
@@ -30,8 +30,9 @@ class MeasuredStrategy(Record):
     tensor_parallel: Count
     pipeline_parallel: Count
     context_parallel: Count
-    longest_row: Batch
-    row_times_s: tuple[tuple[Batch, float], ...] = Field(min_length=1, max_length=MOST_CHOICES)
+    longest_row: Batch | None  #: None with times of classes
+    row_times_s: tuple[tuple[Batch, float], ...] = Field(max_length=MOST_CHOICES)
+    class_times_s: tuple[tuple[Batch, float], ...] = Field(max_length=MOST_CHOICES)
 
     @property
     def num_gpus(self) -> int:
@@ -53,8 +54,8 @@ class Lengths(Record):
     """What a step holds, how it fills rows, and what was measured of strategies.
 
     classes: by ascending length. architecture: of the model, whose layers have other costs in rows
-    of other lengths. strategies: in place of those that the instance's GPUs allow. switching: every
-    ordered pair of them; empty: not measured.
+    of other lengths. strategies: in place of those that the instance's GPUs allow. switching:
+    between any two of them.
     """
 
     source: Text

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import struct
 from array import array
 from ast import literal_eval
@@ -21,6 +22,7 @@ _A_PATH = "the path of a file of lengths from this file's folder"
 _A_LENGTH = f"a whole number of tokens from 1 to {MOST_BATCH}"
 _AN_ARRAY = "a .npy file of one dimension of integers"
 _MAGIC = b"\x93NUMPY"
+_NUMBER = re.compile(r"[-+]?[0-9][0-9._eE+-]*|")
 #: Types of numpy's integers, without the byte order, as those of `array`.
 _TYPES = {"i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}
 
@@ -41,7 +43,7 @@ def read_lengths(path: Path, place: Place) -> Mapping[int, int]:
     return dict(sorted(found_counts.items()))
 
 
-def _lines(path: Path, place: Place) -> tuple[list[str], dict[str, int]]:
+def _lines(path: Path, place: Place) -> tuple[list[str], Counter[str]]:
     """All lines, and how often each stands in the file, but for blank ones."""
     lines = [line.strip() for line in read_text(path, _A_PATH, place).split("\n")]
     check_extent(str(path), len(lines), MOST_VALUES)
@@ -55,7 +57,7 @@ def _of_csv(path: Path, place: Place) -> Counter[int]:
     header = next(iter(counts), "")
     names = _fields(header, path, lines)
     column = 0
-    if len(names) > 1 or not header.isdecimal():
+    if len(names) > 1 or not _NUMBER.fullmatch(header):
         column = _column(names, _where(path, lines, header))
         counts -= Counter([header])
     found: Counter[int] = Counter()
@@ -124,11 +126,11 @@ def _of_npy(path: Path, place: Place) -> Counter[int]:
         raise InstanceError(str(path), found, "a whole file")
     if kind[0] == ">":
         values.byteswap()
-    found = Counter(values)
-    unfit = next((value for value in found if not 1 <= value <= MOST_BATCH), None)
+    counts = Counter(values)
+    unfit = next((value for value in counts if not 1 <= value <= MOST_BATCH), None)
     if unfit is not None:
         raise InstanceError(f"{path} [{values.index(unfit)}]", str(unfit), _A_LENGTH)
-    return found
+    return counts
 
 
 def _header(data: bytes, path: Path) -> tuple[str, int, int]:

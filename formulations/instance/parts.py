@@ -36,7 +36,8 @@ heads, as it is trained without absorbing its up-projections (Megatron-LM,
 core/transformer/multi_latent_attention.py).
 """
 
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from operator import add
 from typing import Self
 
 from formulations.instance.sizes import TransformerSizes
@@ -68,13 +69,14 @@ class Part:
     expert_parameters: int = 0
     expert_flops: int = 0
     routed_bytes: int = 0
+    expert_all_reduces: int = 0
     key_value_bytes: int = 0
     query_bytes: int = 0
     memory_kernels: int = 0
 
     def __add__(self, other: Self) -> "Part":
         """Costs of both."""
-        return Part(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Part(*map(add, vars(self).values(), vars(other).values()))
 
     def widened(self, factor: int) -> "Part":
         """The part with elements of `factor` times 16 bit."""
@@ -129,6 +131,7 @@ class Part:
             expert_parameters=self.expert_parameters,
             expert_flops=self.expert_flops,
             routed_bytes=self.routed_bytes,
+            expert_all_reduces=self.expert_all_reduces,
             key_value_bytes=self.key_value_bytes,
             query_bytes=self.query_bytes,
             memory_kernels=self.memory_kernels,

@@ -141,9 +141,9 @@ class Named:
         return core_schema.no_info_before_validator_function(self._number, handler(source))
 
     def _number(self, value: object) -> object:
-        if not isinstance(value, str):
+        if not isinstance(value, str | bool):
             return value
-        if value not in self.names:
+        if isinstance(value, bool) or value not in self.names:
             raise refusal(shown(value), f"a number, or one of {', '.join(self.names)}")
         return self.names[value]
 

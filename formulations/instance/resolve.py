@@ -32,6 +32,7 @@ from formulations.instance.resolve_objective import check_objective, resolve_pre
 from formulations.instance.resolve_parallel import (
     check_context,
     check_per_stage,
+    resolve_expert_split,
     resolve_experts,
 )
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
@@ -81,7 +82,14 @@ def resolve(
         resolve_calibration, written.calibration, place.at("calibration"), kinds, cluster
     )
     checks: list[Callable[[], object]]
-    mixed = partial(resolve_lengths, lengths, cluster, architecture, workload.flash_attention)
+    mixed = partial(
+        resolve_lengths,
+        lengths,
+        cluster,
+        architecture,
+        workload.flash_attention,
+        profile is not None,
+    )
     checks = [fast, recompute, experts, partial(check_context, *parallel), calibration, alone]
     checks.append(mixed)
     checks += _fitting(written, place, workload, cluster, profile)
@@ -97,12 +105,16 @@ def resolve(
             workload.sequence_length,
             measured,
         )
+        expert_split = resolve_expert_split(
+            search, search_place, workload, profile is not None, degrees, split
+        )
     except InstanceError as error:
         raise also(error, *checks) from None
     all_of(checks)
     strategies = {
         "tensor_parallel": degrees,
         "expert_parallel": experts(),
+        "expert_tensor_parallel": expert_split,
         "overlap": _overlap(written, search_place.at("overlap"), catalogue),
         "sequence_parallel": split,
         "recompute": recompute(),
@@ -259,6 +271,9 @@ def check_plain(search: SearchFile, place: Place) -> None:
         degrees: list[int] | None = getattr(search, field)
         if degrees is not None and 1 not in degrees:
             raise place.at(field).listed(0).error(f"{degrees[0]}", "1 too; solve takes the others")
+    if search.expert_tensor_parallel == [1]:
+        at = place.at("expert_tensor_parallel").listed(0)
+        raise at.error("1", "tp too; solve takes the others")
 
 
 def _check_schedules(search: SearchFile, place: Place) -> None:

@@ -12,7 +12,7 @@ from formulations.instance.cluster import (
     NodeGroup,
     Spot,
     ZoneLink,
-    zone_fault,
+    ZonePair,
 )
 from formulations.instance.evidence import NOT_STATED
 from formulations.instance.extent import MOST_GPUS, first_beyond
@@ -29,7 +29,9 @@ from formulations.instance.schema_cluster import (
     GpuFile,
     NodeGroupFile,
     SpotFile,
+    ZoneLinkFile,
 )
+from formulations.instance.zone_pairs import ZoneFault, zone_faults
 
 
 @dataclass(frozen=True)
@@ -54,22 +56,30 @@ def resolve_cluster(written: ClusterFile, place: Place, catalogue: Catalogue) ->
     except InstanceError as error:
         raise also(error, *each) from None
     groups = all_of(each)
+    _check_zones(written, place)
+    pairs = ((pair.zones, pair) for pair in written.zone_links)
     table = {1: 1.0} | (written.network_efficiency or {})
     return Cluster(
         groups=tuple(groups),
-        zone_link=_zone_link(written, place),
+        zone_link=None if written.zone_link is None else _zone_link(written.zone_link),
+        zone_links=tuple(ZonePair(zones=(a, b), link=_zone_link(one)) for (a, b), one in pairs),
         network_efficiency=tuple(sorted(table.items())),
     )
 
 
-def _zone_link(written: ClusterFile, place: Place) -> ZoneLink | None:
-    link = written.zone_link
-    fault = zone_fault([group.zone for group in written.groups], link is not None)
-    if fault:
-        raise place.at(*fault.path).error(fault.found, fault.allowed)
-    if link is None:
-        return None
-    return ZoneLink(**as_link(link, NETWORK_LATENCY_S).model_dump())
+def _check_zones(written: ClusterFile, place: Place) -> None:
+    zones = [group.zone for group in written.groups]
+    pairs = [(pair.zones[0], pair.zones[1]) for pair in written.zone_links]
+    faults = zone_faults(zones, written.zone_link is not None, pairs)
+    all_of(partial(_refuse_zones, place, fault) for fault in faults)
+
+
+def _refuse_zones(place: Place, fault: ZoneFault) -> None:
+    raise place.at(*fault.path).error(fault.found, fault.allowed)
+
+
+def _zone_link(written: ZoneLinkFile) -> ZoneLink:
+    return ZoneLink(**as_link(written, NETWORK_LATENCY_S).model_dump())
 
 
 def _check_groups(groups: list[NodeGroupFile], place: Place) -> None:

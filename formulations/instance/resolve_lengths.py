@@ -1,6 +1,7 @@
 """From the written section `lengths` to what a step holds; what the workload takes from it."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
@@ -116,7 +117,11 @@ def with_lengths(
 
 
 def resolve_lengths(
-    lengths: WrittenLengths | None, cluster: Cluster, architecture: Architecture, flash: bool
+    lengths: WrittenLengths | None,
+    cluster: Cluster,
+    architecture: Architecture,
+    flash: bool,
+    profile: bool,
 ) -> Lengths | None:
     """What a step holds. Raises InstanceError for what does not fit the cluster, or attention."""
     if lengths is None:
@@ -125,16 +130,20 @@ def resolve_lengths(
     if written.rows == "packed" and not flash:
         found = "packed rows without flash attention, which alone keeps their sequences apart"
         raise place.at("rows").error(found, "padded, or workload.flash_attention: true")
+    if profile and not written.strategies:
+        found = "rows of many lengths, with a profile, whose layer times are of one"
+        raise place.error(found, "measured strategies here, or no profile")
     checks = [
-        partial(_strategy, one, place.at("strategies", i), cluster)
+        partial(_strategy, one, place.at("strategies", i), cluster, lengths.classes)
         for i, one in enumerate(written.strategies or [])
     ]
     strategies = tuple(all_of(checks))
     names = [one.name for one in strategies]
     for i, name in enumerate(names):
         if name in names[:i]:
+            found = f"{name!r} is also the name of strategies[{names.index(name)}]"
             at = place.at("strategies", i, "name")
-            raise at.error(f"{name!r} is also the name of strategies[{names.index(name)}]", "names")
+            raise at.error(found, "every strategy its own name")
     return Lengths(
         source=written.source,
         classes=lengths.classes,
@@ -145,7 +154,10 @@ def resolve_lengths(
     )
 
 
-def _strategy(written: StrategyFile, place: Place, cluster: Cluster) -> MeasuredStrategy:
+def _strategy(
+    written: StrategyFile, place: Place, cluster: Cluster, classes: Sequence[LengthClass]
+) -> MeasuredStrategy:
+    _check_times(written, place, classes)
     tp, cp, pp = written.tensor_parallel, written.context_parallel, written.pipeline_parallel
     shared = f", cp {cp}" if cp > 1 else ""
     own = MeasuredStrategy(
@@ -155,12 +167,31 @@ def _strategy(written: StrategyFile, place: Place, cluster: Cluster) -> Measured
         pipeline_parallel=pp,
         context_parallel=cp,
         longest_row=written.longest_row,
-        row_times_s=tuple(sorted(written.row_times.items())),
+        row_times_s=tuple(sorted((written.row_times or {}).items())),
+        class_times_s=tuple(sorted((written.class_times or {}).items())),
     )
     num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
     if own.num_gpus > num_gpus:
-        raise place.error(f"{own.num_gpus} GPUs, of {num_gpus} in the cluster", f"up to {num_gpus}")
+        found = f"{own.num_gpus} GPUs, of {num_gpus} in the cluster"
+        raise place.error(found, f"degrees whose product is at most {num_gpus}")
     return own
+
+
+def _check_times(written: StrategyFile, place: Place, classes: Sequence[LengthClass]) -> None:
+    """Of rows, with the longest; or of classes that there are."""
+    if (written.row_times is None) == (written.class_times is None):
+        found = "neither row_times nor class_times" if written.row_times is None else "both"
+        raise place.error(found, "exactly one of row_times, class_times")
+    if (written.longest_row is None) != (written.row_times is None):
+        found = "missing" if written.longest_row is None else f"{written.longest_row}"
+        allowed = "tokens of the longest row, with row_times; none with class_times"
+        raise place.at("longest_row").error(found, allowed)
+    known = [one.tokens for one in classes]
+    for tokens in written.class_times or {}:
+        if tokens not in known:
+            raise place.at("class_times", tokens).error(
+                f"no class of up to {tokens} tokens", ", ".join(map(str, known))
+            )
 
 
 def _switching(
@@ -169,7 +200,7 @@ def _switching(
     """Every ordered pair once; one that is not written takes as long as the way back."""
     if written and not names:
         allowed = "none, or measured strategies to go with them"
-        raise place.error(f"{len(written)} times without strategies", allowed)
+        raise place.error("times of switches without strategies", allowed)
     known: dict[tuple[str, str], SwitchFile] = {}
     for i, one in enumerate(written):
         for field in ("leave", "enter"):
@@ -181,11 +212,11 @@ def _switching(
             raise place.at(i).error(f"{one.leave!r} to {one.enter!r} again", "every pair once")
         known[one.leave, one.enter] = one
     found = []
-    for pair in permutations(names, 2) if written else ():
+    for pair in permutations(names, 2):
         way = known.get(pair) or known.get(pair[::-1])
         if way is None:
             missing = f"no times from {pair[0]!r} to {pair[1]!r}, nor back"
-            raise place.error(missing, "one for every pair of strategies, or none at all")
+            raise place.error(missing, "times for every pair of strategies")
         found.append(
             MeasuredSwitch(
                 leave=pair[0],

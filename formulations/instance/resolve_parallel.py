@@ -1,12 +1,14 @@
 """Context and expert parallelism, degrees by stage: what an instance allows."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import PlainSchedule
 from formulations.instance.positions import Place
 from formulations.instance.schema import SearchFile
-from formulations.instance.workload import Workload
+from formulations.instance.target import TARGET_NAMES, Sharing, shares
+from formulations.instance.workload import ExpertSplit, Workload
 
 #: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).
 PIECES = 2
@@ -70,6 +72,46 @@ def resolve_experts(
     return written.expert_parallel
 
 
+def resolve_expert_split(
+    written: SearchFile,
+    search: Place,
+    workload: Workload,
+    profiled: bool,
+    degrees: Sequence[int],
+    split: bool,
+) -> list[ExpertSplit]:
+    """GPUs that split every expert: as written, else 1 too where it makes a difference.
+
+    degrees: of tensor groups. split: whether these split the sequence.
+    """
+    alone = max(degrees) == 1
+    fault = expert_split_fault(workload, profiled, split or alone)
+    if written.expert_tensor_parallel is None:
+        return ["tp"] if fault or alone else [1, "tp"]
+    if fault and 1 in written.expert_tensor_parallel:
+        at = search.at("expert_tensor_parallel")
+        raise at.listed(written.expert_tensor_parallel.index(1)).error(*fault)
+    alike = Sharing(min(degrees), cp=1, ep=1, zero=1, sequence_parallel=split)
+    field, reason = shares(written.target, workload, alike) or (None, None)
+    if field == "expert_tensor_parallel" and 1 not in written.expert_tensor_parallel:
+        found = f"tp, with the target {TARGET_NAMES[written.target]}, {reason}"
+        at = search.at("expert_tensor_parallel").listed(0)
+        raise at.error(found, "1, or tensor_parallel: 1")
+    return written.expert_tensor_parallel
+
+
+def expert_split_fault(workload: Workload, profiled: bool, split: bool) -> Fault | None:
+    """Why the GPUs of a tensor group cannot have experts whole."""
+    if not workload.experts:
+        return Fault("1 GPU per expert of a model without any", "tp")
+    if profiled:
+        return Fault("1 GPU per expert, of which a profile says nothing", "tp, or no profile")
+    if not split:
+        found = "1 GPU per expert, where tensor groups do not split the sequence"
+        return Fault(found, "tp, or sequence_parallel: true")
+    return None
+
+
 def check_context(
     written: SearchFile, search: Place, workload: Workload, cluster: Cluster, profiled: bool
 ) -> None:
@@ -83,7 +125,7 @@ def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> Non
     """Raises InstanceError where no stage could have degrees of its own."""
     if written.degrees != "per_stage":
         return
-    if cluster.zone_link is not None:
+    if cluster.has_zones:
         found = "per_stage, with node groups in several zones"
         raise search.at("degrees").error(found, "uniform or per_group, or one zone")
     if not set(written.schedule) & set(get_args(PlainSchedule)):
@@ -94,3 +136,6 @@ def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> Non
         if sizes is not None and 1 not in sizes:
             found = f"{sizes[0]}, with degrees: per_stage"
             raise search.at(field).listed(0).error(found, "1 too, or degrees: per_group")
+    if written.expert_tensor_parallel == [1]:
+        at = search.at("expert_tensor_parallel").listed(0)
+        raise at.error("1, with degrees: per_stage", "tp too, or degrees: per_group")

@@ -5,7 +5,7 @@ Texts with units are plain numbers in base units here (B, B/s, s, FLOP/s, USD/h,
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from formulations.instance.calibration import Factor, MeanError
 from formulations.instance.evidence import NOT_STATED, Kind
@@ -29,13 +29,15 @@ from formulations.instance.quantities import (
     Share,
     name_or_mapping,
     number_or_list,
+    refusal,
+    shown,
 )
 from formulations.instance.record import Record
 from formulations.instance.schema_cluster import ClusterFile, PreemptionFile
 from formulations.instance.schema_lengths import LengthsFile
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.target import Target
-from formulations.instance.workload import OptimizerState, Recompute
+from formulations.instance.workload import ExpertSplit, OptimizerState, Recompute
 
 Counts = Annotated[list[Count], Field(max_length=MOST_CHOICES), OneOrMany()]
 Reserve = Annotated[float, Quantity("size", most="10 TiB", example="1 GiB")]
@@ -50,6 +52,15 @@ Headroom = Annotated[float, Share()]
 #: PyTorch's names, torch.distributed.fsdp.ShardingStrategy.
 _FSDP = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
 Zero = Annotated[ZeroStage, Named(_FSDP)]
+
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):  # which is a number elsewhere
+        raise refusal(shown(value), "1 or tp")
+    return value
+
+
+Split = Annotated[ExpertSplit, BeforeValidator(_no_truth)]
 Chunks = Annotated[int, Field(ge=2, le=64)]
 
 
@@ -241,6 +252,13 @@ class SearchFile(Record):
         default=None,
         description="GPUs that share the experts of a block, of all replicas of a stage. Default:"
         " every power of two that divides the experts; 1 without experts, and with a profile.",
+    )
+    expert_tensor_parallel: Annotated[list[Split], OneOrMany()] | None = Field(
+        default=None,
+        description="GPUs that split every expert (Megatron's name; etp). tp: all of a tensor"
+        " group, as all else. 1: each has whole experts for its own part of the sequence, so the"
+        " GPUs of tensor groups share experts too: needs sequence_parallel. Default: both; tp"
+        " without experts, and with a profile.",
     )
     micro_batch: Counts | None = Field(
         default=None,

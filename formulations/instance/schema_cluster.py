@@ -12,6 +12,7 @@ from formulations.instance.evidence import NOT_STATED, Kind
 from formulations.instance.extent import (
     MOST_CHOICES,
     MOST_GROUPS,
+    MOST_ZONE_PAIRS,
     Count,
     GpusPerNode,
     Index,
@@ -61,6 +62,14 @@ class ZoneLinkFile(LinkFile):
     """The same between zones, whose distance nobody can guess."""
 
     latency: Latency = Field(description="Time of an empty message, such as 1 ms.")
+
+
+class ZonePairFile(ZoneLinkFile):
+    """The link that joins two zones."""
+
+    zones: list[Name] = Field(
+        min_length=2, max_length=2, description="The two zones, in either order."
+    )
 
 
 def _bandwidth_alone(value: object) -> object:
@@ -248,7 +257,14 @@ class ClusterFile(Record):
     zone_link: ZoneLinkFile | None = Field(
         default=None,
         description="The link, one direction, that joins each pair of zones and that all flows from"
-        " one to the other share. Needed where there are several zones.",
+        " one to the other share. Needed where there are several zones, for all pairs of them that"
+        " zone_links does not name.",
+    )
+    zone_links: list[ZonePairFile] = Field(
+        default=[],
+        max_length=MOST_ZONE_PAIRS,
+        description="Links of pairs of zones that zone_link does not hold for, such as {zones:"
+        " [east, west], bandwidth: 5 Gbit/s, latency: 30 ms}.",
     )
     network_efficiency: dict[Count, Efficiency] | None = Field(
         default=None,

@@ -41,13 +41,24 @@ class StrategyFile(Record):
     tensor_parallel: Count = Field(description="GPUs per tensor-parallel group.")
     pipeline_parallel: Count = Field(description="Stages.")
     context_parallel: Count = Field(default=1, description="GPUs that share every row.")
-    longest_row: Batch = Field(description="Tokens of the longest row that fits the memory.")
-    row_times: dict[Batch, RowTime] = Field(
+    longest_row: Batch | None = Field(
+        default=None, description="Tokens of the longest row that fits the memory, for row_times."
+    )
+    row_times: dict[Batch, RowTime] | None = Field(
+        default=None,
         min_length=1,
         max_length=MOST_CHOICES,
         description="Tokens of a row that is one sequence -> forward and backward time of it on the"
         " slowest stage, such as 85 ms. Times between and beyond follow a l^2 + b l + c, which is"
         " at least what was measured.",
+    )
+    class_times: dict[Batch, RowTime] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_CHOICES,
+        description="Instead: up_to of a class of the histogram -> time of all its sequences of a"
+        " step, such as 8.2 s. Those of several classes add up; classes that are left out it does"
+        " not run.",
     )
 
 
@@ -112,5 +123,5 @@ class LengthsFile(Record):
         default=None,
         min_length=1,
         max_length=10**4,
-        description="Measured times between them. Default: by the sizes of tensors and the links.",
+        description="Measured times between them, which several of them need.",
     )

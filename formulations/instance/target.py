@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from formulations.instance.workload import OptimizerState, Workload
+from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 
 Target = Literal["megatron", "flagscale", "torchtitan", "any"]
 TARGET_NAMES: dict[Target, str] = {
@@ -179,25 +179,32 @@ class Sharing(NamedTuple):
     ep: int
     zero: int
     sequence_parallel: bool
+    etp: ExpertSplit = "tp"
 
 
 def shares(target: Target, workload: Workload, own: Sharing) -> tuple[str, str] | None:
     """The field by which a target cannot share experts and sequences so, and why; None if it can.
 
-    torchtitan keeps experts whole, takes FSDP's ranks for them, and counts the GPUs of a sequence
-    among FSDP's ranks (`distributed/parallel_dims.py`: `fsdp_enabled`). Megatron-LM shares no
-    experts in fp16 (`validate_args`), and trains none in tensor groups without sequence parallelism
-    (core 0.16, `transformer/moe/moe_layer.py`).
+    torchtitan takes ranks of FSDP and of tensor groups for experts that it shares, which it keeps
+    whole, and splits others over tensor groups; it counts the GPUs of a sequence among FSDP's ranks
+    (0.3, `distributed/parallel_dims.py`, `models/common/moe_sharding.py`). Megatron-LM shares no
+    experts in fp16 (`validate_args`), trains none in tensor groups without sequence parallelism
+    (core 0.16, `transformer/moe/moe_layer.py`), and splits none with biases
+    (`transformer_config.py`).
     """
     if target in ("megatron", "flagscale"):
         if own.ep > 1 and workload.precision == "fp16":
             return "expert_parallel", "which shares no experts in fp16"
         if workload.experts and own.tp > 1 and not own.sequence_parallel:
             return "sequence_parallel", "which trains no experts in tensor groups without"
+        if workload.expert_biases and own.tp > 1 and own.etp == "tp":
+            return "expert_tensor_parallel", "which splits no experts with biases"
     if target != "torchtitan":
         return None
-    if own.ep > 1 and own.tp > 1:
-        return "expert_parallel", "which keeps experts whole where several GPUs share them"
+    if own.tp > 1 and own.ep > 1 and own.etp == "tp":
+        return "expert_tensor_parallel", "which keeps experts whole where several GPUs share them"
+    if own.tp > 1 and own.ep == 1 and own.etp == 1:
+        return "expert_tensor_parallel", "which keeps no experts whole that each GPU has all of"
     if own.ep > 1 and not own.zero:
         return "expert_parallel", "which takes FSDP's ranks for experts"
     if own.cp > 1 and not own.zero:

@@ -26,6 +26,8 @@ VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 12
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
 Recompute = Literal["none", "selective", "full"]
+#: GPUs that split every expert: each has whole ones, or all of a tensor group do.
+ExpertSplit = Literal[1, "tp"]
 OptimizerState = Literal["fp32", "bf16", "8bit"]
 #: Parameters that share a scale in 8-bit Adam (Dettmers et al., ICLR 2022, section 2.1).
 QUANTIZED_BLOCK = 2048
@@ -81,6 +83,7 @@ class Layer(Record):
     expert_parameters: Figure = 0  #: of the sharded ones, those of routed experts, all together
     expert_flops: Figure = 0  #: of the forward ones, those of the experts that tokens visit
     routed_bytes: Figure = 0  #: copies of tokens on their way to these experts, or back
+    expert_all_reduces: Figure = 0  #: of those over the tp ranks, in each pass, for them alone
     key_value_bytes: Figure = 0  #: of keys and values as attention's scores take them
     query_bytes: Figure = 0  #: of queries and of the weighted sums of the values
     input_bytes: Figure  #: all that full recomputation keeps
@@ -93,9 +96,9 @@ class Layer(Record):
         matrix = 0 if self.tied_copy else self.vocabulary_rows * self.vocabulary_columns
         return self.sharded_parameters + self.replicated_parameters + matrix
 
-    def parameters_per_gpu(self, tp: int, pp: int, ep: int = 1) -> int:
-        """Parameters that one GPU of a group of `tp` holds for this layer."""
-        return self.dense_per_gpu(tp, pp) + self.experts_per_gpu(tp, ep)
+    def parameters_per_gpu(self, tp: int, pp: int) -> int:
+        """Parameters that one GPU of a group of `tp` holds, where experts lie as all else does."""
+        return self.dense_per_gpu(tp, pp) + self.experts_per_gpu(tp, 1)
 
     def dense_per_gpu(self, tp: int, pp: int) -> int:
         """Of these, those that no expert has."""
@@ -105,9 +108,24 @@ class Layer(Record):
         sharded = -(-self.sharded_parameters // tp) - self.experts_per_gpu(tp, 1)
         return sharded + self.replicated_parameters + vocabulary
 
-    def experts_per_gpu(self, tp: int, ep: int) -> int:
-        """Those of routed experts, of which ep GPUs hold as many each."""
-        return -(-self.expert_parameters // (tp * ep))
+    def experts_per_gpu(self, etp: int, ep: int) -> int:
+        """Those of routed experts, of which ep GPUs hold as many each, split over etp."""
+        return -(-self.expert_parameters // (etp * ep))
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of what is kept for backward, the copies of tokens before and after the experts."""
+        return 2 * self.routed_bytes
+
+    def with_whole_experts(self) -> "Layer":
+        """The layer where each tp rank has experts whole, for its own part of the sequence."""
+        return self.model_copy(
+            update={
+                "unsplit_bytes": max(0, self.unsplit_bytes - self.copied_bytes),
+                "forward_all_reduces": self.forward_all_reduces - self.expert_all_reduces,
+                "backward_all_reduces": self.backward_all_reduces - self.expert_all_reduces,
+            }
+        )
 
     def activation_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
         """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
@@ -198,6 +216,7 @@ class Workload(Record):
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     experts: Figure = 0  #: routed experts of each block that has any; 0: the model has none
+    expert_biases: bool = False  #: of those experts
     mtp_layers: int = Field(
         default=0, ge=0, le=100
     )  #: modules of multi-token prediction, in the head
@@ -225,6 +244,15 @@ class Workload(Record):
         """The workload with flash attention."""
         runs = [run.model_copy(update={"layer": run.layer.with_flash()}) for run in self.layer_runs]
         return self.model_copy(update={"layer_runs": tuple(runs), "flash_attention": True})
+
+    @cached_property
+    def whole_experts(self) -> "Workload":
+        """The workload where no expert is split within a tensor group (etp 1)."""
+        runs = (
+            run.model_copy(update={"layer": run.layer.with_whole_experts()})
+            for run in self.layer_runs
+        )
+        return self.model_copy(update={"layer_runs": tuple(runs)})
 
     @property
     def optimizer_state(self) -> OptimizerState | None:

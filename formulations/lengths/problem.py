@@ -63,11 +63,24 @@ class Strategy:
 
 
 @dataclass(frozen=True, slots=True)
-class Switching:
-    """Time to bring what strategy `[from]` holds to strategy `[to]`, ns, [strategy][strategy]."""
+class Measured:
+    """A strategy known by its times for each atom alone, ns, which add up; None: not known."""
 
-    parameters_ns: tuple[tuple[int, ...], ...]
-    gradients_ns: tuple[tuple[int, ...], ...]
+    name: str
+    atoms_ns: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Switching:
+    """Time to bring what strategy `[from]` holds to strategy `[to]`, ns, [strategy][strategy].
+
+    None: no such switch. parameters_return: whether the last switch of a step, back to where the
+    fp32 state is, moves parameters too and not gradients alone.
+    """
+
+    parameters_ns: tuple[tuple[int | None, ...], ...]
+    gradients_ns: tuple[tuple[int | None, ...], ...]
+    parameters_return: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,6 @@ class Mixed:
     """What is decided upon: atoms by ascending length, strategies, switches, how rows fill."""
 
     atoms: tuple[Atom, ...]
-    strategies: tuple[Strategy, ...]
+    strategies: tuple[Strategy | Measured, ...]
     switching: Switching
     rows: Rows = "packed"

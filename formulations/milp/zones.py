@@ -126,12 +126,12 @@ class ZoneVariables:
         """(17) Whether a stage's ring passes between two zones, and the rate there."""
         for pair in self.pairs:
             rings = self._rings(pair).items()
-            yield self._joins(stage, pair), {self.terms.ring_rate(n): b for n, b in rings}
+            yield self._joins(stage, pair), {self.terms.ring_rate(pair, n): b for n, b in rings}
 
     def ring_latencies(self, stage: int) -> Iterator[tuple[Literal, dict[float, Literal]]]:
         """(17) Whether a stage's ring passes between two zones, and the latency there."""
         for pair in self.pairs:
-            yield self._joins(stage, pair), {self.terms.link.latency_s: 1}
+            yield self._joins(stage, pair), {self.terms.link(pair).latency_s: 1}
 
     def _new_lanes(self, pair: Pair) -> dict[int, Literal]:
         """(21) Replicas whose first and last stage lie in two zones."""
@@ -144,10 +144,10 @@ class ZoneVariables:
         """(18) Times that the all-reduce of the tied matrix takes at least, ns."""
         if not self.terms.tables.tied:
             return []
-        known = [self._lanes(pair) for pair in self.pairs]
+        known = [(pair, self._lanes(pair)) for pair in self.pairs]
         return [
-            weighted([self.terms.embedding_ns(n) if n else 0 for n in lanes], lanes.values())
-            for lanes in known
+            weighted([self.terms.embedding_ns(pair, n) if n else 0 for n in lanes], lanes.values())
+            for pair, lanes in known
         ]
 
 

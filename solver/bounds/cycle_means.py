@@ -71,11 +71,8 @@ MORE_HALVINGS = 24
 NEAR = 0.02
 #: Classes are not made narrower than this part of the cutoff.
 RESOLUTION = 20_000
-#: Labels kept of a node: what they do not stand for is merged to one label without a window. Of
-#: graphs with many edges fewer: as many as keep all of their labels to this number.
-MOST_LABELS = 64
-LEAST_LABELS = 8
-LABELS_OF_ALL = 1_000_000
+#: Labels of a stage compared with another one at most; of a node, one label stands for the rest.
+MOST_COMPARED = 1 << 21
 #: With more micro-batches per stage than this drains are too short to be worth their keys.
 DRAINED = 4
 
@@ -132,7 +129,7 @@ class _Lane:
             mask = np.zeros(len(self.layers[k]), dtype=np.bool_)
             mask[labels.edge] = True
             useful.append(mask)
-            labels = undominated(labels, one_pass.keys(k, labels), one_pass.most_labels)
+            labels = undominated(labels, one_pass.keys(k, labels), MOST_COMPARED)
             passed.append(labels)
         at = int(labels.latency.argmin())
         bound_ns, path = low + int(labels.latency[at]), []
@@ -174,8 +171,6 @@ class _Pass:
             )
             for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
         ]
-        affordable = LABELS_OF_ALL // max(1, sum(map(len, self.usable)))
-        self.most_labels = min(MOST_LABELS, max(LEAST_LABELS, affordable))
 
     def _pairs(self, k: int, labels: Labels) -> tuple[Array, Array]:
         """Every usable edge of stage k with every label of its target."""

@@ -51,7 +51,7 @@ def least_sends(
     for j, one in enumerate(costs):
         if one.inside is not None:
             send[j, j] = min(one.inside, one.outside)
-    if terms.tables.instance.cluster.zone_link is None:
+    if not terms.tables.instance.cluster.has_zones:
         return send
     zone = terms.zone_of_group
     across = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.layered.problem import INFINITY, Array, Mask
+from solver.layered.problem import INFINITY, Array
 
 
 @dataclass(frozen=True)
@@ -42,49 +42,47 @@ def no_stages(node: Array) -> Labels:
     return Labels(node, none, none, none, none, none, none + INFINITY, none, none)
 
 
-def _merged(labels: Labels, first: Array, beyond: Mask) -> Labels:
-    """The labels of a node that are beyond its number as one, no longer than any."""
-    keep = np.flatnonzero(~beyond)
-    rest = np.flatnonzero(beyond)
-    if not len(rest):
-        return labels
-    starts = np.flatnonzero(np.diff(first[rest], prepend=-1))
+def _merged(labels: Labels) -> Labels:
+    """One label per node, without a window, that stands for all of the node."""
+    starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
     least = {
-        name: np.minimum.reduceat(getattr(labels, name)[rest], starts)
+        name: np.minimum.reduceat(getattr(labels, name), starts)
         for name in ("latency", "embedding")
     }
     nothing = np.zeros(len(starts), dtype=np.int64)
-    merged = replace(
-        labels.take(rest[starts]),
+    return replace(
+        labels.take(starts),
         **least,
-        limit=np.maximum.reduceat(labels.limit[rest], starts),
+        limit=np.maximum.reduceat(labels.limit, starts),
         length=nothing,
         sends=nothing,
         count=nothing,
     )
-    names = Labels.__dataclass_fields__
-    both = Labels(
-        *(np.concatenate([getattr(labels, name)[keep], getattr(merged, name)]) for name in names)
-    )
-    return both.take(np.argsort(both.node, kind="stable"))
 
 
 def undominated(labels: Labels, keys: list[Array], most: int) -> Labels:
-    """The labels that no other of their node stands for, `most` of them and one for the rest."""
+    """The labels that no other of their node stands for.
+
+    A label is compared with one of its node at a time, the first in the order of the keys. After
+    `most` comparisons in all, one label stands for what is left of a node.
+    """
     order = np.lexsort((*reversed(keys), labels.node))
-    labels, key = labels.take(order), np.stack(keys)[:, order]
-    for rank in range(most):
-        starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
-        sizes = np.diff(starts, append=len(labels.node))
-        if sizes.max(initial=0) <= rank:
-            return labels
-        first = np.repeat(starts, sizes)
-        pivot = np.minimum(first + rank, len(labels.node) - 1)
-        later = np.arange(len(first)) > first + rank
-        dominated = later & (key[:, pivot] <= key).all(axis=0)
-        if dominated.any():
-            left = np.flatnonzero(~dominated)
-            labels, key = labels.take(left), key[:, left]
-    starts = np.flatnonzero(np.diff(labels.node, prepend=-1))
-    first = np.repeat(starts, np.diff(starts, append=len(labels.node)))
-    return _merged(labels, first, np.arange(len(first)) >= first + most)
+    node, key, left = labels.node[order], np.stack(keys)[:, order], np.arange(len(order))
+    found, compared = list[Array](), 0
+    while len(left) and compared <= most:
+        compared += len(left)
+        starts = np.flatnonzero(np.diff(node[left], prepend=-1))
+        first = np.repeat(starts, np.diff(starts, append=len(left)))
+        found.append(left[starts])
+        others = np.flatnonzero((key[:, first] > key).any(axis=0))
+        left, key = left[others], key[:, others]
+    kept = labels.take(order[np.sort(np.concatenate(found))])
+    return kept if not len(left) else _joined(kept, _merged(labels.take(order[left])))
+
+
+def _joined(one: Labels, other: Labels) -> Labels:
+    names = Labels.__dataclass_fields__
+    both = Labels(
+        *(np.concatenate([getattr(labels, name) for labels in (one, other)]) for name in names)
+    )
+    return both.take(np.argsort(both.node, kind="stable"))

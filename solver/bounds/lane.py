@@ -73,7 +73,7 @@ class Lane:
         used = [j for j, count in enumerate(shape.nodes_used) if count]
         whole = all(sizes[j] == self.places.width for j in used)
         alike = len(self.tables.tensors) == 1 and len(self.kinds) == len(used)
-        return whole and alike and self.tables.instance.cluster.zone_link is None
+        return whole and alike and not self.tables.instance.cluster.has_zones
 
     @cached_property
     def room(self) -> Array:

@@ -102,6 +102,11 @@ class ShapeColumns:
         return ep
 
     @cached_property
+    def whole(self) -> Mask:
+        """[N] whether each GPU of a tensor group has experts whole."""
+        return np.array([one.etp is not None for one in self.shapes])
+
+    @cached_property
     def seen_sync(self) -> Numbers:
         """[N] share of the gradient sync that backward passes do not hide."""
         overlap = self.instance.search.overlap
@@ -113,7 +118,7 @@ class ShapeColumns:
         whole: Array = self.instance.workload.global_batch // self._figures[3]
         return whole
 
-    def alike(self, *columns: Array | Mask) -> tuple[list[Shape], Array]:
+    def alike(self, *columns: Array | Mask | Numbers) -> tuple[list[Shape], Array]:
         """One shape each of those that share degrees and agree in these columns [N].
 
         And [N] which of them it is.
@@ -320,10 +325,11 @@ def tails(columns: ShapeColumns) -> Tails:
         gather, gather_start = _collective(columns, known, factor, size)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    ranks = columns.dp[:, None] * columns.copies
-    shards = np.where((columns.zero >= STATES_SPLIT)[:, None], ranks, 1)[:, None]
+    ranks, split = columns.dp[:, None] * columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
+    shards = np.where(split, ranks, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
-    sharers = np.maximum(1, shards // columns.ep[:, None, None])
+    grid = np.where(columns.whole[:, None], ranks * columns.tp, ranks)
+    sharers = np.maximum(1, np.where(split, grid, 1)[:, None] // columns.ep[:, None, None])
     sizes = touched * (-(-parameters // shards) - (-experts // sharers))
     optimizer = at_least_ns(sizes / np.array(speed))
     return Tails(layers + _expert_rings(columns)[:, :, None] + optimizer, start)
@@ -332,7 +338,7 @@ def tails(columns: ShapeColumns) -> Tails:
 def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
     """[N, U, J] parameters of one layer per GPU: of all replicas alike, of experts."""
     workload, groups = columns.instance.workload, range(len(columns.instance.cluster.groups))
-    shapes, which = columns.alike(columns.pp > 1, columns.ep)
+    shapes, which = columns.alike(columns.pp > 1, columns.ep, columns.whole)
     rows = [[layer_parameters(workload, one, j) for j in groups] for one in shapes]
     per_gpu = np.array(rows, dtype=np.int64)[which].transpose(2, 0, 3, 1)
     return per_gpu[0], per_gpu[1]
@@ -340,18 +346,22 @@ def _parameters(columns: ShapeColumns) -> tuple[Array, Array]:
 
 def _expert_rings(columns: ShapeColumns) -> Array:
     """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
-    workload = columns.instance.workload
-    rings = np.zeros((len(columns.shapes), len(workload.layer_runs)), dtype=np.int64)
-    experts = _parameters(columns)[1]
-    for i in np.flatnonzero(columns.ep > 1).tolist():
-        shape = columns.shapes[i]
-        factors = SYNC_FACTORS[shape.zero] * columns.seen_sync[i], GATHER_FACTORS[shape.zero]
-        sizes = workload.gradient_bytes, workload.parameter_bytes
-        rings[i] = sum(
-            expert_rings_ns(columns.instance, shape, factor, size * experts[i])
-            for factor, size in zip(factors, sizes, strict=True)
-        )
-    return rings
+    workload, experts = columns.instance.workload, _parameters(columns)[1]
+    zero, seen, nodes = columns.zero, columns.seen_sync, columns.nodes.T
+    own = columns.dp, columns.pp, columns.ep, columns.whole
+    shapes, which = columns.alike(*own, zero, seen, *nodes)
+    firsts = np.unique(which, return_index=True)[1]
+    rings = np.zeros((len(shapes), len(workload.layer_runs)), dtype=np.int64)
+    for n, (shape, i) in enumerate(zip(shapes, firsts.tolist(), strict=True)):
+        if shape.has_expert_grid:
+            factors = SYNC_FACTORS[shape.zero] * seen[i], GATHER_FACTORS[shape.zero]
+            sizes = workload.gradient_bytes, workload.parameter_bytes
+            rings[n] = sum(
+                expert_rings_ns(columns.instance, shape, factor, size * experts[i])
+                for factor, size in zip(factors, sizes, strict=True)
+            )
+    found: Array = rings[which]
+    return found
 
 
 def _collective(

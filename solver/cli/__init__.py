@@ -19,6 +19,7 @@ with loading():
     from solver.cli.explain import explain_command
     from solver.cli.export import export_command
     from solver.cli.init import init_command
+    from solver.cli.lengths import lengths_command
     from solver.cli.pareto import pareto_command
     from solver.cli.profile import profile_command
     from solver.cli.recover import recover_command
@@ -29,6 +30,7 @@ with loading():
     from solver.cli.solve import solve_command
     from solver.cli.study import show_study_command, study_app
     from solver.cli.subsets import subsets_command
+    from solver.cli.switch import switch_command
     from solver.cli.templates import templates_command
     from solver.cli.terminal import say
     from solver.cli.verify import verify_command
@@ -83,6 +85,7 @@ app.command("solve", epilog=CLOSED_BY)(with_error_line(solve_command))
 app.command("cross-check")(with_error_line(cross_check_command))
 app.command("pareto")(with_error_line(pareto_command))
 app.command("subsets")(with_error_line(subsets_command))
+app.command("lengths")(with_error_line(lengths_command))
 app.command("templates")(with_error_line(templates_command))
 app.command("verify")(with_error_line(verify_command))
 app.command("show", epilog=CLOSED_BY)(with_error_line(show_command))
@@ -92,6 +95,7 @@ app.command("diff")(with_error_line(diff_command))
 app.command("report")(with_error_line(report_command))
 app.command("export")(with_error_line(export_command))
 app.command("recover")(with_error_line(recover_command))
+app.command("switch")(with_error_line(switch_command))
 app.command("replay")(with_error_line(replay_command))
 app.command("workload")(with_error_line(workload_command))
 study_app.command("show")(with_error_line(show_study_command))

@@ -72,7 +72,8 @@ def pareto_command(
     """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
 
     In INSTANCE the nodes of groups are ranges such as {min: 0, max: 8}. With --budget the fastest
-    cluster within it, with --deadline the cheapest, with both the front within both.
+    cluster within it, with --deadline the cheapest, with both the front within both. Of useful
+    sequences, and with the terms of the nodes, if INSTANCE minimises cost_per_useful_sequence.
 
     Exit code 0: a front; 2: bad input; 3: no cluster has a plan; 4: none found within the limit.
     """
@@ -95,23 +96,36 @@ def pareto_command(
 
 
 def _check_ranges(family: "Family", path: Path) -> None:
+    from formulations.costs.renting import chooses_terms
+
     if family.fewest == family.most:
         allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
         raise PlannerError(f"{path}: one cluster; allowed: {allowed}; subsets takes one cluster")
-    if not any(group.price_usd_per_hour for group in family.instance.cluster.groups):
+    instance, groups = family.instance, family.instance.cluster.groups
+    chooses = chooses_terms(instance)
+    for group in groups:
+        if group.spot is not None and group.spot.only and not chooses:
+            found = f"cluster.groups: {group.name} has a price on spot alone"
+            allowed = "a price on demand, or objective: {minimize: cost_per_useful_sequence}"
+            raise PlannerError(f"{path} {found}; allowed: {allowed}")
+    prices = [group.price_usd_per_hour for group in groups]
+    prices += [group.spot.price_usd_per_hour for group in groups if group.spot and chooses]
+    if not any(prices):
         allowed = "the price of one node, as clusters are compared by money; subsets needs none"
         raise PlannerError(f"{path} cluster.groups: no price; allowed: {allowed}")
-    if family.instance.objective.minimize == "cost_per_useful_sequence":
-        allowed = "another, as clusters are compared by what nodes cost on demand; solve takes it"
-        where, found = f"{path}: objective.minimize", "cost_per_useful_sequence"
-        raise PlannerError(f"{where}: {found}; allowed: {allowed}")
 
 
 def _limited(
     family: "Family", sequences: int | None, budget: float | None, deadline: str | None
 ) -> "Family":
     """The family with the options as steps and limits."""
+    from formulations.costs.renting import chooses_terms
+
     instance = family.instance
+    if chooses_terms(instance) and (budget is not None or deadline is not None):
+        option = "--deadline" if budget is None else "--budget"
+        allowed = "the whole front, on which the best cluster within it stands"
+        raise PlannerError(f"{option}: with cost_per_useful_sequence; allowed: {allowed}")
     steps = instance.objective.steps
     if sequences is not None:
         steps = ceil(sequences / instance.workload.global_batch)

@@ -23,12 +23,16 @@ def report_command(
     It is checked as `show` does.
     """
     from solver.front_document import is_front, read_front
+    from solver.lengths_document import LENGTHS_FILE
     from solver.report.document import costs_of
     from solver.report.html.front_page import front_page
+    from solver.report.html.lengths_page import lengths_page
     from solver.report.html.page import html_page
+    from solver.report.html.switch_page import switch_page
     from solver.report.trace import chrome_trace
     from solver.simulate import simulate_step
-    from solver.verify import Effort, verify_front
+    from solver.switch_document import SWITCH_FILE
+    from solver.verify import Effort, verify_front, verify_lengths, verify_switch
 
     for path in filter(None, (out, trace)):
         check_writable(path)
@@ -38,6 +42,22 @@ def report_command(
         front = read_front(plan)
         refuse_changed(plan, verify_front(front, Effort(prove="nothing")))
         write_text(out, front_page(front))
+        say(f"wrote {out}")
+        return
+    if SWITCH_FILE.is_one(plan):
+        if trace is not None:
+            raise PlannerError("--trace is of a plan written by solve, not of a switch")
+        switch = SWITCH_FILE.read(plan)
+        refuse_changed(plan, verify_switch(switch))
+        write_text(out, switch_page(switch))
+        say(f"wrote {out}")
+        return
+    if LENGTHS_FILE.is_one(plan):
+        if trace is not None:
+            raise PlannerError("--trace is of a plan written by solve, not of mixed lengths")
+        lengths = LENGTHS_FILE.read(plan)
+        refuse_changed(plan, verify_lengths(lengths, Effort(prove="nothing")))
+        write_text(out, lengths_page(lengths))
         say(f"wrote {out}")
         return
     document = checked_plan(plan)

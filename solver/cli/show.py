@@ -24,13 +24,18 @@ def show_command(
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
     from solver.front_document import is_front, read_front
+    from solver.lengths_document import LENGTHS_FILE
     from solver.report.document import costs_of
     from solver.report.front_picture import front_picture
+    from solver.report.lengths_picture import lengths_picture
+    from solver.report.lengths_step import step_text
     from solver.report.subsets_text import front_report
     from solver.report.svg import svg_picture
+    from solver.report.switch_text import switch_text
     from solver.report.text import plan_text
     from solver.simulate import simulate_step
-    from solver.verify import Effort, verify_document, verify_front
+    from solver.switch_document import SWITCH_FILE
+    from solver.verify import Effort, verify_document, verify_front, verify_lengths, verify_switch
 
     if svg is not None:
         check_writable(svg)
@@ -47,6 +52,21 @@ def show_command(
         if svg is not None:
             write_text(svg, front_picture(front))
         print_report(front_report(front))
+        return
+    if SWITCH_FILE.is_one(plan):
+        if svg is not None:
+            raise PlannerError("--svg draws a plan written by solve, not a switch")
+        switch = SWITCH_FILE.read(plan)
+        refuse_changed(plan, verify_switch(switch))
+        print_report(switch_text(switch))
+        return
+    if LENGTHS_FILE.is_one(plan):
+        lengths = LENGTHS_FILE.read(plan)
+        refuse_changed(plan, verify_lengths(lengths, Effort(prove="nothing")))
+        if svg is not None:
+            write_text(svg, lengths_picture(lengths))
+        print_report(step_text(lengths))
+        say(f"The step is checked; its bound is only if `verify {plan}` says so.")
         return
     document = read_document(plan)
     refuse_changed(plan, verify_document(document, Effort(prove="nothing")))

@@ -3,12 +3,15 @@
 from solver.cli.files import check_writable
 from solver.cli.pareto import FrontOutOption, TimeLimitOption, search_family, show_front
 from solver.cli.search_options import (
+    AddressOption,
+    EngineOption,
     GapOption,
     InstanceArgument,
     JsonOption,
     SeedOption,
+    StudyOption,
     WorkersOption,
-    all_cores,
+    num_workers,
 )
 from solver.options import SolveOptions
 
@@ -21,6 +24,9 @@ def subsets_command(
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     workers: WorkersOption = None,
+    study: StudyOption = None,
+    engine: EngineOption = "processes",
+    address: AddressOption = None,
 ) -> None:
     """Find the best subset of every size of the nodes of INSTANCE, and what each group brings.
 
@@ -35,6 +41,7 @@ def subsets_command(
         check_writable(out)
     family = load_family(instance)
     family = family.model_copy(update={"fewest": (0,) * len(family.fewest)})
-    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
-    document = search_family(family, TimeAndNodes(family), options, "subsets")
+    count = num_workers(workers, engine, address)
+    options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
+    document = search_family(family, TimeAndNodes(family), options, "subsets", study)
     show_front(document, out, None, as_json)

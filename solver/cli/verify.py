@@ -1,5 +1,6 @@
 """`verify`: checks a plan file without any code of models or search."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from solver.cli.terminal import say, steps_display
 
 if TYPE_CHECKING:
     from formulations.instance import Instance
+    from solver.lengths_document import LengthsDocument
     from solver.verify import Verification
 
 #: Claims that are named one by one.
@@ -53,14 +55,33 @@ def verify_command(
     from solver.document import read_document
     from solver.fleet_document import is_fleet, read_fleet
     from solver.front_document import is_front, read_front
+    from solver.lengths_document import LENGTHS_FILE
     from solver.report.degrees import one_line
-    from solver.verify import Effort, verify_document, verify_fleet, verify_front
+    from solver.switch_document import SWITCH_FILE
+    from solver.verify import (
+        Effort,
+        verify_document,
+        verify_fleet,
+        verify_front,
+        verify_lengths,
+        verify_switch,
+    )
 
     if is_fleet(plan):
         fleet = read_fleet(plan)
         _conclude(plan, fleet.instance, verify_fleet(fleet), instance)
         return
+    if SWITCH_FILE.is_one(plan):
+        switch = SWITCH_FILE.read(plan)
+        if instance is not None:
+            raise PlannerError("--instance is for plans and fleets; a switch has no instance")
+        _judge(plan, verify_switch(switch))
+        return
     effort = partial(Effort, time_limit, "quick" if quick else "all")
+    if LENGTHS_FILE.is_one(plan):
+        lengths = LENGTHS_FILE.read(plan)
+        _judge(plan, verify_lengths(lengths, effort()), _other_instance(lengths, instance))
+        return
     with steps_display("claims proved again") as show:
         if is_front(plan):
             front = read_front(plan)
@@ -86,13 +107,13 @@ def _conclude(
     instance: Path | None,
     fewest: tuple[int, ...] | None = None,
 ) -> None:
-    """Prints what was found and the verdict; raises RefusedError or UnprovedError.
+    """Compares a file with an instance, if one is given, then `_judge`.
 
     fewest: nodes of every group in the clusters of a front.
     """
     from solver.verify import instance_differences
 
-    problems = list(verification.problems)
+    problems = list[str]()
     if instance is not None:
         from formulations.instance.load import load_family
 
@@ -100,6 +121,25 @@ def _conclude(
         problems += instance_differences(own, family.instance)
         if fewest not in (None, family.fewest):
             problems.append(f"fewest nodes: found {fewest}, expected {family.fewest}")
+    _judge(plan, verification, problems)
+
+
+def _other_instance(lengths: "LengthsDocument", instance: Path | None) -> list[str]:
+    """What is wrong if a file of mixed lengths should be for an instance and is for another."""
+    if instance is None:
+        return []
+    from formulations.instance.load import load_instance
+    from solver.document import digest
+
+    expected = digest(load_instance(instance).model_dump(mode="json"))
+    if lengths.instance_digest == expected:
+        return []
+    return [f"instance_digest: found {lengths.instance_digest}, expected {expected}"]
+
+
+def _judge(plan: Path, verification: "Verification", more: Sequence[str] = ()) -> None:
+    """Prints what was found and the verdict; raises RefusedError or UnprovedError."""
+    problems = [*verification.problems, *more]
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:

@@ -2,8 +2,8 @@
 
 import math
 
+from formulations.costs.renting import Terms
 from formulations.instance.family import Counts
-from solver.clusters.front import Point
 from solver.clusters.member_plan import member_plan, member_shape
 from solver.clusters.search import FamilySearch
 from solver.family_result import FamilyPoint, FamilyResult
@@ -13,10 +13,10 @@ from solver.result import Result, SearchLog, Status, Termination, proves, relati
 
 def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
     """Everything that a search knows when it has ended."""
-    points = tuple(
-        FamilyPoint(point.counts, point.plan.shape.nodes_used, _result(search, point))
-        for point in search.front.best
-    )
+    terms: dict[Counts, list[Terms]] = {}
+    for point in search.front.best:
+        terms.setdefault(point.counts, []).append(point.terms)
+    points = tuple(_point(search, counts, tuple(own)) for counts, own in terms.items())
     on_front = {point.nodes for point in points}
     return FamilyResult(
         family=search.family,
@@ -28,41 +28,44 @@ def outcome(search: FamilySearch, termination: Termination) -> FamilyResult:
     )
 
 
-def _result(search: FamilySearch, point: Point) -> Result:
-    """Of the cluster of the nodes that the plan uses; the others of the point are idle."""
-    used, closing = point.plan.shape.nodes_used, search.closings[point.counts]
+def _point(search: FamilySearch, counts: Counts, terms: tuple[Terms, ...]) -> FamilyPoint:
+    """With the result on the nodes that its plan uses; the others of the point are idle."""
+    closing = search.proofs[counts]
+    assert closing.found is not None, "a point has a plan"
+    plan, step_time_ns = closing.found
+    used = plan.shape.nodes_used
     records = tuple(
         one.model_copy(update={"shape": member_shape(one.shape)})
         for one in closing.records
         if one.shape.nodes_used == used
     )
     bounds = [one.bound_ns for one in records if one.bound_ns is not None]
-    bound = min([point.step_time_ns, *bounds]) if records else 0
-    gap, asked = relative_gap(point.step_time_ns, bound), search.options.gap
+    bound = min([step_time_ns, *bounds]) if records else 0
+    gap, asked = relative_gap(step_time_ns, bound), search.options.gap
     proved = proves(gap, asked) and not any(one.reason == "open" for one in records)
-    return Result(
+    result = Result(
         instance=search.members.family.member(used),
         status=Status.OPTIMAL if proved else Status.FEASIBLE,
         termination=Termination.CLOSED if proved else Termination.UNFINISHED,
-        plan=member_plan(search.family, point.plan),
-        step_time_ns=point.step_time_ns,
-        objective=point.step_time_ns,
+        plan=member_plan(search.family, plan),
+        step_time_ns=step_time_ns,
+        objective=step_time_ns,
         bound=bound,
         runtime_s=closing.runtime_s,
         log=SearchLog(records),
         method=search.options.method,
         requested_gap=asked,
     )
+    return FamilyPoint(counts, used, terms, result)
 
 
 def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:
     known, bound_ns = search.front.points.get(counts), search.bounds[counts]
-    closing = search.closings.get(counts)
     record = ClusterRecord(
         nodes=counts,
         standing="open" if search.is_open(counts) else "infeasible",
-        closed_by="search" if closing is not None and closing.searched else "bounds",
-        step_time_ns=None if known is None else known.step_time_ns,
+        closed_by="search" if search.closed.get(counts) else "bounds",
+        step_time_ns=None if known is None else known[0].step_time_ns,
         bound_ns=bound_ns,
     )
     if bound_ns is None or record.standing == "open":

@@ -1,65 +1,78 @@
-"""Plans of several clusters that no other dominates, and from when on they dominate others."""
+"""The best of several clusters that no other dominates, and from when on they dominate others."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf
 
+from formulations.costs.renting import Terms
 from formulations.instance.family import Counts
-from formulations.plan import Plan
 from solver.clusters.measure import Figures, Measure
 
 
 @dataclass(frozen=True)
 class Point:
-    """The best plan known of a cluster."""
+    """The best plan known of a cluster, its nodes rented on these terms."""
 
     counts: Counts
-    plan: Plan
+    terms: Terms
     step_time_ns: int
     figures: Figures
 
     def dominates(self, other: "Point") -> bool:
         """Whether no figure is larger, and the other is not the same or an earlier equal one."""
         if self.figures == other.figures:
-            return self.counts < other.counts
+            return (self.counts, self.terms) < (other.counts, other.terms)
         return all(own <= its for own, its in zip(self.figures, other.figures, strict=True))
 
 
-@dataclass
 class Front:
-    """points: the best plan of every cluster that has one, also dominated ones.
+    """points: of every cluster that has a plan its best, on all terms, also dominated ones.
 
     cutoffs: of every cluster the step time in ns from which on its plans are dominated, or no
-    better than its own.
+    better than its own, on all terms.
     """
 
-    measure: Measure
-    cutoffs: dict[Counts, float]
-    points: dict[Counts, Point] = field(default_factory=dict)
+    def __init__(self, measure: Measure, clusters: Iterable[Counts]) -> None:
+        self.measure = measure
+        self.points: dict[Counts, list[Point]] = {}
+        self._terms = {counts: measure.terms(counts) for counts in clusters}
+        self._reached = {counts: [inf] * len(terms) for counts, terms in self._terms.items()}
+        self.cutoffs = dict.fromkeys(self._terms, inf)
 
-    def offer(self, counts: Counts, found: tuple[Plan, int] | None) -> None:
-        """Keeps a plan with its step time in ns that is better than the one known."""
-        if found is None:
-            return
-        plan, time_ns = found
+    def offer(self, counts: Counts, time_ns: int) -> None:
+        """Keeps the step time of a plan that is better than the one known."""
         known = self.points.get(counts)
-        if known is None or time_ns < known.step_time_ns:
-            figures = self.measure.figures(counts, time_ns)
-            self.points[counts] = Point(counts, plan, time_ns, figures)
-            for other, cutoff_ns in self.cutoffs.items():
-                reaching_ns = self.measure.reaching(other, figures)
-                if reaching_ns < cutoff_ns:
-                    self.cutoffs[other] = reaching_ns
+        if known is None or time_ns < known[0].step_time_ns:
+            self.points[counts] = [
+                Point(counts, terms, time_ns, self.measure.figures(counts, time_ns, terms))
+                for terms in self._terms[counts]
+            ]
+            for point in self.points[counts]:
+                self._dominate(point)
+
+    def _dominate(self, point: Point) -> None:
+        """Lowers the cutoffs to where plans reach the point."""
+        for counts, reached in self._reached.items():
+            for i, terms in enumerate(self._terms[counts]):
+                reached[i] = min(reached[i], self.measure.reaching(counts, terms, point.figures))
+            self.cutoffs[counts] = max(reached)
 
     @property
     def best(self) -> list[Point]:
         """Points that no other dominates, fastest first."""
-        known = self.points.values()
+        known = [point for own in self.points.values() for point in own]
         left = [one for one in known if not any(other.dominates(one) for other in known)]
-        return sorted(left, key=lambda one: (one.step_time_ns, one.figures))
+        return sorted(left, key=lambda one: (one.step_time_ns * one.terms.slowdown, one.figures))
 
     def dominating(self, counts: Counts) -> Point | None:
-        """The point of another cluster that dominates plans of this one soonest, if one does."""
+        """The point of another cluster that dominates plans of this one soonest, if one does.
+
+        On the terms on which they are dominated last.
+        """
         others = [one for one in self.best if one.counts != counts]
-        reached = [(self.measure.reaching(counts, one.figures), one) for one in others]
-        time_ns, point = min(reached, key=lambda pair: pair[0], default=(inf, None))
-        return None if time_ns == inf else point
+        last: tuple[float, Point | None] = -inf, None
+        for terms in self._terms[counts]:
+            reached = [(self.measure.reaching(counts, terms, one.figures), one) for one in others]
+            soonest = min(reached, key=lambda pair: pair[0], default=(inf, None))
+            last = max(last, soonest, key=lambda pair: pair[0])
+        return None if last[0] == inf else last[1]

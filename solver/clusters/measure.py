@@ -2,14 +2,17 @@
 
 Of one cluster only its least step time matters, as no figure falls when it grows: a point of a
 cluster is dominated from the step time on at which none of its figures is below another point's.
+The nodes of a cluster may be rented on several terms, which do not depend on the step time; it is
+dominated from when on it is on all of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
+from formulations.costs.renting import Terms, worthwhile_terms
 from formulations.instance.family import Counts, Family
-from solver.result import rent_usd_per_hour
 
 Figures = tuple[float, ...]
 
@@ -17,33 +20,43 @@ Figures = tuple[float, ...]
 class Measure(Protocol):
     """Figures of plans on clusters of a family, and when they reach others."""
 
-    def figures(self, counts: Counts, step_time_ns: float) -> Figures:
+    def terms(self, counts: Counts) -> Sequence[Terms]:
+        """On which these nodes may be rented, one at least."""
+
+    def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
         """Of a plan with this step time on these nodes."""
 
-    def reaching(self, counts: Counts, figures: Figures) -> float:
+    def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
         """Least step time in ns with which a plan has no smaller figures; infinite if none has."""
 
 
 @dataclass(frozen=True)
 class TimeAndMoney:
-    """Step time in ns, and what a step costs in ns USD/h; either may be left out of account."""
+    """Step time in ns, and what a step costs in ns USD/h; either may be left out of account.
+
+    Both of steps that are kept, where nodes may be taken back.
+    """
 
     family: Family
     time: bool = True
     money: bool = True
 
-    def figures(self, counts: Counts, step_time_ns: float) -> Figures:
-        """Step time, and step time times rent."""
-        rent = rent_usd_per_hour(self.family.instance, counts)
-        return step_time_ns * self.time, step_time_ns * rent * self.money
+    def terms(self, counts: Counts) -> Sequence[Terms]:
+        """Those that no other beat in both."""
+        return worthwhile_terms(self.family.instance, counts)
 
-    def reaching(self, counts: Counts, figures: Figures) -> float:
+    def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
+        """Step time, and step time times rent."""
+        time_ns = step_time_ns * terms.slowdown
+        return time_ns * self.time, time_ns * terms.usd_per_hour * self.money
+
+    def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
         """The longer of that of equal time and that of equal cost."""
-        rent = rent_usd_per_hour(self.family.instance, counts) * self.money
+        rent = terms.usd_per_hour * self.money
         time_ns, cost = figures
         if not rent:
-            return time_ns if cost <= 0 else inf
-        return max(time_ns, cost / rent)
+            return time_ns / terms.slowdown if cost <= 0 else inf
+        return max(time_ns, cost / rent) / terms.slowdown
 
 
 @dataclass(frozen=True)
@@ -55,14 +68,18 @@ class TimeAndNodes:
 
     family: Family
 
-    def figures(self, counts: Counts, step_time_ns: float) -> Figures:
+    def terms(self, counts: Counts) -> Sequence[Terms]:
+        """The fastest: money is of no account."""
+        return worthwhile_terms(self.family.instance, counts)[:1]
+
+    def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
         """Step time and what it takes."""
         pairs = zip(counts, self.family.most, strict=True)
         flags = [float(flag) for count, most in pairs for flag in (count > 0, count == most)]
         return step_time_ns, float(sum(counts)), *flags
 
-    def reaching(self, counts: Counts, figures: Figures) -> float:
+    def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
         """Its step time, if that point takes no more."""
-        own = self.figures(counts, 0.0)[1:]
+        own = self.figures(counts, 0.0, terms)[1:]
         enough = all(mine >= its for mine, its in zip(own, figures[1:], strict=True))
         return figures[0] if enough else inf

@@ -4,17 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.family import Counts, Family
 from formulations.plan import Plan, Shape
 from solver.heuristics.choose import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.result import ShapeRecord, rent_usd_per_hour
+from solver.result import ShapeRecord
 from solver.search.closing import Stop
 from solver.search.driver import EFFORTS, ShapeSearch
 from solver.search.progress import Report
-from solver.search.shapes import PRICE_NOISE, shapes_of
+from solver.search.shapes import shapes_of
 from solver.study.store import Study
 
 
@@ -55,26 +56,25 @@ class MemberClosing:
 class Members:
     """The clusters of a family within its limit on rent; their searches share layer times.
 
-    Of each the step time is minimised. `instance` has the most nodes of every group, of which plans
-    may use any.
+    Of each the step time is minimised, whatever its nodes cost. `instance` has the most nodes of
+    every group, of which plans may use any.
     """
 
     def __init__(self, family: Family, options: SolveOptions, study: Study | None = None) -> None:
         self.options = options
+        self.counts = [
+            counts for counts in family.members() if worthwhile_terms(family.instance, counts)
+        ]
         objective = family.instance.objective.model_copy(update={"minimize": "step_time"})
-        fastest = family.instance.model_copy(update={"objective": objective})
+        limits = family.instance.limits
+        if chooses_terms(family.instance):
+            limits = limits.model_copy(update={"max_price_usd_per_hour": None})
+        fastest = family.instance.model_copy(update={"objective": objective, "limits": limits})
         self.family = family.model_copy(update={"instance": fastest})
         search = fastest.search.model_copy(update={"idle_nodes": True})
         self.instance: Instance = fastest.model_copy(update={"search": search})
         self.times = TimeTables(self.instance)
         self.study = None if study is None else study.of(self.instance)
-        limit = self.instance.limits.max_price_usd_per_hour
-        self.counts = [
-            counts
-            for counts in family.members()
-            if limit is None
-            or rent_usd_per_hour(self.instance, counts) <= limit * (1 + PRICE_NOISE)
-        ]
 
     def space(self, counts: Counts) -> Iterator[Shape]:
         """All shapes of a cluster that no smaller one has."""
@@ -83,17 +83,17 @@ class Members:
 
     def bound_ns(self, counts: Counts) -> int | None:
         """Lower bound of the step time of a cluster, in closed form; None: it has no shape."""
-        forms = self.times.forms(list(self.space(counts)))
+        forms = self.times.afresh().forms(list(self.space(counts)))
         return min((form.bound_ns for form in forms), default=None)
 
     def packed_ns(self, counts: Counts, below_ns: float) -> int:
         """The same by whole blocks, for shapes that it may raise towards `below_ns`."""
-        space = list(self.space(counts))
-        forms = self.times.forms(space)
+        space, times = list(self.space(counts)), self.times.afresh()
+        forms = times.forms(space)
         pairs = list(zip(space, forms, strict=True))
         near = [one for one in pairs if one[1].bound_ns < below_ns and not one[0].per_stage]
         others = [form.bound_ns for _, form in set(pairs) - set(near)]
-        return min([*self.times.packed_ns([shape for shape, _ in near]), *others])
+        return min([*times.packed_ns([shape for shape, _ in near]), *others])
 
     def close(
         self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
@@ -127,7 +127,8 @@ class Members:
         study: Study | None,
     ) -> MemberClosing:
         space, below = self.space(task.counts), task.cutoff_ns
-        search = ShapeSearch(self.instance, options, report, self.times, space, below, study)
+        times = self.times.afresh()
+        search = ShapeSearch(self.instance, options, report, times, space, below, study)
         interrupted = False
         try:
             with time_up_after(search.clock.left_s):
@@ -173,7 +174,7 @@ def _closing(task: MemberTask, search: ShapeSearch, interrupted: bool) -> Member
         counts=task.counts,
         found=found,
         bound_ns=bound_ns,
-        records=tuple(search.closer.stated(one, best, bound_ns) for one in records),
+        records=tuple(search.closer.cutoffs.stated(one, best, bound_ns) for one in records),
         runtime_s=search.clock.elapsed_s,
         interrupted=interrupted,
     )

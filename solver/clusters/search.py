@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace, nsmallest
-from math import inf
 
 from formulations.instance.family import Counts, Family
 from solver.clusters.clusters_ahead import ClustersAhead
@@ -19,6 +18,7 @@ from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import NOISE, Termination
+from solver.search.crew import Crew
 from solver.search.incumbents import Clock
 from solver.search.portfolio import crew_of
 from solver.search.progress import Progress
@@ -48,8 +48,9 @@ Report = Callable[[FamilyProgress], None]
 class FamilySearch:
     """State of one search. bounds: of the step time in ns of every cluster; None: no plan.
 
-    closings: of the clusters that were searched; `study`: where each is kept,
-    and taken from if it is known.
+    closed: clusters whose turn is over, and whether bounds alone were not enough. proofs: closings
+    of those on the front; no more is kept of others, so that memory does not grow with the search.
+    study: where every closing is kept, and taken from if it is known.
     """
 
     def __init__(
@@ -64,10 +65,11 @@ class FamilySearch:
         self.members = Members(family, options, study)
         own = self.members.study
         self.kept = None if own is None else KeptMembers(own, self.members)
-        self.front = Front(measure, dict.fromkeys(self.members.counts, inf))
+        self.front = Front(measure, self.members.counts)
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()
-        self.closings: dict[Counts, MemberClosing] = {}
+        self.closed: dict[Counts, bool] = {}
+        self.proofs: dict[Counts, MemberClosing] = {}
 
     def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
@@ -96,12 +98,13 @@ class FamilySearch:
 
     def _left(self) -> list[Counts]:
         """Open clusters not yet searched."""
-        return [one for one in self.bounds if one not in self.closings and self.is_open(one)]
+        return [one for one in self.bounds if one not in self.closed and self.is_open(one)]
 
     def _rank(self, counts: Counts) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
-        time, cost, *_ = self.front.measure.figures(counts, bound_ns)
+        measure = self.front.measure
+        time, cost, *_ = measure.figures(counts, bound_ns, measure.terms(counts)[0])
         return bound_ns / self.front.cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:
@@ -109,14 +112,23 @@ class FamilySearch:
         counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
         possible = known_ns is not None and bound_ns is not None
         self.bounds[counts] = max(known_ns or 0, bound_ns or 0) if possible else None
-        self.closings[counts] = closing
-        self.front.offer(counts, closing.found)
+        self.closed[counts] = closing.searched
+        if closing.found is not None:
+            self.front.offer(counts, closing.found[1])
+            known = self.proofs | {counts: closing}
+            self.proofs = {one.counts: known[one.counts] for one in self.front.best}
 
-    def run(self, report: Report | None = None) -> Termination:
-        """Closes clusters until none is open or time is up; nothing that is known is lost."""
+    def run(self, report: Report | None = None, crew: Crew | None = None) -> Termination:
+        """Closes clusters until none is open or time is up; nothing that is known is lost.
+
+        By a crew cluster by cluster, that of Ray unless another is given; processes of this machine
+        share the shapes of one cluster.
+        """
+        if crew is None and self.options.engine == "ray":
+            crew = crew_of(self.options)
         with suppress(TimeUp), time_up_after(self.clock.left_s):
             try:
-                self._run(report)
+                self._run(report, crew)
             except KeyboardInterrupt:
                 return Termination.INTERRUPTED
         if not any(map(self.is_open, self.bounds)):
@@ -124,10 +136,9 @@ class FamilySearch:
         late = self.clock.out_of_time()
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
-    def _run(self, report: Report | None) -> None:
+    def _run(self, report: Report | None, crew: Crew | None) -> None:
         for counts in self.bounds:
             self.bounds[counts] = self.members.bound_ns(counts)
-        crew = crew_of(self.options) if self.options.engine == "ray" else None  # else by shapes
         if crew is None:
             self._search(report, None)
             return
@@ -141,11 +152,15 @@ class FamilySearch:
             if closing is None:
                 return
             self.take(closing)
-            if self.kept is not None:
-                left = [counts for counts in self.bounds if self.is_open(counts)]
-                self.kept.note(len(self.bounds) - len(left), left, len(self.front.best), self.gap)
+            self._note()
             if closing.interrupted:
                 raise KeyboardInterrupt
+        self._note()  # bounds may have closed the others
+
+    def _note(self) -> None:
+        if self.kept is not None:
+            left = [counts for counts in self.bounds if self.is_open(counts)]
+            self.kept.note(len(self.bounds) - len(left), left, len(self.front.best), self.gap)
 
     def upcoming(self, most: int) -> list[MemberTask]:
         """Those open clusters that may go furthest beyond the front."""

@@ -19,7 +19,7 @@ from solver.layered.problem import Array, SplitProblem
 DESCENTS = 4
 #: Extensions of prefixes after which windows are worth their time: so many, and one per edges.
 FIRST_EXTENSIONS = 40
-EDGES_PER_EXTENSION = 12
+EDGES_PER_EXTENSION = 50
 
 #: With a split that is better by this share, edges and bounds are worked out anew.
 BETTER = 1e-3
@@ -128,8 +128,8 @@ class _Search:
 
     def enumerate(self, stop: Stop) -> bool:
         """Whether nothing better is left."""
-        if self.layers is None or self.cuts is None:
-            self.bound = self.target
+        if self.layers is None or self.cuts is None or self.bound >= self.target:
+            self.bound = max(self.bound, self.target)
             return True
         problem, target = self.problem, self.target
         fronts = self._fronts(self.layers)

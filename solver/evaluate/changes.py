@@ -14,6 +14,7 @@ from solver.comparison import Answer
 from solver.evaluate.checked import checked
 from solver.evaluate.launched import block_boundaries, num_blocks
 from solver.evaluate.run_plan import Planned, as_run, judged, settled
+from solver.report.degrees import experts_text
 from solver.result import Status
 from solver.search.shapes import expert_degrees, schedules_of
 
@@ -74,8 +75,9 @@ def _changes(own: Planned, best: Plan) -> Iterator[_Change]:
         yield replace(plain, name=f"split {blocks} blocks", boundaries=theirs.boundaries)
     if not other.per_stage:
         yield _with_degrees(own, other, theirs)
-    if other.ep != shape.ep:
-        yield replace(plain, name=f"experts over {other.ep} GPUs", shape=_set(shape, ep=other.ep))
+    if (other.ep, other.etp) != (shape.ep, shape.etp):
+        experts = _set(shape, ep=other.ep, etp=other.etp)
+        yield replace(plain, name=experts_text(other), shape=experts)
     size = other.micro_batch
     yield replace(plain, name=f"micro-batches of {size}", shape=_set(shape, micro_batch=size))
     schedule = _scheduled(shape, other)
@@ -97,6 +99,7 @@ def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
         dp=other.dp,
         pp=other.pp,
         ep=other.ep,
+        etp=other.etp,
         nodes_used=other.nodes_used,
     )
     alike = other.nodes_used == own.shape.nodes_used
@@ -117,7 +120,8 @@ def _with_degrees(own: Planned, other: Shape, theirs: Decisions) -> _Change:
 
 def _experts(own: Planned, other: Shape) -> str:
     """Where one of the two shares experts."""
-    return f", experts over {other.ep} GPUs" if own.shape.ep * other.ep > 1 else ""
+    shares = own.shape.has_expert_grid or other.has_expert_grid
+    return f", {experts_text(other)}" if shares else ""
 
 
 def _scheduled(shape: Shape, other: Shape) -> Shape:
@@ -165,7 +169,8 @@ def _runs(own: Planned, shape: Shape) -> bool:
     share, rest = divmod(own.space.workload.global_batch, shape.micro_batch * shape.dp)
     launched = schedules_of(own.space, shape.pp, share)
     possible = share > 0 and not rest and (shape.schedule, shape.vpp) in launched
-    possible &= shape.ep in expert_degrees(own.instance, shape.degrees, shape.dp, shape.nodes_used)
+    shared = expert_degrees(own.instance, shape.degrees, shape.dp, shape.nodes_used)
+    possible &= (shape.ep, shape.etp) in shared
     return possible and simulable(own.instance, shape)
 
 

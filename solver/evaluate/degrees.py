@@ -11,7 +11,7 @@ from formulations.instance.workload import Recompute
 from solver.evaluate.launched import Launched, block_boundaries, num_blocks
 
 OPTION = "--degrees"
-_NUMBERS = ("tp", "cp", "ep", "pp", "dp", "vpp", "micro_batch")
+_NUMBERS = ("tp", "cp", "ep", "etp", "pp", "dp", "vpp", "micro_batch")
 _WORDS: Mapping[str, tuple[object, ...]] = {
     "schedule": get_args(ScheduleName),
     "recompute": RECOMPUTE_WAYS,
@@ -30,14 +30,18 @@ def launched(text: str, instance: Instance) -> Launched:
         raise PlanError(OPTION, f"schedule={schedule} with vpp={vpp}", "interleaved with vpp > 1")
     if vpp > 1 and pp == 1:
         raise PlanError(OPTION, f"vpp={vpp} with pp=1", "vpp=1, or several stages")
+    tp, etp = number.get("tp", 1), number.get("etp")
+    if etp not in (None, 1, tp):
+        raise PlanError(OPTION, f"etp={etp} with tp={tp}", " or ".join(map(str, sorted({1, tp}))))
     return Launched(
         source=OPTION,
         target=instance.search.target,
-        tp=number.get("tp", 1),
+        tp=tp,
         pp=pp,
         dp=number.get("dp"),
         cp=number.get("cp", 1),
         ep=number.get("ep", 1),
+        etp=1 if etp == 1 < tp else None,
         vpp=vpp,
         boundaries=block_boundaries(instance, _blocks(found, num_blocks(instance), pp * vpp)),
         micro_batch=number.get("micro_batch", 1),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
@@ -16,8 +17,8 @@ class Launched:
 
     places: of a field, the file and line, or the option, that says it; of any other, `source`.
     boundaries: pp vpp + 1 layer indices. first_blocks: of every stage, that are recomputed; None:
-    all. settings: fields of `search` that the files decide for all plans. by_replica: are the ranks
-    of one replica neighbours, and not those of one stage?
+    all. etp: as in `Shape`. settings: fields of `search` that the files decide for all plans.
+    by_replica: are the ranks of one replica neighbours, and not those of one stage?
     """
 
     source: str
@@ -29,6 +30,7 @@ class Launched:
     dp: int | None = None
     cp: int = 1
     ep: int = 1
+    etp: Literal[1] | None = None
     vpp: int = 1
     schedule: ScheduleName = "1f1b"
     zero: ZeroStage = 0

@@ -5,6 +5,7 @@ model, batch and precision must be what the flags say.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 from formulations.instance import Instance
 from formulations.instance.instance import ContextMethod, ZeroStage
@@ -62,7 +63,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
     cuts = boundaries(flags, instance, pp)
     vpp = (len(cuts) - 1) // pp
     way, blocks = _recomputed(flags, vpp)
-    places = {"tp": TP, "pp": PP, "cp": CP, "ep": EP, "by_replica": BY_REPLICA}
+    places = {"tp": TP, "pp": PP, "cp": CP, "ep": EP, "etp": EXPERT_TP, "by_replica": BY_REPLICA}
     places |= {"micro_batch": SIZE, "recompute": GRANULARITY}
     places["zero"] = SHARDING if flags.has(SHARDING) else ZERO
     places["vpp"] = next((one for one in (CHUNKS, BLOCKS_PER_CHUNK) if flags.has(one)), LAYOUT)
@@ -77,6 +78,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
         schedule="interleaved" if vpp > 1 else "1f1b",
         cp=flags.number(CP, 1),
         ep=flags.number(EP, 1),
+        etp=_expert_split(flags, instance.workload),
         zero=_sharded(flags),
         by_replica=flags.has(BY_REPLICA),
         recompute=way,
@@ -104,11 +106,17 @@ def _check(flags: Flags, instance: Instance) -> None:
 def _check_experts(flags: Flags) -> None:
     """Raises PlanError for experts that are placed, or reached, otherwise than in plans."""
     tp, ep = flags.number(TP, 1), flags.number(EP, 1)
-    if flags.number(EXPERT_TP, tp) != tp:
-        raise flags.error(EXPERT_TP, f"{tp}, as {TP}: plans split experts as all else")
+    if flags.number(EXPERT_TP, tp) not in (1, tp):
+        raise flags.error(EXPERT_TP, f"1, or {tp} as {TP}: plans split experts as all else, or not")
     if ep > 1 and flags.text(DISPATCHER) not in ("alltoall", "flex"):
         allowed = "alltoall or flex: plans send tokens to their experts alone"
         raise flags.error(DISPATCHER, allowed, f", with {EP} {ep}")
+
+
+def _expert_split(flags: Flags, workload: Workload) -> Literal[1] | None:
+    """1 where the GPUs of tensor groups have experts whole."""
+    tp = flags.number(TP, 1)
+    return 1 if workload.experts and flags.number(EXPERT_TP, tp) < tp else None
 
 
 def _sharded(flags: Flags) -> ZeroStage:

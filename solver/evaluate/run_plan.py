@@ -9,7 +9,11 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.instance import Instance
 from formulations.instance.extent import TOO_LONG
-from formulations.instance.resolve_parallel import context_fault, expert_fault
+from formulations.instance.resolve_parallel import (
+    context_fault,
+    expert_fault,
+    expert_split_fault,
+)
 from formulations.instance.workload import Recompute
 from formulations.plan import (
     Choose,
@@ -129,9 +133,13 @@ def _check_experts(space: Instance, run: Launched, shape: Shape) -> None:
     profiled = space.profile is not None
     if fault := expert_fault(space.workload, space.cluster, profiled, run.ep):
         raise run.error("ep", *fault)
-    search = space.search.model_copy(update={**run.settings, "expert_parallel": (run.ep,)})
+    told = {"expert_parallel": (run.ep,), "expert_tensor_parallel": (run.etp or "tp",)}
+    search = space.search.model_copy(update={**run.settings, **told})
+    split = search.sequence_parallel
+    if run.etp and (fault := expert_split_fault(space.workload, profiled, split)):
+        raise run.error("etp", *fault)
     settled = space.model_copy(update={"search": search})
-    ranks = shape.dp * shape.cp
+    ranks = shape.expert_grid(0)
     if not expert_degrees(settled, shape.degrees, shape.dp, shape.nodes_used):
         allowed = f"a divisor of the {ranks} ranks of a stage, in one zone"
         allowed += ", with sequence parallelism where tp is above 1"
@@ -154,6 +162,7 @@ def _shape(space: Instance, run: Launched, dp: int, used: tuple[int, ...]) -> Sh
     shape = Shape(
         degrees=uniform_degrees(space, run.tp, run.cp),
         ep=run.ep,
+        etp=run.etp,
         dp=dp,
         pp=run.pp,
         micro_batch=run.micro_batch,

@@ -22,6 +22,9 @@ def space_of(instance: Instance, run: Launched) -> Instance:
         "pipeline_parallel": _with(search.pipeline_parallel, run.pp),
         "context_parallel": _with(search.context_parallel, run.cp),
         "expert_parallel": _with(search.expert_parallel, run.ep),
+        "expert_tensor_parallel": tuple(
+            dict.fromkeys((*search.expert_tensor_parallel, run.etp or "tp"))
+        ),
         "data_parallel": None if run.dp is None else _with(search.data_parallel, run.dp),
         "micro_batch": _with(search.micro_batch, run.micro_batch, powers_of_two(MAX_MICRO_BATCH)),
         "zero": tuple(sorted({*search.zero, run.zero})),

@@ -89,7 +89,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
     share = instance.workload.global_batch // (size * dp)
     schedule = _schedule(settings, folder, pp, vpp, share) if pp > 1 else "1f1b"
     tp = settings.number(_TP, 1)
-    cp = settings.number(_CP, 1)
+    cp, ep = settings.number(_CP, 1), settings.number(_EP, 1)
     told: dict[str, object] = {"context_method": "ring"} if cp > 1 else {}
     if tp > 1:
         told["sequence_parallel"] = settings.value(_SEQUENCE, True) is not False
@@ -102,7 +102,8 @@ def launched(folder: Path, instance: Instance) -> Launched:
         pp=pp,
         dp=dp,
         cp=cp,
-        ep=settings.number(_EP, 1),
+        ep=ep,
+        etp=1 if ep > 1 and tp > 1 and instance.workload.experts else None,
         vpp=vpp,
         boundaries=cuts,
         micro_batch=size,
@@ -140,8 +141,6 @@ def _check(settings: _Settings, instance: Instance) -> None:
     """Raises PlanError for what contradicts the instance, or what no plan describes."""
     if (chain := chain_of(instance.workload)) not in STACK.allowed:
         raise settings.error(_PP, "a model of one stack of blocks", f", for {chain}")
-    if settings.number(_EP, 1) > 1 and settings.number(_TP, 1) > 1:
-        raise settings.error(_EP, f"1 beside {_TP}: plans keep experts whole there")
     workload, blocks = instance.workload, num_blocks(instance)
     for name, known in (("LAYERS", blocks), (_LENGTH, workload.sequence_length)):
         if settings.number(name, known) != known:
@@ -188,10 +187,11 @@ def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int
         raise settings.error(_GLOBAL, f"{total}, workload.global_batch of the instance")
     if pp > 1 and local * dp != total:
         raise settings.error(_LOCAL, f"what {dp} replicas share of {total} sequences, all at once")
-    shares = settings.number(_CP, 1) > 1  # among FSDP's ranks
-    if shares and replicate > 1:
-        raise settings.error(_REPLICATE, f"1 beside {_CP}: plans split states over all replicas")
-    if shard == 1 and not shares:
+    sharing = [name for name in (_CP, _EP) if settings.number(name, 1) > 1]  # on FSDP's ranks
+    if sharing and replicate > 1:
+        allowed = f"1 beside {sharing[0]}: plans split states over all replicas"
+        raise settings.error(_REPLICATE, allowed)
+    if shard == 1 and not sharing:
         return size, dp, 0
     reshard = settings.value(_RESHARD, "default")
     if reshard not in ("default", "always", "never"):

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TypeVar
 
+from formulations.costs.renting import chooses_terms
 from formulations.instance import Instance
 from formulations.instance.cluster import Link, NodeGroup
 from formulations.instance.target import RULES, TARGET_NAMES, Target
@@ -23,9 +25,10 @@ class WhatIf:
 
 
 def what_ifs(instance: Instance) -> Iterator[WhatIf]:
-    """Machines first, then links and memory, then the batch, the target and single strategies."""
+    """Machines first, then links, terms and memory, the batch, the target, single strategies."""
     yield from _machines(instance)
     yield from _links(instance)
+    yield from _terms(instance)
     yield from _memory(instance)
     if instance.workload.global_batch % 2 == 0:
         half = instance.workload.global_batch // 2
@@ -42,9 +45,7 @@ def _with_group(instance: Instance, j: int, **fields: object) -> Instance:
 
 
 def _with_groups(instance: Instance, groups: list[NodeGroup]) -> Instance:
-    link = instance.cluster.zone_link if len({group.zone for group in groups}) > 1 else None
-    cluster = instance.cluster.model_copy(update={"groups": tuple(groups), "zone_link": link})
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.model_copy(update={"cluster": instance.cluster.with_groups(groups)})
 
 
 def _machines(instance: Instance) -> Iterator[WhatIf]:
@@ -67,15 +68,35 @@ def _faster(link: LinkOf) -> LinkOf:
 
 
 def _links(instance: Instance) -> Iterator[WhatIf]:
-    groups, zones = instance.cluster.groups, instance.cluster.zone_link
+    groups = instance.cluster.groups
     if sum(group.nodes for group in groups) > 1:
         yield from _doubled(instance, "inter_node", "between nodes", range(len(groups)))
     inside = [j for j, group in enumerate(groups) if group.gpus_per_node > 1]
     yield from _doubled(instance, "intra_node", "inside nodes", inside)
-    if zones is not None:
-        cluster = instance.cluster.model_copy(update={"zone_link": _faster(zones)})
-        wider = instance.model_copy(update={"cluster": cluster})
-        yield WhatIf("twice the bandwidth between zones", wider, True)
+    if instance.cluster.has_zones:
+        yield from _between_zones(instance)
+
+
+def _between_zones(instance: Instance) -> Iterator[WhatIf]:
+    """Each link between zones, twice as fast between all pairs that have it."""
+    cluster = instance.cluster
+    links = cluster.links_among(range(len(cluster.groups)))
+    for link in links:
+        swap = {link: _faster(link)}
+        own = [
+            pair.model_copy(update={"link": swap.get(pair.link, pair.link)})
+            for pair in cluster.zone_links
+        ]
+        default = cluster.zone_link and swap.get(cluster.zone_link, cluster.zone_link)
+        wider = cluster.model_copy(update={"zone_link": default, "zone_links": tuple(own)})
+        joined = (
+            f"{one} and {other}"
+            for one, other in combinations(cluster.zones, 2)
+            if cluster.link_between(one, other) == link
+        )
+        between = f"zones {', '.join(joined)}" if len(links) > 1 else "zones"
+        change = f"twice the bandwidth between {between}"
+        yield WhatIf(change, instance.model_copy(update={"cluster": wider}), True)
 
 
 def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
@@ -96,6 +117,29 @@ def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) 
         whose = f" of {', '.join(groups[j].name for j in own)}" if len(kinds) > 1 else ""
         change = f"twice the bandwidth {where}{whose}"
         yield WhatIf(change, _with_groups(instance, wider), True)
+
+
+def _terms(instance: Instance) -> Iterator[WhatIf]:
+    """On which nodes are rented, where that is a choice."""
+    if not chooses_terms(instance):
+        return
+    groups = [*instance.cluster.groups]
+    steady = [
+        group if group.spot is None or group.spot.only else group.model_copy(update={"spot": None})
+        for group in groups
+    ]
+    if steady != groups:
+        yield WhatIf("on demand alone, where it is offered", _with_groups(instance, steady))
+    if (kept := [_kept_longer(group) for group in groups]) != groups:
+        yield WhatIf("half as many preemptions", _with_groups(instance, kept), True)
+
+
+def _kept_longer(group: NodeGroup) -> NodeGroup:
+    if group.spot is None:
+        return group
+    rate = group.spot.preemptions_per_hour / 2
+    spot = group.spot.model_copy(update={"preemptions_per_hour": rate})
+    return group.model_copy(update={"spot": spot})
 
 
 def _memory(instance: Instance) -> Iterator[WhatIf]:
@@ -149,6 +193,8 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
         yield changed("no sequence parallelism", sequence_parallel=False)
     if 1 in search.expert_parallel and len(search.expert_parallel) > 1:
         yield changed("no expert parallelism", expert_parallel=(1,))
+    if "tp" in search.expert_tensor_parallel and len(search.expert_tensor_parallel) > 1:
+        yield changed("experts split over tensor groups", expert_tensor_parallel=("tp",))
     if 1 in search.context_parallel and len(search.context_parallel) > 1:
         yield changed("no context parallelism", context_parallel=(1,))
     if search.degrees != "uniform":

@@ -21,6 +21,7 @@ RULES = {
     "optimizer_state": Rule(("fp32",), "whose optimizers keep moments in 32 bit"),
     "context_parallel": Rule((1,), "whose context parallelism asks for sharded parameters"),
     "expert_parallel": Rule((1,), "which places no experts"),
+    "expert_tensor_parallel": Rule(("tp",), "which places no experts"),
     "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
     "micro_batches": Rule(("even",), "which runs equally many in all replicas"),
     "recompute_per": Rule(("plan",), "which recomputes alike on all ranks"),

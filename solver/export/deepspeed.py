@@ -26,6 +26,7 @@ RULES = {
     "optimizer_state": Rule(("fp32",), "whose Adam keeps moments in 32 bit"),
     "context_parallel": Rule((1,), "whose pipelines take whole sequences"),
     "expert_parallel": Rule((1,), "whose experts are not written here"),
+    "expert_tensor_parallel": Rule(("tp",), "whose experts are not written here"),
     "degrees": Rule(("uniform",), "which has the same degrees on all ranks"),
     "schedule": Rule(("1f1b",), "whose pipelines run 1F1B"),
     "micro_batches": Rule(("even",), "which runs equally many in all replicas"),

@@ -32,6 +32,7 @@ from solver.export.megatron import (
 NAME = "FlagScale"
 ARGUMENTS = "flagscale_args.txt"
 ONE_TYPE = "gpu"  #: device type of all where real ones would move ranks
+_EXPERT_TP = "--expert-tensor-parallel-size-per-process-mesh"  #: else that of each mesh
 _PER_STAGE = "--recompute-{}-per-stage-micro-batch"
 
 
@@ -94,6 +95,7 @@ def files(job: Job) -> dict[str, str]:
 
 def _degrees(job: Job) -> Arguments:
     found = meshes(job)
+    whole = [(_EXPERT_TP, *(str(job.shape.etp) for _ in found))] if job.shape.etp else []
     return [
         ("--enable-hetero",),
         ("--tensor-model-parallel-size", str(found[0].tp)),
@@ -101,6 +103,7 @@ def _degrees(job: Job) -> Arguments:
         ("--hetero-process-meshes", *(str(size) for mesh in found for size in mesh.sizes)),
         ("--hetero-device-types", *(mesh.device_type for mesh in found)),
         ("--hetero-pipeline-layer-split", *(str(len(piece.blocks)) for piece in job.pieces)),
+        *whole,
     ]
 
 
@@ -161,6 +164,8 @@ def _check_start(job: Job, found: Mapping[str, list[str]]) -> None:
     types = found["--hetero-device-types"]
     stages, micro_batch = job.shape.pp, int(found["--micro-batch-size"][0])
     expect("device types per mesh", len(types), len(sizes))
+    planned = [str(job.shape.etp)] * len(sizes) if job.shape.etp else None
+    expect("expert tensor parallelism per mesh", found.get(_EXPERT_TP), planned)
     expect("stages of all meshes", sum(size[4] for size in sizes), stages)
     expect("ranks", sum(tp * cp * dp * pp for tp, cp, _, dp, pp in sizes), job.world)
     expect("cp and ep of the meshes", {size[1:3] for size in sizes}, {(1, job.shape.ep)})

@@ -83,10 +83,10 @@ def shared(job: Job) -> Arguments:
     methods = [names[one] for one in context_methods(job.instance, shape)]
     if methods:
         found.append(("--cp-comm-type", *(methods if len(set(methods)) > 1 else methods[:1])))
-    if shape.ep > 1:
+    if shape.has_expert_grid:
         found += [
             ("--expert-model-parallel-size", str(shape.ep)),
-            ("--expert-tensor-parallel-size", str(job.tp)),
+            ("--expert-tensor-parallel-size", str(shape.etp or job.tp)),
             ("--moe-token-dispatcher-type", "alltoall"),
         ]
     return found

@@ -117,7 +117,7 @@ def settings(job: Job) -> dict[str, object]:
         "model.virtual_pipeline_model_parallel_size": shape.vpp if shape.vpp > 1 else None,
         "model.context_parallel_size": shape.cp,
         "model.expert_model_parallel_size": shape.ep,
-        "model.expert_tensor_parallel_size": job.tp,
+        "model.expert_tensor_parallel_size": shape.etp or job.tp,
         "model.sequence_parallel": job.sequence_parallel,
         "model.pipeline_model_parallel_layout": written(job.pieces, job.num_mtp)
         if several

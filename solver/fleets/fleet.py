@@ -9,7 +9,7 @@ from formulations.instance.positions import suggestion
 from formulations.pipelines import Instantiation, InstantiationProblem, PipelineKind
 from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION
+from solver.document import HETPLAN_VERSION, sealed
 from solver.fleet_document import (
     FLEET_SCHEMA_VERSION,
     CopyDocument,
@@ -17,7 +17,6 @@ from solver.fleet_document import (
     PipelineDocument,
     RecoveryDocument,
     pipelines_of,
-    sealed_fleet,
 )
 from solver.fleets.distribution import least_variance
 from solver.fleets.instantiate import instantiate
@@ -118,7 +117,7 @@ def _document(
     steps = [kinds[templates.index(p.template)].times_ns[p.micro_batches - 1] for p in pipelines]
     exchange_ns = max(kinds[templates.index(p.template)].exchange_ns(len(steps)) for p in pipelines)
     step_s = seconds(max(steps) + exchange_ns)
-    return sealed_fleet(
+    return sealed(
         FleetDocument(
             kind="fleet",
             schema_version=FLEET_SCHEMA_VERSION,

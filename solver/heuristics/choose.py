@@ -1,6 +1,7 @@
 """The best plan over shapes and node orders, for a rule that splits the layers of each."""
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,12 @@ class TimeTables:
         self._forms: dict[Shape, ClosedForm] = {}
         self._choice = StageChoice(instance)
         self._by_place: dict[Shape, CostTables] = {}
+
+    def afresh(self) -> "TimeTables":
+        """The same layer times, without the bounds of shapes, which fill memory where many pass."""
+        found = copy(self)
+        found._forms, found._by_place = {}, {}
+        return found
 
     def _ways(self, shape: Shape) -> list[LayerTimes]:
         """Layer times of a shape, per way to recompute."""

@@ -284,7 +284,7 @@ def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> Spl
     may span zones: these share links with what one stage does not know of.
     """
     tables = intervals.tables
-    zoned = tables.instance.cluster.zone_link is not None
+    zoned = tables.instance.cluster.has_zones
     if zoned and not split:
         return None
     share = ceil_div(tables.num_micro_batches, tables.shape.dp)

@@ -17,7 +17,7 @@ from formulations.costs.tables import CostTables
 from formulations.costs.template_costs import between_ns, stage_tables
 from formulations.costs.transfers import embedding_ns, inside_ns
 from formulations.fleet import Strategy
-from formulations.instance import Instance, NodeGroup
+from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.instance import ScheduleName
 from formulations.plan import Recomputed
 from formulations.schedules import in_flight
@@ -143,20 +143,19 @@ def degrees_of(instance: Instance, group: NodeGroup, split: NodeSplit) -> tuple[
     return tuple(g for g in fitting if split is NodeSplit.ANY or is_power_of_two(g))
 
 
-def _embedding_ns(tables: CostTables, j: int, across: bool) -> tuple[int, int]:
+def _embedding_ns(tables: CostTables, j: int, across: Sequence[Link]) -> tuple[int, int]:
     """All-reduce of the tied matrix inside a node of group j, and between two nodes.
 
-    across: these are of a template in several zones.
+    across: links between the zones of a template.
     """
-    cluster = tables.instance.cluster
-    group, lanes = cluster.groups[j], tables.shape.degrees[j].tp
-    links = [group.inter_node, *([cluster.zone_link] if across and cluster.zone_link else [])]
+    group, lanes = tables.instance.cluster.groups[j], tables.shape.degrees[j].tp
+    links = group.inter_node, *across
     between = max(embedding_ns(tables, j, lanes, link) for link in links)
     return embedding_ns(tables, j, 1, group.intra_node), between
 
 
 def _places(
-    instance: Instance, strategy: Strategy, split: NodeSplit, pp: int, across: bool
+    instance: Instance, strategy: Strategy, split: NodeSplit, pp: int, across: Sequence[Link]
 ) -> Places:
     groups = instance.cluster.groups
     found = [(j, g) for j, group in enumerate(groups) for g in degrees_of(instance, group, split)]
@@ -203,9 +202,9 @@ def _places(
 
 
 def place_costs(
-    instance: Instance, strategy: Strategy, split: NodeSplit, across: bool = False
+    instance: Instance, strategy: Strategy, split: NodeSplit, across: Sequence[Link] = ()
 ) -> PlaceCosts:
-    """Tables of one strategy, for templates in one zone, or for those `across` several.
+    """Tables of one strategy, for templates in one zone, or with these links `across` several.
 
     Memory of a stage alone holds no buffers and no second embedding.
     """

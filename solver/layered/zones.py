@@ -7,9 +7,10 @@ to one arc: its own counts, which is the least.
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations
 
 from formulations.costs.placement import Placer, SyncPhase
-from formulations.costs.zones import ZoneRing
+from formulations.costs.zones import Pair, ZoneRing, neighbours
 
 
 class StageZones:
@@ -19,13 +20,12 @@ class StageZones:
         self.placer, self.tables = placer, placer.tables
         self.terms = placer.zones
         self.zone_of_group = self.terms.zone_of_group
-        self.known = self.tables.instance.cluster.zone_link is not None
+        self.known = self.tables.instance.cluster.has_zones
 
     def ring(self, groups: Sequence[int]) -> ZoneRing | None:
         """Rate and latency that a stage on nodes of these groups has at least between zones."""
-        if len({self.zone_of_group[j] for j in groups}) < 2:
-            return None
-        return self.terms.ring_rate(1), self.terms.link.latency_s
+        pairs = neighbours([self.zone_of_group[j] for j in groups])
+        return self.terms.ring(dict.fromkeys(pairs, 1)) if pairs else None
 
     def sends(
         self, before: Sequence[int], after: Sequence[int], width: int
@@ -44,7 +44,13 @@ class StageZones:
         """Tied embeddings of a first stage in zone `first` and a last one on nodes of a group."""
         if first == self.zone_of_group[group]:
             return 0
-        return self.terms.embedding_ns(self.tables.shape.dp)
+        return self.terms.embedding_ns((first, self.zone_of_group[group]), self.tables.shape.dp)
+
+    @property
+    def _pairs(self) -> list[Pair]:
+        """Of zones used."""
+        used = {self.zone_of_group[j] for j in self.tables.used}
+        return list(combinations(sorted(used), 2))
 
     def spanning_ns(self) -> int:
         """No plan in which some stage spans zones has a shorter step.
@@ -52,8 +58,9 @@ class StageZones:
         Proof. The stage has a layer, and n >= 2 nodes, min(dp, all nodes) at most. Its last
         backward comes after a forward pass of all stages, which takes no less than every layer on
         its fastest group used. The sync of the stage follows, and its gather: tp rings at least
-        share the zone link, so the part between nodes takes no less than for that layer, the n of
-        least time, and one ring. So does the start-up, (n - 1) latencies of that link.
+        share a link between two zones used, so the part between nodes takes no less than for that
+        layer, the n and the link of least time, and one ring. So does the start-up, (n - 1)
+        latencies of that link.
         """
         tables = self.tables
         most = min(tables.shape.dp, sum(tables.shape.nodes_used))
@@ -63,15 +70,15 @@ class StageZones:
         )
 
     def _least_ring_ns(self, phase: SyncPhase, counts: range) -> int:
-        """Of any layer on any of these numbers of nodes."""
-        cluster = self.tables.instance.cluster
-        rate, latency_s = self.terms.ring_rate(1), self.terms.link.latency_s
-        rings = [
-            int(phase.outside_ns(rate, n, cluster.efficiency(n)).min())
-            + phase.latency_ns(0.0, n, latency_s)
+        """Of any layer on any of these numbers of nodes, over a link between zones used."""
+        efficiency = self.tables.instance.cluster.efficiency
+        rings = [self.terms.ring({pair: 1}) for pair in self._pairs]
+        times = [
+            int(phase.outside_ns(rate, n, efficiency(n)).min()) + phase.latency_ns(0.0, n, latency)
+            for rate, latency in rings
             for n in counts
         ]
-        return min(rings, default=0)
+        return min(times, default=0)
 
     @property
     def aligned(self) -> bool:
@@ -82,7 +89,7 @@ class StageZones:
         return all(count % shape.dp == 0 for count in slots.values())
 
     def split_by(self, cutoff: int | None) -> bool:
-        """Whether no stage of a plan below the cutoff spans zones, for want of replicas or time."""
-        if not self.known or self.tables.shape.dp == 1:
+        """Whether no stage of a plan below the cutoff spans zones: for want of them or of time."""
+        if not self.known or self.tables.shape.dp == 1 or not self._pairs:
             return self.known
         return cutoff is not None and self.spanning_ns() >= cutoff

@@ -1,1 +1,1 @@
-"""Searches for steps of mixed sequence lengths: dispatch of sequences to replicas."""
+"""Searches for steps of mixed sequence lengths: strategies, thresholds, orders, shares."""

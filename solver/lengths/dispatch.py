@@ -1,34 +1,19 @@
 """Dispatch of one step's sequences to the replicas of a strategy, with its proof or its gap."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 
 from formulations.cpsat import dispatch as model
-from formulations.errors import PlannerError
-from formulations.lengths.dispatch import Dispatch, dispatch_ns
+from formulations.lengths.dispatch import dispatch_ns
 from formulations.lengths.problem import Rows, Strategy
 from solver.backends import cpsat
-from solver.lengths.dispatch_bound import least_dispatch_ns
-from solver.lengths.dispatcher import Dispatcher
+from solver.lengths.deal import Dispatched, deal
 from solver.options import SolveOptions
 
 #: Larger models get nowhere in the seconds that a dispatch is worth.
 MOST_LITERALS = 20_000
-
-
-@dataclass(frozen=True)
-class Dispatched:
-    """A dispatch, its time and the time that no dispatch beats, ns."""
-
-    dispatch: Dispatch
-    time_ns: int
-    bound_ns: int
-
-    @property
-    def gap(self) -> float:
-        """By which share of its time the dispatch may be beaten at most."""
-        return 1 - self.bound_ns / self.time_ns
 
 
 def dispatch(
@@ -36,25 +21,17 @@ def dispatch(
 ) -> Dispatched:
     """The best dispatch found, to the gap of the options or until their time is up.
 
-    lengths: tokens of every sequence of the step, at least one. Padded rows hold one sequence each,
-    of the length that is given: pad before. Raises PlannerError for one that fits no replica.
+    As `deal`, and if that leaves a larger gap and the model is not too large, by CP-SAT.
     """
-    longest_row = max(replica.longest_row for replica in strategy.replicas)
-    if max(lengths) > longest_row:
-        raise PlannerError(
-            f"a sequence of {max(lengths)} tokens; strategy {strategy.name} takes {longest_row}"
-        )
-    started = monotonic()
-    found, time = Dispatcher(strategy, lengths, rows).best()
-    first = Dispatched(found, time, least_dispatch_ns(strategy, lengths, rows, time))
+    until = math.inf if options.time_limit_s is None else monotonic() + options.time_limit_s
+    first = deal(strategy, lengths, rows, options.gap, until)
     literals = len(lengths) * sum(
-        model.most_rows(replica, lengths, rows, time) for replica in strategy.replicas
+        model.most_rows(replica, lengths, rows, first.time_ns) for replica in strategy.replicas
     )
     if first.gap <= options.gap or literals > MOST_LITERALS:
         return first
     if options.time_limit_s is not None:
-        left = options.time_limit_s - (monotonic() - started)
-        options = replace(options, time_limit_s=left)
+        options = replace(options, time_limit_s=max(0.0, until - monotonic()))
     return _by_model(strategy, lengths, rows, first, options)
 
 

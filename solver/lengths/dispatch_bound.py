@@ -56,7 +56,8 @@ class _Filling:
     """Whether all sequences, longest first, can be done within a time, as the module argues."""
 
     def __init__(self, strategy: Strategy, lengths: NDArray[np.int64], rows: Rows) -> None:
-        members = Counter(strategy.replicas)
+        roomy = (one for one in strategy.replicas if one.longest_row >= lengths[-1])
+        members = Counter(roomy)
         reference = _times(strategy.replicas[0], lengths, rows)[1]
         self._classes = [_Class(replica, lengths, reference, rows) for replica in members]
         self._full = list(product(*(range(count + 1) for count in members.values())))

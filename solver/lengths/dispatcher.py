@@ -6,7 +6,10 @@ Then sequences leave the slowest replica, or change places with shorter ones, wh
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush, heapreplace, nsmallest
+from time import monotonic
 
 from formulations.lengths.dispatch import Dispatch, Row, pipeline_ns
 from formulations.lengths.problem import Rows, Strategy
@@ -32,12 +35,22 @@ class Dispatcher:
         self._times = [times[replica] for replica in strategy.replicas]  # ns, [replica][sequence]
         self._longest_first = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
 
-    def best(self) -> tuple[Dispatch, int]:
-        """A dispatch, and its time in ns."""
-        packed = [self._pack(r, own) for r, own in enumerate(self._multifit())]
-        while self._exchange(packed):
+        self._best = [self._pack(r, own) for r, own in enumerate(self._multifit())]
+
+    @property
+    def time_ns(self) -> int:
+        """Time of the best dispatch so far, ns."""
+        return max(time for _, time in self._best)
+
+    @property
+    def dispatch(self) -> Dispatch:
+        """The best dispatch so far."""
+        return Dispatch(tuple(rows for rows, _ in self._best))
+
+    def improve(self, enough_ns: int, until: float) -> None:
+        """Exchange sequences until none helps, it is quick enough, or the clock says `until`."""
+        while self.time_ns > enough_ns and monotonic() < until and self._exchange(self._best):
             pass
-        return Dispatch(tuple(rows for rows, _ in packed)), max(time for _, time in packed)
 
     def _multifit(self) -> list[list[int]]:
         """Sequences of every replica; the roomiest and fastest replicas are filled first."""
@@ -64,7 +77,7 @@ class Dispatcher:
         for i in self._longest_first:
             for r in order:
                 replica, time = self._replicas[r], self._times[r][i]
-                if self._lengths[i] > replica.longest_row:
+                if not self._fits(r, i):
                     continue
                 share = self._lengths[i] / replica.longest_row if self._packed else 1
                 charged = time + replica.time.per_row_ns * share
@@ -110,19 +123,19 @@ class Dispatcher:
         """Each sequence to the shortest row that has room; a new row where none has."""
         longest_row, times = self._replicas[r].longest_row, self._times[r]
         rows: list[list[int]] = [[] for _ in range(count)]
-        loads, tokens = [0] * count, [0] * count
+        shortest = [(0, j, 0) for j in range(count)]  # heap of times, rows, tokens
         for i in ordered:
-            length = self._lengths[i]
-            open_rows = (j for j, held in enumerate(tokens) if held + length <= longest_row)
-            j = min(open_rows, key=loads.__getitem__, default=None)
-            if j is None:
-                j = len(rows)
+            passed = []
+            while shortest and shortest[0][2] + self._lengths[i] > longest_row:
+                passed.append(heappop(shortest))
+            if not shortest:
+                shortest.append((0, len(rows), 0))
                 rows.append([])
-                loads.append(0)
-                tokens.append(0)
+            time, j, tokens = shortest[0]
             rows[j].append(i)
-            loads[j] += times[i]
-            tokens[j] += length
+            heapreplace(shortest, (time + times[i], j, tokens + self._lengths[i]))
+            for row in passed:
+                heappush(shortest, row)
         return [row for row in rows if row]
 
     def _timed(self, r: int, rows: Sequence[Sequence[int]]) -> Packed:
@@ -146,21 +159,21 @@ class Dispatcher:
         self, packed: Sequence[Packed], slow: int, other: int
     ) -> Iterator[tuple[list[int], list[int]]]:
         """Sequences of both replicas after exchanges that come near to evening them out."""
-        longest_row = self._replicas[other].longest_row
         ours, theirs = ([i for row in packed[r][0] for i in row] for r in (slow, other))
         surplus = packed[slow][1] - packed[other][1]
-        moves = [
-            (abs(surplus - self._shift(slow, other, i, j)), i, j)
-            for i in ours
-            if self._lengths[i] <= longest_row
-            for j in (None, *theirs)
-            if self._shift(slow, other, i, j) > 0
-        ]
-        for _, i, j in sorted(moves, key=lambda move: move[0])[:TRIALS]:
-            back = [] if j is None else [j]
-            yield [n for n in ours if n != i] + back, [n for n in theirs if n != j] + [i]
+        shifts = [a + b for a, b in zip(self._times[slow], self._times[other], strict=True)]
+        back = sorted((shifts[j], j) for j in theirs if self._fits(slow, j))
+        moves: list[tuple[int, int, int | None]] = []
+        for i in ours:
+            if self._fits(other, i):
+                moves.append((abs(surplus - shifts[i]), i, None))
+                at = bisect_left(back, (shifts[i] - surplus, 0))
+                moves += [
+                    (abs(surplus - shifts[i] + shift), i, j) for shift, j in back[at : at + 2]
+                ]
+        for _, i, j in nsmallest(TRIALS, moves, key=lambda move: move[0]):
+            left, right = [n for n in ours if n != i], [n for n in theirs if n != j]
+            yield (left if j is None else [*left, j]), [*right, i]
 
-    def _shift(self, slow: int, other: int, i: int, j: int | None) -> int:
-        """By how much nearer the two replicas come if i goes over, and j, if any, comes back."""
-        shift = self._times[slow][i] + self._times[other][i]
-        return shift if j is None else shift - self._times[slow][j] - self._times[other][j]
+    def _fits(self, r: int, i: int) -> bool:
+        return self._lengths[i] <= self._replicas[r].longest_row

@@ -158,11 +158,11 @@ def _alone(instance: Instance, group: NodeGroup, row: StepRow) -> Instance:
     gpus = row.tensor_parallel * row.data_parallel * row.pipeline_parallel
     size = min(gpus, group.gpus_per_node)
     nodes = {"gpus_per_node": size, "nodes": gpus // size, "zone": None}
-    alone = {"groups": (group.model_copy(update=nodes),), "zone_link": None}
+    alone = instance.cluster.with_groups([group.model_copy(update=nodes)])
     batch = row.global_batch or instance.workload.global_batch
     return instance.model_copy(
         update={
-            "cluster": instance.cluster.model_copy(update=alone),
+            "cluster": alone,
             "workload": instance.workload.model_copy(update={"global_batch": batch}),
         }
     )

@@ -23,10 +23,7 @@ def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
         for group, count in zip(cluster.groups, counts, strict=True)
         if count
     )
-    zones = {group.zone for group in groups}
-    link = cluster.zone_link if len(zones) > 1 else None
-    smaller = cluster.model_copy(update={"groups": groups, "zone_link": link})
-    return instance.model_copy(update={"cluster": smaller})
+    return instance.model_copy(update={"cluster": cluster.with_groups(groups)})
 
 
 def whole_states(instance: Instance) -> Instance:

@@ -67,7 +67,8 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
 def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
     if not instance.workload.experts:
         return
-    where = "every GPU holds its tensor group's share of all" if shape.ep == 1 else "all-to-alls"
+    held = "all of them" if shape.etp else "its tensor group's share of all"
+    where = f"every GPU holds {held}" if shape.ep == 1 else "all-to-alls"
     more = (
         " at the pace of the slowest node" if len(members_of(instance, shape).node_groups) else ""
     )

@@ -20,10 +20,17 @@ def tensor_text(degrees: Iterable[Degrees]) -> str:
     return " / ".join(dict.fromkeys(map(_short, degrees))) or "by stage"
 
 
+def experts_text(shape: Shape) -> str:
+    """How many GPUs share the experts, and whether each has its own whole."""
+    where = f"over {shape.ep} GPUs" if shape.ep > 1 else "on every GPU"
+    return f"{'whole ' if shape.etp else ''}experts {where}"
+
+
 def one_line(shape: Shape) -> str:
     """A shape among the others of its instance."""
     chunks = f", {shape.vpp} chunks" if shape.vpp > 1 else ""
-    shared = f", context {shape.cp}, experts {shape.ep}" if shape.cp * shape.ep > 1 else ""
+    shares = shape.cp > 1 or shape.has_expert_grid
+    shared = f", context {shape.cp}, {experts_text(shape)}" if shares else ""
     nodes, tensor = " + ".join(map(str, shape.nodes_used)), tensor_text(shape.degrees_used)
     return (
         f"tensor {tensor} x data {shape.dp} x pipeline {shape.pp}{chunks}{shared}, "

@@ -1,22 +1,23 @@
 """From the outcome of a search over clusters to the front file's content."""
 
+from formulations.costs.renting import Terms
+from formulations.instance import Instance
 from formulations.units import seconds
-from solver.document import HETPLAN_VERSION
+from solver.document import HETPLAN_VERSION, sealed
 from solver.family_result import FamilyPoint, FamilyResult
 from solver.front_document import (
     FRONT_SCHEMA_VERSION,
     Aim,
     FrontDocument,
     PointDocument,
-    sealed_front,
+    TermsDocument,
 )
 from solver.report.document import build_document
-from solver.result import rent_usd_per_hour
 
 
 def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
-    return sealed_front(
+    return sealed(
         FrontDocument(
             kind="front",
             schema_version=FRONT_SCHEMA_VERSION,
@@ -35,16 +36,24 @@ def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
 
 
 def _point(found: FamilyResult, point: FamilyPoint) -> PointDocument:
-    rent = rent_usd_per_hour(found.family.instance, point.nodes)
     step_ns = point.result.step_time_ns
     assert step_ns is not None, "a point has a plan"
-    cost = rent * seconds(step_ns) / 3600
-    steps = found.family.instance.objective.steps
     return PointDocument(
         nodes=point.nodes,
         nodes_used=point.nodes_used,
-        price_usd_per_hour=rent,
+        terms=tuple(_terms(found.family.instance, own, seconds(step_ns)) for own in point.terms),
+        plan=build_document(point.result, found.options),
+    )
+
+
+def _terms(instance: Instance, terms: Terms, step_s: float) -> TermsDocument:
+    kept_s, steps = step_s * terms.slowdown, instance.objective.steps
+    cost = terms.usd_per_hour * kept_s / 3600
+    return TermsDocument(
+        on_spot=terms.on_spot,
+        price_usd_per_hour=terms.usd_per_hour,
+        availability=1 / terms.slowdown,
+        sequences_per_s=instance.workload.global_batch / kept_s,
         cost_usd_per_step=cost,
         training_cost_usd=None if steps is None else cost * steps,
-        plan=build_document(point.result, found.options),
     )

@@ -1,30 +1,58 @@
 """Throughput and cost of clusters, as tables and pictures of fronts show them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from solver.front_document import FrontDocument
-from solver.result import rent_usd_per_hour
+from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
+from formulations.units import SECONDS_PER_HOUR
+from solver.front_document import FrontDocument, PointDocument, TermsDocument
 
 
 class Figures(NamedTuple):
-    """Sequences per second; USD of the training, or of a million sequences."""
+    """Sequences per second of steps that are kept; USD of the training, or of a million of them."""
 
     throughput: float
     cost_usd: float
 
 
+def speed_name(document: FrontDocument) -> str:
+    """What throughputs are of."""
+    return f"{_useful(document)}sequences/s"
+
+
 def cost_name(document: FrontDocument) -> str:
     """What costs are of."""
-    steps = document.family.instance.objective.steps
+    steps, useful = document.family.instance.objective.steps, _useful(document)
     batch = document.family.instance.workload.global_batch
-    return "a million sequences" if steps is None else f"{steps * batch:,} sequences"
+    number = "a million" if steps is None else f"{steps * batch:,}"
+    return f"{number} {useful}sequences"
 
 
-def figures_of(document: FrontDocument, nodes: Sequence[int], step_time_s: float) -> Figures:
-    """Of a cluster whose steps take so long."""
+def _useful(document: FrontDocument) -> str:
+    return "useful " if chooses_terms(document.family.instance) else ""
+
+
+def terms_of_cluster(document: FrontDocument, nodes: Sequence[int]) -> tuple[Terms, ...]:
+    """On which the nodes of a cluster may be rented, fastest first."""
+    return worthwhile_terms(document.family.instance, nodes)
+
+
+def figures_of(document: FrontDocument, terms: Terms, step_time_s: float) -> Figures:
+    """Of a cluster on these terms whose steps take so long."""
+    instance, kept_s = document.family.instance, step_time_s * terms.slowdown
+    batch = instance.workload.global_batch
+    step_usd = terms.usd_per_hour * kept_s / SECONDS_PER_HOUR
+    return Figures(batch / kept_s, training_usd(document, step_usd))
+
+
+def training_usd(document: FrontDocument, step_usd: float) -> float:
+    """Cost of all steps whose sequences `cost_name` counts."""
     instance = document.family.instance
-    batch, steps = instance.workload.global_batch, instance.objective.steps
-    cost_usd = rent_usd_per_hour(instance, nodes) * step_time_s / 3600
-    count = 1e6 / batch if steps is None else steps
-    return Figures(batch / step_time_s, cost_usd * count)
+    steps = instance.objective.steps
+    return step_usd * (1e6 / instance.workload.global_batch if steps is None else steps)
+
+
+def rows_of(document: FrontDocument) -> Iterator[tuple[PointDocument, TermsDocument]]:
+    """Points with their terms, fastest first."""
+    rows = [(point, terms) for point in document.points for terms in point.terms]
+    return iter(sorted(rows, key=lambda row: -row[1].sequences_per_s))

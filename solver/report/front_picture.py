@@ -1,18 +1,26 @@
 """Throughput against cost of all clusters of a front as a hand-written SVG 1.1 picture.
 
-Points of the front are joined and named; dominated clusters are faint: full ones at their best plan
-known, hollow ones where plans of theirs can be at best. All have tooltips.
+Points of the front are named. A line of steps joins them: what they offer lies on it and above left
+of it. Dominated clusters are faint: full ones at their best plan known, hollow ones where plans of
+theirs can be at best. All have tooltips.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 from xml.sax.saxutils import escape
 
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
-from solver.report.front_figures import Figures, cost_name, figures_of
+from solver.report.front_figures import (
+    Figures,
+    cost_name,
+    figures_of,
+    speed_name,
+    terms_of_cluster,
+)
 from solver.report.front_text import cluster_name
 from solver.report.quantities import money, significant
 
@@ -36,6 +44,9 @@ _NAMES: dict[_Kind, str] = {
     "open": "open: at best here",
 }
 
+
+#: Nodes that keep less than a thousandth of their time are beyond the axes.
+_SLOWEST = 1000.0
 
 #: Number of powers of ten from which on these of their multiples have a tick.
 _STEPS = ((3, (1,)), (1, (1, 2, 5)), (0, (1, 1.5, 2, 3, 4, 5, 6, 8)))
@@ -75,20 +86,27 @@ def _axis(values: Sequence[float]) -> _Axis:
     return _Axis(min(known) / 1.15, max(known) * 1.15)
 
 
-def _mark(document: FrontDocument, one: ClusterRecord) -> Mark | None:
-    """None for a cluster of which nothing can be shown."""
-    name = cluster_name(document, one.nodes)
+def _marks(document: FrontDocument, one: ClusterRecord) -> Iterator[Mark]:
+    """On all terms that keep some of the time; none for a cluster of which nothing is to show."""
     time_ns = one.step_time_ns if one.standing != "open" else one.bound_ns
-    kinds: dict[str, _Kind] = {"best": "best", "open": "open"}
-    kind = kinds.get(one.standing, "bound" if time_ns is None else "known")
+    kind: _Kind = "bound" if time_ns is None else "known"
+    if one.standing == "open":
+        kind = "open"
     time_ns = time_ns or one.bound_ns
     if not time_ns:
-        return None
-    at = figures_of(document, one.nodes, time_ns / NANOSECONDS_PER_SECOND)
-    text = f"{name}: {significant(at.throughput)} sequences/s, {money(at.cost_usd)}"
-    if one.dominated_by is not None:
-        text += f" at best; {cluster_name(document, one.dominated_by)} is better"
-    return Mark(kind, at, name, text)
+        return
+    listed = next((point.terms for point in document.points if point.nodes == one.nodes), ())
+    best = {terms.on_spot for terms in listed} if one.standing == "best" else set()
+    for terms in terms_of_cluster(document, one.nodes):
+        if terms.slowdown > _SLOWEST and terms.on_spot not in best:
+            continue
+        name = cluster_name(document, one.nodes, terms.on_spot)
+        at = figures_of(document, terms, time_ns / NANOSECONDS_PER_SECOND)
+        speed = f"{significant(at.throughput)} {speed_name(document)}"
+        text = f"{name}: {speed}, {money(at.cost_usd)}"
+        if one.dominated_by is not None:
+            text += f" at best; {cluster_name(document, one.dominated_by)} is better"
+        yield Mark("best" if terms.on_spot in best else kind, at, name, text)
 
 
 class _Page:
@@ -132,12 +150,20 @@ def _dot(page: _Page, mark: Mark) -> str:
     )
 
 
-def _front(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
-    """The line through the points, and their names where there is room."""
-    places = [(page.x(mark.at.throughput), page.y(mark.at.cost_usd)) for mark in best]
-    yield f'<polyline class="f" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>'
+def _stairs(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
+    """At every throughput the least cost, from the fastest point, which the upper edge ends."""
+    x = [page.x(mark.at.throughput) for mark in best]
+    lowest = accumulate((page.y(mark.at.cost_usd) for mark in best), max)
+    path = "".join(f"V{y:.1f}H{left:.1f}" for y, left in zip(lowest, [*x[1:], _LEFT], strict=True))
+    if best:
+        yield f'<path class="f" d="M{x[0]:.1f},{_TOP}{path}"/>'
+
+
+def _names(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
+    """Those of the points, where there is room."""
     taken: list[tuple[float, float, float]] = []
-    for mark, (x, y) in zip(best, places, strict=True):
+    for mark in best:
+        x, y = page.x(mark.at.throughput), page.y(mark.at.cost_usd)
         width = _LETTER * len(mark.name)
         free = all(
             abs(y - other) >= _LINE or x >= end or x + width <= start for start, end, other in taken
@@ -159,8 +185,8 @@ def front_picture(
     document: FrontDocument, others: Sequence[Mark] = (), other_name: str = ""
 ) -> str:
     """The picture; `others`: points that do not belong to the front, and what they are."""
-    known = (_mark(document, one) for one in document.clusters)
-    marks = sorted([mark for mark in known if mark], key=lambda mark: -mark.at.throughput)
+    known = (mark for one in document.clusters for mark in _marks(document, one))
+    marks = sorted(known, key=lambda mark: -mark.at.throughput)
     everything = [*marks, *others]
     workload = document.family.instance.workload.name
     title = (
@@ -177,8 +203,9 @@ def front_picture(
         faint = [mark for mark in marks if mark.kind != "best"]
         body = [
             *_grid(page),
+            *_stairs(page, best),
             *(_dot(page, mark) for mark in (*faint, *others)),
-            *_front(page, best),
+            *_names(page, best),
             *(_dot(page, mark) for mark in best),
         ]
     parts = [
@@ -190,7 +217,7 @@ def front_picture(
         _text(16, 28, title, ' class="t"'),
         *_legend(shown),
         _text(_LEFT, _TOP - 10, f"USD for {cost_name(document)}"),
-        _text(_LEFT + _WIDTH / 2, height - 14, "sequences/s", ' text-anchor="middle"'),
+        _text(_LEFT + _WIDTH / 2, height - 14, speed_name(document), ' text-anchor="middle"'),
         *body,
         "</svg>",
     ]

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 
 from rich.console import RenderableType
 
+from formulations.costs.renting import chooses_terms
 from solver.document import PlanDocument
 from solver.front_document import FrontDocument
 from solver.report.degrees import degrees_of, tensor_text
-from solver.report.front_figures import cost_name, figures_of
-from solver.report.layout import Grid, Lines, labelled, table
+from solver.report.front_figures import cost_name, rows_of, speed_name, training_usd
+from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import money, percent, significant, time_text
 
 _TERMINATION = {
@@ -18,6 +19,8 @@ _TERMINATION = {
     "interrupted": "interrupted",
     "unfinished": "some clusters could not be closed",
 }
+#: Heading of `degrees_text`.
+DEGREES = "tensor x data x pipeline, micro-batch"
 #: Open clusters that are named.
 FEW = 5
 
@@ -26,16 +29,32 @@ def front_text(document: FrontDocument) -> list[RenderableType]:
     """The points, then where all other clusters stand."""
     parts: list[RenderableType] = []
     if document.points:
-        parts += [_point_table(document), ""]
-    cost = [("cost", f"of {cost_name(document)}")]
-    return [*parts, labelled([*cost, *search_lines(document)])]
+        parts += [table(*point_rows(document)), ""]
+    return [*parts, labelled([*cost_lines(document), *search_lines(document)])]
 
 
-def cluster_name(document: FrontDocument, nodes: Sequence[int]) -> str:
-    """Nodes of a cluster by group, such as "2 a100, 5 a10"."""
+def cost_lines(document: FrontDocument) -> Lines:
+    """What costs are of, and what preemptions are taken to be."""
+    lines = [("cost", f"of {cost_name(document)}")]
+    preemption = document.family.instance.preemption
+    if preemption is None or not chooses_terms(document.family.instance):
+        return lines
+    restart, checkpoint = time_text(preemption.restart_s), time_text(preemption.checkpoint_s)
+    lines.append(("useful", "sequences of steps that are kept; `kept`: their share of the time"))
+    assumed = (
+        f"a preemption of any node of a cluster costs {restart} and what came after the last "
+        f"checkpoint, which takes {checkpoint}; all nodes are paid for all the time; nodes on "
+        f"demand are never lost ({preemption.kind}, {preemption.source})"
+    )
+    return [*lines, ("assumed", assumed)]
+
+
+def cluster_name(document: FrontDocument, nodes: Sequence[int], on_spot: Sequence[str] = ()) -> str:
+    """Nodes of a cluster by group, such as "2 a100, 5 a10 on spot"."""
     groups = document.family.instance.cluster.groups
-    used = zip(nodes, groups, strict=True)
-    return ", ".join(f"{count} {group.name}" for count, group in used if count) or "none"
+    used = [(count, group.name) for count, group in zip(nodes, groups, strict=True) if count]
+    names = [f"{count} {name}{' on spot' * (name in on_spot)}" for count, name in used]
+    return ", ".join(names) or "none"
 
 
 def degrees_text(plan: PlanDocument) -> str:
@@ -46,24 +65,26 @@ def degrees_text(plan: PlanDocument) -> str:
     return f"{tensor_text(degrees_of(plan))} x {shape.dp} x {shape.pp}, {shape.micro_batch}"
 
 
-def _point_table(document: FrontDocument) -> Grid:
-    rows = []
-    longest = max(one.plan.step_time_s or 0.0 for one in document.points)
-    for one in document.points:
-        step_s = one.plan.step_time_s or 0.0
-        rows.append(
-            [
-                cluster_name(document, one.nodes),
-                degrees_text(one.plan),
-                f"{one.price_usd_per_hour:,.2f}",
-                time_text(step_s, longest),
-                significant(one.plan.throughput_sequences_per_s or 0.0),
-                money(figures_of(document, one.nodes, step_s).cost_usd),
-                "open" if one.plan.gap is None else percent(one.plan.gap),
-            ]
-        )
-    numbers = ["USD/h", "step", "sequences/s", "cost", "gap"]
-    return table(["cluster", "tensor x data x pipeline, b"], numbers, rows)
+def point_rows(document: FrontDocument) -> tuple[list[str], list[str], list[list[str]]]:
+    """Headings of texts and of numbers, and a row for every point on each of its terms."""
+    chooses = chooses_terms(document.family.instance)
+    longest = max((one.plan.step_time_s or 0.0 for one in document.points), default=0.0)
+    rows = [
+        [
+            cluster_name(document, one.nodes, terms.on_spot),
+            degrees_text(one.plan),
+            f"{terms.price_usd_per_hour:,.2f}",
+            time_text(one.plan.step_time_s or 0.0, longest),
+            *([percent(terms.availability)] if chooses else []),
+            significant(terms.sequences_per_s),
+            money(training_usd(document, terms.cost_usd_per_step)),
+            "open" if one.plan.gap is None else percent(one.plan.gap),
+        ]
+        for one, terms in rows_of(document)
+    ]
+    kept = ["kept"] if chooses else []
+    numbers = ["USD/h", "step", *kept, speed_name(document), "cost", "gap"]
+    return ["cluster", DEGREES], numbers, rows
 
 
 def search_lines(document: FrontDocument) -> Lines:

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 
 from solver.front_document import FrontDocument, PointDocument
-from solver.report.front_text import cluster_name, degrees_text, front_text, search_lines
+from solver.report.front_text import (
+    DEGREES,
+    cluster_name,
+    degrees_text,
+    front_text,
+    search_lines,
+)
 from solver.report.layout import Grid, Lines, labelled, table
 from solver.report.quantities import percent, significant, time_text
 
@@ -54,7 +60,7 @@ def _size_table(document: FrontDocument) -> Grid:
         )
         before = found
     numbers = ["nodes", "step", "sequences/s", "faster by", "gap"]
-    return table(["best subset", "tensor x data x pipeline, b"], numbers, rows)
+    return table(["best subset", DEGREES], numbers, rows)
 
 
 def _without(document: FrontDocument) -> Lines:

@@ -16,7 +16,7 @@ from formulations.plan import Shape, num_gpus
 from solver.document import PlanDocument
 from solver.report.assumptions import assumptions
 from solver.report.critical import busy_share, summary
-from solver.report.degrees import by_group, degrees_of, tensor_text
+from solver.report.degrees import by_group, degrees_of, experts_text, tensor_text
 from solver.report.document import costs_of, plan_of
 from solver.report.evidence import calibration_lines, evidence_lines
 from solver.report.layers import layers_text
@@ -38,6 +38,7 @@ from solver.report.stages import (
     traffic_table,
 )
 from solver.report.timeline import text_timeline
+from solver.report.zone_crossings import zone_lines
 from solver.result import Infeasibility, OtherTarget
 from solver.simulate import Step, simulate_step
 
@@ -129,7 +130,7 @@ def shape_text(document: PlanDocument, shape: Shape) -> str:
     split = ", sequence parallel" if sequence_parallel else ""
     chunks = f", {shape.vpp} chunks per GPU," if shape.vpp > 1 else ""
     context = f" x context {shape.cp}" if shape.cp > 1 else ""
-    experts = f", experts over {shape.ep} GPUs" if shape.ep > 1 else ""
+    experts = f", {experts_text(shape)}" if shape.has_expert_grid else ""
     tensor = tensor_text(degrees)
     return (
         f"tensor {tensor}{context} x data {shape.dp} x pipeline {shape.pp}{chunks} on "
@@ -249,6 +250,7 @@ def figures(document: PlanDocument) -> Lines:
         ("layout", _launchers(document)),
         ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
+        *zone_lines(document),
         *evidence_lines(document),
         *calibration_lines(document),
         *_assumptions(document),

@@ -65,12 +65,26 @@ class Agenda:
         ]
         return sorted(left, key=lambda task: (task.shape.vpp > 1, task.objective))
 
+    def least_open(self, best: float | None) -> float | None:
+        """Least objective that an open shape may have; None if none is open.
+
+        Told often, so no list is made: what is proved of a shape is no less than its first bound.
+        """
+        least: float | None = None
+        for task in self.tasks:
+            if self.closer.beyond(task, best) or (least is not None and task.objective >= least):
+                break
+            known = self._with_what_is_proved(task, best)
+            if known is not None and not self.closer.beyond(known, best):
+                least = known.objective if least is None else min(least, known.objective)
+        return least
+
     def _with_what_is_proved(self, task: Task, best: float | None) -> Task | None:
         """The task with the bound of its record; None if that closes it."""
         record = self.records.get(task.shape)
         if record is None:
             return task
-        if self.closer.reviewed(record, best).reason != "open":
+        if self.closer.cutoffs.reviewed(record, best).reason != "open":
             return None
         bound_ns = record.bound_ns or 0
         objective = bound_ns * objective_weight(self.instance, task.shape)
@@ -92,7 +106,7 @@ class Agenda:
     def reviewed(self, best: float | None) -> tuple[ShapeRecord, ...]:
         """The records of all shapes, where a late incumbent has closed some."""
         return tuple(
-            self.closer.reviewed(self.records[task.shape], best)
+            self.closer.cutoffs.reviewed(self.records[task.shape], best)
             if task.shape in self.records
             else self.closer.by_bound(task, best).record
             for task in self.tasks

@@ -82,7 +82,7 @@ class AtOnce:
             known = [] if plan.shape.per_stage else same  # not told which layout it has
             start = [Found(i, decisions_of(instance, plan), step_time_ns) for i in known]
         first = start[0] if start else None
-        self.loop = CutLoop(model_engine(family), shapes, closer.target, best, first, pool)
+        self.loop = CutLoop(model_engine(family), shapes, closer.cutoffs.target, best, first, pool)
 
     def run(self, options: SolveOptions, stop: Stop, tell: Callable[[], None]) -> None:
         """Closes what it can."""
@@ -120,7 +120,7 @@ class AtOnce:
 
     def _closed(self, record: ShapeRecord, target_ns: int, has_best: bool) -> ShapeRecord:
         """No plan of the shape is below the target, it says."""
-        if self.closer.refuses(record.shape, target_ns):
+        if target_ns >= self.closer.cutoffs.refused(record.shape):
             return record.model_copy(update={"reason": "infeasible", "bound_ns": None})
         reason = "solved" if has_best else "bounded"
         return record.model_copy(update={"reason": reason, "bound_ns": target_ns})

@@ -1,6 +1,5 @@
 """How one shape is closed: by memory, by a bound that is known, or by an exact engine."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -12,19 +11,10 @@ from solver.enumeration.enumerate import below
 from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.options import SolveOptions
-from solver.result import (
-    NOISE,
-    Proof,
-    Reason,
-    ShapeRecord,
-    max_step_time_ns,
-    objective_weight,
-)
-from solver.search.closing import MOST_GAP, ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
+from solver.result import Proof, Reason, ShapeRecord
+from solver.search.closing import ShapeAnswer, ShapeEngine, Stop, after, lacks_memory
+from solver.search.cutoffs import Cutoffs
 from solver.search.shape_answers import Answer, Answers, Question
-
-#: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.
-ANY_TIME = 1 << 56
 
 
 @dataclass(frozen=True)
@@ -67,62 +57,26 @@ class Closer:
     times: TimeTables
     answers: Answers = field(default_factory=Answers)
 
-    @property
-    def proof(self) -> Proof:
-        """What an exhaustive closing goes by in the log."""
-        method = self.options.method
-        return method if method in ("cpsat", "milp") else "enumeration"
-
     def _proof_of(self, shape: Shape) -> Proof:
-        """Models keep for later what they are for, and leave the rest to the enumeration."""
-        return "enumeration" if shape.per_stage else self.proof
+        """What an exhaustive closing goes by; models leave what they are not for to enumeration."""
+        method = self.options.method
+        return method if method in ("cpsat", "milp") and not shape.per_stage else "enumeration"
 
     @cached_property
-    def _scales(self) -> dict[tuple[int, ...], tuple[int, float]]:
-        """Shortest step time beyond the limits and objective per ns, by the nodes used."""
-        return {}
-
-    def _scale(self, shape: Shape) -> tuple[int, float]:
-        known = self._scales.get(shape.nodes_used)
-        if known is None:
-            longest = max_step_time_ns(self.instance, shape)
-            refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
-            known = refused, objective_weight(self.instance, shape)
-            self._scales[shape.nodes_used] = known
-        return known
-
-    def refuses(self, shape: Shape, step_time_ns: int) -> bool:
-        """Whether the limits leave out a step time, or any plan would do."""
-        return step_time_ns >= self._refused(shape)
-
-    def _refused(self, shape: Shape) -> int:
-        """Step times of at least this are beyond the limits, or any."""
-        return self._scale(shape)[0]
-
-    def _reached(self, shape: Shape, best: float | None, gap: float) -> int:
-        """Step times of at least this are no better than the incumbent, up to a gap.
-
-        On nodes without rent any plan is better than an incumbent that costs something.
-        """
-        _, weight = self._scale(shape)
-        if best is None or not weight:
-            return 0 if best == 0 else ANY_TIME
-        return min(ANY_TIME, math.ceil(best * (1 - gap) * (1 - NOISE) / weight))
-
-    def target(self, shape: Shape, best: float | None) -> int:
-        """Bounds of at least this close a shape. The gap is not taken off a limit."""
-        return min(self._refused(shape), self._reached(shape, best, self.options.gap))
+    def cutoffs(self) -> Cutoffs:
+        """From which step time on plans are of no use."""
+        return Cutoffs(self.instance, self.options.gap)
 
     def beyond(self, task: Task, best: float | None) -> bool:
         """Whether neither this task nor any later one can beat the incumbent."""
-        return best is not None and task.objective >= best * (1 - self.options.gap)
+        return self.cutoffs.beyond(task.objective, best)
 
     def by_bound(self, task: Task, best: float | None) -> Closing:
         """By the bound of the task if that is beyond a limit or the incumbent; else open."""
         shape, bound_ns = task.shape, task.bound_ns
-        if bound_ns < self.target(shape, best):
+        if bound_ns < self.cutoffs.target(shape, best):
             return Closing(_record(shape, "open", task.proof, bound_ns))
-        if self.refuses(shape, bound_ns):
+        if bound_ns >= self.cutoffs.refused(shape):
             closed_form = task.proof in ("work", "filling", "packing")
             proof: Proof = "limit" if closed_form else task.proof
             return Closing(_record(shape, "infeasible", proof))
@@ -130,7 +84,7 @@ class Closer:
 
     def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
         """The tasks; those that whole blocks close with the bound that this takes."""
-        below_ns = [self.target(task.shape, best) for task in tasks]
+        below_ns = [self.cutoffs.target(task.shape, best) for task in tasks]
         closed = self.times.refuted([task.shape for task in tasks], below_ns)
         return [
             replace(task, bound_ns=ns, proof="packing") if shut else task
@@ -148,7 +102,7 @@ class Closer:
 
     def known(self, task: Task, best: float | None, early: Answer | None = None) -> Closing | None:
         """As `close`, without any search: by the bound, an early answer, or what a study holds."""
-        if task.bound_ns >= self.target(task.shape, best):
+        if task.bound_ns >= self.cutoffs.target(task.shape, best):
             return self.by_bound(task, best)
         question = self.question(task, best)
         if early is None or not early.replies(question):
@@ -157,12 +111,12 @@ class Closer:
 
     def needless(self, task: Task, best: float | None) -> bool:
         """Whether a shape is closed by its bound."""
-        return self.beyond(task, best) or task.bound_ns >= self.target(task.shape, best)
+        return self.beyond(task, best) or task.bound_ns >= self.cutoffs.target(task.shape, best)
 
     def objective(self, task: Task, answer: Answer) -> float | None:
         """Of the plan of an answer."""
         step_ns = None if answer.found is None else answer.found.step_time_ns
-        return None if step_ns is None else step_ns * self._scale(task.shape)[1]
+        return None if step_ns is None else self.cutoffs.objective(task.shape, step_ns)
 
     def elsewhere(self) -> "Callable[[], Closer]":
         """The same in another process, which has no time limit and no study of its own."""
@@ -170,11 +124,8 @@ class Closer:
         return partial(_closer, self.instance, options, self.engine)
 
     def question(self, task: Task, best: float | None) -> Question:
-        """Below which step time to look for the best plan, and to what gap. A limit has none."""
-        refused, reached = self._refused(task.shape), self._reached(task.shape, best, 0.0)
-        if refused < reached:
-            return Question(refused, 0.0, task.effort)
-        return Question(reached, min(self.options.gap, MOST_GAP), task.effort)
+        """Below which step time to look for the best plan of the shape, and to what gap."""
+        return self.cutoffs.question(task.shape, best, task.effort)
 
     def answer(self, task: Task, best: float | None, stop: Stop) -> Answer:
         """What the engine says, or `stop` lets it say."""
@@ -212,27 +163,6 @@ class Closer:
             return _record(task.shape, "infeasible", "memory")
         return self._recorded(task, answer.found, answer.question.cutoff_ns, answer.question.gap)
 
-    def reviewed(self, record: ShapeRecord, best: float | None) -> ShapeRecord:
-        """The record of a shape, closed after all if a later incumbent has reached its bound."""
-        bound_ns = record.bound_ns
-        if record.reason != "open" or best is None or bound_ns is None:
-            return record
-        closed = bound_ns >= self.target(record.shape, best)
-        return record.model_copy(update={"reason": "bounded"}) if closed else record
-
-    def stated(self, record: ShapeRecord, best: float | None, bound: float | None) -> ShapeRecord:
-        """The record, with no higher a bound than the outcome rests on, its own reason or `bound`.
-
-        So a plan file claims no more than it has to, and is proved again sooner.
-        """
-        weight = self._scale(record.shape)[1]
-        if record.bound_ns is None or bound is None or not weight:
-            return record
-        needed = math.ceil(bound / weight)
-        if record.reason == "bounded":
-            needed = max(needed, self.target(record.shape, best))
-        return record.model_copy(update={"bound_ns": min(record.bound_ns, needed)})
-
     def _recorded(self, task: Task, answer: ShapeAnswer, cutoff: int, gap: float) -> ShapeRecord:
         """What the answer to a question says."""
         shape, proof = task.shape, self._proof_of(task.shape)
@@ -240,7 +170,7 @@ class Closer:
             if answer.bound_ns > task.bound_ns:
                 return _record(shape, "open", proof, answer.bound_ns)
             return _record(shape, "open", task.proof, task.bound_ns)
-        if answer.plan is None and cutoff >= self._refused(shape):
+        if answer.plan is None and cutoff >= self.cutoffs.refused(shape):
             return _record(shape, "infeasible", proof)
         bound_ns = below(answer.step_time_ns or cutoff, gap)
         return _record(shape, "solved" if answer.plan else "bounded", proof, bound_ns)

@@ -240,7 +240,7 @@ def _relaxed(
     What crosses between zones is in the graph of all orders alone.
     """
     target, low = below(cutoff, gap), 0
-    if intervals.tables.instance.cluster.zone_link is not None:
+    if intervals.tables.instance.cluster.has_zones:
         low = shape_bound_ns(intervals, target, stop)
     if low >= target:
         return ShapeAnswer(None, None, True, target)

@@ -87,7 +87,7 @@ class ShapeSearch:
         """The best plan that a study knows, whoever found it."""
         self.incumbents.recall()
         for plan, step_ns in self.closer.answers.plans():
-            if not self.closer.refuses(plan.shape, step_ns):
+            if step_ns < self.closer.cutoffs.refused(plan.shape):
                 self.incumbents.offer((plan, step_ns))
 
     def run(
@@ -179,7 +179,7 @@ class ShapeSearch:
             bound=bound,
             runtime_s=self.clock.elapsed_s,
             log=SearchLog(
-                tuple(self.closer.stated(one, best, bound) for one in records),
+                tuple(self.closer.cutoffs.stated(one, best, bound) for one in records),
                 self.history.moments(best, bound),
             ),
             method=self.options.method,

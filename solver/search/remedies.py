@@ -20,13 +20,12 @@ from solver.heuristics.choose import TimeTables
 from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, price_usd_per_hour, rent_usd_per_hour
 from solver.search.closing import MOST_GAP, Stop, enumerate_shape, lacks_memory
+from solver.search.cutoffs import ANY_TIME
 from solver.search.shapes import group_degrees, node_vectors, shapes, shapes_of
 
 #: Memory is added to every GPU in steps of this size, up to a size at which every plan fits.
 MEMORY_STEP_GIB = 1 / 16
 _MOST_STEPS = 1 << 20
-
-_ANY_TIME = 1 << 56
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def has_plan(instance: Instance, stop: Stop, among: Iterable[Shape] | None = Non
         if lacks_memory(intervals):
             continue
         cutoff = _cutoff(instance, shape)
-        gap = MOST_GAP if cutoff == _ANY_TIME else 0.0
+        gap = MOST_GAP if cutoff == ANY_TIME else 0.0
         answer = enumerate_shape(intervals, cutoff, gap, stop)
         if answer.plan is not None:
             return True
@@ -189,7 +188,7 @@ def _least_objective(
 def _cutoff(instance: Instance, shape: Shape) -> int:
     """The least step time that is beyond the limits."""
     limit = max_step_time_ns(instance, shape)
-    return _ANY_TIME if limit is None else limit + 1
+    return ANY_TIME if limit is None else limit + 1
 
 
 def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:

@@ -34,8 +34,8 @@ class SearchHistory:
         if self._report is None and elapsed_s < NOTED_EVERY * noted_s:
             return
         found = self._incumbents
-        open_ = self._agenda.open(found.best)
-        bound = min((task.objective for task in open_), default=found.objective)
+        least = self._agenda.least_open(found.best)
+        bound = found.objective if least is None else least
         if elapsed_s >= NOTED_EVERY * noted_s:
             self._bounds.append((elapsed_s, bound))
         if self._report is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from math import gcd
-from typing import get_args
+from typing import Literal, get_args
 
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.instance import RECOMPUTE_WAYS, PlainSchedule, ScheduleName, ZeroStage
@@ -74,23 +74,30 @@ def _size(degrees: Degrees) -> tuple[int, int]:
 
 def expert_degrees(
     instance: Instance, degrees: tuple[Degrees, ...], dp: int, vector: tuple[int, ...]
-) -> list[int]:
-    """GPUs that may share the experts of a stage, on node groups with equal degrees in one zone.
+) -> list[tuple[int, Literal[1] | None]]:
+    """Pairs of GPUs that may share the experts of a stage, and that split each: `Shape.etp`.
 
-    In several zones those of a node alone; beside tensor groups only where these split the
-    sequence (Megatron-LM, arguments.py).
+    On node groups with equal degrees in one zone, in several zones those of a node alone; beside
+    tensor groups only where these split the sequence (Megatron-LM, arguments.py).
     """
-    groups, candidates = instance.cluster.groups, instance.search.expert_parallel
+    groups, search = instance.cluster.groups, instance.search
     used = [j for j, count in enumerate(vector) if count]
     own, zones = degrees[used[0]], {groups[j].zone for j in used}
-    split = own.tp == 1 or instance.search.sequence_parallel
-    if not split or any(degrees[j] != own for j in used):
-        return [ep for ep in candidates if ep == 1]
-    together = gcd(*(groups[j].gpus_per_node // own.tp for j in used))
+    wide, alike = any(degrees[j].tp > 1 for j in used), all(degrees[j] == own for j in used)
+    free = alike and (search.sequence_parallel or not wide)
+    found: list[tuple[int, Literal[1] | None]] = []
+    if "tp" in search.expert_tensor_parallel or not wide:
+        found = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]
+    if 1 in search.expert_tensor_parallel and wide and free and instance.workload.experts:
+        found += [(ep, 1) for ep in search.expert_parallel]
     return [
-        ep
-        for ep in candidates
-        if dp * own.copies % ep == 0 and (len(zones) == 1 or together % ep == 0)
+        (ep, etp)
+        for ep, etp in found
+        if dp * own.width // (etp or own.tp) % ep == 0
+        and (
+            len(zones) == 1
+            or all(groups[j].gpus_per_node // (etp or own.tp) % ep == 0 for j in used)
+        )
     ]
 
 
@@ -175,7 +182,8 @@ def has_stage_shapes(instance: Instance) -> bool:
     """Whether stages may have degrees of their own: in one zone, without ranks that share more."""
     search = instance.search
     shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
-    return search.degrees == "per_stage" and not shared and instance.cluster.zone_link is None
+    shared |= "tp" not in search.expert_tensor_parallel
+    return search.degrees == "per_stage" and not shared and not instance.cluster.has_zones
 
 
 def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
@@ -212,6 +220,11 @@ def _stage_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape
             )
 
 
+def _holders(dp: int, copies: int, own: Degrees, ep: int, etp: int | None) -> int:
+    """GPUs with the same parameters, or the same experts where these are whole, at most."""
+    return max(dp * copies, dp * own.width // ep if etp else 1)
+
+
 def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """Those in which node groups have degrees, or all have the same."""
     search = instance.search
@@ -226,13 +239,13 @@ def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Sha
             if total < dp or uneven or any(b % own for own in parts):
                 continue
             strategies = (
-                (ep, one, zero, recompute)
-                for ep in expert_degrees(instance, degrees, dp, vector)
+                (*experts, *one, zero, recompute)
+                for experts in expert_degrees(instance, degrees, dp, vector)
                 for one in schedules_of(instance, pp, total // dp)
-                for zero in zero_stages(instance, dp * copies, pp)
+                for zero in zero_stages(instance, _holders(dp, copies, degrees[0], *experts), pp)
                 for recompute in recompute_ways(instance, zero)
             )
-            for ep, (schedule, vpp), zero, recompute in strategies:
+            for ep, etp, schedule, vpp, zero, recompute in strategies:
                 shape = Shape(
                     degrees=degrees,
                     dp=dp,
@@ -244,6 +257,7 @@ def _grouped_shapes(instance: Instance, vector: tuple[int, ...]) -> Iterator[Sha
                     nodes_used=vector,
                     vpp=vpp,
                     ep=ep,
+                    etp=etp,
                 )
                 if runs_shape(instance, shape):
                     yield shape

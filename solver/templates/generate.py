@@ -15,7 +15,7 @@ from solver.layered.gpu_graph import Counts
 from solver.study.store import Study
 from solver.templates.judge import judged
 from solver.templates.kept_templates import Found, KeptTemplates
-from solver.templates.mixes import Mixes
+from solver.templates.mixes import Links, Mixes
 from solver.templates.searches import Searches, strategies
 from solver.templates.template_options import TemplateOptions
 from solver.templates.template_outcome import TemplateOutcome
@@ -132,7 +132,7 @@ class TemplateGenerator:
             self._kept.begin({mix: self.micro_batches(sum(mix)) for mix in mixes})
         try:
             with self.clock.until_hard_end():
-                known = dict[bool, Searches]()
+                known = dict[Links, Searches]()
                 for key in range(len(mixes)):
                     if found and self.clock.is_over:
                         break
@@ -143,7 +143,7 @@ class TemplateGenerator:
         nothing = TemplateOutcome(None, None, 0, False), None
         return found + [self._result(mix, nothing) for mix in mixes[len(found) :]]
 
-    def _best(self, known: dict[bool, Searches], key: int, mixes: list[Counts]) -> TemplateResult:
+    def _best(self, known: dict[Links, Searches], key: int, mixes: list[Counts]) -> TemplateResult:
         """The best template of a mix, by a study or by a search."""
         mix, m = mixes[key], self.micro_batches(sum(mixes[key]))
         found = None if self._kept is None else self._kept.find(mix, m)
@@ -153,13 +153,11 @@ class TemplateGenerator:
                 self._kept.keep(mix, m, found)
         return self._result(mix, found)
 
-    def _searched(self, known: dict[bool, Searches], key: int, mixes: list[Counts]) -> Found:
-        """The best template of a mix; mixes in several zones have costs of their own."""
-        across = self.mixes.in_several_zones(mixes[key])
+    def _searched(self, known: dict[Links, Searches], key: int, mixes: list[Counts]) -> Found:
+        """The best template of a mix; those with other links between zones have other costs."""
+        across = self.mixes.links_across(mixes[key])
         if across not in known:
-            own = {
-                i: mix for i, mix in enumerate(mixes) if self.mixes.in_several_zones(mix) == across
-            }
+            own = {i: mix for i, mix in enumerate(mixes) if self.mixes.links_across(mix) == across}
             numbers = {i: self.micro_batches(sum(mix)) for i, mix in own.items()}
             costs = {one: self.mixes.places(one, across) for one in self._strategies}
             known[across] = Searches(self.options, costs, own, numbers)

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from formulations.costs.template_costs import in_several_zones
 from formulations.fleet import Strategy
-from formulations.instance import Instance
+from formulations.instance import Instance, ZoneLink
 from solver.layered.edges import has_split
 from solver.layered.free_degrees import FreeDegrees
 from solver.layered.gpu_graph import Counts, GpuGraph
 from solver.layered.node_sharing import NodeSplit
 from solver.layered.places import PlaceCosts, place_costs
 from solver.templates.judge import alone
+
+Links = tuple[ZoneLink, ...]
 
 
 class Mixes:
@@ -20,19 +21,18 @@ class Mixes:
         self.instance, self._split = instance, split
         #: nodes of every group
         self.available: Counts = tuple(group.nodes for group in instance.cluster.groups)
-        self._places: dict[tuple[Strategy, bool], PlaceCosts] = {}
+        self._places: dict[tuple[Strategy, Links], PlaceCosts] = {}
 
     def of(self, nodes: int) -> list[Counts]:
         """All ways to take so many of the cluster's nodes."""
         return list(_mixes(self.available, nodes))
 
-    def in_several_zones(self, mix: Counts) -> bool:
-        """Whether templates of a mix lie in several zones."""
-        groups = (j for j, count in enumerate(mix) if count)
-        return in_several_zones(self.instance.cluster, groups)
+    def links_across(self, mix: Counts) -> Links:
+        """The links between the zones of a mix, each once."""
+        return self.instance.cluster.links_among(j for j, count in enumerate(mix) if count)
 
-    def places(self, strategy: Strategy, across: bool = False) -> PlaceCosts:
-        """across: for templates in several zones."""
+    def places(self, strategy: Strategy, across: Links = ()) -> PlaceCosts:
+        """across: links between the zones of the templates."""
         key = strategy, across
         if key not in self._places:
             self._places[key] = place_costs(self.instance, strategy, self._split, across)

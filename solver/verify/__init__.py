@@ -4,8 +4,10 @@ from solver.verify.cascade import Effort
 from solver.verify.findings import Verification
 from solver.verify.fleet_file import verify_fleet
 from solver.verify.front_file import verify_front
+from solver.verify.mixed_file import verify_lengths
 from solver.verify.other_instance import instance_differences
 from solver.verify.plan_file import verify_document
+from solver.verify.switch_file import verify_switch
 
 __all__ = [
     "Effort",
@@ -14,4 +16,6 @@ __all__ = [
     "verify_document",
     "verify_fleet",
     "verify_front",
+    "verify_lengths",
+    "verify_switch",
 ]

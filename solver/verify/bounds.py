@@ -104,7 +104,8 @@ class Prover:
 
     def _chunk_ways(self, shape: Shape) -> ChunkWays:
         """What devices with several chunks recompute."""
-        times = [self.times(shape.degrees, shape.micro_batch, way) for way in shape.recompute]
+        degrees, b, _, members = shape_key(self.instance, shape)
+        times = [self.times(degrees, b, way, members) for way in shape.recompute]
         return ChunkWays(self.instance, shape, times, layer_memory(self.instance, shape))
 
     def extra(self, shape: Shape, stage: int, micro_batches: int) -> Array:

@@ -7,14 +7,16 @@ work      work and filling, for all claims at once: `filling`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`, or with several chunks per device `chunks`
 trial     what is left is halved and struck out again, and what then is left is simulated: lane by
-          lane, `lane_exhaust`, where that has no opinion over all node orders, `exhaust`, and with
-          several chunks per device, device by device, `chunk_exhaust`
+          lane, `lane_exhaust`; over all node orders, `exhaust`, where that has no opinion, or of
+          a single lane with few of them; with several chunks per device, device by device,
+          `chunk_exhaust`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from formulations.plan import Plan, Shape
@@ -31,6 +33,9 @@ from solver.verify.stage_work import StageWork
 
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0
+
+#: A single lane is tried by node orders if these are paths through so many states a stage.
+FEW_STATES = 1000
 
 #: What shows a claim.
 Argument = Literal["memory", "work", "paths", "trial"]
@@ -116,7 +121,7 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
 
 
 def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
-    """Lane by lane, which knows no node orders, as far as that goes; None without an opinion."""
+    """Lane by lane, which knows no node orders, or for a single lane by these; None: no opinion."""
     shape, below_ns = claim.shape, claim.below_ns
     if shape.per_stage:
         return exhaust_stages(prover, shape, below_ns, clock)
@@ -125,6 +130,9 @@ def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     if sum(map(bool, shape.nodes_used)) == 1:
         return exhaust(prover, shape, below_ns, clock)
     lanes = Lanes(prover, shape, below_ns, clock)
+    few = lanes.number == 1 and prod(n + 1 for n in shape.nodes_used) <= FEW_STATES
+    if few and (found := exhaust(prover, shape, below_ns, clock)) is not None:
+        return found
     left = lanes.everything()
     if left is None:
         return Outcome(tried=False)

@@ -94,7 +94,8 @@ class ClosedForms:
         tail, start = np.zeros(self.work.shape), np.zeros(len(self.shapes))
         for i, one in enumerate(self.costs):
             shape = one.shape
-            key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used, shape.ep)
+            experts = shape.ep, shape.etp
+            key = (shape.degrees, shape.dp, shape.pp, shape.zero, shape.nodes_used, experts)
             if key not in known:
                 known[key] = one.tail_ns()
             tail[i][:, list(one.order.used)], start[i] = known[key]

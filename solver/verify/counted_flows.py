@@ -37,7 +37,8 @@ class CountedFlows:
         way = (at.zone[source], at.zone[target])
         if way[0] != way[1]:
             passing = self._passages[k][way]
-            links += [(n, at.zone_link, passing * self._lanes(n, n)) for n in (source, target)]
+            link = at.instance.cluster.link_between(*way)
+            links += [(n, link, passing * self._lanes(n, n)) for n in (source, target)]
         return max(self._outside_ns(s, *link) for link in links)
 
     def _message_bytes(self, s: int, node: int) -> int:

@@ -12,6 +12,7 @@ from formulations.units import ceil_ns
 from solver.verify.layout import Layout
 from solver.verify.link_times import Member, pair_s, rings_ns
 from solver.verify.volumes import tied_bytes, widest
+from solver.verify.zone_links import zone_legs
 
 Array = NDArray[np.int64]
 
@@ -38,11 +39,12 @@ class CountedRings:
             for node, count in self._members[k].items()
         ]
         most = sizes_bytes[:, widest(at.shape)]
-        more = [(at.zone_link, self._zone_rings(leg), most) for leg in self._legs[k]]
+        join = at.instance.cluster.link_between
+        more = [(join(*leg), self._zone_rings(leg), most) for leg in self._legs[k]]
         layers, start_ns = rings_ns(at.instance, factor, nodes, more)
         return int(layers.sum()) + start_ns
 
-    def _zone_rings(self, leg: frozenset[str]) -> int:
+    def _zone_rings(self, leg: frozenset[str | None]) -> int:
         """Rings of GPUs between two zones, over all stages, each as wide as the widest."""
         return self.layout.shape.widest_tp * sum(leg in legs for legs in self._legs)
 
@@ -60,14 +62,15 @@ class CountedRings:
         lanes = Counter(node for pair in pairs if pair not in joined for node in pair)
         inside = {node for pair in joined for node in pair}
         zones = Counter(frozenset((at.zone[a], at.zone[b])) for a, b in pairs)
-        apart = [count for ends, count in zones.items() if len(ends) > 1]
+        join = at.instance.cluster.link_between
+        apart = [(join(*ends), count) for ends, count in zones.items() if len(ends) > 1]
         links: list[tuple[Link, int, int]] = [
             *(
                 (at.group(node).inter_node, n * at.degrees(node).width, at.group_index[node])
                 for node, n in lanes.items()
             ),
             *((at.group(node).intra_node, 1, at.group_index[node]) for node in inside),
-            *((at.zone_link, n * at.shape.degrees[j].width, j) for n in apart for j in used),
+            *((link, n * at.shape.degrees[j].width, j) for link, n in apart for j in used),
         ]
         return max(ceil_ns(pair_s(link, n, self._tied_bytes(j))) for link, n, j in links)
 
@@ -83,14 +86,7 @@ class CountedRings:
         return Counter(node for node in crossing for _ in range(self.layout.degrees(node).tp))
 
     @cached_property
-    def _legs(self) -> list[set[frozenset[str]]]:
+    def _legs(self) -> list[list[frozenset[str | None]]]:
         """Per stage: pairs of zones that follow each other on the ring between its nodes."""
-        of, order = self.layout.zone, dict.fromkeys(self.layout.zone)
-        tours = [
-            [zone for zone in order if zone and any(of[node] == zone for node in stage)]
-            for stage in self._members
-        ]
-        return [
-            {frozenset((tour[i - 1], tour[i])) for i in range(len(tour)) if len(tour) > 1}
-            for tour in tours
-        ]
+        instance, group = self.layout.instance, self.layout.group_index
+        return [zone_legs(instance, (group[node] for node in stage)) for stage in self._members]

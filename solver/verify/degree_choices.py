@@ -78,23 +78,33 @@ class DegreeChoices:
             return False
         return workload.sequence_length % (2 * group) == 0
 
-    def of_experts(self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int) -> list[int]:
-        """GPUs that share the experts: they divide these and those of a stage, and lie in one zone.
+    def of_experts(
+        self, nodes_used: Nodes, degrees: Sequence[Degrees], dp: int
+    ) -> list[tuple[int, int | None]]:
+        """GPUs that share the experts, and that split each; None: the tensor group.
 
-        More than one only where all node groups used have equal degrees, and tensor groups split
-        the sequence.
+        Those that share divide the experts and the GPUs of a stage with a share of the same, and
+        lie in one zone. More than one, or whole experts on GPUs of tensor groups, only where all
+        node groups used have equal degrees, and tensor groups split the sequence.
         """
-        groups, found = self.instance.cluster.groups, []
+        groups, found = self.instance.cluster.groups, list[tuple[int, int | None]]()
         used = [j for j, n in enumerate(nodes_used) if n]
-        experts = self.instance.workload.experts
+        experts, search = self.instance.workload.experts, self.instance.search
         apart = len({groups[j].zone for j in used}) > 1
         alike = len({degrees[j] for j in used}) == 1
-        split = self.instance.search.sequence_parallel or all(degrees[j].tp == 1 for j in used)
-        for ep in sorted(set(self.instance.search.expert_parallel)):
-            ranks = [dp * degrees[j].parts * degrees[j].cp for j in used]
-            nodes = [groups[j].gpus_per_node // degrees[j].tp for j in used]
-            fits = not any(count % ep for count in (ranks + nodes if apart else ranks))
+        wide = any(degrees[j].tp > 1 for j in used)
+        split = search.sequence_parallel or not wide
+        for etp, ep in product((None, 1), sorted(set(search.expert_parallel))):
+            if etp is None and wide and "tp" not in search.expert_tensor_parallel:
+                continue
+            if etp == 1 and not (wide and experts and 1 in search.expert_tensor_parallel):
+                continue
+            lanes = [etp or degrees[j].tp for j in used]
+            counts = [dp * own.tp * own.parts * own.cp for own in (degrees[j] for j in used)]
+            if apart:
+                counts, lanes = counts + [groups[j].gpus_per_node for j in used], lanes * 2
+            fits = not any(n // own % ep for n, own in zip(counts, lanes, strict=True))
             fits &= experts > 0 and experts % ep == 0
-            if ep == 1 or (fits and alike and split):
-                found.append(ep)
+            if (ep == 1 and etp is None) or (fits and alike and split):
+                found.append((ep, etp))
         return found

@@ -18,10 +18,16 @@ from solver.verify.volumes import num_slots
 Array = NDArray[np.int64]
 
 
+def num_lanes(shape: Shape, group: int) -> int:
+    """GPUs in a row that hold parts of the same experts."""
+    return shape.degrees[group].tp if shape.etp is None else shape.etp
+
+
 def num_copies(shape: Shape, group: int) -> int:
     """GPUs of a stage, one per lane, that hold the same experts."""
     own = shape.degrees[group]
-    return max(1, shape.dp * own.parts * own.cp // shape.ep)
+    gpus = shape.dp * own.tp * own.parts * own.cp
+    return max(1, gpus // (num_lanes(shape, group) * shape.ep))
 
 
 def rings_of_experts_ns(
@@ -30,10 +36,11 @@ def rings_of_experts_ns(
     """[n] ring collective of the experts of each layer; sizes_bytes: [n, J] per GPU."""
     used = [j for j, count in enumerate(shape.nodes_used) if count]
     copies = max(num_copies(shape, j) for j in used)
-    if copies == 1 or factor == 0 or shape.ep == 1:
+    if copies == 1 or factor == 0 or (shape.ep == 1 and shape.etp is None):
         return np.zeros(len(sizes_bytes), dtype=np.int64)
     groups, degrees = instance.cluster.groups, shape.degrees
-    ranks = {j: num_slots(instance, shape, j) * degrees[j].parts * degrees[j].cp for j in used}
+    sizes_of = {j: degrees[j].tp * degrees[j].parts * degrees[j].cp for j in used}
+    ranks = {j: num_slots(instance, shape, j) * sizes_of[j] // num_lanes(shape, j) for j in used}
     stage = copies * shape.ep
     sizes = set(ranks.values())
     whole = len(sizes) == 1 and 0 in (stage % min(sizes), min(sizes) % stage)
@@ -54,15 +61,13 @@ def rings_of_experts_ns(
         )
         inside = np.maximum(inside, ceil_all_ns(seconds))
         starts.append(factor * (members - 1) * near.latency_s)
-        lanes = degrees[j].tp * min(shape.ep, ranks[j]) * (1 if whole else 2)
+        lanes = num_lanes(shape, j) * min(shape.ep, ranks[j]) * (1 if whole else 2)
         seconds = sizes_bytes[:, j] * (between * lanes / far.bandwidth_bytes_per_s)
         outside = np.maximum(outside, ceil_all_ns(seconds))
         delays.append(factor * (nodes - 1) * far.latency_s)
-    if len({groups[j].zone for j in used}) > 1:
-        link = instance.cluster.zone_link
-        assert link is not None  # Cluster: two zones have one
+    for link in instance.cluster.links_among(used):
         j = max(used, key=lambda j: (degrees[j].tp, -j))
-        lanes = degrees[j].tp * shape.ep * shape.pp
+        lanes = num_lanes(shape, j) * shape.ep * shape.pp
         seconds = sizes_bytes[:, j] * (between * lanes / link.bandwidth_bytes_per_s)
         outside = np.maximum(outside, ceil_all_ns(seconds))
         delays.append(factor * (nodes - 1) * link.latency_s)

@@ -11,10 +11,12 @@ from itertools import pairwise
 from formulations.instance import Instance
 from formulations.plan import Degrees, Plan, Shape, num_gpus
 from solver.document import PlanDocument, ReplicaDocument
+from solver.verify.expert_rings import num_copies
 from solver.verify.findings import Findings
 from solver.verify.launch import runs_degrees
 from solver.verify.space import PlanSpace, key_of
 from solver.verify.stage_layout import check_stages
+from solver.verify.volumes import num_holders
 
 
 def check_shape(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
@@ -63,21 +65,21 @@ def _nodes_rule(space: PlanSpace) -> str:
 
 def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     """Every value is one that the instance leaves open."""
-    search, groups = space.instance.search, space.instance.cluster.groups
+    search = space.instance.search
     total = space.instance.workload.global_batch // shape.micro_batch
     choices: list[tuple[str, object, Sequence[object] | None]] = [
         ("degrees", shape.degrees, space.degrees.of(shape.nodes_used)),
         ("dp", shape.dp, search.data_parallel),
         ("pp", shape.pp, search.pipeline_parallel),
-        ("pp", shape.pp, range(1, space.most_stages + 1)),
-        ("micro_batch", shape.micro_batch, space.micro_batches),
+        ("pp", shape.pp, range(1, space.pipelines.most_stages + 1)),
+        ("micro_batch", shape.micro_batch, space.pipelines.micro_batches),
         ("recompute", shape.recompute, space.recomputations(shape.zero)),
-        ("ep", shape.ep, space.degrees.of_experts(shape.nodes_used, shape.degrees, shape.dp)),
         (
-            "zero",
-            shape.zero,
-            space.zero_stages(max(map(shape.ranks, range(len(groups)))), shape.pp),
+            "ep, etp",
+            (shape.ep, shape.etp),
+            space.degrees.of_experts(shape.nodes_used, shape.degrees, shape.dp),
         ),
+        ("zero", shape.zero, space.zero_stages(_most_holders(shape), shape.pp)),
     ]
     for name, found, allowed in choices:
         if allowed is not None:
@@ -86,16 +88,23 @@ def _check_choices(space: PlanSpace, shape: Shape, findings: Findings) -> None:
     text = f"what the target {search.target} runs"
     used, degrees = shape.nodes_used, shape.degrees
     launched = runs_degrees(space.instance, degrees, used, shape.dp, shape.pp)
-    launched &= space.shares(used, degrees, shape.ep, shape.zero)
-    findings.require(launched, "shape.degrees, ep, zero", [*degrees, shape.ep, shape.zero], text)
-    shares = space.shares_exist(shape.dp, shape.micro_batch)
+    launched &= space.shares(used, degrees, shape.ep, shape.etp, shape.zero)
+    strategies = [*degrees, shape.ep, shape.etp, shape.zero]
+    findings.require(launched, "shape.degrees, ep, etp, zero", strategies, text)
+    shares = space.pipelines.shares_exist(shape.dp, shape.micro_batch)
     text = f"a number of replicas that {total} micro-batches can be shared among"
     findings.require(shares, "shape.dp", shape.dp, text)
 
 
+def _most_holders(shape: Shape) -> int:
+    """GPUs at most that hold the same parameters, of experts or of all else."""
+    groups = range(len(shape.degrees))
+    return max(max(num_holders(shape, 0, j), num_copies(shape, j)) for j in groups)
+
+
 def _check_schedule(space: PlanSpace, shape: Shape, findings: Findings) -> bool:
     """Whether the schedule may run so many chunks per GPU, and can with these degrees."""
-    launched = space.schedules(shape.dp, shape.pp, shape.micro_batch)
+    launched = space.pipelines.schedules(shape.dp, shape.pp, shape.micro_batch)
     names = [name for name, _ in launched]
     text = f"one of {names}, with these degrees"
     if not findings.require(shape.schedule in names, "shape.schedule", repr(shape.schedule), text):

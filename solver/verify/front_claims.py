@@ -34,9 +34,15 @@ def uses(document: FrontDocument, nodes: Nodes) -> list[Nodes]:
 
 
 def fastest(instance: Instance) -> Instance:
-    """The instance with step time as its objective: of one cluster only that matters."""
-    objective = instance.objective.model_copy(update={"minimize": "step_time"})
-    return instance.model_copy(update={"objective": objective})
+    """The instance with step time as its objective: of one cluster only that matters.
+
+    Where terms are chosen the limit on their price is not one on plans.
+    """
+    limits, objective = instance.limits, instance.objective
+    if objective.minimize == "cost_per_useful_sequence":
+        limits = limits.model_copy(update={"max_price_usd_per_hour": None})
+    objective = objective.model_copy(update={"minimize": "step_time"})
+    return instance.model_copy(update={"objective": objective, "limits": limits})
 
 
 def _claims(document: FrontDocument, space: PlanSpace) -> Iterator[tuple[Nodes, Claim]]:

@@ -1,8 +1,4 @@
-"""All checks of one front file: its points by `verify_document`, all other clusters by claims.
-
-A point stands for a cluster if none of its figures is above those of the cluster's plans, which are
-known by a step time that none of them is below; up to the gap that was asked for.
-"""
+"""All checks of one front file: its points by `verify_document`, all other clusters by claims."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,14 +6,15 @@ from itertools import product
 from time import monotonic
 
 from formulations.instance import Instance
-from formulations.units import NANOSECONDS_PER_SECOND
-from solver.front_document import ClusterRecord, FrontDocument, PointDocument
+from formulations.units import seconds
+from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.verify.cascade import Effort
-from solver.verify.figures import cost_usd
-from solver.verify.findings import NOISE, Findings, Verification
+from solver.verify.findings import Findings, Verification
 from solver.verify.front_claims import fastest, prove, uses
-from solver.verify.node_choices import Nodes, price_usd_per_hour
+from solver.verify.front_standings import check_standings, step_time_ns
+from solver.verify.node_choices import Nodes
 from solver.verify.plan_file import verify_document
+from solver.verify.renting import HOUR_S, Rented, offered
 from solver.verify.sealed import verification
 
 
@@ -44,9 +41,7 @@ def _check_content(document: FrontDocument, findings: Findings, effort: Effort) 
 
     for i, point in enumerate(document.points):
         _check_point(document, f"points[{i}]", point, findings, rest())
-    _check_order(document, findings)
-    for i, record in enumerate(document.clusters):
-        _check_standing(document, f"clusters[{i}]", record, findings)
+    check_standings(document, findings)
     ended = document.termination == "closed"
     findings.equal("termination is closed", ended, not document.num_open)
     if effort.prove != "nothing" and not findings.num_problems:
@@ -57,10 +52,8 @@ def _members(document: FrontDocument) -> Iterator[Nodes]:
     """Every cluster of the family within the limit on rent."""
     instance = document.family.instance
     ends = zip(document.family.fewest, instance.cluster.groups, strict=True)
-    limit = instance.limits.max_price_usd_per_hour
     for nodes in product(*(range(least, group.nodes + 1) for least, group in ends)):
-        rent = price_usd_per_hour(instance, nodes)
-        if any(nodes) and (limit is None or rent <= limit * (1 + NOISE)):
+        if any(nodes) and offered(instance, nodes):
             yield nodes
 
 
@@ -84,9 +77,7 @@ def _own_instance(document: FrontDocument, used: Nodes) -> Instance:
         for group, count in zip(instance.cluster.groups, used, strict=True)
         if count
     )
-    several = len({group.zone for group in groups}) > 1
-    link = instance.cluster.zone_link if several else None
-    cluster = instance.cluster.model_copy(update={"groups": groups, "zone_link": link})
+    cluster = instance.cluster.with_groups(groups)
     search = instance.search.model_copy(update={"idle_nodes": False})
     return instance.model_copy(update={"cluster": cluster, "search": search})
 
@@ -107,82 +98,38 @@ def _check_point(
         findings.refuse(f"{field}.plan", problem, "a plan file that verify accepts")
     if not found.complete and effort.prove == "all":
         findings.reserve(f"{field}: not all that its plan file claims is proved")
-    step_ns = _step_ns(point)
+    step_ns = step_time_ns(point)
     if step_ns is None:
         findings.refuse(f"{field}.plan.step_time_s", None, "a plan")
         return
-    instance = document.family.instance
-    rent, steps = price_usd_per_hour(instance, point.nodes), instance.objective.steps
-    cost = cost_usd(instance, point.nodes, step_ns)
-    findings.close(f"{field}.price_usd_per_hour", point.price_usd_per_hour, rent)
-    findings.close(f"{field}.cost_usd_per_step", point.cost_usd_per_step, cost)
-    training = None if steps is None else cost * steps
-    findings.close(f"{field}.training_cost_usd", point.training_cost_usd, training)
+    known = dict(offered(document.family.instance, point.nodes))
+    for i, terms in enumerate(point.terms):
+        rented = known.get(terms.on_spot)
+        if rented is None:
+            findings.refuse(f"{field}.terms[{i}].on_spot", terms.on_spot, "terms that are offered")
+            continue
+        _check_terms(
+            document.family.instance, f"{field}.terms[{i}]", terms, rented, step_ns, findings
+        )
 
 
-def _step_ns(point: PointDocument) -> int | None:
-    """Step time of a point's plan, whose seconds are whole nanoseconds."""
-    step_s = point.plan.step_time_s
-    return None if step_s is None else round(step_s * NANOSECONDS_PER_SECOND)
-
-
-def _figures(document: FrontDocument, nodes: Nodes, step_ns: float) -> tuple[float, ...]:
-    """What clusters are compared by, the less the better."""
-    if document.aim == "subsets":
-        groups = document.family.instance.cluster.groups
-        some = [count > 0 for count in nodes]
-        whole = [count == group.nodes for count, group in zip(nodes, groups, strict=True)]
-        return step_ns, sum(nodes), *some, *whole
-    rent = price_usd_per_hour(document.family.instance, nodes)
-    time, cost = document.aim != "money", document.aim != "time"
-    return step_ns * time, step_ns * rent * cost
-
-
-def _check_order(document: FrontDocument, findings: Findings) -> None:
-    """No point is as good as another in all figures and better in one."""
-    places = [
-        (point.nodes, _figures(document, point.nodes, _step_ns(point) or 0))
-        for point in document.points
-    ]
-    for nodes, figures in places:
-        for other, others in places:
-            worse = figures != others and all(a <= b for a, b in zip(figures, others, strict=True))
-            findings.require(not worse, f"points: {other}", "on the front", f"dominated by {nodes}")
-
-
-def _check_standing(
-    document: FrontDocument, field: str, record: ClusterRecord, findings: Findings
+def _check_terms(
+    instance: Instance,
+    field: str,
+    terms: TermsDocument,
+    rented: Rented,
+    step_ns: int,
+    findings: Findings,
 ) -> None:
-    """That the bound of a cluster, if it holds, shows where the cluster stands."""
-    points = {point.nodes: point for point in document.points}
-    if record.standing == "infeasible":
-        findings.require(record.bound_ns is None, f"{field}.bound_ns", record.bound_ns, "none")
-        return
-    if record.bound_ns is None:
-        findings.refuse(f"{field}.bound_ns", None, "a bound in ns")
-        return
-    own = points.get(record.nodes)
-    if own is not None:
-        findings.equal(f"{field}.step_time_ns", record.step_time_ns, _step_ns(own))
-        proved_ns = (own.plan.lower_bound_s or 0.0) * NANOSECONDS_PER_SECOND * (1 + NOISE)
-        text = f"at most {proved_ns}, the bound of the point's plan"
-        findings.require(record.bound_ns <= proved_ns, f"{field}.bound_ns", record.bound_ns, text)
-    if record.standing == "open":
-        return
-    by = own if record.standing == "best" else points.get(record.dominated_by or ())
-    if by is None:
-        findings.refuse(f"{field}.dominated_by", record.dominated_by, "nodes of a point")
-        return
-    theirs = _figures(document, by.nodes, _step_ns(by) or 0)
-    ours = _figures(document, record.nodes, record.bound_ns)
-    # A figure that does not grow with the step time is compared as it is.
-    still = _figures(document, record.nodes, 2.0 * record.bound_ns)
-    shares = [
-        1.0 if a == b else 1 - document.requested_gap for a, b in zip(ours, still, strict=True)
-    ]
-    reached = all(
-        mine >= its * share * (1 - NOISE)
-        for mine, its, share in zip(ours, theirs, shares, strict=True)
-    )
-    text = f"a bound from which on {by.nodes} dominates"
-    findings.require(reached, f"{field}.bound_ns", record.bound_ns, text)
+    """What a step of this length comes to, with all that preemptions cost."""
+    kept_s = seconds(step_ns) * rented.slowdown
+    cost, steps = rented.usd_per_hour * kept_s / HOUR_S, instance.objective.steps
+    figures = {
+        "price_usd_per_hour": rented.usd_per_hour,
+        "availability": 1 / rented.slowdown,
+        "sequences_per_s": instance.workload.global_batch / kept_s,
+        "cost_usd_per_step": cost,
+        "training_cost_usd": None if steps is None else cost * steps,
+    }
+    for name, figure in figures.items():
+        findings.close(f"{field}.{name}", getattr(terms, name), figure)

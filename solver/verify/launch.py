@@ -3,10 +3,11 @@
 Megatron-LM: one recomputation, 1F1B or interleaved, equally many micro-batches, optimizer states
 split or not. FlagScale: 1F1B without chunks, equally many micro-batches, stages with blocks; full
 recomputation, and degrees, may differ from stage to stage. torchtitan: one recomputation, none or
-full, equally many micro-batches; FSDP's ZeRO 2 and 3 with one stage; experts whole, on FSDP's
-ranks, to which those of a sequence belong. The first two share no experts in fp16, and train none
-in tensor groups without sequence parallelism. All of them: embedding, blocks, head. Moments of Adam
-in 8 bit are for none of them, in bf16 for the distributed optimizer of the first two.
+full, equally many micro-batches; FSDP's ZeRO 2 and 3 with one stage; experts that are shared are
+whole, on ranks of FSDP, to which those of a sequence belong, and of tensor groups, others are split
+by these. The first two share no experts in fp16, train none in tensor groups without sequence
+parallelism, and split none with biases. All of them: embedding, blocks, head. Moments of Adam in 8
+bit are for none of them, in bf16 for the distributed optimizer of the first two.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -119,16 +120,23 @@ def runs_states(target: Target, zero: int, workload: Workload) -> bool:
 
 
 def runs_sharing(
-    target: Target, instance: Instance, degrees: Iterable[Degrees], ep: int, zero: int
+    target: Target,
+    instance: Instance,
+    degrees: Iterable[Degrees],
+    ep: int,
+    etp: int | None,
+    zero: int,
 ) -> bool:
     """Whether a target lets GPUs share experts and sequences so."""
     own, workload = list(degrees), instance.workload
     wide = any(one.tp > 1 for one in own)
     if target in ("megatron", "flagscale"):
         torn = workload.experts > 0 and wide and not instance.search.sequence_parallel
+        torn |= workload.expert_biases and wide and etp is None
         return not torn and (ep == 1 or workload.precision != "fp16")
     alone = ep == 1 and all(one.cp == 1 for one in own)
-    return target != "torchtitan" or alone or (zero > 0 and (ep == 1 or not wide))
+    whole = (ep > 1) == (etp is not None) or not wide
+    return target != "torchtitan" or (whole and (alone or zero > 0))
 
 
 def runs_zero(target: Target, zero: int, pp: int) -> bool:
@@ -171,11 +179,11 @@ def runs_stage(instance: Instance, zero: int, first: Degrees, own: Degrees, last
     """
     target, search = instance.search.target, instance.search
     if target != "flagscale" or own == first:
-        return runs_sharing(target, instance, [own], 1, zero)
+        return runs_sharing(target, instance, [own], 1, None, zero)
     tied = last and instance.workload.tied_embeddings
     alike = first.tp == own.tp or (search.sequence_parallel and not tied)
     parts = runs_parts(target, [first.parts, own.parts], zero) or not last
-    return alike and parts and runs_sharing(target, instance, [own], 1, zero)
+    return alike and parts and runs_sharing(target, instance, [own], 1, None, zero)
 
 
 def check_target(document: PlanDocument, findings: Findings) -> None:

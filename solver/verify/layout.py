@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from formulations.instance import Instance, Link, NodeGroup
+from formulations.instance import Instance, NodeGroup
 from formulations.plan import Degrees, Shape
 
 
@@ -38,10 +38,3 @@ class Layout:
     def zone(self) -> tuple[str | None, ...]:
         """Zone of every node of the cluster."""
         return tuple(self.instance.cluster.groups[j].zone for j in self.group_index)
-
-    @cached_property
-    def zone_link(self) -> Link:
-        """The link between two zones."""
-        link = self.instance.cluster.zone_link
-        assert link is not None  # Cluster: nodes in two zones have one
-        return link

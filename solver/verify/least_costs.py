@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from formulations.instance import Instance
 from formulations.plan import Shape
 from solver.verify.any_order import AnyOrder
-from solver.verify.expert_rings import num_copies, rings_of_experts_ns
+from solver.verify.expert_rings import num_copies, num_lanes, rings_of_experts_ns
 from solver.verify.least_rings import LeastRings, at_least_ns
 from solver.verify.link_times import inside_s, outside_s, pair_s
 from solver.verify.volumes import (
@@ -103,19 +103,20 @@ class LeastCosts:
     def _parameters(self) -> tuple[Array, Array]:
         """[U, used groups] per GPU: all but those of experts that GPUs share, and these."""
         runs, shape = self.instance.workload.layer_runs, self.shape
-        known = [shape.degrees[j].tp for j in self.order.used]
+        known = [(shape.degrees[j].tp, num_lanes(shape, j)) for j in self.order.used]
+        apart = shape.ep > 1 or shape.etp is not None
         counts = [
             [
                 (
-                    run.layer.parameters_per_gpu(tp, shape.pp, shape.ep),
-                    run.layer.experts_per_gpu(tp, shape.ep) * (shape.ep > 1),
+                    run.layer.dense_per_gpu(tp, shape.pp),
+                    run.layer.experts_per_gpu(lanes, shape.ep),
                 )
-                for tp in known
+                for tp, lanes in known
             ]
             for run in runs
         ]
         parameters, experts = np.moveaxis(np.array(counts, dtype=np.int64), -1, 0)
-        return parameters - experts, experts
+        return (parameters, experts) if apart else (parameters + experts, 0 * experts)
 
     def _optimizer_ns(self, parameters: Array, experts: Array) -> Array:
         """[U, used groups] of so many parameters."""

@@ -115,7 +115,8 @@ class MemoryRecount:
 
     def _late_bytes(self, run: Iterable[int], j: int) -> int:
         """What the weight gradients of these layers need of one micro-batch."""
-        layers, own = self.instance.workload.layers, self.shape.degrees[j]
+        workload, own = self.instance.workload, self.shape.degrees[j]
+        layers = (workload.whole_experts if self.shape.etp else workload).layers
         split = self.instance.search.sequence_parallel
         sizes = (layers[x].weight_gradient_bytes(own.tp, split) for x in run)
         sequences = self.shape.micro_batch // own.parts

@@ -31,7 +31,7 @@ from formulations.plan import Shape
 from solver.verify.stage_messages import Messages, Spot, stage_slots
 from solver.verify.tails import Tails
 from solver.verify.volumes import num_slots
-from solver.verify.zone_links import passing, zone_link
+from solver.verify.zone_links import passing, zone_legs
 
 Array = NDArray[np.int64]
 
@@ -178,7 +178,7 @@ class OrderGraph:
             return
         after = self._nodes(used)
         for j, more in islice(after, 1) if self.shape.pp == 1 else after:
-            if not (self.apart and zone_link(self.instance, [j, *(s.group for s in reaching)])):
+            if not (self.apart and zone_legs(self.instance, [j, *(s.group for s in reaching)])):
                 spot = Spot(j, range(end, end + self.sizes[j]))
                 yield from self._placed(k, more, (*reaching, spot))
 

@@ -9,8 +9,9 @@ from formulations.costs.collectives import HALF
 from formulations.costs.compute import TimeColumns
 from formulations.costs.experts import members_of
 from solver.verify.counted_rings import CountedRings
-from solver.verify.expert_rings import rings_of_experts_ns
+from solver.verify.expert_rings import num_copies, rings_of_experts_ns
 from solver.verify.memory_recount import MemoryRecount
+from solver.verify.volumes import num_holders
 
 Array = NDArray[np.int64]
 
@@ -36,7 +37,9 @@ class PassRecount:
     def times_ns(self) -> tuple[Array, Array, Array]:
         """[S, R] forward, backward, of that weight gradients, with what ZeRO 2 and 3 exchange."""
         used = [j for j, count in enumerate(self.shape.nodes_used) if count]
-        if self.shape.zero < 2 or all(self.shape.ranks(j) == 1 for j in used):
+        if self.shape.zero < 2 or all(
+            num_holders(self.shape, 0, j) == num_copies(self.shape, j) == 1 for j in used
+        ):
             weight = self._per_run(self.least.weight_ns)
             return self._per_run(self.least.forward_ns), self._backward_ns(), weight
         totals = np.sum([self._with_exchanges(x, used) for x in self.memory.stages[0]], axis=0)

@@ -138,6 +138,22 @@ def cheapest(instance: Instance, nodes_used: Sequence[int]) -> Rented:
     return _cheapest(_used(instance, nodes_used), instance.preemption, limit)
 
 
+def offered(instance: Instance, nodes: Sequence[int]) -> list[tuple[tuple[str, ...], Rented]]:
+    """All terms within the limit on price, with groups on spot; on demand if none are chosen."""
+    limit = instance.limits.max_price_usd_per_hour
+    used, preemption = _used(instance, nodes), instance.preemption
+    if instance.objective.minimize != "cost_per_useful_sequence" or preemption is None:
+        rent = sum(one.nodes * one.usd_per_hour for one in used)
+        found = [(set[str](), Rented(rent, 0.0, 1.0))]
+    else:
+        found = [(chosen, _rented(used, chosen, preemption)) for chosen in _choices(used)]
+    return [
+        (tuple(one.name for one in used if one.name in chosen), own)
+        for chosen, own in found
+        if limit is None or own.usd_per_hour <= limit * (1 + NOISE)
+    ]
+
+
 def _used(instance: Instance, nodes_used: Sequence[int]) -> tuple[_Used, ...]:
     """By group, nodes that come again among the group's own."""
     found = dict[str, _Used]()

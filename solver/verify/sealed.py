@@ -7,9 +7,11 @@ from formulations.errors import InstanceError
 from solver.document import PlanDocument, digest
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
+from solver.lengths_document import LengthsDocument
+from solver.switch_document import SwitchDocument
 from solver.verify.findings import Findings, Verification
 
-D = TypeVar("D", PlanDocument, FleetDocument, FrontDocument)
+D = TypeVar("D", PlanDocument, FleetDocument, FrontDocument, LengthsDocument, SwitchDocument)
 
 
 def verification(document: D, check: Callable[[D, Findings], None]) -> Verification:

@@ -21,8 +21,7 @@ from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName, SearchSpace
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Shape
-from formulations.schedules import SCHEDULES
-from solver.verify.degree_choices import DegreeChoices, doubling
+from solver.verify.degree_choices import DegreeChoices
 from solver.verify.launch import (
     runs_degrees,
     runs_parts,
@@ -31,8 +30,7 @@ from solver.verify.launch import (
     runs_zero,
 )
 from solver.verify.node_choices import NodeChoices, Nodes
-
-LARGEST_MICRO_BATCH = 64  #: tried where the instance names none
+from solver.verify.pipeline_choices import PipelineChoices, allowed
 
 
 class Key(NamedTuple):
@@ -47,7 +45,8 @@ class Key(NamedTuple):
     recompute: tuple[Recompute, ...]
     zero: int
     vpp: int
-    ep: int
+    ep: int = 1
+    etp: int | None = None
 
 
 def key_of(shape: Shape) -> Key:
@@ -63,11 +62,8 @@ def key_of(shape: Shape) -> Key:
         shape.zero,
         shape.vpp,
         shape.ep,
+        shape.etp,
     )
-
-
-def _allowed(choice: Sequence[int] | None, value: int) -> bool:
-    return choice is None or value in choice
 
 
 @dataclass(frozen=True)
@@ -92,27 +88,9 @@ class PlanSpace:
         return DegreeChoices(self.instance)
 
     @cached_property
-    def num_blocks(self) -> int:
-        """Blocks of the chain."""
-        return sum(run.count for run in self.instance.workload.layer_runs if run.layer.is_block)
-
-    @cached_property
-    def most_stages(self) -> int:
-        """Largest number of stages that the chain fills, and that the target runs."""
-        workload = self.instance.workload
-        whole = workload.tied_embeddings or workload.mtp_layers > 0
-        if whole and self.instance.search.target == "torchtitan":
-            return 1
-        if self.instance.search.embedding_only_stages:
-            return len(self.instance.workload.layers)
-        return self.num_blocks
-
-    @cached_property
-    def micro_batches(self) -> list[int]:
-        """Micro-batch sizes that divide the global batch."""
-        given = self.instance.search.micro_batch
-        sizes = doubling(LARGEST_MICRO_BATCH) if given is None else given
-        return [b for b in sorted(set(sizes)) if self.instance.workload.global_batch % b == 0]
+    def pipelines(self) -> PipelineChoices:
+        """How the slots may make pipelines, and what runs on these."""
+        return PipelineChoices(self.instance)
 
     def zero_stages(self, ranks: int, pp: int) -> list[int]:
         """ZeRO stages; of several that are equal where a parameter is on one GPU, the least.
@@ -132,22 +110,6 @@ class PlanSpace:
             return found[:1]
         return [zero for zero in found if runs_zero(target, zero, pp)]
 
-    def pipelines(self, slots: int) -> list[tuple[int, int]]:
-        """Pairs (dp, pp) that fill the slots."""
-        search = self.instance.search
-        return [
-            (slots // pp, pp)
-            for pp in range(1, min(slots, self.most_stages) + 1)
-            if slots % pp == 0
-            and _allowed(search.pipeline_parallel, pp)
-            and _allowed(search.data_parallel, slots // pp)
-        ]
-
-    def shares_exist(self, dp: int, micro_batch: int) -> bool:
-        """Whether the micro-batches of a step can be shared among dp replicas."""
-        total = self.instance.workload.global_batch // micro_batch
-        return total >= dp and (self.instance.search.micro_batches == "uneven" or total % dp == 0)
-
     def partial_keys(
         self, nodes_used: Nodes
     ) -> Iterator[tuple[tuple[Degrees, ...], int, int, int]]:
@@ -156,11 +118,13 @@ class PlanSpace:
         for degrees in self.degrees.of(nodes_used):
             known = zip(nodes_used, groups, degrees, strict=True)
             slots = sum(n * (group.gpus_per_node // own.width) for n, group, own in known)
-            for dp, pp in self.pipelines(slots):
+            for dp, pp in self.pipelines.filling(slots):
                 if not runs_degrees(self.instance, degrees, nodes_used, dp, pp):
                     continue
-                for b in self.micro_batches:
-                    if self.shares_exist(dp, b) and not any(b % own.parts for own in degrees):
+                for b in self.pipelines.micro_batches:
+                    if self.pipelines.shares_exist(dp, b) and not any(
+                        b % own.parts for own in degrees
+                    ):
                         yield degrees, dp, pp, b
 
     def keys(self, nodes_used: Nodes) -> Iterator[Key]:
@@ -168,20 +132,24 @@ class PlanSpace:
         yield from self.stage_keys(nodes_used)
         for degrees, dp, pp, b in self.partial_keys(nodes_used):
             experts = self.degrees.of_experts(nodes_used, degrees, dp)
-            for ep, (schedule, vpp) in product(experts, self.schedules(dp, pp, b)):
-                for zero in self.zero_stages(dp * max(own.copies for own in degrees), pp):
-                    if not self.shares(nodes_used, degrees, ep, zero):
+            schedules = self.pipelines.schedules(dp, pp, b)
+            for (ep, etp), (schedule, vpp) in product(experts, schedules):
+                ranks = [dp * own.copies for own in degrees]
+                if etp is not None:
+                    ranks += [dp * own.copies * own.tp // (etp * ep) for own in degrees]
+                for zero in self.zero_stages(max(ranks), pp):
+                    if not self.shares(nodes_used, degrees, ep, etp, zero):
                         continue
                     for recompute in self.recomputations(zero):
-                        yield Key(
-                            nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp, ep
-                        )
+                        key = Key(nodes_used, degrees, dp, pp, b, schedule, recompute, zero, vpp)
+                        yield key._replace(ep=ep, etp=etp)
 
     def stage_keys(self, nodes_used: Nodes) -> Iterator[Key]:
         """All shapes on these nodes whose stages have degrees of their own."""
         search, groups = self.search, self.instance.cluster.groups
         shared = 1 not in search.context_parallel or 1 not in search.expert_parallel
-        zones = self.instance.cluster.zone_link is not None
+        shared |= "tp" not in search.expert_tensor_parallel
+        zones = self.instance.cluster.has_zones
         if search.degrees != "per_stage" or shared or zones:
             return
         used = [(n, group.gpus_per_node) for n, group in zip(nodes_used, groups, strict=True) if n]
@@ -190,42 +158,35 @@ class PlanSpace:
             return
         most = sum(n * size for n, size in used) // min(slots)  # slots of all stages
         plain = [one for one in sorted(set(search.schedule)) if one in ("1f1b", "gpipe")]
-        for b, dp in product(self.micro_batches, range(1, most + 1)):
+        for b, dp in product(self.pipelines.micro_batches, range(1, most + 1)):
             if self.instance.workload.global_batch % (b * dp):
                 continue
-            for pp in range(2, min(self.most_stages, most // dp) + 1):
-                if _allowed(search.pipeline_parallel, pp) and _allowed(search.data_parallel, dp):
+            for pp in range(2, min(self.pipelines.most_stages, most // dp) + 1):
+                if allowed(search.pipeline_parallel, pp) and allowed(search.data_parallel, dp):
                     for schedule, zero in product(plain, self.zero_stages(2, pp)):
                         for ways in self.recomputations(zero):
-                            yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1, 1)
+                            yield Key(nodes_used, (), dp, pp, b, schedule, ways, zero, 1)
 
-    def shares(self, nodes_used: Nodes, degrees: Sequence[Degrees], ep: int, zero: int) -> bool:
+    def shares(
+        self,
+        nodes_used: Nodes,
+        degrees: Sequence[Degrees],
+        ep: int,
+        etp: int | None,
+        zero: int,
+    ) -> bool:
         """Whether the target runs so many parts, experts and sequences with a ZeRO stage."""
         used = [own for own, count in zip(degrees, nodes_used, strict=True) if count]
         parts, target = [own.parts for own in used], self.search.target
-        shared = runs_sharing(target, self.instance, used, ep, zero)
+        shared = runs_sharing(target, self.instance, used, ep, etp, zero)
         return shared and runs_parts(target, parts, zero)
 
     @cached_property
     def recompute_ways(self) -> tuple[Recompute, ...]:
         """The ways to recompute that are allowed, least time first."""
-        allowed = self.instance.search.recompute
-        return tuple(way for way in get_args(Recompute) if way in allowed)
+        return tuple(way for way in get_args(Recompute) if way in self.search.recompute)
 
     def recomputations(self, zero: int) -> list[tuple[Recompute, ...]]:
         """What the devices of a shape choose among: all ways, or one for all."""
         alike = self.instance.search.recompute_per == "plan" or zero > 1
         return [(way,) for way in self.recompute_ways] if alike else [self.recompute_ways]
-
-    def schedules(self, dp: int, pp: int, micro_batch: int) -> list[tuple[ScheduleName, int]]:
-        """Schedules, each with its chunks per device."""
-        search, total = self.instance.search, self.instance.workload.global_batch // micro_batch
-        grouped = search.micro_batches == "even" and pp > 1 and total // dp % pp == 0
-        found: list[tuple[ScheduleName, int]] = []
-        for schedule in sorted(set(search.schedule)):
-            if not SCHEDULES[schedule].interleaves:
-                found.append((schedule, 1))
-            elif grouped:
-                chunks = sorted(set(search.virtual_pipeline))
-                found += [(schedule, v) for v in chunks if pp * v <= self.most_stages]
-        return found

@@ -11,7 +11,7 @@ from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.link_times import inside_s, outside_s
 from solver.verify.volumes import message_bytes, message_lanes
-from solver.verify.zone_links import zone_link
+from solver.verify.zone_links import zone_legs
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ class Messages:
             (source.group, self._group(source).inter_node, self._departures(source, k - 1)),
             (target.group, self._group(target).inter_node, self._arrivals(target, k - 1)),
         ]
-        if zone := zone_link(self.instance, (source.group, target.group)):
-            ends += [(j, zone, crossing * self.lanes[j]) for j in (source.group, target.group)]
+        for leg in zone_legs(self.instance, (source.group, target.group)):
+            link = self.instance.cluster.link_between(*leg)
+            ends += [(j, link, crossing * self.lanes[j]) for j in (source.group, target.group)]
         return self._slowest_ns(ends)
 
     def back_ns(self, spot: Spot, r: int) -> list[int]:

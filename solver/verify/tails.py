@@ -20,7 +20,7 @@ from solver.verify.volumes import (
     touched_bytes,
     widest,
 )
-from solver.verify.zone_links import zone_link
+from solver.verify.zone_links import zone_legs
 
 Array = NDArray[np.int64]
 Place = tuple[int, int, int]  #: group of a node, its slots of a stage, rings over its border
@@ -115,8 +115,9 @@ class Tails:
             Member(groups[j], n * degrees[j].parts * degrees[j].cp, rings, sizes_bytes[:, j])
             for j, n, rings in members
         ]
-        between, most = zone_link(self.instance, (j for j, _, _ in members)), widest(self.shape)
-        more = [(between, degrees[most].tp, sizes_bytes[:, most])] if between else []
+        most, join = widest(self.shape), self.instance.cluster.link_between
+        legs = zone_legs(self.instance, (j for j, _, _ in members))
+        more = [(join(*leg), degrees[most].tp, sizes_bytes[:, most]) for leg in legs]
         layers, start_ns = rings_ns(self.instance, factor, nodes, more)
         return interval_sums(layers + experts) + start_ns
 

@@ -2,22 +2,29 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import product
 
 import numpy as np
 
 from formulations.costs.collectives import ring_latency_s, ring_share
 from formulations.costs.memory import layer_memory
-from formulations.instance import Instance, ZoneLink
+from formulations.instance import Instance
 from formulations.plan import Shape
 from formulations.units import ceil_ns
 from solver.verify.bounds import Prover
 from solver.verify.volumes import collective_factors, num_slots, widest
 
 
-def zone_link(instance: Instance, groups: Iterable[int]) -> ZoneLink | None:
-    """The link between the zones of nodes of these groups; None if they are in one zone."""
+def zone_legs(instance: Instance, groups: Iterable[int]) -> list[frozenset[str | None]]:
+    """Pairs of zones that follow each other on the ring between nodes of these groups.
+
+    It goes in the order in which the cluster first names zones, and back; none inside a zone.
+    """
     known = instance.cluster.groups
-    return instance.cluster.zone_link if len({known[j].zone for j in groups}) > 1 else None
+    visited = {known[j].zone for j in groups}
+    tour = [zone for zone in dict.fromkeys(group.zone for group in known) if zone in visited]
+    legs = (frozenset((tour[i - 1], tour[i])) for i in range(len(tour)) if len(tour) > 1)
+    return list(dict.fromkeys(legs))
 
 
 def passing(instance: Instance, before: Sequence[int], after: Sequence[int]) -> list[int]:
@@ -44,7 +51,7 @@ def keeps_stages_apart(prover: Prover, shape: Shape, below_ns: int) -> bool:
     long, see `spanning_ns`.
     """
     used = [j for j, count in enumerate(shape.nodes_used) if count]
-    if zone_link(prover.instance, used) is None:
+    if not zone_legs(prover.instance, used):
         return False
     return shape.dp == 1 or spanning_ns(prover, shape) >= below_ns
 
@@ -55,20 +62,21 @@ def spanning_ns(prover: Prover, shape: Shape) -> int:
     Proof. The last backward of the stage on a replica comes after a forward of the whole chain by
     one micro-batch, each layer on some group used, whatever the schedule. Then follow its gradient
     sync and gather, one after the other. The stage has a layer, and N nodes, from 2 to min(dp, all
-    nodes): its tp rings at least share the link between two zones, so no collective has less time
-    per byte than tp rings on that link, the widest, nor a shorter start than the latency of N on
-    it. Of several layers each adds its own time; the least over layers and N is no more than any.
+    nodes): its tp rings at least share a link between two zones used, so no collective has less
+    time per byte than tp rings on that link, the widest, nor a shorter start than the latency of N
+    on it. Of several layers each adds its own time; the least over layers, N and links is no more
+    than any.
     """
     instance, tp = prover.instance, shape.widest_tp
-    link, used = instance.cluster.zone_link, [j for j, n in enumerate(shape.nodes_used) if n]
-    assert link is not None  # Cluster: two zones have one
+    used = [j for j, n in enumerate(shape.nodes_used) if n]
     forward, _, _ = prover.stage_times(shape)
     onward = np.diff(forward[used, 0], axis=1).min(axis=0).sum()
     parameters = layer_memory(instance, shape)[widest(shape)].parameters
     sizes = (instance.workload.gradient_bytes, instance.workload.parameter_bytes)
     phases = list(zip(collective_factors(instance, shape), sizes, strict=True))
     least = []
-    for nodes in range(2, min(shape.dp, sum(shape.nodes_used)) + 1):
+    most, links = min(shape.dp, sum(shape.nodes_used)), instance.cluster.links_among(used)
+    for nodes, link in product(range(2, most + 1), links):
         after = 0
         for factor, size in phases:
             s_per_byte = tp * ring_share(factor, nodes) / link.bandwidth_bytes_per_s

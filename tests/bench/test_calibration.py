@@ -107,5 +107,5 @@ def test_no_figure_is_fitted_to_steps() -> None:
 
 def test_catalogue_says_what_was_measured() -> None:
     """Types whose products were fitted name their precisions, and so do their twins."""
-    fitted = {one.gpu for one in FITS} | {"V100-32"}
+    fitted = {one.gpu for one in FITS} | {"V100-32", "A800-80"}
     assert {name for name, gpu in gpu_catalogue().items() if gpu.measured_in} == fitted

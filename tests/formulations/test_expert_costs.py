@@ -13,11 +13,21 @@ from formulations.costs.experts import (
     grouped_s,
     members_of,
 )
+from formulations.costs.memory import layer_memory
 from formulations.costs.sharding import shape_times
-from formulations.instance import Cluster, Instance, Layer, Link, NodeGroup, Workload
+from formulations.instance import (
+    Cluster,
+    Instance,
+    Layer,
+    Link,
+    NodeGroup,
+    SearchSpace,
+    Workload,
+)
 from formulations.instance.load import gpu_catalogue
 from formulations.instance.sizes import MoeSizes
 from formulations.instance.transformer import build_workload
+from formulations.plan import Degrees
 from tests.architectures import MIXTRAL
 from tests.small_instances import plain_shape
 
@@ -47,12 +57,100 @@ def test_experts_of_a_block() -> None:
     assert one.query_bytes == 2 * 4096 * 2 * 4096
 
 
-def test_experts_are_divided_by_ep_and_tp() -> None:
-    """Each GPU has 1/(ep tp) of the experts' parameters; all others are as without experts."""
+def test_experts_are_divided_by_ep_and_etp() -> None:
+    """Each GPU has 1/(ep etp) of the experts' parameters; all others are as without experts."""
     one = block()
-    assert one.experts_per_gpu(tp=2, ep=4) == EXPERT
-    assert one.parameters_per_gpu(2, 1, 4) == one.dense_per_gpu(2, 1) + EXPERT
-    assert one.parameters_per_gpu(2, 1, 1) - one.parameters_per_gpu(2, 1, 4) == 3 * EXPERT
+    assert one.experts_per_gpu(etp=2, ep=4) == EXPERT
+    assert one.parameters_per_gpu(2, 1) == one.dense_per_gpu(2, 1) + 4 * EXPERT
+    assert one.experts_per_gpu(etp=1, ep=8) == EXPERT
+
+
+def test_whole_experts_of_a_block() -> None:
+    """Each of two tp ranks keeps copies of its own tokens alone, and gathers none for experts."""
+    one = block(4096)
+    own = one.with_whole_experts()
+    copies = 2 * 2 * 2 * 4096 * 4096  # of two experts per token, before and after, in 16 bit
+    kept = one.activation_bytes(2, True) - own.activation_bytes(2, True)
+    assert kept == copies // 2
+    # one all-reduce each for attention stays
+    assert (one.forward_all_reduces, own.forward_all_reduces) == (2, 1)
+    assert (one.backward_all_reduces, own.backward_all_reduces) == (2, 1)
+
+
+def test_shared_experts_are_split_over_the_tensor_group() -> None:
+    """So their tokens are gathered, wherever the routed ones are whole."""
+    for shared, left in ((0, 1), (1, 2)):
+        moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, shared_experts=shared)
+        sizes = MIXTRAL.model_copy(update={"moe": moe})
+        built = build_workload(sizes, name="m", source="test", sequence_length=8, global_batch=1)
+        assert built.layers[1].with_whole_experts().forward_all_reduces == left
+
+
+def test_products_of_whole_experts() -> None:
+    """As many FLOPs as split over two GPUs, half the copies; as many weights with twice the ep."""
+    one, gpu = block(4096), gpu_catalogue()["H100"]
+    split = grouped_s(one, gpu, "bf16", tp=2, b=1, ep=4)
+    whole = grouped_s(one, gpu, "bf16", tp=2, b=1, ep=8, etp=1)
+    # copies of two tokens, read and written three times, and the tokens in and out, in 16 bit
+    copied_s = (6 * 2 + 2) * 2 * 4096 * 4096 / gpu.memory_bandwidth_bytes_per_s
+    halved = copied_s / gpu.permute_bandwidth / 2
+    assert split[0] - whole[0] == pytest.approx(halved)
+    assert split[1] - whole[1] == pytest.approx(halved)
+
+
+def test_traffic_of_whole_experts() -> None:
+    """Two GPUs with half of the experts and of the sequence each: half of its copies leave each."""
+    link = Link(bandwidth_bytes_per_s=100e9, latency_s=1e-6)
+    group = NodeGroup(
+        name="n",
+        gpu=gpu_catalogue()["H100"],
+        gpus_per_node=2,
+        nodes=1,
+        price_usd_per_hour=0,
+        intra_node=link,
+        inter_node=link,
+    )
+    instance = Instance(
+        name="m",
+        source="test",
+        workload=mixtral(4096),
+        cluster=Cluster(groups=(group,)),
+        search=SearchSpace(sequence_parallel=True),
+    )
+    fields = {"degrees": (Degrees(tp=2),), "ep": 2, "etp": 1}
+    shape = plain_shape((1,), dp=1).model_copy(update=fields)
+    assert members_of(instance, shape) == Members(2, 2, (), 1)
+    one = block(4096).with_whole_experts()
+    alone = analytic_s(one, group, "bf16", 2, 1, True, ep=2, etp=1)
+    # attention's all-reduce of 2 s h bytes: each half of them twice, two starts
+    attention_s = 2 * 4096 * 4096 / 100e9 + 2e-6
+    # tokens to their experts and back: half of half of two copies in 16 bit, and a start
+    experts_s = 2 * (2 * 2 * 4096 * 4096 / 4 / (100e9 * ALL_TO_ALL_RATE) + 1e-6)
+    found = shape_times(instance, shape)[0]
+    for passes, own in ((found.forward_ns, alone.forward), (found.backward_ns, alone.backward)):
+        assert passes[1, 0] / 1e9 == pytest.approx(own + attention_s + experts_s)
+
+
+def test_memory_of_whole_experts() -> None:
+    """On one tensor group of two: ZeRO 1 splits their states alone, as both have all of them."""
+    fields = {"degrees": (Degrees(tp=2),), "etp": 1, "zero": 1}
+    shape = plain_shape((1,), dp=1).model_copy(update=fields)
+    group = NodeGroup(
+        name="n",
+        gpu=gpu_catalogue()["H100"],
+        gpus_per_node=2,
+        nodes=1,
+        price_usd_per_hour=0,
+        intra_node=gpu_catalogue()["H100"].link,
+        inter_node=gpu_catalogue()["H100"].link,
+    )
+    instance = Instance(
+        name="m", source="test", workload=mixtral(), cluster=Cluster(groups=(group,))
+    )
+    (memory,) = layer_memory(instance, shape)
+    dense = block().dense_per_gpu(2, 1)
+    assert memory.weights_bytes[1] == 2 * (dense + 8 * EXPERT)
+    assert memory.optimizer_bytes[1] == 12 * (dense + 4 * EXPERT)
 
 
 def test_products_of_experts() -> None:
@@ -130,7 +228,7 @@ def test_bug_all_to_all_inside_a_node_that_holds_a_whole_group() -> None:
     assert found == pytest.approx(6e6 / (1e9 * ALL_TO_ALL_RATE) + 3e-6)
 
 
-def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:
+def rings_ns(nodes: int, gpus: int, ep: int, tp: int = 1) -> list[int]:
     """All-reduce of 1 MB of experts per GPU among all GPUs, 100 and 10 GB/s, 1 and 10 us."""
     near = Link(bandwidth_bytes_per_s=100e9, latency_s=1e-6)
     far = Link(bandwidth_bytes_per_s=10e9, latency_s=1e-5)
@@ -145,7 +243,8 @@ def rings_ns(nodes: int, gpus: int, ep: int) -> list[int]:
     )
     cluster = Cluster(groups=(group,), network_efficiency=((1, 1.0), (2, 0.5)))
     instance = Instance(name="m", source="test", workload=mixtral(), cluster=cluster)
-    shape = plain_shape((nodes,), dp=nodes * gpus).model_copy(update={"ep": ep})
+    fields = {"ep": ep, "degrees": (Degrees(tp=tp),), "etp": 1 if tp > 1 else None}
+    shape = plain_shape((nodes,), dp=nodes * gpus // tp).model_copy(update=fields)
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
     return [int(ring) for ring in expert_rings_ns(instance, shape, ALL_REDUCE, sizes)]
 
@@ -163,6 +262,12 @@ def test_gradients_of_experts_between_nodes() -> None:
 def test_gradients_of_experts_on_both() -> None:
     """Of 16 GPUs on two nodes 4 have the same experts, two on each: both rings in turn."""
     assert rings_ns(nodes=2, gpus=8, ep=4) == [10_000 + 2_000 + 800_000 + 20_000, 0]
+
+
+@pytest.mark.parametrize(("nodes", "gpus", "ep"), [(1, 8, 4), (2, 4, 4), (2, 8, 4), (4, 8, 16)])
+def test_gradients_of_whole_experts(nodes: int, gpus: int, ep: int) -> None:
+    """GPUs of tensor groups are ranks like others."""
+    assert rings_ns(nodes, gpus, ep, tp=2) == rings_ns(nodes, gpus, ep)
 
 
 @pytest.mark.parametrize("ep", [8, 16])

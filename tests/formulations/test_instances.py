@@ -115,6 +115,20 @@ def test_two_zones() -> None:
     assert "5 Gbit/s" in link.source
 
 
+def test_three_zones() -> None:
+    """The same nodes but one A10 node more, two zones of one region and one of another."""
+    instance, two = load("three_zones"), load("two_zones")
+    place = {"name": "", "nodes": 1, "zone": None}
+    ours = [group.model_copy(update=place) for group in instance.cluster.groups]
+    assert ours == [group.model_copy(update=place) for group in two.cluster.groups]
+    assert [group.nodes for group in instance.cluster.groups] == [1, 2, 2]
+    near, far = instance.cluster.links_among((0, 1)), instance.cluster.links_among((1, 2))
+    assert near == (two.cluster.zone_link,)
+    assert far[0].bandwidth_bytes_per_s == near[0].bandwidth_bytes_per_s
+    # Half of the mean of 86.98 ms one way and 88.68 ms the other.
+    assert far[0].latency_s == pytest.approx((86.98e-3 + 88.68e-3) / 4, rel=1e-3)
+
+
 #: Instance -> model of Oobleck's simulator, parameters. GPT-3: 12 L h^2 + 13 L h + (50257 + s) h
 #: + 2 h for L blocks of width h, s positions.
 OOBLECK = {
@@ -209,3 +223,23 @@ def test_measured_times_contain_the_tensor_parallel_traffic() -> None:
     profile = load("hetero_small").profile
     assert profile is not None
     assert profile.includes_tensor_parallel_traffic
+
+
+#: HotSPa's models: blocks, parameters with a vocabulary of 30592. Of 32B by hand: a block has
+#: 4 * 6656^2 + 3 * 6656 * 17920 + 2 * 6656 = 535,049,216, the rest 2 * 30592 * 6656 + 6656.
+LLAMA2 = {"7b": (32, 6_726_881_280), "13b": (40, 13_001_446_400), "32b": (60, 32_510_200_320)}
+
+
+@pytest.mark.parametrize("data", ["", "_github"])
+@pytest.mark.parametrize("model", LLAMA2)
+def test_mixed_lengths(model: str, data: str) -> None:
+    """LLaMA-2 on 32 A800, a step of 512 sequences, a third of GitHub's above 2,000 tokens."""
+    instance = load(f"llama2_{model}_32_a800{data}")
+    blocks, parameters = LLAMA2[model]
+    assert gpus(instance) == {"A800-80": 32}
+    assert sum(layer.is_block for layer in instance.workload.layers) == blocks
+    assert instance.workload.parameters == parameters
+    assert (instance.workload.global_batch, instance.workload.sequence_length) == (512, 32768)
+    assert instance.lengths is not None
+    long = sum(one.count for one in instance.lengths.classes if one.tokens > 2000)
+    assert 0.3 < long / 512 < 0.4 if data else 0.05 < long / 512 < 0.1

@@ -69,7 +69,7 @@ def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
     ("shape", "field"),
     [
         ({"ep": 2, "zero": 0}, "expert_parallel"),
-        ({"ep": 2, "degrees": (Degrees(tp=2),)}, "expert_parallel"),
+        ({"ep": 2, "degrees": (Degrees(tp=2),)}, "expert_tensor_parallel"),
         ({"ep": 1, "zero": 0, "degrees": (Degrees(tp=1, cp=2),)}, "context_parallel"),
     ],
 )

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from formulations.fleet import Pipeline, holdings, layers_by_position
 from formulations.instance import Cluster, Link, NodeGroup
-from formulations.instance.cluster import ZoneLink
+from formulations.instance.cluster import ZoneLink, ZonePair
 from formulations.template import Template, stage_on
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from tests.small_instances import gpu, layer, workload
@@ -99,3 +99,15 @@ def test_flows_between_zones_share_their_link() -> None:
     assert loads["zone", 0, 1] == 20_000
     assert loads["zone", 1, 0] == 10_000
     assert links.transfer_ns(copies, [1000]) == 30_000
+
+
+def test_every_pair_of_zones_has_its_link() -> None:
+    """1 kB from x to z at 0.05 GB/s takes 20 us, to y at 0.1 GB/s 10; the longest start is 7 us."""
+    groups = (group("a", 1, "x"), group("b", 1, "y"), group("c", 1, "z"))
+    slow = ZonePair(zones=("z", "x"), link=ZoneLink(bandwidth_bytes_per_s=5e7, latency_s=7e-6))
+    between = ZoneLink(bandwidth_bytes_per_s=1e8, latency_s=0)
+    links = Links(Cluster(groups=groups, zone_link=between, zone_links=(slow,)))
+    loads = links.loads_ns([Copy(0, 0, 2), Copy(0, 0, 4)], [1000])
+    assert loads["zone", 0, 1] == 10_000
+    assert loads["zone", 0, 2] == 20_000
+    assert links.latency_ns == 10_000 + 7_000

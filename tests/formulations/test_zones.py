@@ -3,12 +3,16 @@
 Each letter is a node, in node order; `equal_nodes` has the other figures.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 from pydantic import ValidationError
 
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.zones import neighbours
-from formulations.instance import Cluster
+from formulations.instance import Cluster, ZoneLink
+from formulations.instance.cluster import ZonePair
 from formulations.instance.instance import ZeroStage
 from tests.equal_nodes import BETWEEN_ZONES, equal_nodes
 
@@ -22,9 +26,10 @@ def placed(
     zero: ZeroStage = 0,
     tied: bool = False,
     scatter_gather: bool = False,
+    own: Mapping[str, ZoneLink] = MappingProxyType({}),
 ) -> PlacementCosts:
-    """Costs of the nodes in these zones, in this order."""
-    tables = equal_nodes(len(zones), gpus, tp, dp, pp, zero, tied, zones, scatter_gather)
+    """Costs of the nodes in these zones, in this order; `own`: links of pairs."""
+    tables = equal_nodes(len(zones), gpus, tp, dp, pp, zero, tied, zones, scatter_gather, own=own)
     return Placer(tables).costs(range(len(zones)))
 
 
@@ -118,6 +123,60 @@ def test_tied_embeddings_between_zones(zones: str, expected: int) -> None:
     assert placed(zones, 2, 2, tied=True).embedding_ns == expected
 
 
+def link(gb_per_s: float, latency_ms: float) -> ZoneLink:
+    """A link between two zones."""
+    return ZoneLink(bandwidth_bytes_per_s=gb_per_s * 1e9, latency_s=latency_ms / 1e3)
+
+
+def test_messages_take_the_link_of_their_pair() -> None:
+    """Named in either order; other pairs keep the common one."""
+    # 1 MB at 0.1 GB/s + 2 ms twice, at 0.5 GB/s + 1 ms three times, at 0.25 GB/s.
+    own = {"zx": link(0.1, 2), "yz": link(0.25, 0)}
+    sends = placed("xzxyxyz", 1, 7, own=own).send_ns.ravel().tolist()
+    assert sends == [*[12_000_000] * 2, *[3_000_000] * 3, 4_000_000]
+
+
+@pytest.mark.parametrize(
+    ("own", "sync_ns", "latency_ns"),
+    [
+        # x-y: 2 rings x 2 x 2/3 x 10 MB / (0.5 GB/s x 0.5); 2 x 2 steps of 1 ms.
+        ({}, 106_666_667, 4_000_000),
+        # x-z at 0.2 GB/s: 2 rings too, the second stage's with it.
+        ({"xz": link(0.2, 1)}, 266_666_667, 4_000_000),
+        # y-z: 1 ring at 0.1 GB/s is slower than 2 at 0.5, and its 3 ms are the longest.
+        ({"yz": link(0.1, 3)}, 266_666_667, 12_000_000),
+        # x-y has 1 ring, and is faster: nothing changes.
+        ({"xy": link(5, 0)}, 106_666_667, 4_000_000),
+    ],
+)
+def test_ring_takes_as_long_as_its_slowest_link(
+    own: Mapping[str, ZoneLink], sync_ns: int, latency_ns: int
+) -> None:
+    """Of x, y, z, with what shares each link: a second stage's ring passes between x and z."""
+    costs = placed("xyzxxz", 3, 2, own=own)
+    assert costs.sync_ns[0, 0] == sync_ns
+    assert costs.sync_latency_ns[0] == latency_ns
+
+
+def test_tied_embeddings_take_the_slowest_pair() -> None:
+    """Two lanes from x to y at 0.5 GB/s, one from x to z at 0.2: 4.096 MB each."""
+    own = {"xz": link(0.2, 0)}
+    assert placed("xxxyyz", 3, 2, tied=True, own=own).embedding_ns == 20_480_000
+    assert placed("xxxyyz", 3, 2, tied=True).embedding_ns == 2 * 8_192_000 + 2_000_000
+
+
+def test_links_of_zones_that_are_left_out_go_too() -> None:
+    """Of x, y, z without y only x-z is left; of x alone no link at all."""
+    own = {"xz": link(0.2, 0), "yz": link(0.1, 0)}
+    cluster = equal_nodes(3, 1, 1, 1, 3, zones="xyz", own=own).instance.cluster
+    some = cluster.with_groups([cluster.groups[0], cluster.groups[2]])
+    assert [pair.zones for pair in some.zone_links] == [("x", "z")]
+    assert some.links_among((0, 1)) == (link(0.2, 0),)
+    alone = cluster.with_groups(cluster.groups[:1])
+    assert (alone.zone_link, alone.zone_links) == (None, ())
+    assert Cluster.model_validate(some.model_dump()) == some
+
+
 def test_single_zone_costs_what_no_zone_does() -> None:
     """Naming the one zone changes nothing."""
     named = placed("xxxx", 2, 2, zero=1, tied=True)
@@ -146,3 +205,12 @@ def test_cluster_refuses_zones_that_do_not_fit(zones: tuple[str | None, ...], li
     )
     with pytest.raises(ValidationError, match="zone"):
         Cluster(groups=groups, zone_link=BETWEEN_ZONES if linked else None)
+
+
+@pytest.mark.parametrize("pairs", [["xx"], ["xq"], ["xy", "yx"], ["xy", "xz"]])
+def test_cluster_refuses_pairs_that_do_not_fit(pairs: list[str]) -> None:
+    """A zone with itself, an unknown one, a pair twice, and none for y and z without a default."""
+    cluster = equal_nodes(3, 1, 1, 1, 3, zones="xyz").instance.cluster
+    own = tuple(ZonePair(zones=(pair[0], pair[1]), link=BETWEEN_ZONES) for pair in pairs)
+    with pytest.raises(ValidationError, match="zone"):
+        Cluster(groups=cluster.groups, zone_links=own)

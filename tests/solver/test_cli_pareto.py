@@ -42,7 +42,7 @@ def test_budget_and_deadline_give_one_point(family: Path) -> None:
     """The fastest cluster that a budget pays for, the cheapest that is in time."""
     million = ("--sequences", 10**6, "--json")
     whole = json.loads(run("pareto", family, *QUICK, *million)[1])
-    costs = [point["training_cost_usd"] for point in whole["points"]]
+    costs = [point["terms"][0]["training_cost_usd"] for point in whole["points"]]
     budget = ("--budget", 1.001 * costs[-1])
     fast = json.loads(run("pareto", family, *QUICK, *million, *budget)[1])
     assert [point["nodes"] for point in fast["points"]] == [whole["points"][-1]["nodes"]]
@@ -106,3 +106,49 @@ def test_other_commands_name_pareto_for_a_range(family: Path) -> None:
         code, out, err = run(command, family)
         assert (code, out) == (2, "")
         assert "cluster.groups[0].nodes: a range; allowed: one number; pareto" in err
+
+
+@pytest.fixture
+def spot_family(tmp_path: Path) -> Path:
+    """The cluster of the example on spot, of which any nodes may be rented."""
+    text = (ROOT / "docs" / "examples" / "spot.yaml").read_text(encoding="utf-8")
+    text = text.replace("nodes: 1\n", "nodes: {max: 1}\n").replace(
+        "nodes: 2\n", "nodes: {max: 2}\n"
+    )
+    path = tmp_path / "spot.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_front_of_useful_sequences_says_what_it_is_of(spot_family: Path, tmp_path: Path) -> None:
+    """Columns, terms and assumptions are named, on the page and in the picture too."""
+    out, svg, page = (tmp_path / name for name in ("front.json", "front.svg", "page.html"))
+    code, text, _ = run("pareto", spot_family, *QUICK, "--out", out, "--svg", svg)
+    assert code == 0
+    for words in ("kept", "useful", "on spot", "of a million useful sequences", "121.0 s"):
+        assert words in text
+    assert "useful sequences/s" in svg.read_text(encoding="utf-8")
+    assert run("report", out, "--out", page)[0] == 0
+    assert "useful sequences/s" in page.read_text(encoding="utf-8")
+    assert run("show", out)[1] == text
+    assert run("verify", out, "--instance", spot_family)[0] == 0
+    [*_, last] = json.loads(out.read_text(encoding="utf-8"))["points"]
+    assert last["terms"][0]["on_spot"] == ["a10b"]
+
+
+def test_a_training_of_useful_sequences_has_no_budget(spot_family: Path) -> None:
+    """The front says it; so one line names that."""
+    for option in (("--budget", 10), ("--deadline", "1d")):
+        code, _, err = run("pareto", spot_family, *QUICK, "--sequences", 1000, *option)
+        assert code == 2
+        assert f"{option[0]}: with cost_per_useful_sequence; allowed: the whole front" in err
+
+
+def test_bug_nodes_on_spot_alone_were_free(spot_family: Path) -> None:
+    """Without a price on demand a group cost nothing where the objective knows no spot."""
+    text = spot_family.read_text(encoding="utf-8").replace("      price: 8.14 USD/h\n", "")
+    text = text.replace("minimize: cost_per_useful_sequence", "minimize: step_time")
+    spot_family.write_text(text, encoding="utf-8")
+    code, _, err = run("pareto", spot_family, *QUICK)
+    assert code == 2
+    assert "a10a has a price on spot alone; allowed: a price on demand, or objective" in err

@@ -60,12 +60,12 @@ def test_the_best_split_of_a_chain_stays_below_the_cutoff(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 10))
-@pytest.mark.parametrize("labels", [1, 24])
+@pytest.mark.parametrize("compared", [0, 200])
 def test_long_windows_stay_below_the_optimum(
-    monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
+    monkeypatch: pytest.MonkeyPatch, seed: int, compared: int
 ) -> None:
     """Also if labels have to be merged to one."""
-    monkeypatch.setattr(cycle_means, "MOST_LABELS", labels)
+    monkeypatch.setattr(cycle_means, "MOST_COMPARED", compared)
     problem = long_chain(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 
@@ -128,12 +128,12 @@ def few_micro_batches(seed: int) -> SplitProblem:
 
 
 @pytest.mark.parametrize("seed", one_each(range(120), 10))
-@pytest.mark.parametrize("labels", [1, 24])
+@pytest.mark.parametrize("compared", [0, 200])
 def test_drains_stay_below_the_optimum(
-    monkeypatch: pytest.MonkeyPatch, seed: int, labels: int
+    monkeypatch: pytest.MonkeyPatch, seed: int, compared: int
 ) -> None:
     """As long windows do."""
-    monkeypatch.setattr(cycle_means, "MOST_LABELS", labels)
+    monkeypatch.setattr(cycle_means, "MOST_COMPARED", compared)
     problem = few_micro_batches(seed)
     assert keeps(problem, solve_split(problem, NO_CUTOFF))
 

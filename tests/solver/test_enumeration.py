@@ -14,6 +14,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
 from solver.bounds.latency_bottleneck import tighten
 from solver.bounds.replica_relaxation import Relaxation
+from solver.enumeration import engine
 from solver.enumeration.engine import SplitOutcome, solve_split
 from solver.layered.all_orders import free_order
 from solver.layered.edges import build_layers
@@ -220,6 +221,15 @@ def test_stopped_early_the_bound_still_holds() -> None:
         assert best is not None
         assert found.bound_ns <= best
         assert found.step_time_ns is None or found.step_time_ns >= best
+
+
+def test_bug_what_windows_have_proved_is_not_enumerated() -> None:
+    """Where an earlier bound is within the gap of the best split, nothing is left to look at."""
+    search = engine._Search(random_chain(10), NO_CUTOFF, 0.0)
+    search.descend(lambda: False)
+    assert search.layers is not None
+    search.bound = search.target
+    assert search.enumerate(lambda: True)
 
 
 def test_reference_splits(reference: Path) -> None:

@@ -14,13 +14,15 @@ from solver.evaluate.flags import read_flags
 from solver.evaluate.launched import Launched
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned
+from solver.export import megatron
 from solver.export.job import Job
 from solver.export.megatron_ranks import rank_groups
-from tests.export_cases import instance_of
+from tests.export_cases import WHOLE_EXPERTS, instance_of
 
 PP = "--pipeline-model-parallel-size"
 TP = "--tensor-model-parallel-size"
 CP, EP = "--context-parallel-size", "--expert-model-parallel-size"
+EXPERT_TP = "--expert-tensor-parallel-size"
 LAYOUT = "--pipeline-model-parallel-layout"
 FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
 EMBEDDING = "--account-for-embedding-in-pipeline-split"
@@ -164,8 +166,8 @@ def test_flags_of_the_model_are_left_alone() -> None:
             ": no --moe-token-dispatcher-type, with .* 2; allowed: alltoall or flex",
         ),
         (
-            f"{TP} 2\n--expert-tensor-parallel-size 1",
-            f":2: .* 1; allowed: 2, as {TP}: plans split experts",
+            f"{TP} 4\n{EXPERT_TP} 2",
+            f":2: .* 2; allowed: 1, or 4 as {TP}: plans split experts",
         ),
         (
             "--data-parallel-sharding-strategy optim",
@@ -287,6 +289,29 @@ def test_sharing_of_experts_and_sequences() -> None:
     assert read(f"{words} --cp-comm-type a2a").settings["context_method"] == "all_to_all"
     sharded = "--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads"
     assert (read(sharded).zero, read("--use-megatron-fsdp").zero) == (2, 0)
+
+
+def test_experts_that_tensor_groups_do_not_split() -> None:
+    """As exported: four GPUs share them, two of each tensor group; the tensor degree is no news."""
+    job = WHOLE_EXPERTS
+    run = read(megatron.files(job)[megatron.ARGUMENTS], job.instance)
+    assert planned(job.instance, run, (1, 0, 1)).shape == job.shape
+    assert read(f"{TP} 2 {EXPERT_TP} 2", job.instance).etp is None
+    assert read(f"{TP} 2 {EXPERT_TP} 1").etp is None  # a model without experts
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (f"{EP} 2", "a.txt:1: 1 GPU per expert, where tensor groups do not split the sequence"),
+        (f"{EP} 4 --sequence-parallel", "a.txt:1: 4 GPUs that share experts; allowed: a divisor"),
+    ],
+)
+def test_whole_experts_that_do_not_fit(words: str, message: str) -> None:
+    """Tensor groups of whole sequences; more GPUs than the two of a stage."""
+    text = f"{TP} 2 {PP} 4 {EXPERT_TP} 1 --moe-token-dispatcher-type alltoall {words}"
+    with pytest.raises(PlanError, match=f"^{message}"):
+        planned(WHOLE_EXPERTS.instance, read(text, WHOLE_EXPERTS.instance), (1, 0, 1))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.export_cases import instance_of, job_of
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x=3", "'x=3'; allowed: NAME=VALUE with tp, cp, ep, pp, dp"),
+        ("x=3", "'x=3'; allowed: NAME=VALUE with tp, cp, ep, etp, pp, dp"),
         ("tp", "'tp'; allowed: NAME=VALUE"),
         ("tp=1,tp=2", "tp twice; allowed: each name once"),
         ("tp=two", "tp=two; allowed: a whole number from 1 on"),

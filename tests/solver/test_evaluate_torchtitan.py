@@ -8,7 +8,7 @@ from formulations.errors import PlanError
 from solver.evaluate.launched import Launched
 from solver.evaluate.torchtitan_run import launched
 from solver.export import torchtitan
-from tests.export_cases import UNTIED, instance_of, job_of
+from tests.export_cases import UNTIED, WHOLE_EXPERTS, instance_of, job_of
 
 JOB = job_of(workload=UNTIED, recompute=("full",))
 MODULE = torchtitan.files(JOB)["planned_config.py"]
@@ -28,6 +28,14 @@ def test_fields(tmp_path: Path) -> None:
     assert (run.tp, run.dp, run.pp, run.micro_batch, run.zero) == (1, 2, 4, 2, 1)
     assert (run.schedule, run.recompute, run.target) == ("1f1b", "full", "torchtitan")
     assert run.boundaries == (0, 4, 7, 9, 14)
+
+
+def test_experts_are_whole_on_tensor_groups(tmp_path: Path) -> None:
+    """As exported: where GPUs share experts, those of tensor groups do so too."""
+    for file, text in torchtitan.files(WHOLE_EXPERTS).items():
+        (tmp_path / file).write_text(text)
+    run = launched(tmp_path, WHOLE_EXPERTS.instance)
+    assert (run.tp, run.ep, run.etp, run.zero) == (2, 4, 1, 1)
 
 
 def test_named_schedule(tmp_path: Path) -> None:
@@ -56,9 +64,10 @@ def test_only_module_of_a_folder(tmp_path: Path) -> None:
         ("tensor_parallel_degree = 1", "tensor_parallel_degree = 0", "0; allowed: a whole number"),
         ("tensor_parallel_degree = 1", "tensor_parallel_degree = N", "N; allowed: a literal"),
         (
-            "expert_parallel_degree = 1",
-            "expert_parallel_degree = 2\n    config.parallelism.tensor_parallel_degree = 2",
-            "2; allowed: 1 beside",
+            "shard_degree = 2\n    config.parallelism.data_parallel_replicate_degree = 1",
+            "shard_degree = 1\n    config.parallelism.data_parallel_replicate_degree = 2\n"
+            "    config.parallelism.expert_parallel_degree = 2",
+            "2; allowed: 1 beside parallelism.expert_parallel_degree",
         ),
         (
             "shard_degree = 2\n    config.parallelism.data_parallel_replicate_degree = 1",

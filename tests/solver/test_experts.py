@@ -7,6 +7,7 @@ from formulations.instance import Instance
 from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
+from solver.search.agenda import Agenda
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import verify_document
@@ -45,12 +46,29 @@ def test_models_agree(seed: int, method: Method) -> None:
 
 @pytest.mark.parametrize("seed", one_each(range(30), 6))
 def test_more_choices_are_never_slower(seed: int) -> None:
-    """A plan space with more degrees of experts and context holds all plans of the smaller one."""
+    """More degrees of experts and context, whole experts too: all plans of the smaller space."""
     instance = expert_instance(seed)
     steps = []
-    for ep, cp in (((1,), (1,)), ((1, 2), (1,)), ((1, 2, 4), (1, 2))):
-        fields = {"expert_parallel": ep, "context_parallel": cp}
+    split, whole = ("tp",), (1, "tp")
+    choices = [((1,), split, (1,)), ((1, 2), split, (1,)), ((1, 2), whole, (1,))]
+    for ep, etp, cp in (*choices, ((1, 2, 4), whole, (1, 2))):
+        fields = {"expert_parallel": ep, "expert_tensor_parallel": etp, "context_parallel": cp}
         search = instance.search.model_copy(update=fields)
         steps.append(solve(instance.model_copy(update={"search": search})).step_time_ns)
     known = [step if step is not None else float("inf") for step in steps]
     assert known == sorted(known, reverse=True)
+
+
+def test_bound_that_is_told_is_the_least_of_open_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found without listing them, after every shape that is closed."""
+    told, plain = list[float | None](), Agenda.least_open
+
+    def least_open(agenda: Agenda, best: float | None) -> float | None:
+        told.append(plain(agenda, best))
+        assert told[-1] == min((one.objective for one in agenda.open(best)), default=None)
+        return told[-1]
+
+    monkeypatch.setattr(Agenda, "least_open", least_open)
+    for seed in range(6):
+        solve(expert_instance(seed), progress=lambda _: None)
+    assert told

@@ -94,6 +94,33 @@ def test_every_link_is_doubled_by_itself() -> None:
     assert "without c" in found  # which leaves one zone, and no link between zones
 
 
+def test_terms_are_changed_where_nodes_are_rented_on_spot() -> None:
+    """Without a price on demand there is no other choice."""
+    group = (
+        "{name: a, gpu: A10, gpus_per_node: 1, nodes: 1, spot: {price: 1 USD/h, preemptions: 1 /h}"
+    )
+    more = "objective: {minimize: cost_per_useful_sequence}"
+    terms = ["on demand alone, where it is offered", "half as many preemptions"]
+    for price, expected in ((", price: 2 USD/h", terms), ("", terms[1:])):
+        found = changes_of("catalogue: gpt2", f"[{group}{price}}}]", more=more)
+        assert [text for text in found if text in terms] == expected
+
+
+def test_links_between_zones_are_doubled_pair_by_pair() -> None:
+    """Those of equal figures together."""
+    groups = [
+        f"{{name: {z}, gpu: A10, gpus_per_node: 1, nodes: 1, inter_node: 1 Gbit/s, zone: {z}}}"
+        for z in "xyz"
+    ]
+    more = """  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}
+  zone_links: [{zones: [z, x], bandwidth: 2 Gbit/s, latency: 1 ms}]"""
+    found = changes_of("catalogue: gpt2", f"[{', '.join(groups)}]", more=more)
+    assert [text for text in found if "zones" in text] == [
+        "twice the bandwidth between zones x and y, y and z",
+        "twice the bandwidth between zones x and z",
+    ]
+
+
 def test_every_strategy_is_turned_off() -> None:
     """Those that GPUs share experts and sequences by, too, and unlike degrees."""
     group = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"

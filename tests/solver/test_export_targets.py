@@ -25,6 +25,7 @@ from tests.export_cases import (
     SHARDED,
     UNEVEN,
     UNTIED,
+    WHOLE_EXPERTS,
     instance_of,
     job_of,
     plan_of,
@@ -166,6 +167,20 @@ def test_unlike_degrees_are_meshes() -> None:
     assert places == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1), (0, 1, 1)]
 
 
+def test_meshes_whose_tensor_groups_do_not_split_experts() -> None:
+    """One GPU per expert on every mesh; a file that does not say so is found."""
+    assert list(flagscale.faults(WHOLE_EXPERTS)) == []
+    texts = flagscale.files(WHOLE_EXPERTS)
+    flagscale.check(WHOLE_EXPERTS, texts)
+    found = flagscale_arguments(WHOLE_EXPERTS)
+    assert found["--hetero-process-meshes"] == ["2", "1", "4", "2", "2"]
+    (flag,) = (name for name in found if name.startswith("--expert-tensor"))
+    assert (flag, found[flag]) == ("--expert-tensor-parallel-size-per-process-mesh", ["1"])
+    name = flagscale.ARGUMENTS
+    with pytest.raises(PlannerError, match="expert tensor parallelism per mesh"):
+        flagscale.check(WHOLE_EXPERTS, {**texts, name: texts[name].replace(f"{flag} 1", "")})
+
+
 def test_unlike_degrees_need_sequence_parallelism() -> None:
     """And equal tensor groups for tied embeddings; FlagScale ends other jobs at start."""
     (fault,) = flagscale.faults(unlike_degrees("target: any, sequence_parallel: false"))
@@ -235,6 +250,9 @@ def test_recipe_says_how_gpus_share_experts_and_sequences(monkeypatch: pytest.Mo
     cfg = applied(job, 32, monkeypatch)
     found = cfg.model.cp_comm_type, cfg.model.moe_token_dispatcher_type
     assert found == ("a2a", "alltoall")
+    whole = applied(WHOLE_EXPERTS, 32, monkeypatch).model
+    sizes = whole.tensor_model_parallel_size, whole.expert_tensor_parallel_size
+    assert (*sizes, whole.expert_model_parallel_size) == (2, 1, 4)
 
 
 class Fields(ModuleType):

@@ -8,7 +8,8 @@ from formulations.costs.template_costs import template_costs
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import InstantiationProblem
-from solver.fleet_document import FleetDocument, sealed_fleet
+from solver.document import sealed
+from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.fleet_templates import designs_of, fleet_templates
 from solver.fleets.instantiate import instantiate
@@ -88,7 +89,7 @@ def test_a_bound_that_is_shown_again_needs_no_word(recovered: FleetDocument) -> 
     """Half as much again as this fleet trains is more than any does."""
     assert recovered.recovery is not None
     lax = recovered.recovery.model_copy(update={"steps_bound": 1.5 * recovered.recovery.steps})
-    document = sealed_fleet(recovered.model_copy(update={"recovery": lax}))
+    document = sealed(recovered.model_copy(update={"recovery": lax}))
     assert verify_fleet(document).problems == ()
     assert verify_fleet(document).reservations == ()
 

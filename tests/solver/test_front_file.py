@@ -1,12 +1,14 @@
 """Front files: verify proves them again with code of its own, and refuses what was changed."""
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 import pytest
 
-from solver.front_document import FrontDocument, front_json, sealed_front
+from solver.document import sealed
+from solver.front_document import FrontDocument, front_json
 from solver.report.front import build_front
 from solver.report.front_picture import front_picture
 from solver.report.html.front_page import front_page
@@ -24,7 +26,7 @@ def forged(document: FrontDocument, change: Any) -> FrontDocument:
     """A copy that `change` was done to, with a digest that fits."""
     fields = json.loads(front_json(document))
     change(fields)
-    return sealed_front(FrontDocument.model_validate_json(json.dumps(fields)))
+    return sealed(FrontDocument.model_validate_json(json.dumps(fields)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -75,7 +77,7 @@ def _drop_cluster(fields: dict[str, Any]) -> None:
 
 
 def _cheaper(fields: dict[str, Any]) -> None:
-    fields["points"][0]["cost_usd_per_step"] /= 2
+    fields["points"][0]["terms"][0]["cost_usd_per_step"] /= 2
 
 
 def _other_nodes(fields: dict[str, Any]) -> None:
@@ -131,6 +133,19 @@ def test_bug_picture_of_free_clusters() -> None:
     document = build_front(searched(family.model_copy(update={"instance": instance})), "front")
     assert len(document.points) == 1
     assert 'class="best"' in front_picture(document)
+
+
+def test_line_of_the_picture_has_a_corner_at_every_point() -> None:
+    """At a throughput it is at the cost of the next faster point, which no mixture undercuts."""
+    document = front()
+    picture = front_picture(document)
+    [line] = re.findall(r'<path class="f" d="M(\S+),\S+?(V\S+)"/>', picture)
+    found = re.findall(r"V([\d.]+)H([\d.]+)", line[1])
+    across = [line[0], *(x for _, x in found[:-1])]
+    corners = set(zip(across, (y for y, _ in found), strict=True))
+    places = re.findall(r'<circle cx="(\S+)" cy="(\S+)" r="4" class="best"><', picture)
+    assert corners == set(places)
+    assert len(corners) == len(document.points)
 
 
 def test_picture_and_page_name_every_cluster() -> None:

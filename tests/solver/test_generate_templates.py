@@ -8,7 +8,8 @@ import pytest
 
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
-from formulations.instance import Instance, Link
+from formulations.instance import Instance, ZoneLink
+from formulations.instance.cluster import ZonePair
 from formulations.template import Template
 from solver.layered.gpu_graph import Counts
 from solver.layered.node_sharing import NodeSplit
@@ -79,14 +80,23 @@ def check_all_mixes(instance: Instance, seed: int, objective: TemplateObjective)
 
 
 def in_zones(instance: Instance) -> Instance:
-    """Every group in a zone of its own, with a link between them that is slower than all."""
+    """Every group in a zone of its own, with links between them that are slower than all.
+
+    A group of several nodes lies in two zones.
+    """
     cluster = instance.cluster
-    groups = tuple(
-        group.model_copy(update={"zone": f"zone-{j}"}) for j, group in enumerate(cluster.groups)
-    )
+    parts = [
+        group.model_copy(update={"name": f"{group.name}{part}", "nodes": count})
+        for group in cluster.groups
+        for part, count in enumerate((1, group.nodes - 1))
+        if count
+    ]
+    groups = tuple(own.model_copy(update={"zone": f"zone-{j}"}) for j, own in enumerate(parts))
     slowest = min(group.inter_node.bandwidth_bytes_per_s for group in groups)
-    link = Link(bandwidth_bytes_per_s=slowest / 4, latency_s=1e-3)
-    zoned = cluster.model_copy(update={"groups": groups, "zone_link": link})
+    link = ZoneLink(bandwidth_bytes_per_s=slowest / 4, latency_s=1e-3)
+    slower = ZoneLink(bandwidth_bytes_per_s=slowest / 16, latency_s=1e-3)
+    own = ZonePair(zones=("zone-1", "zone-0"), link=slower)
+    zoned = cluster.model_copy(update={"groups": groups, "zone_link": link, "zone_links": (own,)})
     return instance.model_copy(update={"cluster": zoned})
 
 

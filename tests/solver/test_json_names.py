@@ -85,8 +85,8 @@ def fields() -> dict[str, object]:
 
 
 def test_names_of_the_object() -> None:
-    """All names of schema version 7 are there."""
-    assert fields()["schema_version"] == 7
+    """All names of schema version 8 are there."""
+    assert fields()["schema_version"] == 8
     assert set(fields()) >= TOP
 
 

@@ -1,5 +1,7 @@
 """Clusters in a study: those that were closed stay closed."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,11 @@ from formulations.instance.load import load_family
 from solver.cli import app
 from solver.clusters.family_outcome import outcome
 from solver.clusters.kept_clusters import family_overview
-from solver.clusters.measure import TimeAndMoney
+from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
-from solver.study.store import open_study, read_study
+from solver.study.store import read_study, study_at
 
 BERT = Path(__file__).resolve().parents[2] / "instances" / "aws_bert.yaml"
 
@@ -32,25 +34,25 @@ def few(nodes: int) -> Family:
     return family.model_copy(update={"instance": family.instance.model_copy(update=update)})
 
 
-def front(path: Path | None, options: SolveOptions) -> list[object]:
+def front(
+    path: Path | None, options: SolveOptions, measured: Callable[[Family], Measure]
+) -> list[object]:
     """What a search says of its points and clusters, but for its time."""
     family = few(2)
-    measure = TimeAndMoney(family)
-    if path is None:
-        search = FamilySearch(family, measure, options)
+    with study_at(path, family.instance) as study:
+        search = FamilySearch(family, measured(family), options, study)
         found = outcome(search, search.run())
-    else:
-        with open_study(path, family.instance) as study:
-            search = FamilySearch(family, measure, options, study)
-            found = outcome(search, search.run())
     points = [(one.nodes, one.result.plan, one.result.log.shapes) for one in found.points]
     return [*points, found.clusters]
 
 
-def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("measured", [TimeAndMoney, TimeAndNodes])
+def test_killed_search_goes_on(
+    measured: Callable[[Family], Measure], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It loses the cluster in hand, shows what is open, and ends with the front of a fresh run."""
     path, options, closed = tmp_path / "study.db", SolveOptions(gap=0.01), list[MemberTask]()
-    fresh, close = front(None, options), Members.close
+    fresh, close = front(None, options, measured), Members.close
 
     def dies(self: Members, task: MemberTask, *others: object) -> MemberClosing:
         closed.append(task)
@@ -60,20 +62,49 @@ def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(Members, "close", dies)
     with pytest.raises(Killed):
-        front(path, options)
+        front(path, options, measured)
     with read_study(path) as (_, notes):
         shown = family_overview(notes)
     assert shown is not None
     assert len(shown.open) > 0
-    assert front(path, options) == fresh
+    assert front(path, options, measured) == fresh
     assert closed[1] == closed[2]
     assert len(set(closed)) == len(closed) - 1
 
 
 def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
-    """`pareto --study` writes what `study show` reads; another gap is another question."""
+    """`pareto --study` writes what `study show` reads; another length of training is no other."""
     path = str(tmp_path / "study.db")
     words = ["pareto", str(BERT), "--gap", "0.2", "--workers", "1", "--study", path]
     assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, [*words, "--sequences", "1000"]).exit_code == 0
     shown = CliRunner().invoke(app, ["study", "show", path])
     assert shown.stdout.startswith("clusters      aws_bert, 80 closed, 0 open, ")
+
+
+def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path) -> None:
+    """The last clusters need no search."""
+    path, family = tmp_path / "study.db", load_family(BERT)
+    with study_at(path, family.instance) as study:
+        FamilySearch(family, TimeAndNodes(family), SolveOptions(gap=0.05), study).run()
+    with read_study(path) as (_, notes):
+        shown = family_overview(notes)
+    assert shown is not None
+    assert (shown.closed, shown.open) == (80, [])
+
+
+def test_command_line_keeps_subsets(tmp_path: Path) -> None:
+    """`subsets --study` goes on from what is there, on the machines that `solve` plans for."""
+    small, path = str(BERT.with_name("hetero_small.yaml")), str(tmp_path / "study.db")
+    words = ["--gap", "0.2", "--workers", "1", "--study", path]
+    assert CliRunner().invoke(app, ["solve", small, *words]).exit_code == 0
+    first = CliRunner().invoke(app, ["subsets", small, *words, "--json"])
+    again = CliRunner().invoke(app, ["subsets", small, *words, "--json"])
+    shown = CliRunner().invoke(app, ["study", "show", path]).stdout
+    found = [
+        [p["plan"]["step_time_s"] for p in json.loads(one.stdout)["points"]]
+        for one in (first, again)
+    ]
+    assert found[0] == found[1]
+    assert "shapes closed, 0 open" in shown
+    assert "clusters      hetero_small, 7 closed, 0 open" in shown

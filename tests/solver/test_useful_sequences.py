@@ -3,7 +3,6 @@
 import random
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
@@ -24,7 +23,6 @@ from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.verify import renting, verify_document
 from tests.brute_force import optimum_ns
-from tests.command_line import run
 from tests.resealed import forged
 from tests.seeds import one_each
 from tests.spot_instances import rates_times, spot_instance
@@ -219,13 +217,3 @@ def test_weight_is_rent_times_slowdown() -> None:
     terms = terms_of(instance, result.plan.shape.nodes_used)
     weight = objective_weight(instance, result.plan.shape)
     assert weight == terms.usd_per_hour * terms.slowdown
-
-
-def test_pareto_compares_on_demand(tmp_path: Path) -> None:
-    """Another objective than step time and rent is refused in one line."""
-    text = (Path("docs/examples") / "spot.yaml").read_text("utf-8")
-    family = tmp_path / "family.yaml"
-    family.write_text(text.replace("nodes: 2", "nodes: {min: 0, max: 2}"))
-    code, out, err = run("pareto", family)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "objective.minimize: cost_per_useful_sequence; allowed: another" in err

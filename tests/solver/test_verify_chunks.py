@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
+from formulations.costs.tables import build_tables
+from solver.search.shapes import shapes
 from solver.verify import chunk_exhaust, device_ways
 from solver.verify.bounds import Prover
 from solver.verify.chunk_exhaust import exhaust_chunks
@@ -11,7 +14,8 @@ from solver.verify.chunks import Chunks
 from solver.verify.clock import Clock
 from solver.verify.simulated import Outcome
 from solver.verify.space import PlanSpace
-from tests.random_shapes import random_optimum_ns, random_tables
+from tests.expert_instances import expert_instance
+from tests.random_shapes import random_optimum_ns, random_tables, scheduled
 from tests.seeds import few_and_many
 
 LATER_THAN_ANY = 1 << 50
@@ -49,3 +53,15 @@ def test_too_many_ways_are_no_question() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_ways, "MOST_WAYS", 1)
         assert question.everything(LATER_THAN_ANY) is None
+
+
+def test_bug_chunks_recomputed_all_experts_of_a_block() -> None:
+    """What devices recompute takes as long as their share of the experts does."""
+    instance = scheduled(expert_instance(3), "interleaved", 2)
+    search = instance.search.model_copy(update={"recompute": ("none", "full")})
+    instance = instance.model_copy(update={"search": search})
+    shape = next(one for one in shapes(instance) if one.ep > 1 and one.vpp > 1)
+    extra = Prover(PlanSpace(instance)).chunk_ways(shape).extra
+    layers = np.arange(len(instance.workload.layers))
+    for way, planned in enumerate(build_tables(instance, shape).recompute_ns):
+        assert extra[way][:, layers, layers + 1].T.tolist() == planned.tolist()

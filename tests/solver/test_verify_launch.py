@@ -1,7 +1,7 @@
 """The verifier's own rules of launch targets, against those of the instance."""
 
 from itertools import permutations, product
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 
@@ -67,6 +67,8 @@ def test_both_agree_on_zero() -> None:
         assert runs_zero(target, zero, pp) == (zero in zero_stages(target, pp))
 
 
+ETP: tuple[Literal[1] | None, ...] = (None, 1)
+
 TRAINED: list[dict[str, Any]] = [
     {"precision": "fp8"},
     {"precision": "fp32", "optimizer_bytes": 8},
@@ -92,17 +94,23 @@ def test_both_agree_on_what_a_target_trains(target: Target, fields: dict[str, An
 def test_both_agree_on_shared_experts_and_sequences() -> None:
     """Torchtitan's experts are whole, on FSDP's ranks; Megatron's in fp16 are not shared."""
     instance = pipelined_result().instance
-    for experts, precision, split in product((0, 8), ("fp16", "bf16"), (False, True)):
-        fields = {"experts": experts, "precision": precision}
+    truth = (False, True)
+    for (experts, biases), precision, split in product(
+        ((0, False), (8, False), (8, True)), ("fp16", "bf16"), truth
+    ):
+        fields = {"experts": experts, "precision": precision, "expert_biases": biases}
         changed = instance.model_copy(
             update={
                 "workload": instance.workload.model_copy(update=fields),
                 "search": instance.search.model_copy(update={"sequence_parallel": split}),
             }
         )
-        for target, tp, cp, ep, zero in product(RULES, (1, 2), (1, 2), (1, 2), (0, 1)):
-            runs = runs_sharing(target, changed, [Degrees(tp=tp, cp=cp)], ep, zero)
-            own = Sharing(tp, cp, ep, zero, split)
+        sharing = product(RULES, (1, 2), (1, 2), (1, 2), ETP, (0, 1))
+        for target, tp, cp, ep, etp, zero in sharing:
+            if etp and tp == 1:
+                continue  # the same as None
+            runs = runs_sharing(target, changed, [Degrees(tp=tp, cp=cp)], ep, etp, zero)
+            own = Sharing(tp, cp, ep, zero, split, etp or "tp")
             assert runs == (shares(target, changed.workload, own) is None)
 
 

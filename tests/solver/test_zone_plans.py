@@ -1,6 +1,8 @@
 """What crosses between zones: by construction, by cost, and as the link between them slows down."""
 
+import random
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -8,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.instance import Instance
+from formulations.instance import Cluster, Instance, ZoneLink
+from formulations.instance.cluster import ZonePair
 from formulations.instance.load import load_instance
 from formulations.plan import Plan
+from formulations.switching.network import Line, Network
+from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
+from solver.verify.switch_links import Network as VerifiedNetwork
 from tests.expert_instances import expert_instance
 from tests.random_shapes import zoned
 from tests.seeds import one_each
@@ -80,6 +86,22 @@ def test_nothing_crosses_a_hopeless_link() -> None:
     assert plan_at(10_000)[1] == time_ns
 
 
+def test_three_zones_keep_replicas_together() -> None:
+    """No gradients cross between zones; activations take the near link, then the far one."""
+    instance = load_instance(INSTANCES / "three_zones.yaml")
+    few = {"tensor_parallel": (1,), "micro_batch": (16,), "zero": (1,), "data_parallel": (4,)}
+    search = instance.search.model_copy(update=few | {"idle_nodes": False})
+    plan = solve(instance.model_copy(update={"search": search}), SolveOptions(gap=0.02)).plan
+    assert plan is not None
+    found = zones(instance, plan)
+    assert crossings(found)[0] == 0
+    assert list(dict.fromkeys(stage[0] for stage in found)) == [
+        "us-west-2a",
+        "us-west-2b",
+        "us-east-1a",
+    ]
+
+
 @pytest.mark.parametrize("seed", one_each(range(60), 4))
 def test_a_slower_link_never_costs_a_plan_more(seed: int) -> None:
     """The slowing costs the plan that is then the best no more than the one before.
@@ -103,6 +125,73 @@ def test_a_slower_link_never_costs_a_plan_more(seed: int) -> None:
         assert times["first"][0] <= times["second"][0] <= times["second"][1] <= times["first"][1]
 
 
+def three_zones(seed: int) -> Instance:
+    """Some nodes in three zones, every pair of which has a link of its own."""
+    rng = random.Random(seed)
+    instance = few_stages(seed)
+    nodes = [group for group in instance.cluster.groups for _ in range(group.nodes)]
+    nodes = (nodes * 3)[:4]
+    groups = tuple(
+        node.model_copy(update={"name": f"n{i}", "nodes": 1, "zone": "xyzx"[i]})
+        for i, node in enumerate(nodes)
+    )
+    speeds = [3e7, 3e8, 2e9]
+    rng.shuffle(speeds)
+    own = tuple(
+        ZonePair(zones=pair, link=ZoneLink(bandwidth_bytes_per_s=speed, latency_s=1e-4))
+        for pair, speed in zip((("x", "y"), ("z", "y"), ("x", "z")), speeds, strict=True)
+    )
+    cluster = instance.cluster.model_copy(update={"groups": groups, "zone_links": own})
+    return instance.model_copy(update={"cluster": Cluster.model_validate(cluster.model_dump())})
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 5))
+def test_the_order_of_three_zones_changes_nothing(seed: int) -> None:
+    """Nor do the names that they have, nor the order in which a pair names its zones."""
+    instance, rng = three_zones(seed), random.Random(seed)
+    names = dict(zip("xyz", rng.sample("abc", 3), strict=True))
+    groups = [g.model_copy(update={"zone": names[g.zone or ""]}) for g in instance.cluster.groups]
+    rng.shuffle(groups)
+    own = [
+        pair.model_copy(update={"zones": (names[pair.zones[1]], names[pair.zones[0]])})
+        for pair in instance.cluster.zone_links
+    ]
+    update = {"groups": tuple(groups), "zone_links": tuple(own[::-1])}
+    cluster = instance.cluster.model_copy(update=update)
+    moved = instance.model_copy(update={"cluster": cluster})
+    assert solve(moved).objective == solve(instance).objective
+
+
+@pytest.mark.parametrize("seed", one_each(range(40), 20))
+def test_a_faster_pair_is_never_worse(seed: int) -> None:
+    """Ten times the bandwidth between two of three zones, for each pair."""
+    instance = three_zones(seed)
+    own, before = instance.cluster.zone_links, solve(instance).objective
+    for i, pair in enumerate(own):
+        speed = 10 * pair.link.bandwidth_bytes_per_s
+        link = pair.link.model_copy(update={"bandwidth_bytes_per_s": speed})
+        faster = (*own[:i], pair.model_copy(update={"link": link}), *own[i + 1 :])
+        cluster = instance.cluster.model_copy(update={"zone_links": faster})
+        after = solve(instance.model_copy(update={"cluster": cluster})).objective
+        assert (before is None) == (after is None)
+        assert before is None or after is None or after <= before
+
+
+def test_a_switch_takes_the_link_of_each_pair() -> None:
+    """In the planner's network and in the verifier's, both ways; none leads from x to x."""
+    cluster = three_zones(0).cluster
+    ours, theirs = Network(cluster), VerifiedNetwork(cluster)
+    rates = dict(zip(ours.lines, ours.ns_per_byte, strict=True))
+    for pair in cluster.zone_links:
+        expected = Fraction(10**9) / Fraction(pair.link.bandwidth_bytes_per_s)
+        for one, other in (pair.zones, pair.zones[::-1]):
+            ends = cluster.zones.index(one), cluster.zones.index(other)
+            assert rates[Line("zone", *ends)] == expected
+            assert theirs.ns_per_byte(("zone", one, other)) == expected
+    with pytest.raises(KeyError):
+        theirs.ns_per_byte(("zone", "x", "x"))
+
+
 @pytest.mark.parametrize("seed", one_each(range(30), 6))
 def test_experts_of_several_zones_stay_inside_a_node(seed: int) -> None:
     """No shape that uses two zones shares experts, or sequences, among GPUs of two nodes."""
@@ -113,4 +202,5 @@ def test_experts_of_several_zones_stay_inside_a_node(seed: int) -> None:
         own = shape.degrees[0]
         if len({group.zone for group in used}) > 1:
             assert all(group.gpus_per_node % own.width == 0 for group in used)
-            assert all(group.gpus_per_node // own.tp % shape.ep == 0 for group in used)
+            lanes = shape.expert_lanes(0)
+            assert all(group.gpus_per_node // lanes % shape.ep == 0 for group in used)

@@ -4,12 +4,11 @@ from html import escape
 
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
-from solver.report.front_figures import cost_name, figures_of
 from solver.report.front_picture import front_picture
-from solver.report.front_text import cluster_name, degrees_text, search_lines
+from solver.report.front_text import cluster_name, cost_lines, point_rows, search_lines
 from solver.report.html.page import bare_page
-from solver.report.html.sections import lines_table, section
-from solver.report.quantities import money, percent, significant, time_text
+from solver.report.html.sections import lines_table, section, text_table
+from solver.report.quantities import time_text
 
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
@@ -19,53 +18,30 @@ def front_page(document: FrontDocument) -> str:
     instance = document.family.instance
     title = f"{instance.name}: {instance.workload.name}"
     picture = front_picture(document).replace(_NAMESPACE, "")
-    note = "Dominated clusters are faint; hollow ones stand where plans of theirs can be at best."
+    note = (
+        "The line is the least cost at a throughput. Dominated clusters are faint; hollow ones "
+        "stand where plans of theirs can be at best."
+    )
     parts = [
         f"<header><h1>{escape(title)}</h1></header><main>",
         section("Front", picture, note),
-        section("Points", _points(document), f"Cost of {cost_name(document)}."),
-        section("Proof", lines_table(search_lines(document))),
+        section("Points", _points(document)),
+        section("Proof", lines_table([*cost_lines(document), *search_lines(document)])),
         section("Other clusters", _others(document)),
         "</main>",
     ]
     return bare_page(title, "\n".join(parts))
 
 
-def _table(headings: list[str], rows: list[list[str]]) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in headings)
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:2])
-        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[2:])
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
-
-
 def _points(document: FrontDocument) -> str:
-    rows = []
-    for one in document.points:
-        step_s = one.plan.step_time_s or 0.0
-        rows.append(
-            [
-                cluster_name(document, one.nodes),
-                degrees_text(one.plan),
-                f"{one.price_usd_per_hour:,.2f}",
-                time_text(step_s),
-                significant(one.plan.throughput_sequences_per_s or 0.0),
-                money(figures_of(document, one.nodes, step_s).cost_usd),
-                "open" if one.plan.gap is None else percent(one.plan.gap),
-            ]
-        )
-    degrees = "tensor x data x pipeline, b"
-    return _table(["cluster", degrees, "USD/h", "step", "sequences/s", "cost", "gap"], rows)
+    texts, numbers, rows = point_rows(document)
+    return text_table([*texts, *numbers], rows)
 
 
 def _others(document: FrontDocument) -> str:
     listed = {point.nodes for point in document.points}
     rows = [_row(document, one) for one in document.clusters if one.nodes not in listed]
-    return _table(["cluster", "stands", "step", "at least"], rows)
+    return text_table(["cluster", "stands", "step", "at least"], rows)
 
 
 def _row(document: FrontDocument, one: ClusterRecord) -> list[str]:

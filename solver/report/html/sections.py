@@ -1,6 +1,6 @@
 """The parts of the page that need no script: figures, machines, stages, memory, time."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from formulations.costs.plan_costs import PlanCosts
@@ -39,6 +39,20 @@ def lines_table(lines: Lines) -> str:
     return f"<table class=lines>{rows}</table>"
 
 
+def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 2) -> str:
+    """A table whose first columns are text, the others numbers."""
+    head = "".join(f"<th>{escape(one)}</th>" for one in headings[:texts])
+    head += "".join(f"<th class=number>{escape(one)}</th>" for one in headings[texts:])
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row[:texts])
+        + "".join(f"<td class=number>{escape(cell)}</td>" for cell in row[texts:])
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
 def legend(names: Iterable[tuple[str, str]]) -> str:
     """Style class and name of everything that has a colour."""
     keys = "".join(f"<li><i class={one}></i>{escape(name)}</li>" for one, name in names)
@@ -66,7 +80,8 @@ def machines(document: PlanDocument) -> str:
             _gpu(gpu, classes[group.gpu.name], runs.get((name, gpu)))
             for gpu in range(group.gpus_per_node)
         ]
-        title = f"<b>{escape(name)}</b> {escape(group.gpu.name)}"
+        place = f" in {group.zone}" if group.zone else ""
+        title = f"<b>{escape(name)}</b> {escape(group.gpu.name + place)}"
         cards.append(f"<div class=node><p>{title}</p><div class=gpus>{''.join(cells)}</div></div>")
     return f"<div class=nodes>{''.join(cards)}</div>{legend((c, n) for n, c in classes.items())}"
 

@@ -1,0 +1,123 @@
+"""A plan as a strategy for rows of many lengths: how long a row may be, and what it takes.
+
+The plan's layers, places and recomputation stay; its micro-batch is one row. What a row takes on
+the slowest stage is worked out for rows of several lengths that are one sequence, and that are many
+short ones: to the model of cost a packed row is a micro-batch of several sequences. Time grows with
+the squares of the sequences and, for as many tokens, is convex in their sum (the slowest stage, the
+slower of device and host), so a fit that is above both is above all rows between. It is exact where
+one stage and the device set the pace.
+
+Packed rows are looked at from half the longest row on: two that are shorter would be one. Shorter
+ones may be bound by the host and take longer than the fit says. Padded rows have the lengths of
+classes. Not in it: transfers between stages, which overlap with computation, and what is once per
+step.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from math import lcm
+
+import numpy as np
+
+from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.instance import Instance
+from formulations.instance.rows import lengths_of, of_rows
+from formulations.lengths.fit import Point, upper_fit
+from formulations.lengths.problem import Replica, Strategy
+from formulations.plan import Plan, Shape
+from formulations.units import ceil_div
+
+#: Lengths at which the time of a row is worked out.
+PACKED_SAMPLES, PADDED_SAMPLES = 5, 16
+#: Sequences of a row of many, whose squares count nothing.
+MANY = 256
+#: Rows are filled up to a multiple of so many tokens, and of the GPUs that share them.
+ROW_MULTIPLE = 128
+
+
+@dataclass(frozen=True)
+class PlanRows:
+    """A plan as a strategy; by which share of a row's time the fit is above it at most."""
+
+    strategy: Strategy
+    plan: Plan
+    above: float
+
+
+def row_multiple(shape: Shape) -> int:
+    """Rows of a shape have a multiple of so many tokens."""
+    own = shape.degrees_used[0]
+    return lcm(ROW_MULTIPLE, own.tp, 2 * own.cp)
+
+
+def longest_row(instance: Instance, shape: Shape, fits: Callable[[int], bool]) -> int | None:
+    """Tokens of the longest row that fits, no longer than the workload's; None: none does.
+
+    fits: whether rows of so many tokens do; then shorter ones do too.
+    """
+    step, most = row_multiple(shape), instance.workload.sequence_length
+    sizes = [*range(step, most, step), most]
+    if fits(most):
+        return most
+    count = bisect_left(sizes, True, key=lambda tokens: not fits(tokens))
+    return sizes[count - 1] if count else None
+
+
+class _RowCosts:
+    """Costs of a plan with rows that are so many sequences of so many tokens."""
+
+    def __init__(self, instance: Instance, plan: Plan) -> None:
+        self.instance, self.plan = instance, plan
+        self.num_rows = sum(replica.micro_batches for replica in plan.replicas)
+        self.of = cache(self._of)
+
+    def _of(self, tokens: int, sequences: int = 1) -> PlanCosts:
+        shape = self.plan.shape.model_copy(update={"micro_batch": sequences})
+        rows = of_rows(self.instance, tokens, sequences * self.num_rows)
+        return plan_costs(rows, self.plan.model_copy(update={"shape": shape}))
+
+    def fits(self, tokens: int, replica: int) -> bool:
+        """Whether rows fit every GPU of a replica."""
+        costs = self.of(tokens)
+        return bool((costs.memory_bytes <= costs.limit_bytes)[:, replica].all())
+
+    def slowest_ns(self, replica: int, tokens: int, sequences: int = 1) -> int:
+        """Forward and backward of a row on the slowest stage of a replica."""
+        costs = self.of(tokens, sequences)
+        return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
+
+    def points(self, replica: int, longest: int) -> Iterator[Point]:
+        """What the fit may not be below."""
+        for n in _lengths(self.instance, longest):
+            yield Point(n * n, n, self.slowest_ns(replica, n))
+            if lengths_of(self.instance).rows == "packed":
+                tokens = ceil_div(n, MANY)
+                time_ns = self.slowest_ns(replica, tokens, n // tokens)
+                yield Point(0, n // tokens * tokens, time_ns)
+
+
+def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> PlanRows:
+    """The strategy of a plan whose micro-batches are rows, which fit at one length at least.
+
+    halvings: so often rows are half as long as they might be.
+    """
+    costs, replicas, most = _RowCosts(instance, plan), [], 0.0
+    for r in range(plan.shape.dp):
+        longest = longest_row(instance, plan.shape, partial(costs.fits, replica=r))
+        assert longest is not None
+        longest >>= halvings
+        curve, above = upper_fit([*costs.points(r, longest)])
+        replicas.append(Replica(plan.shape.pp, longest, curve))
+        most = max(most, above)
+    return PlanRows(Strategy(name, tuple(replicas)), plan, most)
+
+
+def _lengths(instance: Instance, longest: int) -> list[int]:
+    """Lengths of rows, ascending, among which those are that steps have."""
+    lengths = lengths_of(instance)
+    if lengths.rows == "padded":
+        fitting = [one.tokens for one in lengths.classes if one.tokens <= longest] or [longest]
+        return fitting[:: -ceil_div(len(fitting), PADDED_SAMPLES)][::-1]
+    return sorted({int(one) for one in np.linspace(ceil_div(longest, 2), longest, PACKED_SAMPLES)})

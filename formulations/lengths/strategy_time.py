@@ -1,0 +1,247 @@
+"""What a strategy takes for a set of length atoms: one definition, for a set or for all intervals.
+
+The sequences of a set S share a strategy's dp replicas, integers in ns:
+
+- packed, like replicas: share + row time * ceil(tokens / (longest row * dp)) + fill, with share the
+  larger of ceil(work / dp) and apart;
+- padded, like replicas: every sequence is a row as long as the longest of S, so that it is
+  (ceil(sequences / dp) + stages - 1) rows;
+- unlike replicas: the least time in which their shares of the whole add up to one; packed, a share
+  is so many of `PARTS` parts of S, that is of work + row time * ceil(tokens / longest row), after
+  the replica's fill; not less than apart; padded, it is whole rows;
+- measured strategies: the sum of what their atoms take.
+
+work: sum over S of count * sequence time. apart: sequences are not divided, so that the n longest
+ones of S, of which none is shorter than l, take as long as n sequences of l; the most of that over
+all lengths l in S. In a time, each replica runs floor(time / sequence time) of them. fill:
+(stages - 1) rows, of the longest to run in S; packed, that is a row filled with sequences of one
+atom. Every replica takes part, so a strategy takes atoms up to its shortest longest row. A strategy
+that leaves replicas out is another one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.errors import PlannerError
+from formulations.lengths.problem import Atom, Measured, Mixed, Replica, Rows, Strategy
+from formulations.units import seconds
+
+Numbers = NDArray[np.int64]
+
+#: Above every time; three of them add up without leaving 64 bits.
+NEVER: Final = np.int64(1) << 60
+#: Unlike replicas divide a packed set into so many parts.
+PARTS: Final = 1 << 14
+#: PARTS times a time, and sums of times, stay within 64 bits.
+_MOST_NS: Final = 1 << 47
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Of sets of atoms, [set], or [kind of replica, set]; see the module."""
+
+    work: Numbers
+    apart: Numbers
+    tokens: Numbers
+    number: Numbers
+    longest_row_ns: Numbers
+
+
+class StrategyTimes:
+    """The times of one strategy. Raises PlannerError for those that cannot be meant.
+
+    fits: [atom] whether it takes the atom. kinds: its replicas and how many of each.
+    """
+
+    def __init__(self, strategy: Strategy, atoms: Sequence[Atom], rows: Rows) -> None:
+        self._rows = rows
+        self.kinds = tuple(Counter(strategy.replicas).items())
+        self.fits = np.array([atom.tokens <= strategy.longest for atom in atoms])
+        known = [atom if fit else None for atom, fit in zip(atoms, self.fits, strict=True)]
+        work = [[_work_ns(kind, atom) for atom in known] for kind, _ in self.kinds]
+        longest = [[_row_ns(kind, atom, rows) for atom in known] for kind, _ in self.kinds]
+        for (kind, _), one, row in zip(self.kinds, work, longest, strict=True):
+            number = sum(atom.count for atom in atoms)
+            most_ns = max(sum(one), number * max(row)) + number * kind.time.per_row_ns
+            _check(strategy.name, most_ns + kind.stages * max(row))
+        self.work_ns = np.array(work)  #: [kind of replica, atom]
+        self.longest_row_ns = np.array(longest)  #: [kind of replica, atom]
+        self._tokens = np.array([atom.tokens * atom.count for atom in atoms])
+        self._number = np.array([atom.count for atom in atoms])
+        self.sequence_ns = self.work_ns // self._number  #: [kind of replica, atom]
+
+    def of_set(self, atoms: Sequence[int]) -> int | None:
+        """Time of a set of atoms, not empty; None if one does not fit."""
+        chosen = np.array(sorted(atoms))
+        if not self.fits[chosen].all():
+            return None
+        totals = _Totals(
+            self.work_ns[:, chosen].sum(axis=1)[:, None],
+            self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1]).max(keepdims=True),
+            self._tokens[chosen].sum(keepdims=True),
+            self._number[chosen].sum(keepdims=True),
+            self.longest_row_ns[:, chosen].max(axis=1)[:, None],
+        )
+        return int(self._elapsed(totals)[0])
+
+    def of_intervals(self) -> Numbers:
+        """[i, j] time of atoms i .. j - 1; NEVER where one does not fit, and for j <= i."""
+        size = len(self.fits)
+        first, stop = np.triu_indices(size + 1, 1)
+        inside = np.arange(size) >= np.arange(size)[:, None]
+        longest = np.maximum.accumulate(self.longest_row_ns[:, None, :] * inside, axis=2)
+        totals = _Totals(
+            _between(self.work_ns, first, stop),
+            self._apart_of_intervals()[first, stop],
+            _between(self._tokens, first, stop),
+            _between(self._number, first, stop),
+            longest[:, first, stop - 1],
+        )
+        unfit = _between(~self.fits, first, stop)
+        times = np.full((size + 1, size + 1), NEVER)
+        times[first, stop] = np.where(unfit > 0, NEVER, self._elapsed(totals))
+        return times
+
+    def undivided(self, atoms: Sequence[int]) -> list[int]:
+        """Of a packed set, the atoms with which its longest sequences take more than its work."""
+        chosen = np.array(sorted(atoms))
+        least_ns = int(self.work_ns[0, chosen].sum() // self.kinds[0][1]) + 1
+        if len(self.kinds) > 1:
+            least_ns = self.of_set(atoms) or 0
+        apart = self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1])
+        found: list[int] = chosen[apart >= least_ns].tolist()
+        return found
+
+    def apart_ns(self, atoms: Numbers, number: Numbers) -> Numbers:
+        """[..] least time in which replicas run so many sequences of each of these atoms."""
+        each = np.maximum(self.sequence_ns[:, atoms], 1)
+        if len(self.kinds) == 1:
+            like: Numbers = -(-number // self.kinds[0][1]) * each[0]
+            return like
+        alike = np.array([own for _, own in self.kinds]).reshape(-1, *(1,) * number.ndim)
+        most = number * each.min(axis=0)
+        return _least(lambda time: (alike * (time // each)).sum(axis=0) >= number, most)
+
+    def _apart_of_intervals(self) -> Numbers:
+        """[i, j] the most over the atoms k >= i, with as many sequences as k .. j - 1 have."""
+        atoms, ends = np.arange(len(self.fits)), np.arange(len(self.fits) + 1)
+        number = np.maximum(_between(self._number, atoms[:, None], ends), 0)
+        apart = self.apart_ns(np.broadcast_to(atoms[:, None], number.shape), number)
+        most: Numbers = np.maximum.accumulate(apart[::-1], axis=0)[::-1]
+        return most
+
+    def _elapsed(self, totals: _Totals) -> Numbers:
+        """[set] the time of sets."""
+        if len(self.kinds) > 1:
+            return self._unlike(totals)
+        replica, dp = self.kinds[0]
+        row_ns = totals.longest_row_ns[0]
+        if self._rows == "padded":
+            padded: Numbers = (-(-totals.number // dp) + replica.stages - 1) * row_ns
+            return padded
+        num_rows = -(-totals.tokens // (replica.longest_row * dp))
+        share_ns = np.maximum(-(-totals.work[0] // dp), totals.apart)
+        full_ns = share_ns + replica.time.per_row_ns * num_rows
+        time: Numbers = full_ns + (replica.stages - 1) * row_ns
+        return time
+
+    def _unlike(self, totals: _Totals) -> Numbers:
+        kinds = [kind for kind, _ in self.kinds]
+        alike = np.array([number for _, number in self.kinds])[:, None]
+        before = np.array([kind.stages - 1 for kind in kinds])[:, None]
+        row_ns = np.maximum(totals.longest_row_ns, 1)
+        if self._rows == "padded":
+            most = ((totals.number + before) * row_ns).min(axis=0)
+            return _least(
+                lambda time: (
+                    (alike * np.maximum(time // row_ns - before, 0)).sum(axis=0) >= totals.number
+                ),
+                most,
+            )
+        num_rows = [-(-totals.tokens // kind.longest_row) for kind in kinds]
+        whole = totals.work + np.array(
+            [kind.time.per_row_ns * count for kind, count in zip(kinds, num_rows, strict=True)]
+        )
+        fill, whole = before * row_ns, np.maximum(whole, 1)
+        shared = _least(
+            lambda time: (
+                (alike * np.clip((time - fill) * PARTS // whole, 0, PARTS)).sum(axis=0) >= PARTS
+            ),
+            (fill + whole).min(axis=0),
+        )
+        return np.maximum(shared, totals.apart)
+
+
+class MeasuredTimes:
+    """The same of a strategy whose times are given."""
+
+    def __init__(self, strategy: Measured) -> None:
+        self.atoms_ns = np.array([0 if ns is None else ns for ns in strategy.atoms_ns])
+        self.fits = np.array([ns is not None for ns in strategy.atoms_ns])
+        _check(strategy.name, sum(ns or 0 for ns in strategy.atoms_ns))
+
+    def of_set(self, atoms: Sequence[int]) -> int | None:
+        """Time of a set of atoms; None if one is not known."""
+        chosen = np.array(atoms)
+        return int(self.atoms_ns[chosen].sum()) if self.fits[chosen].all() else None
+
+    def of_intervals(self) -> Numbers:
+        """[i, j] time of atoms i .. j - 1; NEVER where one is not known, and for j <= i."""
+        ends = np.arange(len(self.fits) + 1)
+        known = _between(~self.fits, ends[:, None], ends) == 0
+        times = _between(self.atoms_ns, ends[:, None], ends)
+        return np.where(known & (ends[:, None] < ends), times, NEVER)
+
+
+def strategy_times(mixed: Mixed) -> list[StrategyTimes | MeasuredTimes]:
+    """[strategy] the times of all."""
+    return [
+        MeasuredTimes(strategy)
+        if isinstance(strategy, Measured)
+        else StrategyTimes(strategy, mixed.atoms, mixed.rows)
+        for strategy in mixed.strategies
+    ]
+
+
+def _work_ns(replica: Replica, atom: Atom | None) -> int:
+    return 0 if atom is None else atom.count * replica.time.sequence_ns(atom.tokens)
+
+
+def _row_ns(replica: Replica, atom: Atom | None, rows: Rows) -> int:
+    """A row of sequences of one atom: as many as fit, or one."""
+    if atom is None:
+        return 0
+    sequences = 1 if rows == "padded" else replica.longest_row // atom.tokens
+    return sequences * replica.time.sequence_ns(atom.tokens) + replica.time.per_row_ns
+
+
+def _check(name: str, most_ns: int) -> None:
+    if most_ns >= _MOST_NS:
+        allowed = f"less than {seconds(_MOST_NS):,.0f} s: fewer sequences, or shorter ones"
+        found = f"one replica would take {seconds(most_ns):,.0f} s for a step"
+        raise PlannerError(f"strategy {name}: {found}; allowed: {allowed}")
+
+
+def _between(
+    values: NDArray[np.int64] | NDArray[np.bool_], first: Numbers, stop: Numbers
+) -> Numbers:
+    """[..., set] sums of values[..., first:stop]."""
+    sums: Numbers = np.zeros((*values.shape[:-1], values.shape[-1] + 1), dtype=np.int64)
+    np.cumsum(values, axis=-1, out=sums[..., 1:])
+    found: Numbers = sums[..., stop] - sums[..., first]
+    return found
+
+
+def _least(enough: Callable[[Numbers], NDArray[np.bool_]], most: Numbers) -> Numbers:
+    """[set] the least times that are enough, where `most` are."""
+    low, high = np.zeros_like(most), most
+    while (low < high).any():
+        middle = (low + high) // 2
+        good = enough(middle)
+        low, high = np.where(good, low, middle + 1), np.where(good, middle, high)
+    return high

@@ -1,0 +1,130 @@
+"""Who may send what to whom in a switch, and how long that takes.
+
+Sets. Classes of slices; demands: a class and the GPUs of one node that need it; ports and links.
+Decisions. For every byte of a demand: an owner sends it to each of the GPUs, or to one of them, the
+*via*, which forwards it to the others. So it enters the node once, or once for each GPU.
+Objective. The time of the busiest port or link (`network`), and start-up, alike for all plans.
+Assumptions. A class can be divided between elements. No node passes a slice on to another node.
+What a GPU needs and holds stays where it is, at no cost.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+from formulations.instance import Cluster, Workload
+from formulations.switching.network import Network
+from formulations.switching.seats import Kind, Layout
+from formulations.switching.slices import SliceClass, slice_classes
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Bytes [begin, end) of a class from an owner to GPUs of one node.
+
+    via: the one of them that gets it from the owner and forwards it; None if the owner sends to
+    each.
+    """
+
+    number: int  #: of the class
+    begin: int
+    end: int
+    source: int
+    via: int | None
+    receivers: tuple[int, ...]
+
+    def hops(self) -> Iterator[tuple[int, int]]:
+        """(from, to) of every copy that is sent."""
+        if self.via is None:
+            yield from ((self.source, gpu) for gpu in self.receivers)
+            return
+        yield self.source, self.via
+        yield from ((self.via, gpu) for gpu in self.receivers if gpu != self.via)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A class that GPUs of one node need; near: owners on the same node."""
+
+    number: int  #: of the class
+    node: int
+    receivers: tuple[int, ...]
+    owners: tuple[int, ...]
+    near: tuple[int, ...]
+    size_bytes: int
+
+    @property
+    def senders(self) -> tuple[int, ...]:
+        """Owners that are asked first: those near, where there are any."""
+        return self.near or self.owners
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is a choice among them, or of who forwards."""
+        return len(self.senders) > 1 or len(self.receivers) > 1
+
+    def direct(self) -> Sending:
+        """All of it from the first of them to each receiver."""
+        return Sending(self.number, 0, self.size_bytes, self.senders[0], None, self.receivers)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What has to move, and over what."""
+
+    network: Network
+    classes: tuple[SliceClass, ...]
+
+    @cached_property
+    def demands(self) -> tuple[Demand, ...]:
+        """Every class by the nodes that need it."""
+        found, node_of = [], self.network.node_of
+        for number, one in enumerate(self.classes):
+            receivers: dict[int, list[int]] = {}
+            for gpu in one.needers:
+                receivers.setdefault(node_of[gpu], []).append(gpu)
+            for node, gpus in receivers.items():
+                near = tuple(gpu for gpu in one.owners if node_of[gpu] == node)
+                demand = Demand(number, node, tuple(gpus), one.owners, near, one.size_bytes)
+                found.append(demand)
+        return tuple(found)
+
+    def path(self, source: int, target: int) -> tuple[int, ...]:
+        """Ports and links from GPU to GPU."""
+        network, node_of = self.network, self.network.node_of
+        links = network.between(node_of[source], node_of[target])
+        return source, network.receives(target), *links
+
+    def loads(self, sendings: Iterable[Sending]) -> list[int]:
+        """Bytes on every port and link."""
+        loads = [0] * len(self.network.lines)
+        for one in sendings:
+            for hop in one.hops():
+                for line in self.path(*hop):
+                    loads[line] += one.end - one.begin
+        return loads
+
+    @cached_property
+    def latency_ns(self) -> int:
+        """Start-up of the longest way that a slice may go: between nodes, then inside one."""
+        if not self.demands:
+            return 0
+        nodes = {self.network.node_of[gpu] for one in self.demands for gpu in one.owners}
+        crosses = len(nodes | {one.node for one in self.demands}) > 1
+        return self.network.inside_latency_ns + crosses * self.network.between_latency_ns
+
+    def time_ns(self, sendings: Iterable[Sending]) -> int:
+        """Time until everything has arrived, rounded up."""
+        return ceil(self.network.busiest_ns(self.loads(sendings))) + self.latency_ns
+
+
+def switch_of(
+    cluster: Cluster,
+    workload: Workload,
+    before: Layout,
+    after: Layout,
+    kinds: Sequence[Kind],
+) -> Switch:
+    """What has to move of some kinds from one layout to another."""
+    return Switch(Network(cluster), slice_classes(workload, before, after, kinds))

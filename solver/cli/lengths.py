@@ -1,0 +1,92 @@
+"""`lengths`: which strategy runs which sequences of a step of many lengths, and when."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from formulations.errors import InstanceError, PlannerError
+from solver.cli.files import check_writable, write_text
+from solver.cli.search_options import (
+    GapOption,
+    InstanceArgument,
+    JsonOption,
+    SeedOption,
+    positive,
+)
+from solver.cli.terminal import print_report, say, steps_display
+from solver.lengths_document import Order
+from solver.options import MAX_WORKERS, SolveOptions
+
+
+def lengths_command(
+    instance: InstanceArgument,
+    order: Annotated[
+        Order,
+        typer.Option(help="Shorter sequences first, or groups of any lengths in any order."),
+    ] = "ascending",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the step, its times and bound here.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw the step here.")] = None,
+    as_json: JsonOption = False,
+    judge: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=10_000,
+            metavar="STEPS",
+            help="Judge the step on so many drawn ones, beside other ways to choose.",
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(callback=positive, metavar="SECONDS", help="Longest search of a free order."),
+    ] = None,
+    gap: GapOption = 0.0,
+    seed: SeedOption = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, max=MAX_WORKERS, help="Threads of the search of a free order.")
+    ] = 1,
+) -> None:
+    """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.
+
+    Exit code 0: a step; 2: bad input; 3: sequences that no strategy takes, or no step; 4: none
+    found within the limit.
+    """
+    from formulations.instance.load import load_instance
+    from solver.document import to_json
+    from solver.lengths.candidates import candidates
+    from solver.lengths.choose import choose
+    from solver.lengths.content import build_lengths
+    from solver.lengths.judge import judge as judge_steps
+    from solver.report.lengths_picture import lengths_picture
+    from solver.report.lengths_step import step_text
+    from solver.report.lengths_text import judged_text, strategies_text
+
+    if judge is not None and as_json:
+        raise PlannerError("--judge prints a table; leave out --json")
+    for path in filter(None, (out, svg)):
+        check_writable(path)
+    problem = load_instance(instance)
+    if problem.lengths is None:
+        allowed = "one with histogram, file or log_normal"
+        raise InstanceError(str(instance), "no section lengths", allowed)
+    with steps_display("layouts") as tell:
+        found = candidates(problem, tell)
+    options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
+    chosen = choose(found.mixed, order, options)
+    document = build_lengths(chosen, problem.workload.name, problem)
+    if out is not None:
+        write_text(out, to_json(document))
+    if svg is not None:
+        write_text(svg, lengths_picture(document))
+    if as_json:
+        say(to_json(document), end="")
+        return
+    measured = found.plans is None
+    strategies = strategies_text(problem, found.mixed, found.above, measured)
+    print_report([*strategies, "", *step_text(document)])
+    if judge is not None:
+        judged = judge_steps(found.mixed, chosen.tour, judge, seed)
+        print_report(judged_text(judged))

@@ -1,0 +1,173 @@
+"""A plan of lengths on steps that it was not made from, beside three other ways to choose.
+
+Every step draws as many sequences as the histogram counts, each from a class by its share of them
+and evenly within the class, and deals them to rows and replicas one by one (`deal`). The ways:
+
+- plan: the groups of the plan, whatever the step holds;
+- single: the strategy that alone is best for the histogram, without a switch;
+- fastest: as HotSPa's users choose (SOSP 2024, section 6): ranges of lengths that end at powers of
+  two, each for the strategy that runs it fastest, switches left out of the choice, shortest first;
+- clairvoyant: groups chosen for the step's own counts; never worse than the other three.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final, Literal
+
+import numpy as np
+
+from formulations.lengths.problem import Atom, Measured, Mixed
+from formulations.lengths.strategy_time import strategy_times
+from formulations.lengths.tour import Group, Tour, hops
+from formulations.units import ceil_div
+from solver.lengths.ascending import ascending
+from solver.lengths.deal import deal
+
+Way = Literal["plan", "single", "fastest", "clairvoyant"]
+#: Lengths that were drawn, [atom].
+Step = Sequence[Sequence[int]]
+
+#: Every dispatch is within this of the best that there is, or exchanges help no more.
+GAP: Final = 0.005
+#: The first range of `fastest`, tokens.
+FIRST_RANGE: Final = 1024
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Times of the drawn steps by every way that has one, ns, [step]."""
+
+    times_ns: Mapping[Way, tuple[int, ...]]
+
+    def mean_ns(self, way: Way) -> int:
+        """Mean time of a step."""
+        return round(np.mean(self.times_ns[way]))
+
+    def percentile_95_ns(self, way: Way) -> int:
+        """Time that 95 % of the steps keep."""
+        return round(np.percentile(self.times_ns[way], 95))
+
+
+def judge(mixed: Mixed, plan: Tour, num_steps: int, seed: int) -> Judgement:
+    """Times of steps drawn from the histogram; equal seeds draw equal steps."""
+    ways: dict[Way, Tour | None] = {
+        "plan": plan,
+        "single": _single(mixed),
+        "fastest": _fastest(mixed),
+    }
+    tours = {way: tour for way, tour in ways.items() if tour is not None}
+    times: dict[Way, list[int]] = {way: [] for way in (*tours, "clairvoyant")}
+    for step in _drawn(mixed.atoms, num_steps, seed):
+        dealt = _Dealt(mixed, step)
+        judged = {way: dealt.time_ns(tour) for way, tour in tours.items()}
+        own = _clairvoyant(mixed, step)
+        least = min(judged.values())
+        judged["clairvoyant"] = least if own is None else min(least, dealt.time_ns(own))
+        for way, time in judged.items():
+            times[way].append(time)
+    return Judgement({way: tuple(own) for way, own in times.items()})
+
+
+def _drawn(atoms: Sequence[Atom], num_steps: int, seed: int) -> Iterator[Step]:
+    """Lengths of so many steps."""
+    generator = np.random.default_rng(seed)
+    counts = np.array([atom.count for atom in atoms])
+    shortest = [1, *(atom.tokens + 1 for atom in atoms[:-1])]
+    for _ in range(num_steps):
+        drawn = generator.multinomial(counts.sum(), counts / counts.sum())
+        yield [
+            generator.integers(low, atom.tokens, number, endpoint=True).tolist()
+            for low, atom, number in zip(shortest, atoms, drawn, strict=True)
+        ]
+
+
+def _single(mixed: Mixed) -> Tour | None:
+    """The strategy that alone takes the least time; None if none takes all lengths."""
+    return _quickest(mixed, [tuple(range(len(mixed.atoms)))])
+
+
+def _fastest(mixed: Mixed) -> Tour | None:
+    """Every range of lengths for its fastest strategy; None if a range or a switch has none."""
+    ranges = groupby(
+        range(len(mixed.atoms)),
+        key=lambda k: (ceil_div(mixed.atoms[k].tokens, FIRST_RANGE) - 1).bit_length(),
+    )
+    tour = _quickest(mixed, [tuple(atoms) for _, atoms in ranges])
+    if tour is None or any(hop.time_ns is None for hop in hops(mixed.switching, tour)):
+        return None
+    return tour
+
+
+def _quickest(mixed: Mixed, ranges: Sequence[tuple[int, ...]]) -> Tour | None:
+    """Every range for the strategy that takes the least time for it."""
+    times = strategy_times(mixed)
+    groups = []
+    for atoms in ranges:
+        known = [
+            (time, q) for q, own in enumerate(times) if (time := own.of_set(atoms)) is not None
+        ]
+        if not known:
+            return None
+        groups.append(Group(min(known)[1], atoms))
+    return Tour(groups[-1].strategy, _joined(groups))
+
+
+def _clairvoyant(mixed: Mixed, step: Step) -> Tour | None:
+    """The best groups in ascending order for the step's own counts."""
+    held = [k for k, lengths in enumerate(step) if lengths]
+    strategies = (
+        replace(one, atoms_ns=tuple(_measured_ns(one, mixed.atoms, k, step) for k in held))
+        if isinstance(one, Measured)
+        else one
+        for one in mixed.strategies
+    )
+    atoms = tuple(Atom(mixed.atoms[k].tokens, len(step[k])) for k in held)
+    tour = ascending(replace(mixed, atoms=atoms, strategies=tuple(strategies)))
+    if tour is None:
+        return None
+    groups = (Group(one.strategy, tuple(held[k] for k in one.atoms)) for one in tour.groups)
+    return Tour(tour.anchor, tuple(groups))
+
+
+def _joined(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """The same with neighbours of one strategy as one group."""
+    runs = groupby(groups, key=lambda group: group.strategy)
+    return tuple(
+        Group(strategy, tuple(k for group in run for k in group.atoms)) for strategy, run in runs
+    )
+
+
+class _Dealt:
+    """A step whose sequences are dealt to the strategies of tours, each group once."""
+
+    def __init__(self, mixed: Mixed, step: Step) -> None:
+        self._mixed, self._step = mixed, step
+        self._known: dict[Group, int] = {}
+
+    def time_ns(self, tour: Tour) -> int:
+        """Time of the step with the tour's groups; a group without a sequence is left out."""
+        held = [group for group in tour.groups if any(self._step[k] for k in group.atoms)]
+        switches = hops(self._mixed.switching, Tour(tour.anchor, _joined(held)))
+        return sum(map(self._group_ns, held)) + sum(hop.time_ns or 0 for hop in switches)
+
+    def _group_ns(self, group: Group) -> int:
+        if group not in self._known:
+            self._known[group] = self._dispatched_ns(group)
+        return self._known[group]
+
+    def _dispatched_ns(self, group: Group) -> int:
+        mixed, strategy = self._mixed, self._mixed.strategies[group.strategy]
+        if isinstance(strategy, Measured):
+            times = (_measured_ns(strategy, mixed.atoms, k, self._step) for k in group.atoms)
+            return sum(time or 0 for time in times)
+        lengths = [length for k in group.atoms for length in self._step[k]]
+        if mixed.rows == "padded":
+            lengths = [mixed.atoms[max(group.atoms)].tokens] * len(lengths)
+        return deal(strategy, lengths, mixed.rows, GAP).time_ns
+
+
+def _measured_ns(strategy: Measured, atoms: Sequence[Atom], k: int, step: Step) -> int | None:
+    """What was measured of an atom, for as many sequences as the step has of it."""
+    measured = strategy.atoms_ns[k]
+    return None if measured is None else ceil_div(measured * len(step[k]), atoms[k].count)

@@ -1,0 +1,212 @@
+"""The file of a step of mixed lengths: which strategy runs which sequences, in which order.
+
+One JSON object, sealed like the plan file of `solve`. It holds the problem that was decided: the
+length atoms of a step, what every strategy takes for rows, and what switches take. `verify` derives
+every figure again but `hetplan_version`, `runtime_s`, `termination` and `requested_gap`, which
+describe the run, and `instance_digest`, which says what instance the problem was made of.
+"""
+
+from itertools import groupby, pairwise
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
+
+from formulations.instance.extent import Batch, Count, Index, Line, Name, Seconds
+from formulations.instance.quantities import refusal
+from formulations.instance.record import Record
+from formulations.lengths.problem import (
+    Atom,
+    Measured,
+    Mixed,
+    Replica,
+    Rows,
+    RowTime,
+    Strategy,
+    Switching,
+)
+from solver.result import Status, Termination
+from solver.sealed_file import SealedFile
+
+LENGTHS_SCHEMA_VERSION: Final = 1
+ALLOWED = "a file of mixed lengths written by lengths --out"
+
+#: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
+#: group, of any lengths, at any place of the step, or the step is an ascending one.
+Order = Literal["ascending", "free"]
+Nanoseconds = Annotated[int, Field(ge=0, lt=1 << 47)]
+PerToken = Annotated[float, Field(ge=0, le=1e15)]
+Table = tuple[tuple[Nanoseconds | None, ...], ...]
+MOST_ATOMS: Final = 4096
+MOST_STRATEGIES: Final = 1024
+
+
+class AtomDocument(Record):
+    """So many sequences a step of so many tokens at most."""
+
+    tokens: Batch
+    count: Batch
+
+
+class ReplicasDocument(Record):
+    """Pipelines that are alike. A row takes a l^2 + b l for each sequence of l tokens, and c."""
+
+    count: Count
+    stages: Count
+    longest_row: Batch
+    per_square_ns: PerToken
+    per_token_ns: PerToken
+    per_row_ns: Nanoseconds
+
+
+class StrategyDocument(Record):
+    """A strategy by its replicas, or by what it takes for each atom; null: not known."""
+
+    name: Name
+    replicas: tuple[ReplicasDocument, ...] = ()
+    atoms_ns: tuple[Nanoseconds | None, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> "StrategyDocument":
+        if bool(self.replicas) == bool(self.atoms_ns):
+            raise refusal("replicas and atoms_ns", "one of them")
+        return self
+
+
+class ProblemDocument(Record):
+    """What is decided upon. Switches: [from][to]; null: there is none."""
+
+    rows: Rows
+    atoms: tuple[AtomDocument, ...] = Field(min_length=1, max_length=MOST_ATOMS)
+    strategies: tuple[StrategyDocument, ...] = Field(min_length=1, max_length=MOST_STRATEGIES)
+    parameters_ns: Table
+    gradients_ns: Table
+    parameters_return: bool
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> "ProblemDocument":
+        tokens = [atom.tokens for atom in self.atoms]
+        if any(a >= b for a, b in pairwise(tokens)):
+            raise refusal("atoms in another order", "by ascending tokens")
+        if any(len(one.atoms_ns) not in (0, len(tokens)) for one in self.strategies):
+            raise refusal("atoms_ns of another length", f"{len(tokens)}, one for each atom")
+        count = len(self.strategies)
+        for table in (self.parameters_ns, self.gradients_ns):
+            if [len(row) for row in table] != [count] * count:
+                raise refusal("a table of switches of another size", f"{count} times {count}")
+        return self
+
+    @classmethod
+    def of(cls, mixed: Mixed) -> "ProblemDocument":
+        """That of a problem."""
+        switching = mixed.switching
+        return cls(
+            rows=mixed.rows,
+            atoms=tuple(AtomDocument(tokens=a.tokens, count=a.count) for a in mixed.atoms),
+            strategies=tuple(map(_strategy_document, mixed.strategies)),
+            parameters_ns=switching.parameters_ns,
+            gradients_ns=switching.gradients_ns,
+            parameters_return=switching.parameters_return,
+        )
+
+    @property
+    def mixed(self) -> Mixed:
+        """The problem."""
+        switching = Switching(self.parameters_ns, self.gradients_ns, self.parameters_return)
+        atoms = tuple(Atom(one.tokens, one.count) for one in self.atoms)
+        return Mixed(atoms, tuple(map(_strategy, self.strategies)), switching, self.rows)
+
+
+def _strategy_document(strategy: Strategy | Measured) -> StrategyDocument:
+    if isinstance(strategy, Measured):
+        return StrategyDocument(name=strategy.name, atoms_ns=strategy.atoms_ns)
+    replicas = tuple(
+        ReplicasDocument(
+            count=len(list(own)),
+            stages=one.stages,
+            longest_row=one.longest_row,
+            per_square_ns=one.time.per_square_ns,
+            per_token_ns=one.time.per_token_ns,
+            per_row_ns=one.time.per_row_ns,
+        )
+        for one, own in groupby(strategy.replicas)
+    )
+    return StrategyDocument(name=strategy.name, replicas=replicas)
+
+
+def _strategy(document: StrategyDocument) -> Strategy | Measured:
+    if document.atoms_ns:
+        return Measured(document.name, document.atoms_ns)
+    replicas = [
+        replica
+        for one in document.replicas
+        for replica in [
+            Replica(
+                one.stages,
+                one.longest_row,
+                RowTime(one.per_square_ns, one.per_token_ns, one.per_row_ns),
+            )
+        ]
+        * one.count
+    ]
+    return Strategy(document.name, tuple(replicas))
+
+
+class GroupDocument(Record):
+    """What a strategy runs between two switches.
+
+    buckets: (above, up_to) tokens, ascending. micro_batches: rows on each replica; none where its
+    times were measured.
+    """
+
+    strategy: Index
+    atoms: tuple[Index, ...] = Field(min_length=1)
+    buckets: tuple[tuple[Index, Batch], ...]
+    sequences: Batch
+    tokens: Annotated[int, Field(ge=1)]
+    micro_batches: tuple[Batch | Literal[0], ...]
+    time_s: Seconds
+
+
+class HopDocument(Record):
+    """A switch of the step; strategies."""
+
+    leaves: Index
+    enters: Index
+    moves: Literal["parameters", "gradients", "both"]
+    time_s: Seconds
+
+
+class SingleDocument(Record):
+    """The best strategy that runs everything."""
+
+    strategy: Index
+    step_time_s: Seconds
+
+
+class LengthsDocument(Record):
+    """Everything that `verify` and `show` need; groups and switches in the order of the step."""
+
+    kind: Literal["lengths"]
+    schema_version: Literal[1]
+    hetplan_version: Name
+    workload: Line
+    order: Order
+    status: Status
+    termination: Termination
+    requested_gap: float = Field(ge=0, lt=1)
+    runtime_s: Seconds
+    anchor: Index
+    step_time_s: Seconds
+    lower_bound_s: Seconds
+    gap: float
+    single: SingleDocument | None
+    groups: tuple[GroupDocument, ...] = Field(min_length=1)
+    switches: tuple[HopDocument, ...]
+    problem: ProblemDocument
+    instance_digest: Line | None
+    digest: Line
+
+
+LENGTHS_FILE = SealedFile(
+    LengthsDocument, "lengths", LENGTHS_SCHEMA_VERSION, ALLOWED, "run lengths again"
+)

@@ -1,0 +1,40 @@
+"""The page of a step of mixed lengths: its picture, groups, figures, and all strategies."""
+
+from html import escape
+
+from solver.lengths_document import LengthsDocument
+from solver.report.html.page import bare_page
+from solver.report.html.sections import lines_table, section, text_table
+from solver.report.lengths_picture import lengths_picture
+from solver.report.lengths_step import NUMBERS, TEXTS, group_rows, lines
+
+_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
+_STRATEGIES = ("strategy", "replicas", "stages", "longest row")
+
+
+def lengths_page(document: LengthsDocument) -> str:
+    """One HTML file that needs nothing else."""
+    title = f"{document.workload}: mixed lengths"
+    rows = group_rows(document)
+    parts = [
+        f"<header><h1>{escape(title)}</h1></header><main>",
+        section("Step", lengths_picture(document).replace(_NAMESPACE, "")),
+        section("Groups", text_table((*TEXTS, *NUMBERS), rows, len(TEXTS))),
+        section("Figures", lines_table(lines(document))),
+        section("Strategies", text_table(_STRATEGIES, _strategies(document), 1)),
+        "</main>",
+    ]
+    return bare_page(title, "\n".join(parts))
+
+
+def _strategies(document: LengthsDocument) -> list[list[str]]:
+    rows = []
+    for one in document.problem.strategies:
+        if not one.replicas:
+            rows.append([one.name, "measured", "", ""])
+            continue
+        stages = sorted({own.stages for own in one.replicas})
+        longest = min(own.longest_row for own in one.replicas)
+        count = sum(own.count for own in one.replicas)
+        rows.append([one.name, f"{count:,}", ", ".join(map(str, stages)), f"{longest:,}"])
+    return rows

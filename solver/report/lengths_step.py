@@ -1,0 +1,94 @@
+"""A step of mixed lengths in words and tables. Returns what Rich can render."""
+
+from rich.console import RenderableType
+
+from solver.lengths_document import GroupDocument, LengthsDocument
+from solver.report.layout import Lines, labelled, table
+from solver.report.quantities import counted, percent, time_text, time_unit
+
+TEXTS = ("strategy", "tokens")
+NUMBERS = ("sequences", "micro-batches", "time", "switch before")
+
+
+def step_text(document: LengthsDocument) -> list[RenderableType]:
+    """Groups in the order of the step, then figures."""
+    return [table(list(TEXTS), list(NUMBERS), group_rows(document)), "", labelled(lines(document))]
+
+
+def group_rows(document: LengthsDocument) -> list[list[str]]:
+    """Strategy, lengths, sequences, rows of each replica, time, and the switch that leads to it."""
+    unit, rows = time_unit(document.step_time_s), list[list[str]]()
+    switches = list(document.switches)
+    before = document.anchor
+    for group in document.groups:
+        switch_s = switches.pop(0).time_s if group.strategy != before else 0.0
+        before = group.strategy
+        rows.append(
+            [
+                strategy_name(document, group.strategy),
+                buckets_text(group),
+                f"{group.sequences:,}",
+                _micro_batches(group),
+                unit.text(group.time_s),
+                unit.text(switch_s),
+            ]
+        )
+    if switches:
+        name = f"back to {strategy_name(document, document.anchor)}"
+        rows.append([name, "", "", "", "", unit.text(switches[0].time_s)])
+    return rows
+
+
+def strategy_name(document: LengthsDocument, strategy: int) -> str:
+    """As the problem calls it."""
+    return document.problem.strategies[strategy].name
+
+
+def buckets_text(group: GroupDocument) -> str:
+    """Ranges of tokens that a group runs, such as "1-1,024, 4,097-8,192"."""
+    return ", ".join(f"{above + 1:,}-{up_to:,}" for above, up_to in group.buckets)
+
+
+def _micro_batches(group: GroupDocument) -> str:
+    """Rows of each replica; "4 x 12" where four have as many, empty if they are not known."""
+    counts = dict.fromkeys(group.micro_batches, 0)
+    for rows in group.micro_batches:
+        counts[rows] += 1
+    return ", ".join(f"{n:,} x {rows:,}" if n > 1 else f"{rows:,}" for rows, n in counts.items())
+
+
+def lines(document: LengthsDocument) -> Lines:
+    """What the step takes beside the best single strategy, and what is proved."""
+    step_s, problem = document.step_time_s, document.problem
+    switch_s = sum(one.time_s for one in document.switches)
+    switches = f", {time_text(switch_s, step_s)} of it in switches" if document.switches else ""
+    sequences = sum(atom.count for atom in problem.atoms)
+    lengths = counted(len(problem.atoms), "length")
+    orders = {"ascending": "ascending lengths", "free": "any order"}
+    bound = f"no step in {orders[document.order]} takes less than"
+    held = strategy_name(document, document.anchor)
+    return [
+        ("workload", f"{document.workload}: {sequences:,} sequences of {lengths}, {problem.rows}"),
+        ("step", f"{time_text(step_s)}{switches}"),
+        ("best single", _single(document)),
+        ("anchor", f"{held} holds the fp32 state: the step begins and ends there"),
+        ("bound", f"{bound} {time_text(document.lower_bound_s, step_s)}"),
+        ("gap", f"{percent(document.gap)} ({document.status})"),
+        ("search", f"{time_text(document.runtime_s)}, {_ended(document)}"),
+    ]
+
+
+def _ended(document: LengthsDocument) -> str:
+    """Why the search ended."""
+    return document.termination.replace("_", " ")
+
+
+def _single(document: LengthsDocument) -> str:
+    one = document.single
+    if one is None:
+        return "no strategy takes all sequences"
+    name, step_s = strategy_name(document, one.strategy), one.step_time_s
+    if document.step_time_s == step_s:
+        return f"{time_text(step_s)} with {name}: no switch pays"
+    share = step_s / document.step_time_s if document.step_time_s else 1.0
+    return f"{time_text(step_s)} with {name}, {share:.2f} times as long"

@@ -1,0 +1,87 @@
+"""The strategies for a step of mixed lengths, and drawn steps, in tables for Rich."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+
+from formulations.instance import Instance
+from formulations.instance.rows import lengths_of
+from formulations.lengths.problem import Measured, Mixed, Strategy
+from formulations.units import seconds
+from solver.lengths.judge import Judgement
+from solver.report.layout import Grid, labelled, table
+from solver.report.quantities import percent, time_text
+
+#: Rows of so many tokens are shown.
+SHOWN = (1024, 4096, 32768)
+#: Ways to choose, `solver.lengths.judge`.
+_WAYS = {
+    "plan": "this plan",
+    "single": "best single strategy",
+    "fastest": "fastest for every range",
+    "clairvoyant": "chosen for the very step",
+}
+
+
+def strategies_text(
+    instance: Instance, mixed: Mixed, above: Sequence[float], measured: bool
+) -> list[RenderableType]:
+    """What a step holds, then a table of the strategies for it."""
+    workload, lengths = instance.workload, lengths_of(instance)
+    tokens = sum(atom.tokens * atom.count for atom in mixed.atoms)
+    sequences = sum(atom.count for atom in mixed.atoms)
+    below = sum(atom.count for atom in mixed.atoms if atom.tokens <= SHOWN[0])
+    lines = [
+        ("workload", f"{workload.name}: {workload.parameters / 1e6:,.1f} million parameters"),
+        (
+            "lengths",
+            f"{sequences:,} sequences per step in {len(mixed.atoms)} classes, of up to"
+            f" {lengths.longest} tokens, {below / sequences:.0%} of up to {SHOWN[0]};"
+            f" {tokens:,} tokens with all rounded up; {lengths.source}",
+        ),
+        (
+            "rows",
+            f"{mixed.rows}; times {'as measured' if measured else 'by the model of cost'},"
+            f" a l^2 + b l + c at most {percent(max(above))} above",
+        ),
+    ]
+    return [labelled(lines), "", _strategy_table(mixed)]
+
+
+def _strategy_table(mixed: Mixed) -> Grid:
+    numbers = ["replicas", "stages", "longest row", *(f"{n // 1024}k ms" for n in SHOWN)]
+    return table(["strategy"], numbers, [_strategy_row(one) for one in mixed.strategies])
+
+
+def _strategy_row(strategy: Strategy | Measured) -> list[str]:
+    """Times are those of the slowest replica's slowest stage, of rows that are one sequence."""
+    if isinstance(strategy, Measured):
+        return [strategy.name, *["-"] * (3 + len(SHOWN))]
+    own = strategy.replicas
+    return [
+        strategy.name,
+        str(len(own)),
+        str(max(replica.stages for replica in own)),
+        str(strategy.longest),
+        *(_row_time(strategy, n) if n <= strategy.longest else "-" for n in SHOWN),
+    ]
+
+
+def _row_time(strategy: Strategy, tokens: int) -> str:
+    times = [one.time.sequence_ns(tokens) + one.time.per_row_ns for one in strategy.replicas]
+    return f"{seconds(max(times)) * 1e3:,.1f}"
+
+
+def judged_text(judged: Judgement) -> list[RenderableType]:
+    """Mean, and what 95 % are below, of steps that were drawn, by every way to choose."""
+    figures = {
+        way: [seconds(judged.mean_ns(way)), seconds(judged.percentile_95_ns(way))]
+        for way in judged.times_ns
+    }
+    slowest = max(most for _, most in figures.values())
+    rows = [
+        [_WAYS[way], *(time_text(time_s, slowest) for time_s in times)]
+        for way, times in figures.items()
+    ]
+    number = len(judged.times_ns["plan"])
+    return ["", table([f"{number} drawn steps"], ["mean", "95 % are below"], rows)]

@@ -1,0 +1,51 @@
+"""The quickest switch plan that is found, what no plan beats, and what the published rule takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formulations.switching.switch import Sending, Switch
+from solver.switching.balancing import balanced_plan, joined
+from solver.switching.prices import SwitchBound, forced_bound
+from solver.switching.published import published_plan
+from solver.switching.relaxation import relaxed_plan
+
+#: Where the gap of a plan is no larger, a linear programme is not worth its time.
+SMALL_GAP = 1e-6
+
+
+@dataclass(frozen=True)
+class SwitchPlan:
+    """Sendings and their time.
+
+    bound: no plan is quicker. published_ns: what the plan of the published rule takes.
+    """
+
+    sendings: tuple[Sending, ...]
+    time_ns: int
+    bound: SwitchBound
+    published_ns: int
+
+
+def plan_switch(switch: Switch, time_limit_s: float | None = None) -> SwitchPlan:
+    """The best of balancing, linear programming and the published rule."""
+    published = published_plan(switch)
+    best, bound = quick_plan(switch, time_limit_s)
+    published_ns = switch.time_ns(published)
+    best = min(best, published, key=switch.time_ns)
+    return SwitchPlan(tuple(joined(best)), switch.time_ns(best), bound, published_ns)
+
+
+def quick_plan(
+    switch: Switch, time_limit_s: float | None = None
+) -> tuple[Sequence[Sending], SwitchBound]:
+    """The better of balancing and linear programming, and its bound."""
+    if not switch.demands:
+        return (), SwitchBound(0, {})
+    best, bound = balanced_plan(switch), forced_bound(switch)
+    if switch.time_ns(best) <= bound.time_ns * (1 + SMALL_GAP):
+        return best, bound
+    relaxed = relaxed_plan(switch, time_limit_s)
+    if relaxed is None:
+        return best, bound
+    best = min(best, relaxed[0], key=switch.time_ns)
+    return best, max(bound, relaxed[1], key=lambda one: one.time_ns)

@@ -1,0 +1,282 @@
+"""The verifier's own times of strategies, switches and steps of mixed lengths, in whole ns.
+
+Nothing is shared with the planner but the words of the file: sums in plain integers, of the
+definition in `docs/lengths.md`.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from math import ceil, inf
+from typing import NamedTuple
+
+from solver.lengths_document import ProblemDocument, ReplicasDocument, StrategyDocument
+
+#: Unlike replicas divide a packed set into so many parts.
+PARTS = 1 << 14
+
+
+class Hop(NamedTuple):
+    """A switch of a step; inf: it is not possible."""
+
+    leaves: int
+    enters: int
+    moves: str
+    time_ns: float
+
+
+class Sums(NamedTuple):
+    """Of a set of atoms for one strategy: [kind] work and longest row, ns; content.
+
+    undivided: least time of whole sequences; where times are measured, the time.
+    """
+
+    work: tuple[int, ...]
+    row: tuple[int, ...]
+    number: int
+    tokens: int
+    undivided: int
+
+
+class MixedTimes:
+    """Times of one problem; None: not possible."""
+
+    def __init__(self, problem: ProblemDocument) -> None:
+        self.problem = problem
+        self.strategies = [_Times(problem, one) for one in problem.strategies]
+
+    def set_ns(self, strategy: int, atoms: Sequence[int]) -> int | None:
+        """What a strategy takes for a set of atoms, not empty."""
+        return self.strategies[strategy].set_ns(atoms)
+
+    def out_ns(self, anchor: int, first: int) -> float:
+        """Parameters from the anchor to what runs first; inf: impossible."""
+        return 0 if anchor == first else _time(self.problem.parameters_ns[anchor][first])
+
+    def between_ns(self, left: int, right: int) -> float:
+        """Parameters and gradients between two; inf: impossible."""
+        moved = (self.problem.parameters_ns, self.problem.gradients_ns)
+        return sum(_time(table[left][right]) for table in moved)
+
+    def back_ns(self, last: int, anchor: int) -> float:
+        """To the anchor at the end; inf: impossible."""
+        if last == anchor:
+            return 0
+        if self.problem.parameters_return:
+            return self.between_ns(last, anchor)
+        return _time(self.problem.gradients_ns[last][anchor])
+
+    def hops(self, anchor: int, visited: Sequence[int]) -> list[Hop]:
+        """Every switch of a step, in its order."""
+        around = [anchor, *visited, anchor]
+        pairs = [pair for pair in pairwise(around) if pair[0] != pair[1]]
+        found: list[Hop] = []
+        for n, (a, b) in enumerate(pairs):
+            if n == len(pairs) - 1:
+                moves = "both" if self.problem.parameters_return else "gradients"
+                found.append(Hop(a, b, moves, self.back_ns(a, b)))
+            elif n == 0 and visited[0] != anchor:
+                found.append(Hop(a, b, "parameters", self.out_ns(a, b)))
+            else:
+                found.append(Hop(a, b, "both", self.between_ns(a, b)))
+        return found
+
+
+class _Times:
+    """Those of one strategy."""
+
+    def __init__(self, problem: ProblemDocument, strategy: StrategyDocument) -> None:
+        self._padded = problem.rows == "padded"
+        self._counts = [atom.count for atom in problem.atoms]
+        self._tokens = [atom.tokens for atom in problem.atoms]
+        self._strategy = strategy
+        self.kinds = _merged(strategy.replicas)
+
+    @property
+    def measured(self) -> bool:
+        """Whether times of atoms are given."""
+        return bool(self._strategy.atoms_ns)
+
+    @cached_property
+    def fits(self) -> list[bool]:
+        """[atom]."""
+        if self.measured:
+            return [ns is not None for ns in self._strategy.atoms_ns]
+        longest = min(kind.longest_row for kind in self.kinds)
+        return [tokens <= longest for tokens in self._tokens]
+
+    @cached_property
+    def each_ns(self) -> list[list[int]]:
+        """[kind][atom] time of one sequence in its row."""
+        return [
+            [ceil(n * (kind.per_square_ns * n + kind.per_token_ns)) for n in self._tokens]
+            for kind in self.kinds
+        ]
+
+    @cached_property
+    def rows_ns(self) -> list[list[int]]:
+        """[kind][atom] the longest row with sequences of one atom."""
+        found = []
+        for kind, each in zip(self.kinds, self.each_ns, strict=True):
+            fit = [1 if self._padded else kind.longest_row // n for n in self._tokens]
+            found.append([n * ns + kind.per_row_ns for n, ns in zip(fit, each, strict=True)])
+        return found
+
+    def set_ns(self, atoms: Sequence[int]) -> int | None:
+        """Time of a set."""
+        times = list(self.growing_ns(sorted(atoms, reverse=True)))
+        return times[-1] if len(times) == len(atoms) else None
+
+    def growing_ns(self, atoms: Iterable[int]) -> Iterator[int]:
+        """Times of the first, the first two and so on, longest first, up to one that fits not."""
+        sums = self.nothing
+        for k in atoms:
+            if not self.fits[k]:
+                return
+            sums = self.with_atom(sums, k)
+            yield self.sums_ns(sums)
+
+    @property
+    def nothing(self) -> Sums:
+        """Of no atom."""
+        none = (0,) * len(self.kinds)
+        return Sums(none, none, 0, 0, 0)
+
+    def with_atom(self, sums: Sums, atom: int) -> Sums:
+        """With one more atom that fits, no longer than those before."""
+        if self.measured:
+            given = self._strategy.atoms_ns[atom] or 0
+            return sums._replace(undivided=sums.undivided + given)
+        count, number = self._counts[atom], sums.number + self._counts[atom]
+        return Sums(
+            tuple(w + count * each[atom] for w, each in zip(sums.work, self.each_ns, strict=True)),
+            tuple(max(r, own[atom]) for r, own in zip(sums.row, self.rows_ns, strict=True)),
+            number,
+            sums.tokens + count * self._tokens[atom],
+            max(sums.undivided, self._undivided_ns(atom, number)),
+        )
+
+    def sums_ns(self, sums: Sums) -> int:
+        """Time of what has these sums."""
+        if self.measured or not sums.number:
+            return sums.undivided
+        return self._sums_ns(sums.work, sums.row, sums.number, sums.tokens, sums.undivided)
+
+    def _undivided_ns(self, atom: int, number: int) -> int:
+        """Sequences are run whole: so many of this length take at least this; packed."""
+        if self._padded:
+            return 0
+        each = [max(own[atom], 1) for own in self.each_ns]
+        counts = [kind.count for kind in self.kinds]
+        if len(each) == 1:
+            return -(-number // counts[0]) * self.each_ns[0][atom]
+
+        def enough(time_ns: int) -> bool:
+            done = (n * (time_ns // ns) for n, ns in zip(counts, each, strict=True))
+            return sum(done) >= number
+
+        return bisect_left(range(number * max(each)), True, key=enough)
+
+    def _content(self, atoms: Sequence[int]) -> tuple[int, int]:
+        number = sum(self._counts[k] for k in atoms)
+        return number, sum(self._counts[k] * self._tokens[k] for k in atoms)
+
+    def _sums_ns(
+        self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int, apart: int
+    ) -> int:
+        """Time by sums: [kind] of work, and of the longest row; apart: undivided sequences."""
+        if len(self.kinds) == 1:
+            [kind] = self.kinds
+            fill = (kind.stages - 1) * row[0]
+            if self._padded:
+                return -(-number // kind.count) * row[0] + fill
+            rows = -(-tokens // (kind.count * kind.longest_row))
+            return max(-(-whole[0] // kind.count), apart) + rows * kind.per_row_ns + fill
+        needed = number if self._padded else PARTS
+
+        def enough(time_ns: int) -> bool:
+            kinds = range(len(self.kinds))
+            shares = (self._share(i, time_ns, whole[i], row[i], tokens) for i in kinds)
+            return sum(n * kind.count for n, kind in zip(shares, self.kinds, strict=True)) >= needed
+
+        most = sum(whole) + sum(k.per_row_ns * (number + tokens) for k in self.kinds)
+        most += sum(kind.stages * ns for kind, ns in zip(self.kinds, row, strict=True))
+        return max(apart, bisect_left(range(most + number * max(row)), True, key=enough))
+
+    def _share(self, kind: int, time_ns: int, whole: int, row_ns: int, tokens: int) -> int:
+        """What a replica does within a time: rows, or parts of the whole, up to all of them."""
+        own = self.kinds[kind]
+        left_ns = time_ns - (own.stages - 1) * row_ns
+        if left_ns < 0:
+            return 0
+        if self._padded:
+            return left_ns // max(row_ns, 1)
+        all_ns = whole + own.per_row_ns * -(-tokens // own.longest_row)
+        return min(PARTS, left_ns * PARTS // max(all_ns, 1))
+
+    def micro_batches(self, atoms: Sequence[int], time_ns: int) -> list[int]:
+        """Rows on each replica; of unlike ones each takes what it can until all is taken."""
+        number, tokens = self._content(atoms)
+        if len(self.kinds) == 1:
+            [kind] = self.kinds
+            size = 1 if self._padded else kind.longest_row
+            return [-(-(number if self._padded else tokens) // (kind.count * size))] * kind.count
+        left, rows = number if self._padded else PARTS, []
+        for one in self._strategy.replicas:
+            i = next(n for n, kind in enumerate(self.kinds) if _alike(kind, one))
+            whole = sum(self._counts[k] * self.each_ns[i][k] for k in atoms)
+            most = self._share(i, time_ns, whole, max(self.rows_ns[i][k] for k in atoms), tokens)
+            for _ in range(one.count):
+                share = min(left, most)
+                left -= share
+                rows.append(
+                    share if self._padded else -(-share * tokens // (PARTS * one.longest_row))
+                )
+        return rows
+
+    def least_ns(self, atom: int) -> float:
+        """What an atom adds to any set at least, were it divided to the last ns.
+
+        Like replicas: its work and row time / dp. Unlike ones: with w_i for one of kind i alone,
+        1 / sum of m_i / w_i, which is concave and doubles with w. Padded, rows of its own length.
+        """
+        if self.measured:
+            return self._strategy.atoms_ns[atom] or 0
+        count, tokens = self._counts[atom], self._tokens[atom]
+        rates = 0.0
+        for kind, each, rows in zip(self.kinds, self.each_ns, self.rows_ns, strict=True):
+            row_share = kind.per_row_ns * tokens / kind.longest_row
+            alone = count * (rows[atom] if self._padded else each[atom] + row_share)
+            if alone == 0:
+                return 0
+            rates += kind.count / alone
+        return 1 / rates
+
+    def fill_ns(self, atom: int) -> int:
+        """Of a set with this atom, before and after the rows of its fullest replica, at least."""
+        if self.measured:
+            return 0
+        rows = zip(self.kinds, self.rows_ns, strict=True)
+        return min((kind.stages - 1) * own[atom] for kind, own in rows)
+
+
+def _time(ns: int | None) -> float:
+    return inf if ns is None else ns
+
+
+def _alike(one: ReplicasDocument, other: ReplicasDocument) -> bool:
+    return one.model_copy(update={"count": 1}) == other.model_copy(update={"count": 1})
+
+
+def _merged(replicas: Sequence[ReplicasDocument]) -> list[ReplicasDocument]:
+    """Kinds with all their replicas."""
+    kinds: list[ReplicasDocument] = []
+    for one in replicas:
+        same = next((n for n, kind in enumerate(kinds) if _alike(kind, one)), None)
+        if same is None:
+            kinds.append(one)
+        else:
+            total = kinds[same].count + one.count
+            kinds[same] = one.model_copy(update={"count": total})
+    return kinds

@@ -1,0 +1,29 @@
+"""Whether a plan inside a switch file is one: all layers in every replica, on GPUs that exist."""
+
+from formulations.instance import Cluster, Workload
+from formulations.plan import Plan
+from solver.verify.findings import Findings
+
+
+def check_plan(
+    workload: Workload, cluster: Cluster, plan: Plan, field: str, findings: Findings
+) -> None:
+    """Adds a problem for layers that are missing or doubled, and for GPUs that are not there."""
+    sizes = [cluster.groups[j].gpus_per_node for j in cluster.node_groups]
+    taken: dict[tuple[int, int], tuple[int, int]] = {}
+    findings.require(bool(plan.replicas), f"{field}.replicas", "none", "one at least")
+    for r, replica in enumerate(plan.replicas):
+        end = 0
+        for k, stage in enumerate(replica.stages):
+            where = f"{field}.replicas[{r}].stages[{k}]"
+            findings.equal(f"{where}.layers[0]", stage.layers[0], end)
+            end = max(end, stage.layers[1])
+            node, gpus = stage.group.node, stage.group.gpus
+            known = node < len(sizes) and all(gpu < sizes[node] for gpu in gpus)
+            findings.require(known, f"{where}.group", stage.group, "GPUs of a node that is there")
+            findings.equal(f"{where}: GPUs", len(set(gpus)), stage.degrees.width)
+            findings.equal(f"{where}: GPUs", len(gpus), stage.degrees.width)
+            owner = r, k % plan.shape.pp
+            alone = all(taken.setdefault((node, gpu), owner) == owner for gpu in gpus)
+            findings.require(alone, f"{where}.group", stage.group, "GPUs of one stage alone")
+        findings.equal(f"{field}.replicas[{r}]: layers", end, len(workload.layers))

@@ -1,0 +1,46 @@
+"""Promises of formulations.lengths.fit: the least a l^2 + b l + c above what is known."""
+
+from random import Random
+
+import pytest
+
+from formulations.lengths.fit import Point, upper_fit
+from formulations.lengths.problem import RowTime
+
+
+def time_ns(curve: RowTime, point: Point) -> float:
+    """What the curve says of a point."""
+    whole = curve.per_square_ns * point.square + curve.per_token_ns * point.tokens
+    return whole + curve.per_row_ns
+
+
+def test_one_point_is_met() -> None:
+    """A single time has no curve of its own, but is met."""
+    point = Point(4096**2, 4096, 80_000_000)
+    curve, above = upper_fit([point])
+    assert time_ns(curve, point) == pytest.approx(80_000_000, rel=1e-6)
+    assert above == pytest.approx(0, abs=1e-6)
+
+
+def test_quadratic_times_are_met() -> None:
+    """Of 0.5 l^2 + 100 l + 7000 the fit is that, and nothing above it."""
+    lengths = (512, 1024, 4096, 8192)
+    points = [Point(n * n, n, n * n // 2 + 100 * n + 7000) for n in lengths]
+    curve, above = upper_fit(points)
+    assert curve.per_square_ns == pytest.approx(0.5)
+    assert curve.per_token_ns == pytest.approx(100)
+    assert curve.per_row_ns == pytest.approx(7000, abs=2)
+    assert above < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_point_is_above_the_curve(seed: int) -> None:
+    """Whatever was measured takes no longer than the curve says, nor less than it says of it."""
+    random = Random(seed)
+    lengths = random.sample(range(1, 40_000), random.randint(1, 12))
+    points = [Point(n * n, n, random.randint(1, 10**12)) for n in lengths]
+    curve, above = upper_fit(points)
+    times = [time_ns(curve, point) / point.time_ns for point in points]
+    assert min(times) >= 1 - 1e-12
+    assert max(times) == pytest.approx(1 + above)
+    assert min(curve.per_square_ns, curve.per_token_ns, curve.per_row_ns) >= 0

@@ -1,0 +1,164 @@
+"""Promises of the section `lengths`: classes of histograms, files and distributions."""
+
+import json
+from array import array
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from formulations.errors import InstanceError
+from formulations.instance import Instance
+from formulations.instance.length_classes import classes_of, log_normal_classes
+from formulations.instance.load import parse_instance
+from formulations.instance.rows import of_rows
+
+HEAD = """
+name: some_lengths
+workload: {catalogue: llama2-7b}
+cluster:
+  groups:
+    - {name: a, gpu: A100-80, gpus_per_node: 8, nodes: 2, inter_node: EFA 4x100G}
+"""
+HISTOGRAM = HEAD + "lengths: {histogram: [{up_to: 1000, count: 7}, {up_to: 3000, count: 2}]}"
+
+
+def parsed(text: str, folder: Path = Path()) -> Instance:
+    """Instance of a YAML text whose paths start in a folder."""
+    return parse_instance(text, "x.yaml", folder)
+
+
+def classes(instance: Instance) -> list[tuple[int, int]]:
+    """Tokens and count of every class."""
+    assert instance.lengths is not None
+    return [(one.tokens, one.count) for one in instance.lengths.classes]
+
+
+def npy(kind: str, values: "array[int]", *, swapped: bool = False) -> bytes:
+    """A .npy file, version 1.0, as numpy.lib.format has it."""
+    values = array(values.typecode, values)
+    if swapped:
+        values.byteswap()
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({len(values)},), }}"
+    padded = header.ljust(117) + "\n"
+    return (
+        b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded.encode() + bytes(values)
+    )
+
+
+def test_histogram() -> None:
+    """Classes as written; the workload has as many sequences, as long as the longest, rounded."""
+    instance = parsed(HISTOGRAM)
+    assert classes(instance) == [(1000, 7), (3000, 2)]
+    assert instance.workload.global_batch == 9
+    assert instance.workload.sequence_length == 3072  # 24 * 128
+
+
+def test_workload_may_state_longer_sequences() -> None:
+    """A sequence length above the longest is kept: rows may hold as many tokens."""
+    own = HISTOGRAM.replace("llama2-7b", "llama2-7b, sequence_length: 8192, global_batch: 9")
+    assert parsed(own).workload.sequence_length == 8192
+
+
+def test_instance_with_lengths_keeps_through_json() -> None:
+    """What is written of an instance with lengths is the same instance."""
+    instance = parsed(HISTOGRAM)
+    assert Instance.model_validate_json(instance.model_dump_json()) == instance
+
+
+def test_rows_of_one_length() -> None:
+    """Rows as long as the catalogue's sequences are the catalogue's workload."""
+    plain = parsed(HEAD)
+    rows = of_rows(parsed(HISTOGRAM), 4096, 1024)
+    assert rows.workload == plain.workload
+    assert rows.lengths is None
+
+
+LENGTHS = [5, 700, 700, 5, 5, 32]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("one.csv", "\n".join(map(str, LENGTHS)).encode()),
+        ("named.csv", b"tokens\n" + "\n".join(map(str, LENGTHS)).encode() + b"\n\n"),
+        ("several.csv", b"id,Length\r\n" + b"".join(b'"a, b",%d\r\n' % n for n in LENGTHS)),
+        ("plain.jsonl", "\n".join(map(str, LENGTHS)).encode()),
+        ("named.jsonl", "\n".join(json.dumps({"length": n}) for n in LENGTHS).encode()),
+        ("array.npy", npy("<i8", array("q", LENGTHS))),
+        ("small.npy", npy("<u2", array("H", LENGTHS))),
+        ("other_end.npy", npy(">i4", array("i", LENGTHS), swapped=True)),
+    ],
+)
+def test_files(name: str, data: bytes, tmp_path: Path) -> None:
+    """Lengths are read from every kind of file; together they are a step."""
+    (tmp_path / name).write_bytes(data)
+    instance = parsed(f"{HEAD}lengths: {{file: {name}}}", tmp_path)
+    assert classes(instance) == [(5, 3), (32, 1), (700, 2)]
+
+
+def test_file_longer_sequences_are_cut_off(tmp_path: Path) -> None:
+    """`longest` cuts, `sequences` scales: twice as many of each."""
+    (tmp_path / "a.csv").write_text("\n".join(map(str, LENGTHS)))
+    text = f"{HEAD}lengths: {{file: a.csv, longest: 512, sequences: 12}}"
+    assert classes(parsed(text, tmp_path)) == [(5, 6), (32, 2), (512, 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "found"),
+    [
+        ("a.npy", npy("<f8", array("q", LENGTHS)), "values of type <f8"),
+        ("a.npy", npy("<i8", array("q", LENGTHS))[:-1], "a part of a value at its end"),
+        ("a.npy", npy("<i8", array("q", LENGTHS))[:-8], "5 values where its header says 6"),
+        ("a.npy", npy("<i8", array("q", [3, 0])), "0; allowed"),
+        ("a.npy", b"\x93NUMPY\x01\x00\x76\x00" + b"(" * 118, "a header that is not numpy's"),
+        ("a.npy", npy("<i8", array("q")), "no lengths"),
+        ("a.csv", b"1.5\n2\n", "a.csv:1:1: '1.5'"),
+        ("a.csv", b"id,length\n1\n", "a.csv:2:1: 1 fields"),
+        ("a.csv", b'"' + b"1" * 200_000, "field larger than field limit"),
+        ("a.csv", b"9" * 5000, "a.csv:1:1: '999"),
+        ("a.jsonl", b"5\ntrue\n", "a.jsonl:2:1: true"),
+        ("a.jsonl", b"[" * 100_000, "a.jsonl:1:1: '[["),
+        ("a.jsonl", b"9" * 5000, "a.jsonl:1:1: '999"),
+    ],
+)
+def test_hostile_files(name: str, data: bytes, found: str, tmp_path: Path) -> None:
+    """A file that is no list of lengths is refused in one line."""
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InstanceError) as caught:
+        parsed(f"{HEAD}lengths: {{file: {name}}}", tmp_path)
+    assert found in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_classes_are_never_shorter(seed: int) -> None:
+    """As many sequences; of the k longest, for every k, none counts as shorter than it is."""
+    random = Random(seed)
+    lengths = [int(random.lognormvariate(5, 1.5)) + 1 for _ in range(300)]
+    counts = dict(sorted(Counter(lengths).items()))
+    found = classes_of(counts, random.randint(1, 40))
+    put = sorted((one.tokens for one in found for _ in range(one.count)), reverse=True)
+    assert len(put) == len(lengths)
+    assert all(a >= b for a, b in zip(put, sorted(lengths, reverse=True), strict=True))
+
+
+def test_few_classes_by_least_ratio() -> None:
+    """Of 1, 2, 100, 150, 160 three classes: ratios 2, 1.5 and 1.6 are possible; 1 | 2 is not."""
+    found = classes_of({1: 1, 2: 1, 100: 1, 150: 1, 160: 1}, 3)
+    assert [(one.tokens, one.count) for one in found] == [(1, 1), (2, 1), (160, 3)]
+
+
+def test_log_normal() -> None:
+    """So many sequences; half of them within the classes up to the median."""
+    found = log_normal_classes(500, 1.5, 32768, 1000, 64)
+    assert sum(one.count for one in found) == 1000
+    assert found[-1].tokens == 32768
+    short = sum(one.count for one in found if one.tokens <= 500)
+    assert 450 <= short <= 500
+
+
+def test_log_normal_of_few_sequences() -> None:
+    """A step of one sequence has the longest: what is cut off counts up, not down."""
+    assert [one.tokens for one in log_normal_classes(500, 1.5, 4096, 1, 8)] == [4096]

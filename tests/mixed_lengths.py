@@ -1,0 +1,169 @@
+"""Random problems of mixed lengths, and what they cost by every step there is."""
+
+import random
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations, pairwise, permutations, product
+
+from formulations.lengths.problem import (
+    Atom,
+    Measured,
+    Mixed,
+    Replica,
+    Rows,
+    RowTime,
+    Strategy,
+    Switching,
+)
+from formulations.lengths.strategy_time import PARTS
+from formulations.lengths.tour import Group, Tour
+
+
+def random_replica(rng: random.Random) -> Replica:
+    """A pipeline that takes at least 16 tokens."""
+    time = RowTime(rng.random(), 5 * rng.random(), rng.randrange(100))
+    return Replica(rng.choice([1, 2, 4]), rng.choice([16, 24, 64]), time)
+
+
+def random_mixed(
+    seed: int, num_atoms: int = 4, num_strategies: int = 3, rows: Rows = "packed"
+) -> Mixed:
+    """Small numbers; some strategies of unlike replicas, some measured, some switches missing."""
+    rng = random.Random(seed)
+    tokens = sorted(rng.sample(range(1, 33), num_atoms))
+    atoms = tuple(Atom(length, rng.randrange(1, 20)) for length in tokens)
+    strategies: list[Strategy | Measured] = []
+    for number in range(num_strategies):
+        name, kind = f"strategy {number}", rng.random()
+        replicas = (random_replica(rng),) * rng.randrange(1, 4)
+        if kind < 0.2:
+            cells = (None if rng.random() < 0.2 else rng.randrange(3000) for _ in atoms)
+            strategies.append(Measured(name, tuple(cells)))
+        elif kind < 0.4:
+            strategies.append(Strategy(name, (*replicas, random_replica(rng))))
+        else:
+            strategies.append(Strategy(name, replicas))
+    strategies.append(Strategy("all", (Replica(1, 64, RowTime(2.0, 10.0, 50)),)))
+    most = rng.choice([50, 500, 2000])
+    tables = [
+        tuple(
+            tuple(None if rng.random() < 0.05 else rng.randrange(most) for _ in strategies)
+            for _ in strategies
+        )
+        for _ in range(2)
+    ]
+    switching = Switching(tables[0], tables[1], parameters_return=rng.random() < 0.3)
+    return Mixed(atoms, tuple(strategies), switching, rows)
+
+
+def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
+    """Time of a strategy for a set of atoms, in fractions, by definition."""
+    one = mixed.strategies[strategy]
+    if isinstance(one, Measured):
+        cells = [one.atoms_ns[k] for k in atoms]
+        return None if None in cells else sum(ns for ns in cells if ns is not None)
+    chosen = [mixed.atoms[k] for k in atoms]
+    if any(atom.tokens > replica.longest_row for atom in chosen for replica in one.replicas):
+        return None
+    number = sum(atom.count for atom in chosen)
+    tokens = sum(atom.count * atom.tokens for atom in chosen)
+    works, peaks = [], []
+    for replica in one.replicas:
+        each = [replica.time.sequence_ns(atom.tokens) for atom in chosen]
+        works.append(sum(atom.count * ns for atom, ns in zip(chosen, each, strict=True)))
+        fit = [1 if mixed.rows == "padded" else replica.longest_row // a.tokens for a in chosen]
+        rows = [n * ns + replica.time.per_row_ns for n, ns in zip(fit, each, strict=True)]
+        peaks.append(max(rows))
+    if len(set(one.replicas)) == 1:
+        replica, dp = one.replicas[0], len(one.replicas)
+        fill = (replica.stages - 1) * peaks[0]
+        if mixed.rows == "padded":
+            return -(-number // dp) * peaks[0] + fill
+        rows_each = -(-tokens // (replica.longest_row * dp))
+        share = max(-(-works[0] // dp), _apart_ns(one, chosen))
+        return share + rows_each * replica.time.per_row_ns + fill
+
+    def enough(time: int) -> bool:
+        return _enough(one, mixed.rows, time, number, tokens, works, peaks)
+
+    found = bisect_left(range(1 << 40), True, key=enough)
+    return found if mixed.rows == "padded" else max(found, _apart_ns(one, chosen))
+
+
+def _apart_ns(one: Strategy, atoms: Sequence[Atom]) -> int:
+    """The n longest sequences on any replicas, whole, each as short as the shortest of them."""
+    found = 0
+    for atom in atoms:
+        number = sum(other.count for other in atoms if other.tokens >= atom.tokens)
+        each = [replica.time.sequence_ns(atom.tokens) for replica in one.replicas]
+
+        def enough(time: int, each: Sequence[int] = each, number: int = number) -> bool:
+            return sum(time // max(1, ns) for ns in each) >= number
+
+        found = max(found, bisect_left(range(number * max(each) + 1), True, key=enough))
+    return found
+
+
+def _enough(
+    one: Strategy,
+    rows: Rows,
+    time: int,
+    number: int,
+    tokens: int,
+    works: Sequence[int],
+    peaks: Sequence[int],
+) -> bool:
+    """Whether the shares that unlike replicas do in a time add up."""
+    shares = 0
+    for replica, work, peak in zip(one.replicas, works, peaks, strict=True):
+        left = time - (replica.stages - 1) * peak
+        if rows == "padded":
+            shares += max(0, left // peak)
+            continue
+        whole = work + -(-tokens // replica.longest_row) * replica.time.per_row_ns
+        shares += min(PARTS, max(0, int(Fraction(left, whole) * PARTS // 1)))
+    return shares >= (number if rows == "padded" else PARTS)
+
+
+def tour_ns(mixed: Mixed, tour: Tour) -> int | None:
+    """Time of a step by definition."""
+    switching = mixed.switching
+    parts = [set_ns(mixed, group.strategy, group.atoms) for group in tour.groups]
+    visited = [group.strategy for group in tour.groups]
+    if visited[0] != tour.anchor:
+        parts.append(switching.parameters_ns[tour.anchor][visited[0]])
+    path = [*visited] if visited[-1] == tour.anchor else [*visited, tour.anchor]
+    for n, (a, b) in enumerate(pairwise(path), 2):
+        parts.append(switching.gradients_ns[a][b])
+        if n < len(path) or switching.parameters_return:
+            parts.append(switching.parameters_ns[a][b])
+    return None if None in parts else sum(ns for ns in parts if ns is not None)
+
+
+def ascending_tours(mixed: Mixed) -> Iterator[Tour]:
+    """Every way to cut the lengths, every strategy for every bucket, every anchor."""
+    size, strategies = len(mixed.atoms), range(len(mixed.strategies))
+    for count in range(size):
+        for cuts in combinations(range(1, size), count):
+            buckets = [tuple(range(a, b)) for a, b in pairwise((0, *cuts, size))]
+            for chosen in product(strategies, repeat=len(buckets)):
+                if all(a != b for a, b in pairwise(chosen)):
+                    groups = tuple(map(Group, chosen, buckets))
+                    yield from (Tour(anchor, groups) for anchor in strategies)
+
+
+def free_tours(mixed: Mixed) -> Iterator[Tour]:
+    """Every strategy for every atom, every order of those used, every anchor."""
+    strategies = range(len(mixed.strategies))
+    for chosen in product(strategies, repeat=len(mixed.atoms)):
+        sets = {q: tuple(k for k, own in enumerate(chosen) if own == q) for q in chosen}
+        for order in permutations(sets):
+            groups = tuple(Group(q, sets[q]) for q in order)
+            yield from (Tour(anchor, groups) for anchor in strategies)
+
+
+def least_ns(mixed: Mixed, tours: Iterator[Tour]) -> int | None:
+    """The least time of steps; None if none of them is possible."""
+    known = (tour_ns(mixed, tour) for tour in tours)
+    return min((ns for ns in known if ns is not None), default=None)

@@ -1,0 +1,80 @@
+"""Tests of solver.lengths.choose."""
+
+from dataclasses import replace
+
+import pytest
+
+from formulations.lengths.problem import Atom, Measured, Mixed, Rows, Switching
+from solver.lengths.choose import NoStepError, best_single, choose
+from solver.options import SolveOptions
+from solver.result import Status, Termination
+from tests.mixed_lengths import (
+    ascending_tours,
+    free_tours,
+    least_ns,
+    random_mixed,
+    set_ns,
+    tour_ns,
+)
+from tests.seeds import few_and_many
+
+
+@pytest.mark.parametrize("rows", ["packed", "padded"])
+@pytest.mark.parametrize("seeds", few_and_many(range(200, 240), 5))
+def test_free_is_the_best_of_both(seeds: range, rows: Rows) -> None:
+    """Free order takes the least of tours and ascending steps, proved, and never more than them."""
+    for seed in seeds:
+        mixed = random_mixed(seed, rows=rows)
+        known = [least_ns(mixed, ascending_tours(mixed)), least_ns(mixed, free_tours(mixed))]
+        best_ns = min(ns for ns in known if ns is not None)
+        chosen = choose(mixed, "free")
+        assert chosen.step_ns == chosen.bound_ns == tour_ns(mixed, chosen.tour) == best_ns
+        assert (chosen.status, chosen.termination) == (Status.OPTIMAL, Termination.CLOSED)
+
+
+def test_the_best_single_strategy_takes_all() -> None:
+    """It is the fastest of those that take every atom; steps are never slower."""
+    for seed in range(10):
+        mixed = random_mixed(seed)
+        every = range(len(mixed.atoms))
+        known = [set_ns(mixed, q, every) for q in range(len(mixed.strategies))]
+        least = min(ns for ns in known if ns is not None)
+        assert best_single(mixed) == (known.index(least), least)
+        assert choose(mixed, "ascending").step_ns <= least
+
+
+def test_no_time_leaves_the_ascending_step_with_its_gap() -> None:
+    """A search without time has the step of the dynamic program, and a bound that holds."""
+    mixed = random_mixed(1, num_atoms=6)
+    chosen = choose(mixed, "free", SolveOptions(time_limit_s=0.0))
+    assert chosen.step_ns == choose(mixed, "ascending").step_ns
+    assert chosen.bound_ns <= choose(mixed, "free").step_ns
+    assert chosen.termination is Termination.TIME_LIMIT
+
+
+def test_lengths_that_nothing_takes() -> None:
+    """Too long a sequence is named, with exit code 3."""
+    mixed = random_mixed(1)
+    long = replace(mixed, atoms=(*mixed.atoms[:-1], Atom(65_536, 1)))
+    with pytest.raises(NoStepError, match=r"sequences of 65,536 tokens: no strategy takes them"):
+        choose(
+            replace(
+                long,
+                strategies=tuple(
+                    replace(one, atoms_ns=(1, 1, 1, None)) if isinstance(one, Measured) else one
+                    for one in long.strategies
+                ),
+            ),
+            "free",
+        )
+    assert NoStepError.exit_code == 3
+
+
+def test_strategies_that_no_switch_joins() -> None:
+    """Each atom has its strategy, but the step cannot be made."""
+    none = ((None, None), (None, None))
+    strategies = (Measured("short", (1, None)), Measured("long", (None, 1)))
+    mixed = Mixed((Atom(1, 1), Atom(2, 1)), strategies, Switching(none, none))
+    for order in ("ascending", "free"):
+        with pytest.raises(NoStepError, match="no switches join strategies"):
+            choose(mixed, order)

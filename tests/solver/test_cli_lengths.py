@@ -1,0 +1,94 @@
+"""Promises of `lengths`: the strategies for a step of many lengths."""
+
+from pathlib import Path
+
+import pytest
+
+from formulations.instance.load import load_instance
+from formulations.lengths.problem import Measured
+from solver.lengths.candidates import candidates
+from tests.command_line import run
+from tests.mixed_rows import SIZES, SMALL
+
+TABLE = """
+  strategies:
+    - {name: wide, data_parallel: 1, tensor_parallel: 4, pipeline_parallel: 1, longest_row: 8192,
+       row_times: {1024: 4 ms, 8192: 48 ms}}
+    - {data_parallel: 4, tensor_parallel: 1, pipeline_parallel: 1, longest_row: 2048,
+       row_times: {1024: 10 ms, 2048: 20 ms}}
+  switching: [{leave: wide, enter: "dp 4, tp 1, pp 1", parameters: 100 ms, gradients: 200 ms}]
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """An instance file."""
+    path = folder / "small.yaml"
+    path.write_text(text.replace("SIZES", SIZES))
+    return path
+
+
+def test_measured_strategies(tmp_path: Path) -> None:
+    """Strategies of a table take what they took: 8192 tokens on `wide` 48 ms, 4096 at most that."""
+    code, out, err = run("lengths", written(tmp_path, SMALL + TABLE))
+    assert (code, err) == (0, "")
+    wide = next(line for line in out.splitlines() if line.startswith("wide"))
+    assert wide.split()[:5] == ["wide", "1", "1", "8192", "4.0"]
+    assert "dp 4, tp 1, pp 1" in out
+    assert "48 sequences per step in 3 classes" in out
+
+
+def test_judged_on_drawn_steps(tmp_path: Path) -> None:
+    """`--judge` adds mean and 95th percentile of every way to choose; not to an object."""
+    path = written(tmp_path, SMALL + TABLE)
+    code, out, _ = run("lengths", path, "--judge", 3)
+    assert code == 0
+    table = out[out.index("3 drawn steps") :]
+    for way in ("this plan", "best single strategy", "chosen for the very step"):
+        assert way in table
+    assert run("lengths", path, "--judge", 3, "--json")[0] == 2
+
+
+def test_measured_classes(tmp_path: Path) -> None:
+    """Times of whole classes make a strategy that runs these classes and no others."""
+    text = (SMALL + TABLE).replace("longest_row: 2048", "class_times: {512: 2 s, 2048: 4 s}")
+    text = text.replace(",\n       row_times: {1024: 10 ms, 2048: 20 ms}", "")
+    path = written(tmp_path, text)
+    mixed = candidates(load_instance(path)).mixed
+    assert mixed.strategies[1] == Measured("dp 4, tp 1, pp 1", (2 * 10**9, 4 * 10**9, None))
+    assert mixed.switching.gradients_ns == ((0, 200_000_000), (200_000_000, 0))
+    assert run("lengths", path)[0] == 0
+
+
+@pytest.mark.parametrize("longest", ["longest_row: 8000", "longest_row: 7999"])
+def test_sequences_that_no_strategy_takes(longest: str, tmp_path: Path) -> None:
+    """With a row as long as the longest sequence there is a strategy; with one token less, none."""
+    text = (SMALL + TABLE).replace("longest_row: 8192", longest)
+    code, out, err = run("lengths", written(tmp_path, text))
+    if longest == "longest_row: 8000":
+        assert (code, err) == (0, "")
+        return
+    assert (code, out) == (3, "")
+    assert err.startswith("error: lengths: sequences of 8000 tokens, 2 a step, fit no strategy: ")
+    assert "7999 tokens at most" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_model_without_room(tmp_path: Path) -> None:
+    """Where not one row fits the memory, that is said, with exit code 3."""
+    text = SMALL.replace("hidden_size: 2048", "hidden_size: 16384")
+    huge = SIZES.replace("hidden_size: 2048, layers: 8", "hidden_size: 16384, layers: 100")
+    path = tmp_path / "huge.yaml"
+    path.write_text(text.replace("SIZES", huge))
+    code, _, err = run("lengths", path)
+    assert code == 3
+    assert "none has room for a row" in err
+
+
+def test_instance_without_lengths() -> None:
+    """Another instance is refused in one line."""
+    code, out, err = run("lengths", "instances/homo_small.yaml")
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: instances/homo_small.yaml: no section lengths; allowed: one with histogram, file or"
+        " log_normal\n"
+    )

@@ -1,0 +1,115 @@
+"""Promises of solver.lengths.layouts and formulations.lengths.row_times: plans as strategies."""
+
+from functools import cache
+
+import pytest
+
+from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.instance import Instance
+from formulations.instance.rows import of_rows
+from formulations.lengths.problem import RowTime
+from formulations.lengths.row_times import PlanRows, plan_rows
+from solver.lengths.layouts import found_strategies
+from tests.mixed_rows import mixed_strategies, small
+
+
+@cache
+def strategies(name: str) -> tuple[Instance, list[PlanRows]]:
+    """An instance and its strategies."""
+    if name == "mixed":
+        return mixed_strategies()
+    instance = small()
+    return instance, found_strategies(instance, lambda done, total: None)
+
+
+def costs_of(instance: Instance, found: PlanRows, tokens: int) -> PlanCosts:
+    """Costs of the strategy's plan with rows of so many tokens, each one sequence."""
+    rows = sum(replica.micro_batches for replica in found.plan.replicas)
+    return plan_costs(of_rows(instance, tokens, rows), found.plan)
+
+
+def slowest_ns(costs: PlanCosts, replica: int) -> int:
+    """Time of a row on the slowest stage of a replica."""
+    return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
+
+
+def row_ns(time: RowTime, tokens: int, sequences: int = 1) -> int:
+    """Time of a row of so many sequences, together so many tokens."""
+    return sequences * time.sequence_ns(tokens // sequences) + time.per_row_ns
+
+
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_rows_fit_up_to_the_longest(name: str) -> None:
+    """Rows of the longest length fit every GPU of a replica; longer ones do not fit some."""
+    instance, found = strategies(name)
+    most = instance.workload.sequence_length
+    for one in found:
+        for r, replica in enumerate(one.strategy.replicas):
+            inside = costs_of(instance, one, replica.longest_row)
+            assert (inside.memory_bytes <= inside.limit_bytes)[:, r].all()
+            if replica.longest_row < most:
+                outside = costs_of(instance, one, min(most, replica.longest_row + 128))
+                assert not (outside.memory_bytes <= outside.limit_bytes)[:, r].all()
+
+
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_times_are_never_below_the_model(name: str) -> None:
+    """Rows of half the longest length and more take what the fit says, or less by what it says."""
+    instance, found = strategies(name)
+    for one in found:
+        for r, replica in enumerate(one.strategy.replicas):
+            for share in (0.5, 0.61, 0.83, 1.0):
+                tokens = int(replica.longest_row * share)
+                known = slowest_ns(costs_of(instance, one, tokens), r)
+                fit = row_ns(replica.time, tokens)
+                assert known <= fit * (1 + 1e-6) <= known * (1 + one.above + 1e-3)
+
+
+@pytest.mark.parametrize("name", ["alike", "mixed"])
+def test_rows_of_short_sequences(name: str) -> None:
+    """Eight sequences in a row take what the model says of a micro-batch of eight, or little more.
+
+    What it works out for several sequences at once is what it works out for a packed row.
+    """
+    instance, found = strategies(name)
+    for one in found:
+        tokens = one.strategy.longest // 8
+        shape = one.plan.shape.model_copy(update={"micro_batch": 8})
+        plan = one.plan.model_copy(update={"shape": shape})
+        rows = 8 * sum(replica.micro_batches for replica in plan.replicas)
+        costs = plan_costs(of_rows(instance, tokens, rows), plan)
+        for r, replica in enumerate(one.strategy.replicas):
+            known, fit = slowest_ns(costs, r), row_ns(replica.time, 8 * tokens, 8)
+            assert known <= fit * (1 + 1e-6) <= known * 1.03
+
+
+def test_padded_rows_of_all_lengths() -> None:
+    """Where every sequence is a row, the shortest is not too short either, though host-bound."""
+    instance, found = strategies("alike")
+    assert instance.lengths is not None
+    padded = instance.model_copy(
+        update={"lengths": instance.lengths.model_copy(update={"rows": "padded"})}
+    )
+    for plan in (one.plan for one in found):
+        one = plan_rows(padded, plan, "padded")
+        for r, replica in enumerate(one.strategy.replicas):
+            for tokens in (512, 2048, 8000):
+                known = slowest_ns(costs_of(padded, one, tokens), r)
+                assert known <= row_ns(replica.time, tokens) * (1 + 1e-6)
+
+
+def test_unlike_replicas() -> None:
+    """On two types of GPUs the replica on the slower one is slower, and holds shorter rows."""
+    _, found = strategies("mixed")
+    apart = next(one for one in found if (one.plan.shape.dp, one.plan.shape.pp) == (2, 1))
+    fast, slow = sorted(one.time.per_token_ns for one in apart.strategy.replicas)
+    assert slow > 1.5 * fast
+    longest = [one.longest_row for one in apart.strategy.replicas]
+    assert longest[0] != longest[1] or min(longest) == 8064
+
+
+def test_every_layout() -> None:
+    """All degrees that use the four GPUs are there."""
+    _, found = strategies("alike")
+    degrees = {(s.dp, s.degrees[0].tp, s.pp) for s in (one.plan.shape for one in found)}
+    assert degrees == {(1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1)}

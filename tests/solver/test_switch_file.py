@@ -1,0 +1,264 @@
+"""Switch files and the command: verify replays them, and refuses what was changed."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formulations.errors import PlanError
+from formulations.instance import Instance
+from solver.document import PlanDocument, sealed, to_json
+from solver.options import SolveOptions
+from solver.report.document import build_document
+from solver.report.html.switch_page import switch_page
+from solver.switch_document import Moves, SwitchDocument
+from solver.switching.alike import check_alike
+from solver.switching.documented import switch_document
+from solver.verify import verify_switch
+from tests.command_line import run
+from tests.conftest import ROOT
+from tests.expert_instances import expert_instance
+from tests.hand_made import result_of, uniform_plans
+from tests.resealed import forged as forged_plan
+from tests.small_instances import random_instance
+from tests.unlike_degrees import unlike_instance
+
+Fields = dict[str, Any]
+
+SMALL = ROOT / "instances" / "hetero_small.yaml"
+MOVES: tuple[Moves, ...] = ("parameters", "gradients", "both")
+
+
+def plan_files(instance: Instance, most: int = 4) -> list[PlanDocument]:
+    """Plan files of the first, the last and some other shapes of an instance."""
+    plans = list({plan.shape: plan for plan in uniform_plans(instance)}.values())
+    step = max(1, len(plans) // most)
+    return [build_document(result_of(instance, one), SolveOptions()) for one in plans[::step]]
+
+
+def switches(instance: Instance, moves: Moves) -> Iterator[SwitchDocument]:
+    """Between all pairs of some plans."""
+    for before, after in permutations(plan_files(instance), 2):
+        yield switch_document(before, after, moves)
+
+
+@pytest.mark.parametrize("make", [random_instance, expert_instance, unlike_instance])
+@pytest.mark.parametrize("moves", MOVES)
+def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves) -> None:
+    """ZeRO of all stages, experts, context, mixed GPUs and tensor degrees; never above the rule."""
+    for seed in (0, 4):
+        instance = make(seed)
+        search = instance.search.model_copy(update={"zero": (0, 1, 3)})
+        for found in switches(instance.model_copy(update={"search": search}), moves):
+            checked = verify_switch(found)
+            assert checked.complete, checked.problems
+            assert found.gap < 1e-6
+            assert found.time_s <= found.published_s
+
+
+@cache
+def example() -> SwitchDocument:
+    """A switch with a class of several slices, sent by way of a GPU and directly."""
+    instance = expert_instance(4)
+    found = list(switches(instance, "both"))
+    return max(found, key=lambda one: len(one.classes))
+
+
+def forged(change: Callable[[Fields], object]) -> SwitchDocument:
+    """A copy that `change` was done to, with a digest that fits."""
+    fields = json.loads(to_json(example()))
+    change(fields)
+    return sealed(SwitchDocument.model_validate_json(json.dumps(fields)))
+
+
+def _sending(fields: Fields) -> Any:
+    return fields["classes"][0]["sendings"][0]
+
+
+def _other_source(fields: Fields) -> None:
+    used = {one["gpu"] for one in fields["devices"]}
+    for own in fields["classes"]:
+        sources = {one["source"] for one in own["sendings"]}
+        receivers = {gpu for one in own["sendings"] for gpu in one["receivers"]}
+        for gpu in sorted(used - sources - receivers):
+            own["sendings"][0].update(source=gpu)
+            return
+
+
+def _late_begin(fields: Fields) -> None:
+    _sending(fields)["begin"] += 2
+
+
+def _one_slice_less(fields: Fields) -> None:
+    own = max(fields["classes"], key=lambda one: len(one["slices"]))
+    own["slices"].pop()
+
+
+def _one_class_less(fields: Fields) -> None:
+    fields["classes"].pop()
+
+
+def _class_twice(fields: Fields) -> None:
+    fields["classes"].append(fields["classes"][0])
+
+
+def _quicker(fields: Fields) -> None:
+    fields["time_s"] *= 0.9
+
+
+def _higher_bound(fields: Fields) -> None:
+    fields["lower_bound_s"] *= 1.1
+
+
+def _other_price(fields: Fields) -> None:
+    fields["prices"] = [{"line": "send", "at": fields["devices"][0]["gpu"], "price": 1}]
+
+
+def _smaller_slice(fields: Fields) -> None:
+    fields["classes"][0]["slices"][0]["size_bytes"] -= 2
+
+
+def _unknown_gpu(fields: Fields) -> None:
+    _sending(fields)["receivers"][0] = "fast-7:0"
+
+
+def _less_volume(fields: Fields) -> None:
+    fields["devices"][0]["sent_inside_bytes"] += 1
+
+
+def _unknown_line(fields: Fields) -> None:
+    fields["prices"][0].update(line="zone", at="here", to="there")
+
+
+def _other_plan(fields: Fields) -> None:
+    fields["after"] = fields["before"]
+
+
+def _layer_lost(fields: Fields) -> None:
+    fields["after"]["plan"]["replicas"][0]["stages"][-1]["layers"][1] -= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (_other_source, "sent by"),
+        (_late_begin, "every byte of the class once"),
+        (_one_slice_less, "every byte of the class once"),
+        (_one_class_less, "nothing twice"),
+        (_class_twice, "nothing twice"),
+        (_quicker, "time_s"),
+        (_higher_bound, "lower_bound_s"),
+        (_other_price, "lower_bound_s"),
+        (_smaller_slice, "every byte of the class once"),
+        (_unknown_gpu, "GPUs of the cluster"),
+        (_less_volume, "devices"),
+        (_unknown_line, "KeyError"),
+        (_other_plan, "nothing twice"),
+        (_layer_lost, "layers"),
+    ],
+)
+def test_forged_switch_is_refused(change: Callable[[Fields], object], named: str) -> None:
+    """A false source, volume, time or bound is named, though the digest fits."""
+    checked = verify_switch(forged(change))
+    assert any(named in problem for problem in checked.problems), checked
+
+
+def test_changed_switch_is_refused() -> None:
+    """The digest tells."""
+    changed = example().model_copy(update={"published_s": 7.0})
+    assert any("digest" in problem for problem in verify_switch(changed).problems)
+
+
+def test_page_names_every_sending() -> None:
+    """And every GPU that sends or receives."""
+    page = switch_page(example())
+    for own in example().classes:
+        for one in own.sendings:
+            assert f"<td>{one.source}</td>" in page
+    assert "Sendings" in page
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two plan files of FASOP's small cluster, of unlike degrees."""
+    folder = tmp_path_factory.mktemp("plans")
+    paths = [folder / "from.json", folder / "to.json"]
+    for path, degrees in zip(paths, ("[1]", "[2]"), strict=True):
+        text = SMALL.read_text(encoding="utf-8")
+        text = text.replace("profiles/", f"{ROOT / 'instances' / 'profiles'}/")
+        own = folder / "instance.yaml"
+        own.write_text(text.replace("[1, 2, 4]\n", f"{degrees}\n", 1))
+        assert run("solve", own, "--gap", 0.05, "--workers", 1, "--out", path)[0] == 0
+    return paths
+
+
+def test_switch_writes_a_file_that_all_commands_take(two: list[Path], tmp_path: Path) -> None:
+    """`verify`, `show` and `report`; both kinds of moves take no less than one."""
+    out, page = tmp_path / "switch.json", tmp_path / "page.html"
+    code, text, _ = run("switch", *two, "--moves", "both", "--out", out)
+    assert code == 0
+    assert "no plan takes less than" in text
+    assert run("verify", out)[0] == 0
+    assert run("show", out)[1] == text
+    assert run("report", out, "--out", page)[0] == 0
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    times = [
+        json.loads(run("switch", *two, "--moves", one, "--json")[1])["time_s"] for one in MOVES
+    ]
+    assert times[2] >= max(times[:2])
+
+
+def test_a_plan_and_itself_need_nothing(two: list[Path], tmp_path: Path) -> None:
+    """No time, no sendings, and a file that verifies."""
+    out = tmp_path / "switch.json"
+    code, text, _ = run("switch", two[0], two[0], "--out", out)
+    assert code == 0
+    assert "nothing moves" in text
+    assert run("verify", out)[0] == 0
+    assert run("report", out, "--out", tmp_path / "page.html")[0] == 0
+
+
+def test_plans_of_other_models_or_machines_are_refused(two: list[Path]) -> None:
+    """One line that names the first difference; sequence length and batch may differ."""
+    own = PlanDocument.model_validate_json(two[0].read_text(encoding="utf-8"))
+    link = "instance.cluster.groups.0.inter_node.bandwidth_bytes_per_s"
+    for path, value, named in (
+        ("instance.workload.name", "other", "workload: name: other"),
+        ("instance.workload.layer_runs.1.count", 23, "workload: layers"),
+        (link, 7e9, "cluster: groups[0].inter_node"),
+        ("instance.cluster.groups.1.nodes", 2, "cluster: groups"),
+    ):
+        with pytest.raises(PlanError, match=r"as in a\.json") as caught:
+            check_alike(own, forged_plan(own, {path: value}), ("a.json", "b.json"))
+        assert named in str(caught.value)
+    longer = {"instance.workload.sequence_length": 64, "instance.workload.global_batch": 8}
+    check_alike(own, forged_plan(own, longer), ("a.json", "b.json"))
+
+
+def test_files_that_are_no_plans_are_refused(two: list[Path], tmp_path: Path) -> None:
+    """A switch, an instance, nothing."""
+    out = tmp_path / "switch.json"
+    assert run("switch", *two, "--out", out)[0] == 0
+    text = tmp_path / "text.json"
+    text.write_text("name: x\n", encoding="utf-8")
+    for other in (out, text, tmp_path / "none.json"):
+        for pair in ((two[0], other), (other, two[0])):
+            code, _, err = run("switch", *pair)
+            assert (code, err.count("\n")) == (2, 1), err
+
+
+def test_options_for_plans_are_refused_for_switches(two: list[Path], tmp_path: Path) -> None:
+    """A timeline, a trace and an instance are of plans."""
+    out = tmp_path / "switch.json"
+    run("switch", *two, "--out", out)
+    for command in (
+        ("show", out, "--svg", tmp_path / "x.svg"),
+        ("report", out, "--trace", tmp_path / "x.json", "--out", tmp_path / "x.html"),
+        ("verify", out, "--instance", two[0]),
+    ):
+        code, _, err = run(*command)
+        assert (code, err.count("\n")) == (2, 1), err

@@ -1,0 +1,141 @@
+"""Tests of solver.verify.mixed_file: files of mixed lengths, right and forged."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from pydantic import ValidationError
+
+from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
+from solver.document import sealed
+from solver.lengths.choose import choose
+from solver.lengths.content import build_lengths
+from solver.lengths_document import LengthsDocument, Order
+from solver.verify import Effort, verify_lengths
+from tests.mixed_lengths import random_mixed
+from tests.mutations import mutations
+from tests.seeds import few_and_many, one_each
+
+#: What describes the run, or where the problem is from; names are free.
+UNCHECKED = {
+    "digest",
+    "hetplan_version",
+    "instance_digest",
+    "problem.strategies.name",
+    "runtime_s",
+    "workload",
+}
+
+
+@cache
+def written(seed: int, order: Order, rows: Rows = "packed") -> LengthsDocument:
+    """The file of a random problem."""
+    return build_lengths(choose(random_mixed(seed, rows=rows), order), "toy", None)
+
+
+@pytest.mark.parametrize("rows", ["packed", "padded"])
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 4))
+def test_what_was_chosen_is_proved(seeds: range, rows: Rows) -> None:
+    """All figures and the bound, in ascending order as in any."""
+    for seed in seeds:
+        for order in ("ascending", "free"):
+            found = verify_lengths(written(seed, order, rows))
+            assert found.complete, found.problems
+
+
+@pytest.mark.parametrize("order", ["ascending", "free"])
+@pytest.mark.parametrize("seed", one_each([3, 5], 2))
+def test_no_field_can_be_forged(seed: int, order: Order) -> None:
+    """Whatever is changed and sealed anew is refused, or leaves a claim that is not proved."""
+    document = written(seed, order)
+    judged = 0
+    for mutation in mutations(document.model_dump(mode="json")):
+        if mutation.field in UNCHECKED:
+            continue
+        try:
+            forged = sealed(LengthsDocument.model_validate_json(json.dumps(mutation.value)))
+        except ValidationError:
+            continue
+        if forged == document:
+            continue
+        judged += 1
+        if verify_lengths(forged).complete:
+            assert _still_true(mutation.field, forged), str(mutation)
+    assert judged > 100
+
+
+def _still_true(field: str, forged: LengthsDocument) -> bool:
+    """Another problem, to which the same step is as good an answer."""
+    if not (field.startswith("problem") or field in ("order", "requested_gap", "termination")):
+        return False
+    chosen = choose(forged.problem.mixed, forged.order)
+    honest = build_lengths(replace(chosen, requested_gap=forged.requested_gap), "toy", None)
+    same = ("step_time_s", "lower_bound_s", "single", "status")
+    return all(getattr(honest, name) == getattr(forged, name) for name in same)
+
+
+def test_a_slower_step_is_no_optimum() -> None:
+    """A right step with a bound of its own time is refused where a faster one is known."""
+    mixed = random_mixed(5)
+    best = choose(mixed, "ascending")
+    single = best.single
+    assert single is not None
+    assert single[1] > best.step_ns
+    tour = replace(
+        best.tour,
+        anchor=single[0],
+        groups=(
+            replace(best.tour.groups[0], strategy=single[0], atoms=tuple(range(len(mixed.atoms)))),
+        ),
+    )
+    claimed = replace(best, tour=tour, step_ns=single[1], bound_ns=single[1])
+    found = verify_lengths(build_lengths(claimed, "toy", None))
+    assert any(problem.startswith("lower_bound_s") for problem in found.problems)
+
+
+def test_large_free_orders_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all can be tried, sets of strategies are; cut short, the own bound is said."""
+    chosen = choose(_large(), "free")
+    document = build_lengths(chosen, "toy", None)
+    assert verify_lengths(document).complete
+    monkeypatch.setattr("solver.verify.mixed_minimum.MOST_TRIALS", 1)
+    found = verify_lengths(document)
+    assert found.ok
+    [left] = found.reservations
+    assert "none is below" in left
+    slower = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
+    assert verify_lengths(build_lengths(slower, "toy", None)).complete
+
+
+def test_a_free_order_that_is_not_the_best_is_not_proved() -> None:
+    """The best ascending step is not said to be the best in any order where that is faster."""
+    mixed = _large()
+    free, ascending = choose(mixed, "free"), choose(mixed, "ascending")
+    assert free.step_ns < ascending.step_ns
+    claimed = replace(ascending, order="free")
+    assert not verify_lengths(build_lengths(claimed, "toy", None)).complete
+
+
+def test_no_time_leaves_the_bound_at_its_word() -> None:
+    """Nothing is wrong, and nothing proved."""
+    found = verify_lengths(written(5, "free"), Effort(time_limit_s=0.0))
+    assert found.ok
+    assert found.reservations == ("the bound: no time was left",)
+
+
+def _large() -> Mixed:
+    """Nine lengths, four strategies: long rows cost short sequences time."""
+    atoms = tuple(Atom(128 * 2**n // 3, 3000 // 2**n + 1) for n in range(1, 10))
+    strategies = tuple(
+        Strategy(
+            f"dp {dp}",
+            (Replica(pp, 32768 // dp, RowTime(1 / dp, 9000 / dp**1.2 * 8, 10**6)),) * dp,
+        )
+        for dp, pp in ((1, 2), (2, 2), (4, 2), (8, 1))
+    )
+    switches = tuple(
+        tuple(10**7 * (a != b) * (a + b + 1) for a in range(len(strategies)))
+        for b in range(len(strategies))
+    )
+    return Mixed(atoms, strategies, Switching(switches, switches))
