@@ -109,7 +109,7 @@ def best_tour_ns(times: MixedTimes, used: Sequence[int], clock: Clock) -> float:
         return 0
     if len(used) > MOST_TOUR:
         into, out_of = zip(*(_least_hops_ns(times, q) for q in used), strict=True)
-        return max(sum(into), sum(out_of))
+        return float(max(sum(into), sum(out_of)))
     paths, full = _paths(times, used, clock), (1 << len(used)) - 1
     out = np.array([[times.out_ns(r, q) for q in used] for r in known], dtype=np.float64)
     back = np.array([[times.back_ns(q, r) for q in used] for r in known], dtype=np.float64)
