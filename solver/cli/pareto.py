@@ -27,7 +27,7 @@ from solver.options import SolveOptions
 if TYPE_CHECKING:
     from formulations.instance.family import Family
     from solver.clusters.measure import Measure
-    from solver.front_document import Aim, FrontDocument
+    from solver.front_document import FrontDocument
 
 #: Exit codes where there is no point: no cluster has a plan, and none was found in time.
 NO_PLAN, NONE_IN_TIME = 3, 4
@@ -84,14 +84,12 @@ def pareto_command(
         if path is not None:
             check_writable(path)
     family = _limited(load_family(instance), sequences, budget, deadline)
-    aim: Aim = "front"
-    if (budget is None) != (deadline is None):
-        aim = "money" if budget is None else "time"
     _check_ranges(family, instance)
     count = num_workers(workers, engine, address)
     options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
-    measure = TimeAndMoney(family, time=aim != "money", money=aim != "time")
-    document = search_family(family, measure, options, aim, study)
+    by_time, by_money = budget is not None, deadline is not None
+    measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
+    document = search_family(family, measure, options, study)
     show_front(document, out, svg, as_json)
 
 
@@ -147,7 +145,6 @@ def search_family(
     family: "Family",
     measure: "Measure",
     options: SolveOptions,
-    aim: "Aim",
     study: Path | None = None,
 ) -> "FrontDocument":
     """Searches, and tells on stderr how far it is."""
@@ -159,7 +156,7 @@ def search_family(
     with family_display() as progress, study_at(study, family.instance) as kept:
         search = FamilySearch(family, measure, options, kept)
         termination = search.run(progress)
-    return build_front(outcome(search, termination), aim)
+    return build_front(outcome(search, termination), measure.aim)
 
 
 def show_front(

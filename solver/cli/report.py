@@ -11,7 +11,9 @@ from solver.cli.terminal import say
 
 
 def report_command(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Plan, front, switch or lengths file.")
+    ],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     trace: Annotated[
         Path | None,

@@ -11,7 +11,9 @@ from solver.cli.terminal import print_report, say
 
 
 def show_command(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
+    ],
     svg: Annotated[
         Path | None, typer.Option("--svg", help="Also draw one step as an SVG picture here.")
     ] = None,

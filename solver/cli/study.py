@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from formulations.instance import Instance
+    from solver.clusters.kept_clusters import FamilyOverview
     from solver.result import ShapeRecord
     from solver.search.overview import SearchOverview
 
@@ -41,23 +42,22 @@ def show_study_command(
 
     Exit code 0: shown; 2: bad input.
     """
-    from solver.clusters.kept_clusters import family_overview
-    from solver.report.quantities import percent
+    from solver.clusters.kept_clusters import family_overviews
     from solver.search.overview import search_overview
     from solver.study.store import read_study
     from solver.templates.kept_templates import open_mixes
 
     with read_study(study) as (kept, notes):
         instance, search = kept.instance, search_overview(kept, notes)
-        templates, clusters = open_mixes(kept, notes), family_overview(notes)
+        templates, families = open_mixes(kept, notes), list(family_overviews(notes))
     if as_json:
         fields: dict[str, object] = {"instance": instance.name}
         if search is not None:
             fields["solve"] = _search_fields(search)
         if templates is not None:
             fields["templates"] = {"closed": templates[0], "open": templates[1]}
-        if clusters is not None:
-            fields["clusters"] = asdict(clusters)
+        if families:
+            fields["clusters"] = [asdict(one) for one in families]
         say(json.dumps(fields, indent=1))
         return
     parts = list[list["RenderableType"]]()
@@ -67,13 +67,7 @@ def show_study_command(
         closed, left = templates
         line = f"{instance.name}, {closed} mixes of nodes closed, {len(left)} open"
         parts.append(_nodes_text(instance, "templates", line, left))
-    if clusters is not None:
-        gap = "unknown" if clusters.gap is None else percent(clusters.gap)
-        line = (
-            f"{instance.name}, {clusters.closed} closed, {len(clusters.open)} open, "
-            f"{clusters.front} on the front, gap {gap}"
-        )
-        parts.append(_nodes_text(instance, "clusters", line, clusters.open))
+    parts += [_family_text(instance, one) for one in families]
     spaced = [line for part in parts for line in ("", *part)]
     print_report(spaced[1:] or [f"{instance.name}: nothing yet"])
 
@@ -111,6 +105,22 @@ def _search_text(instance: "Instance", found: "SearchOverview") -> "list[Rendera
     if more := len(found.open) - len(rows):
         parts.append(f"and {counted(more, 'open shape')} more")
     return parts
+
+
+def _family_text(instance: "Instance", found: "FamilyOverview") -> "list[RenderableType]":
+    from solver.report.quantities import money, percent, time_text
+
+    asked = [instance.name]
+    if any(found.fewest):
+        asked.append(f"{_nodes(instance, found.fewest)} at least")
+    if found.max_step_time_s is not None:
+        asked.append(f"{time_text(found.max_step_time_s)} per step at most")
+    if found.max_cost_usd_per_step is not None:
+        asked.append(f"{money(found.max_cost_usd_per_step)} per step at most")
+    gap = "unknown" if found.gap is None else percent(found.gap)
+    far = f"{found.closed} closed, {len(found.open)} open, {found.front} on the front, gap {gap}"
+    label = "subsets" if found.aim == "subsets" else "pareto"
+    return _nodes_text(instance, label, f"{', '.join(asked)}: clusters {far}", found.open)
 
 
 def _nodes_text(

@@ -43,5 +43,5 @@ def subsets_command(
     family = family.model_copy(update={"fewest": (0,) * len(family.fewest)})
     count = num_workers(workers, engine, address)
     options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
-    document = search_family(family, TimeAndNodes(family), options, "subsets", study)
+    document = search_family(family, TimeAndNodes(family), options, study)
     show_front(document, out, None, as_json)

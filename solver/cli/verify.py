@@ -33,7 +33,9 @@ class UnprovedError(PlannerError):
 
 
 def verify_command(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="Plan file written by solve --out.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="PLAN", help="Plan, front, fleet, switch or lengths file.")
+    ],
     instance: Annotated[
         Path | None,
         typer.Option(help="Also compare with this instance file, which the plan should be for."),

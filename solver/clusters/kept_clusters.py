@@ -1,7 +1,7 @@
 """The clusters that a study holds, and what is noted there of a search over them."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -9,10 +9,11 @@ from pydantic import TypeAdapter
 from formulations.instance.family import Counts
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.document import canonical_json
+from solver.front_document import Aim
 from solver.search.shape_answers import check_plan
-from solver.study.store import Study
+from solver.study.store import FREE_LIMITS, Study
 
-#: Of records in a study, and of the note on the last search.
+#: Of records in a study; of notes on searches, before what was asked.
 KIND, CLUSTERS = "cluster", "clusters"
 
 _CLOSINGS = TypeAdapter(MemberClosing)
@@ -24,6 +25,7 @@ class KeptMembers:
 
     study: Study
     members: Members
+    aim: Aim
 
     def find(self, task: MemberTask) -> MemberClosing | None:
         """What is known of a cluster; StudyError for a plan that is not what it is said to be."""
@@ -41,9 +43,12 @@ class KeptMembers:
         self.study.keep(KIND, _key(task.counts), self._variant(task), fields)
 
     def note(self, closed: int, left: Sequence[Counts], front: int, gap: float | None) -> None:
-        """Writes down how far the search is."""
-        fields = {"closed": closed, "open": left, "front": front, "gap": gap}
-        self.study.note(CLUSTERS, fields)
+        """Writes down how far the search is, in place of what was said of the same question."""
+        family = self.members.family
+        limits = family.instance.limits.model_dump(mode="json", include=set(FREE_LIMITS))
+        asked = {"aim": self.aim, "fewest": family.fewest, **limits}
+        fields = asked | {"closed": closed, "open": left, "front": front, "gap": gap}
+        self.study.note(f"{CLUSTERS} {canonical_json(asked)}", fields)
 
     def _variant(self, task: MemberTask) -> str:
         options, family = self.members.options, self.members.family
@@ -60,17 +65,23 @@ class KeptMembers:
 
 @dataclass(frozen=True)
 class FamilyOverview:
-    """How far a search over clusters had come when it last closed one."""
+    """What was asked of a search over clusters, and how far it was when it last closed one."""
 
+    aim: Aim
+    fewest: Counts
+    max_step_time_s: float | None
+    max_cost_usd_per_step: float | None
     closed: int
     open: list[Counts]
     front: int
     gap: float | None
 
 
-def family_overview(notes: Mapping[str, str]) -> FamilyOverview | None:
-    """What a study notes of it; None where there was none."""
-    return FamilyOverview(**json.loads(notes[CLUSTERS])) if CLUSTERS in notes else None
+def family_overviews(notes: Mapping[str, str]) -> Iterator[FamilyOverview]:
+    """What a study notes of each question that was asked."""
+    for name in sorted(notes):
+        if name.startswith(f"{CLUSTERS} "):
+            yield FamilyOverview(**json.loads(notes[name]))
 
 
 def _key(counts: Counts) -> str:

@@ -13,12 +13,17 @@ from typing import Protocol
 
 from formulations.costs.renting import Terms, worthwhile_terms
 from formulations.instance.family import Counts, Family
+from solver.front_document import Aim
 
 Figures = tuple[float, ...]
 
 
 class Measure(Protocol):
     """Figures of plans on clusters of a family, and when they reach others."""
+
+    @property
+    def aim(self) -> Aim:
+        """What a search by it is for."""
 
     def terms(self, counts: Counts) -> Sequence[Terms]:
         """On which these nodes may be rented, one at least."""
@@ -40,6 +45,13 @@ class TimeAndMoney:
     family: Family
     time: bool = True
     money: bool = True
+
+    @property
+    def aim(self) -> Aim:
+        """The front, or what is left of it."""
+        if self.time and self.money:
+            return "front"
+        return "time" if self.time else "money"
 
     def terms(self, counts: Counts) -> Sequence[Terms]:
         """Those that no other beat in both."""
@@ -67,6 +79,11 @@ class TimeAndNodes:
     """
 
     family: Family
+
+    @property
+    def aim(self) -> Aim:
+        """Which nodes help."""
+        return "subsets"
 
     def terms(self, counts: Counts) -> Sequence[Terms]:
         """The fastest: money is of no account."""

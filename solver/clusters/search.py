@@ -64,7 +64,7 @@ class FamilySearch:
         self.clock = Clock(options.time_limit_s)
         self.members = Members(family, options, study)
         own = self.members.study
-        self.kept = None if own is None else KeptMembers(own, self.members)
+        self.kept = None if own is None else KeptMembers(own, self.members, measure.aim)
         self.front = Front(measure, self.members.counts)
         self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.packed: set[Counts] = set()

@@ -26,6 +26,8 @@ from solver.document import HETPLAN_VERSION, canonical_json, digest
 APPLICATION_ID, FORMAT = 0x48455450, 1
 #: Seconds to wait for another process that writes.
 PATIENCE_S = 10.0
+#: Limits with which a study stays the same: they cut off, nothing more.
+FREE_LIMITS = ("max_step_time_s", "max_cost_usd_per_step")
 
 Kept = TypeVar("Kept")  #: what the fields of a record hold
 
@@ -54,13 +56,9 @@ class StudyRecord(NamedTuple):
 
 
 def subject_of(instance: Instance) -> str:
-    """Digest of an instance but for its limits on time and money, which cut off, nothing more.
-
-    Nor do the steps of the training matter: they multiply.
-    """
-    free = {"max_step_time_s": None, "max_cost_usd_per_step": None}
+    """Digest of an instance but for FREE_LIMITS, and for the steps, which multiply."""
     update = {
-        "limits": instance.limits.model_copy(update=free),
+        "limits": instance.limits.model_copy(update=dict.fromkeys(FREE_LIMITS)),
         "objective": instance.objective.model_copy(update={"steps": None}),
     }
     return digest(instance.model_copy(update=update).model_dump(mode="json"))

@@ -11,7 +11,7 @@ from formulations.instance.family import Family
 from formulations.instance.load import load_family
 from solver.cli import app
 from solver.clusters.family_outcome import outcome
-from solver.clusters.kept_clusters import family_overview
+from solver.clusters.kept_clusters import family_overviews
 from solver.clusters.measure import Measure, TimeAndMoney, TimeAndNodes
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch
@@ -64,8 +64,7 @@ def test_killed_search_goes_on(
     with pytest.raises(Killed):
         front(path, options, measured)
     with read_study(path) as (_, notes):
-        shown = family_overview(notes)
-    assert shown is not None
+        (shown,) = family_overviews(notes)
     assert len(shown.open) > 0
     assert front(path, options, measured) == fresh
     assert closed[1] == closed[2]
@@ -79,7 +78,7 @@ def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, words).exit_code == 0
     assert CliRunner().invoke(app, [*words, "--sequences", "1000"]).exit_code == 0
     shown = CliRunner().invoke(app, ["study", "show", path])
-    assert shown.stdout.startswith("clusters      aws_bert, 80 closed, 0 open, ")
+    assert shown.stdout.startswith("pareto        aws_bert: clusters 80 closed, 0 open, ")
 
 
 def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path) -> None:
@@ -88,8 +87,7 @@ def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path
     with study_at(path, family.instance) as study:
         FamilySearch(family, TimeAndNodes(family), SolveOptions(gap=0.05), study).run()
     with read_study(path) as (_, notes):
-        shown = family_overview(notes)
-    assert shown is not None
+        (shown,) = family_overviews(notes)
     assert (shown.closed, shown.open) == (80, [])
 
 
@@ -107,4 +105,15 @@ def test_command_line_keeps_subsets(tmp_path: Path) -> None:
     ]
     assert found[0] == found[1]
     assert "shapes closed, 0 open" in shown
-    assert "clusters      hetero_small, 7 closed, 0 open" in shown
+    assert "subsets       hetero_small: clusters 7 closed, 0 open" in shown
+
+
+def test_bug_subsets_overwrote_what_a_study_said_of_the_front(tmp_path: Path) -> None:
+    """Every question that was asked of a study keeps its own line."""
+    path = str(tmp_path / "study.db")
+    words = [str(BERT), "--gap", "0.2", "--workers", "1", "--study", path]
+    for asked in (["pareto"], ["subsets"], ["pareto", "--budget", "20000"]):
+        assert CliRunner().invoke(app, [*asked, *words]).exit_code == 0
+    shown = CliRunner().invoke(app, ["study", "show", path, "--json"]).stdout
+    found = [(one["aim"], one["max_cost_usd_per_step"]) for one in json.loads(shown)["clusters"]]
+    assert sorted(found) == [("front", None), ("subsets", None), ("time", 20000 / 3125000)]
