@@ -86,13 +86,14 @@ def _bar(what: str) -> "Iterator[Callable[[int, int, str], None] | None]":
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Display
+    from rich.table import Column
 
     columns = (
         TextColumn(what + " {task.completed:.0f} of {task.total:.0f}"),
         BarColumn(bar_width=20),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", table_column=Column(ratio=1)),  # takes the lines it needs
     )
-    with Display(*columns, console=Console(stderr=True), transient=True) as display:
+    with Display(*columns, console=Console(stderr=True), transient=True, expand=True) as display:
         task = display.add_task("starting", total=0)
 
         def show(completed: int, total: int, text: str) -> None:
