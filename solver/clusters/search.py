@@ -221,6 +221,6 @@ class FamilySearch:
         shares = []
         for counts, bound_ns in self.bounds.items():
             cutoff_ns = self.front.cutoffs[counts]
-            if bound_ns is not None and bound_ns < cutoff_ns:
+            if bound_ns is not None and bound_ns < cutoff_ns * (1 - NOISE):
                 shares.append(bound_ns / cutoff_ns)
         return None if 0 in shares else 1 - min(shares, default=1.0)

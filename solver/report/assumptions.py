@@ -105,9 +105,24 @@ def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines
 
 def _unused(instance: Instance) -> Iterator[str]:
     """What would cost nothing; strategies of a profile are as it was measured."""
-    off = instance.profile is None and not instance.workload.flash_attention
-    if off and has_flash(instance.cluster, instance.workload.precision):
-        yield "workload.flash_attention is off, although every GPU here has it: less memory"
+    yield from unused_flash(instance)
     spot = [group.name for group in instance.cluster.groups if group.spot]
     if spot and instance.objective.minimize != "cost_per_useful_sequence":
         yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"
+
+
+def unused_flash(instance: Instance) -> Iterator[str]:
+    """That attention keeps its scores, although GPUs of some groups, or of all, have no need to."""
+    cluster, workload = instance.cluster, instance.workload
+    if instance.profile is not None or workload.flash_attention:
+        return
+    without = [
+        group.name
+        for group in cluster.groups
+        if not has_flash(cluster.with_groups([group]), workload.precision)
+    ]
+    if not without:
+        yield "workload.flash_attention is off, although every GPU here has it: less memory"
+    elif len(without) < len(cluster.groups):
+        names = ", ".join(without)
+        yield f"flash attention, which {names} cannot do: without {names}, others may be faster"

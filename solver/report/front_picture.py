@@ -21,7 +21,7 @@ from solver.report.front_figures import (
     speed_name,
     terms_of_cluster,
 )
-from solver.report.front_text import cluster_name
+from solver.report.front_text import cluster_name, within_gap
 from solver.report.quantities import money, significant
 
 _WIDTH, _HEIGHT = 860, 460
@@ -105,7 +105,9 @@ def _marks(document: FrontDocument, one: ClusterRecord) -> Iterator[Mark]:
         speed = f"{significant(at.throughput)} {speed_name(document)}"
         text = f"{name}: {speed}, {money(at.cost_usd)}"
         if one.dominated_by is not None:
-            text += f" at best; {cluster_name(document, one.dominated_by)} is better"
+            best_here = "" if one.step_time_ns else " at best"
+            better = cluster_name(document, one.dominated_by)
+            text += f"{best_here}; no better than {better}{within_gap(document)}"
         yield Mark("best" if terms.on_spot in best else kind, at, name, text)
 
 

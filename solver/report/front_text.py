@@ -8,10 +8,12 @@ from rich.console import RenderableType
 from formulations.costs.renting import chooses_terms
 from solver.document import PlanDocument
 from solver.front_document import FrontDocument
+from solver.report.assumptions import unused_flash
 from solver.report.degrees import degrees_of, tensor_text
 from solver.report.front_figures import cost_name, rows_of, speed_name, training_usd
 from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import money, percent, significant, time_text
+from solver.report.text import lengths_lines
 
 _TERMINATION = {
     "closed": "every cluster is closed",
@@ -47,6 +49,12 @@ def cost_lines(document: FrontDocument) -> Lines:
         f"demand are never lost ({preemption.kind}, {preemption.source})"
     )
     return [*lines, ("assumed", assumed)]
+
+
+def within_gap(document: FrontDocument) -> str:
+    """How sure it is that a cluster is dominated."""
+    gap = document.requested_gap
+    return f" within {percent(gap)}" if gap else ""
 
 
 def cluster_name(document: FrontDocument, nodes: Sequence[int], on_spot: Sequence[str] = ()) -> str:
@@ -92,6 +100,8 @@ def search_lines(document: FrontDocument) -> Lines:
     workload = document.family.instance.workload
     batch, length = workload.global_batch, workload.sequence_length
     lines = [("workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step")]
+    lines += lengths_lines(document.family.instance)
+    lines += [("unused", text) for text in unused_flash(document.family.instance)]
     lines.append(("clusters", _standings(document)))
     if document.num_open:
         lines.append(("open", _open(document)))
@@ -106,11 +116,10 @@ def search_lines(document: FrontDocument) -> Lines:
 def _standings(document: FrontDocument) -> str:
     count = Counter((one.standing, one.closed_by) for one in document.clusters)
     by = Counter(one.standing for one in document.clusters)
-    gap = percent(document.requested_gap)
     parts = [f"{len(document.clusters):,}", f"{len(document.points):,} on the front"]
     if by["dominated"]:
         alone = count["dominated", "bounds"]
-        within = f" within {gap}" if document.requested_gap else ""
+        within = within_gap(document)
         parts.append(f"{by['dominated']:,} dominated{within}, {alone:,} of them by bounds alone")
     if by["infeasible"]:
         parts.append(f"{by['infeasible']:,} without a plan within the limits")

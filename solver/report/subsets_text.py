@@ -13,7 +13,7 @@ from solver.report.front_text import (
     search_lines,
 )
 from solver.report.layout import Grid, Lines, labelled, table
-from solver.report.quantities import percent, significant, time_text
+from solver.report.quantities import percent, ranges, significant, time_text
 
 
 def front_report(document: FrontDocument) -> list[RenderableType]:
@@ -25,8 +25,9 @@ def subsets_text(document: FrontDocument) -> list[RenderableType]:
     """The table of sizes, then groups, then idle nodes."""
     if not document.points:
         return [labelled(search_lines(document))]
-    lines = [*_without(document), *_idle(document), *search_lines(document)]
-    return [_size_table(document), "", labelled(lines)]
+    best = _best_of_sizes(document)
+    lines = [*_other_sizes(document, [*best]), *_without(document), *_idle(document)]
+    return [_size_table(document, best), "", labelled([*lines, *search_lines(document)])]
 
 
 def _step_s(point: PointDocument) -> float:
@@ -37,21 +38,37 @@ def _fastest(points: Iterable[PointDocument]) -> PointDocument | None:
     return min(points, key=_step_s, default=None)
 
 
-def _size_table(document: FrontDocument) -> Grid:
-    """The best of at most so many nodes, for every number that brings something."""
+def _best_of_sizes(document: FrontDocument) -> dict[int, PointDocument]:
+    """The fastest point of every number of nodes that brings something, fewest nodes first."""
+    best = dict[int, PointDocument]()
+    for point in sorted(document.points, key=lambda one: (sum(one.nodes), _step_s(one))):
+        if not best or _step_s(point) < min(map(_step_s, best.values())):
+            best[sum(point.nodes)] = point
+    return best
+
+
+def _other_sizes(document: FrontDocument, sizes: list[int]) -> Lines:
+    """Numbers of nodes that are not among these, and why."""
+    sure = "" if document.num_open else ", proved"
+    others = sorted({sum(one.nodes) for one in document.clusters} - {*sizes})
+    few = [size for size in others if size < sizes[0]]
+    many = [size for size in others if size > sizes[0]]
+    lines = [(few, "no plan"), (many, "no plan is faster than the best of fewer nodes")]
+    return [("nodes", f"{ranges(which)}: {what}{sure}") for which, what in lines if which]
+
+
+def _size_table(document: FrontDocument, best: dict[int, PointDocument]) -> Grid:
+    """The best of every number of nodes that brings something."""
     longest = max(map(_step_s, document.points))
     rows, before = [], None
-    for size in range(1, sum(document.family.most) + 1):
-        found = _fastest(point for point in document.points if sum(point.nodes) <= size)
-        if found is None or found is before:
-            continue
+    for size, found in best.items():
         speed = found.plan.throughput_sequences_per_s or 0.0
         adds = "" if before is None else percent(_step_s(before) / _step_s(found) - 1)
         rows.append(
             [
                 cluster_name(document, found.nodes),
                 degrees_text(found.plan),
-                f"{sum(found.nodes)}",
+                f"{size}",
                 time_text(_step_s(found), longest),
                 significant(speed),
                 adds,
@@ -110,5 +127,7 @@ def _idle(document: FrontDocument) -> Iterator[tuple[str, str]]:
         elif more.standing == "open":
             why = "whether one more helps is not proved"
         else:
-            why = "no plan with one more is faster, proved"
+            gap = document.requested_gap
+            beyond = f" by more than {percent(gap)}" if gap else ""
+            why = f"no plan with one more is faster{beyond}, proved"
         yield "idle", f"{idle} of {group.name}: {why}"

@@ -105,6 +105,14 @@ def workload_text(workload: Workload) -> str:
     )
 
 
+def lengths_lines(instance: Instance) -> Lines:
+    """That a plan leaves the lengths of sequences out of account, where an instance says them."""
+    if instance.lengths is None:
+        return []
+    taken = f"all sequences as {instance.workload.sequence_length:,} tokens"
+    return [("lengths", f"not looked at: {taken}; the command lengths does")]
+
+
 def _recompute_text(document: PlanDocument) -> str:
     """What the stages of a plan recompute, in words."""
     found = {stage.recomputed.way for one in document.replicas for stage in one.stages}
@@ -153,6 +161,7 @@ def heading_lines(document: PlanDocument) -> Lines:
     instance, shape = document.instance, document.shape
     lines = [
         ("workload", workload_text(instance.workload)),
+        *lengths_lines(instance),
         ("layers", chain_text(instance.workload)),
         ("cluster", cluster_text(instance)),
     ]

@@ -8,7 +8,7 @@ from formulations.instance import Instance
 from formulations.instance.instance import ZeroStage
 from formulations.instance.load import parse_instance
 from formulations.instance.overlap import Overlap
-from solver.report.assumptions import assumptions
+from solver.report.assumptions import assumptions, unused_flash
 from tests.small_instances import plain_shape
 
 
@@ -68,3 +68,15 @@ def test_hidden_traffic_is_that_of_the_plan(tp: int, zero: ZeroStage, found: lis
     assert label == "measured"
     assert all(words in text for words in found)
     assert text.count("%") == len(found)
+
+
+def test_bug_one_old_gpu_took_flash_attention_from_all_without_a_word() -> None:
+    """A plan, or a front, over GPUs of which some have none says which."""
+    mixed = instance("").cluster.groups[0]
+    old = mixed.model_copy(
+        update={"name": "old", "gpu": mixed.gpu.model_copy(update={"compute_capability": 7.0})}
+    )
+    cluster = instance("").cluster.with_groups([mixed, old])
+    plain = instance(", flash_attention: false").model_copy(update={"cluster": cluster})
+    [text] = unused_flash(plain)
+    assert text.startswith("flash attention, which old cannot do")

@@ -108,3 +108,10 @@ def test_files_that_are_none(
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+def test_bug_solve_did_not_say_that_it_leaves_lengths_out_of_account(files: Path) -> None:
+    """Its plan is for sequences that are all as long as the workload's."""
+    code, out, _ = run("solve", files / "small.yaml", "--gap", 0.5, "--workers", 1)
+    assert code == 0
+    assert "lengths       not looked at: all sequences as " in out

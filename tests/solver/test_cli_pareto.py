@@ -64,6 +64,16 @@ def test_subsets_name_what_every_group_brings(tmp_path: Path) -> None:
     assert "without a10 " in out
 
 
+def test_subsets_name_the_sizes_that_bring_nothing() -> None:
+    """Of up to eight nodes of either kind; and a gap says what idle nodes may bring at most."""
+    code, out, _ = run("subsets", SMALL.with_name("aws_bert.yaml"), *QUICK)
+    assert code == 0
+    assert (
+        "nodes         3, 5-7, 9-16: no plan is faster than the best of fewer nodes, proved" in out
+    )
+    assert "idle          8 of a10: no plan with one more is faster by more than 1.0 %" in out
+
+
 def test_time_limit_gives_the_front_so_far(family: Path) -> None:
     """No time: exit code 4, and all clusters open."""
     code, out, _ = run("pareto", family, "--time-limit", 1e-6, "--workers", 1)

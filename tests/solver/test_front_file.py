@@ -157,3 +157,14 @@ def test_picture_and_page_name_every_cluster() -> None:
     assert picture.count("<title>") == len(shown) + 1
     assert "http" not in page
     assert page.count("<title>") == len(shown) + 2
+
+
+def test_bug_tooltips_said_better_within_the_gap_and_at_best_of_known_plans() -> None:
+    """A cluster that is dominated but for the gap may be a little faster than what dominates it."""
+    document = build_front(searched(small_family(SEEDS[2]), gap=0.3), "front")
+    titles = re.findall(r"<title>(.*)</title>", front_picture(document))
+    dominated = [one for one in document.clusters if one.standing == "dominated"]
+    behind = [title for title in titles if "; no better than " in title]
+    assert len(behind) == len(dominated) > 0
+    assert all(title.endswith(" within 30.0 %") for title in behind)
+    assert sum(" at best;" in one for one in behind) == sum(not c.step_time_ns for c in dominated)
