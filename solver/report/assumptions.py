@@ -125,4 +125,4 @@ def unused_flash(instance: Instance) -> Iterator[str]:
         yield "workload.flash_attention is off, although every GPU here has it: less memory"
     elif len(without) < len(cluster.groups):
         names = ", ".join(without)
-        yield f"flash attention, which {names} cannot do: without {names}, others may be faster"
+        yield f"flash attention: not on {names}, so on none; without them others may be faster"

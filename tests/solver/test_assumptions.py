@@ -79,4 +79,4 @@ def test_bug_one_old_gpu_took_flash_attention_from_all_without_a_word() -> None:
     cluster = instance("").cluster.with_groups([mixed, old])
     plain = instance(", flash_attention: false").model_copy(update={"cluster": cluster})
     [text] = unused_flash(plain)
-    assert text.startswith("flash attention, which old cannot do")
+    assert text.startswith("flash attention: not on old, so on none")
