@@ -38,6 +38,8 @@ PerToken = Annotated[float, Field(ge=0, le=1e15)]
 Table = tuple[tuple[Nanoseconds | None, ...], ...]
 MOST_ATOMS: Final = 4096
 MOST_STRATEGIES: Final = 1024
+#: Times of all intervals of atoms by all strategies, which are worked out together.
+MOST_TIMES: Final = 1 << 26
 
 
 class AtomDocument(Record):
@@ -90,6 +92,9 @@ class ProblemDocument(Record):
         if any(len(one.atoms_ns) not in (0, len(tokens)) for one in self.strategies):
             raise refusal("atoms_ns of another length", f"{len(tokens)}, one for each atom")
         count = len(self.strategies)
+        if len(tokens) ** 2 * count > MOST_TIMES:
+            found = f"{len(tokens):,} atoms and {count:,} strategies"
+            raise refusal(found, f"atoms squared times strategies of at most {MOST_TIMES:,}")
         for table in (self.parameters_ns, self.gradients_ns):
             if [len(row) for row in table] != [count] * count:
                 raise refusal("a table of switches of another size", f"{count} times {count}")

@@ -101,7 +101,7 @@ def _apart_ns(one: Strategy, atoms: Sequence[Atom]) -> int:
         def enough(time: int, each: Sequence[int] = each, number: int = number) -> bool:
             return sum(time // max(1, ns) for ns in each) >= number
 
-        found = max(found, bisect_left(range(1 << 40), True, key=enough))
+        found = max(found, bisect_left(range(number * max(each) + 1), True, key=enough))
     return found
 
 

@@ -18,7 +18,7 @@ Left out. Orders of atoms in a group.
 Size. O(Q K + Q^2) binary variables and rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 
 from ortools.sat.python import cp_model
@@ -41,9 +41,12 @@ _WAYS: tuple[
 
 
 class Built:
-    """The model, its variables, and how to read a solution; most_ns: time of a known step."""
+    """The model, its variables, and how to read a solution; most_ns: time of a known step.
 
-    def __init__(self, mixed: Mixed, most_ns: int) -> None:
+    apart: pairs (q, k) for which (4) counts the longest sequences undivided.
+    """
+
+    def __init__(self, mixed: Mixed, most_ns: int, apart: Collection[tuple[int, int]]) -> None:
         self.model = model = cp_model.CpModel()
         times = strategy_times(mixed)
         self._known = range(len(mixed.strategies))
@@ -60,7 +63,11 @@ class Built:
         costs = self._tour(mixed.switching)
         for q in self._known:
             self._use(q)
-        sums = [time_of(model, mixed, own, self.runs[q], most_ns) for q, own in enumerate(times)]
+        whole = [{k for own, k in apart if own == q} for q in self._known]
+        sums = [
+            time_of(model, mixed, own, runs, most_ns, ks)
+            for own, runs, ks in zip(times, self.runs, whole, strict=True)
+        ]
         model.minimize(total_of(*sums, weighted(costs, self.switches.values())))
 
     def _literals(self, name: str) -> list[cp_model.IntVar]:
@@ -145,6 +152,6 @@ class Built:
         return Tour(anchor, tuple(map(Group, order, sets)))
 
 
-def build(mixed: Mixed, most_ns: int) -> Built:
+def build(mixed: Mixed, most_ns: int, apart: Collection[tuple[int, int]]) -> Built:
     """The model of a problem in which each atom fits a strategy, and a step takes `most_ns`."""
-    return Built(mixed, most_ns)
+    return Built(mixed, most_ns, apart)

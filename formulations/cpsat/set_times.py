@@ -1,22 +1,24 @@
 """What a strategy takes for the atoms that it runs: one part of the model of tours.
 
-The definition, exactly, is that of `formulations.lengths.strategy_time`.
+The definition is that of `formulations.lengths.strategy_time`, exactly with all k in (2) and (3):
+most of them never decide, and are left out until they do.
 
 Sets. Atoms k that fit; levels l: the longest rows peak[1] < peak[2] < ... that atoms bring; kinds i
 of replicas, m_i of each.
 Parameters. work, tokens, number and peak of atoms; p stages, longest row R, row time c of a kind.
 Variables. runs[k], given; long[l]: a row is of level l or above; time, ns; share: work on each of
 dp like replicas; rows[i] on one replica; of unlike ones takes[i], and parts[i] of PARTS;
-whole[i, k] sequences of k and longer ones; apart.
+whole[i, k] sequences of k and longer ones.
 Objective. None of its own: minimisation of the time makes what is rounded up the least it may be.
 Constraints.
 (1) runs[k] <= long[level of k]; long[l + 1] <= long[l]; peak = sum over l of its step if long[l].
 (2) Packed, like: time = share + c rows + (p - 1) peak; dp share >= work; R dp rows >= tokens;
-    share >= apart.
+    for some k, share >= sequence time of k * whole[k], dp whole[k] >= number of those >= k that
+    run.
 (3) Packed, unlike: parts[i] whole[i] <= PARTS (time - (p_i - 1) peak_i) if takes[i], whole being
     work + c_i rows_i with R_i rows_i >= tokens; sum of m_i parts[i] >= PARTS if anything runs;
-    time >= apart. In (2) and (3), if runs[k]: sum of m_i whole[i, k] >= number of those >= k that
-    run, and apart >= sequence time of k * whole[i, k].
+    for some k, time >= sequence time of k * whole[i, k], and sum of m_i whole[i, k] >= number of
+    those >= k that run.
 (4) Padded, with longest[k] for the longest atom that runs, and rows[i, k] of its length: time >=
     sum over k of peak_i(k) (rows[i, k] + (p_i - 1) longest[k]) if takes[i]; rows[i, k] only if
     longest[k]; sum over i and k' >= k of m_i rows[i, k'] >= number of those >= k that run.
@@ -28,8 +30,9 @@ Size. O(K) literals and rows for every kind.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate, pairwise
 from math import floor
 
@@ -49,13 +52,17 @@ def time_of(
     times: StrategyTimes | MeasuredTimes,
     runs: Runs,
     most_ns: int,
+    apart: Collection[int],
 ) -> Linear:
-    """Time of a strategy for the atoms that it runs, 0 for none; ns, `most_ns` or less."""
+    """Time of a strategy for the atoms that it runs, 0 for none; ns, `most_ns` or less.
+
+    apart: the atoms k of (2) and (3); the fewer, the less it may be below the definition's time.
+    """
     if not runs:
         return 0
     if isinstance(times, MeasuredTimes):
         return weighted((int(times.atoms_ns[k]) for k in runs), runs.values())
-    part = _Part(model, mixed, times, runs, most_ns)
+    part = _Part(model, mixed, times, runs, most_ns, apart)
     if mixed.rows == "padded":
         return part.padded()
     return part.packed() if len(times.kinds) == 1 else part.unlike()
@@ -71,9 +78,10 @@ class _Part:
         times: StrategyTimes,
         runs: Runs,
         most_ns: int,
+        apart: Collection[int],
     ) -> None:
         self._model, self._kinds, self._times, self._runs = model, times.kinds, times, runs
-        self._most_ns = most_ns
+        self._most_ns, self._apart = most_ns, apart
         self._tokens = [atom.tokens * atom.count for atom in mixed.atoms]
         self._number = [atom.count for atom in mixed.atoms]
 
@@ -94,22 +102,20 @@ class _Part:
     def _sum(self, values: Sequence[int]) -> Linear:
         return weighted((values[k] for k in self._runs), self._runs.values())
 
-    def _quotient(self, values: Sequence[int], divisor: int, name: str) -> cp_model.IntVar:
-        """An integer >= the sum of the values of what runs / divisor."""
-        most = sum(values[k] for k in self._runs)
-        found = self._model.new_int_var(0, -(-most // divisor), name)
+    def _quotient(
+        self, values: Sequence[int], divisor: int, name: str, most: int = 0
+    ) -> cp_model.IntVar:
+        """An integer >= the sum of the values of what runs / divisor, up to `most` if need be."""
+        largest = -(-sum(values[k] for k in self._runs) // divisor)
+        found = self._model.new_int_var(0, max(most, largest), name)
         self._model.add(divisor * found >= self._sum(values))
         return found
 
     def packed(self) -> Linear:
         """(2)."""
         replica, dp = self._kinds[0]
-        work = self._quotient(self._times.work_ns[0].tolist(), dp, "work")
-        apart = self._apart()
-        share = self._model.new_int_var(
-            0, max(work.proto.domain[1], apart.proto.domain[1]), "share"
-        )
-        self._model.add_max_equality(share, [work, apart])
+        share = self._quotient(self._times.work_ns[0].tolist(), dp, "work", self._apart_ns)
+        self._add_apart(share)
         rows = self._quotient(self._tokens, dp * replica.longest_row, "rows")
         return total_of(
             share,
@@ -136,25 +142,35 @@ class _Part:
             shares.append(alike * parts)
         for literal in self._runs.values():
             self._model.add(sum(shares) >= PARTS).only_enforce_if(literal)
-        self._model.add(time >= self._apart())
+        self._add_apart(time)
         return time
 
-    def _apart(self) -> cp_model.IntVar:
-        """An integer >= the time of the n longest sequences, each as the shortest of them."""
-        atoms = np.array(list(self._runs))
-        number = np.cumsum(np.array(self._number)[atoms][::-1])[::-1]
-        most = self._times.apart_ns(atoms, number)
-        apart = self._model.new_int_var(0, int(most.max()), "apart")
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """[atom that may run] sequences of it and of longer ones."""
+        return list(accumulate(self._number[k] for k in reversed([*self._runs])))[::-1]
+
+    @property
+    def _apart_ns(self) -> int:
+        """What the longest sequences take apart, if all atoms run."""
+        return int(self._times.apart_ns(np.array([*self._runs]), np.array(self._numbers)).max())
+
+    def _add_apart(self, time: cp_model.IntVar) -> None:
+        """The time is at least that of the n longest sequences, each as the shortest of them.
+
+        For a length that does not run as well: the next longer one that does takes no less.
+        """
         longer: Linear = 0
-        for k, n in reversed(list(zip(atoms.tolist(), number.tolist(), strict=True))):
+        for k, number in reversed(list(zip(self._runs, self._numbers, strict=True))):
             longer = longer + self._number[k] * self._runs[k]
+            if k not in self._apart:
+                continue
             whole: Linear = 0
             for (_, alike), each in zip(self._kinds, self._times.sequence_ns[:, k], strict=True):
-                own = self._model.new_int_var(0, -(-n // alike), f"whole[{k}]")
-                self._model.add(int(each) * own <= apart)
+                own = self._model.new_int_var(0, -(-number // alike), f"whole[{k}]")
+                self._model.add(int(each) * own <= time)
                 whole = whole + alike * own
-            self._model.add(whole >= longer).only_enforce_if(self._runs[k])
-        return apart
+            self._model.add(whole >= longer)
 
     def padded(self) -> Linear:
         """(4)."""

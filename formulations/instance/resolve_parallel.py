@@ -7,6 +7,7 @@ from formulations.instance.cluster import Cluster
 from formulations.instance.instance import PlainSchedule
 from formulations.instance.positions import Place
 from formulations.instance.schema import SearchFile
+from formulations.instance.target import TARGET_NAMES, Sharing, shares
 from formulations.instance.workload import ExpertSplit, Workload
 
 #: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).
@@ -90,6 +91,12 @@ def resolve_expert_split(
     if fault and 1 in written.expert_tensor_parallel:
         at = search.at("expert_tensor_parallel")
         raise at.listed(written.expert_tensor_parallel.index(1)).error(*fault)
+    alike = Sharing(min(degrees), cp=1, ep=1, zero=1, sequence_parallel=split)
+    field, reason = shares(written.target, workload, alike) or (None, None)
+    if field == "expert_tensor_parallel" and 1 not in written.expert_tensor_parallel:
+        found = f"tp, with the target {TARGET_NAMES[written.target]}, {reason}"
+        at = search.at("expert_tensor_parallel").listed(0)
+        raise at.error(found, "1, or tensor_parallel: 1")
     return written.expert_tensor_parallel
 
 

@@ -188,14 +188,17 @@ def shares(target: Target, workload: Workload, own: Sharing) -> tuple[str, str] 
     torchtitan takes ranks of FSDP and of tensor groups for experts that it shares, which it keeps
     whole, and splits others over tensor groups; it counts the GPUs of a sequence among FSDP's ranks
     (0.3, `distributed/parallel_dims.py`, `models/common/moe_sharding.py`). Megatron-LM shares no
-    experts in fp16 (`validate_args`), and trains none in tensor groups without sequence parallelism
-    (core 0.16, `transformer/moe/moe_layer.py`).
+    experts in fp16 (`validate_args`), trains none in tensor groups without sequence parallelism
+    (core 0.16, `transformer/moe/moe_layer.py`), and splits none with biases
+    (`transformer_config.py`).
     """
     if target in ("megatron", "flagscale"):
         if own.ep > 1 and workload.precision == "fp16":
             return "expert_parallel", "which shares no experts in fp16"
         if workload.experts and own.tp > 1 and not own.sequence_parallel:
             return "sequence_parallel", "which trains no experts in tensor groups without"
+        if workload.expert_biases and own.tp > 1 and own.etp == "tp":
+            return "expert_tensor_parallel", "which splits no experts with biases"
     if target != "torchtitan":
         return None
     if own.tp > 1 and own.ep > 1 and own.etp == "tp":

@@ -83,12 +83,13 @@ def build_workload(
     factor = formats.element_bytes // 2
     if isinstance(architecture, CountedModel):
         runs, unpublished = architecture.layer_runs(sequence_length, flash_attention, factor), 0
-        mtp_layers = 0
+        mtp_layers, biases = 0, False
     else:
         runs = _layer_runs(architecture, sequence_length, flash_attention, factor)
         block = _block(architecture, sequence_length, flash_attention)
         unpublished = training_only(architecture, block)
         mtp_layers = architecture.mtp_layers
+        biases = architecture.moe is not None and architecture.moe.biases
     return Workload(
         name=name,
         source=source,
@@ -99,6 +100,7 @@ def build_workload(
         hidden_size=architecture.hidden_size,
         kv_heads=architecture.num_kv_heads,
         experts=architecture.num_experts,
+        expert_biases=biases,
         boundary_bytes=formats.element_bytes * sequence_length * architecture.hidden_size,
         tied_embeddings=architecture.tied_embeddings,
         mtp_layers=mtp_layers,

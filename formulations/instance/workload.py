@@ -216,6 +216,7 @@ class Workload(Record):
     boundary_bytes: Annotated[Figure, Field(ge=1)]
     tied_embeddings: bool
     experts: Figure = 0  #: routed experts of each block that has any; 0: the model has none
+    expert_biases: bool = False  #: of those experts
     mtp_layers: int = Field(
         default=0, ge=0, le=100
     )  #: modules of multi-token prediction, in the head

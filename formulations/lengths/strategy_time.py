@@ -107,6 +107,16 @@ class StrategyTimes:
         times[first, stop] = np.where(unfit > 0, NEVER, self._elapsed(totals))
         return times
 
+    def undivided(self, atoms: Sequence[int]) -> list[int]:
+        """Of a packed set, the atoms with which its longest sequences take more than its work."""
+        chosen = np.array(sorted(atoms))
+        least_ns = int(self.work_ns[0, chosen].sum() // self.kinds[0][1]) + 1
+        if len(self.kinds) > 1:
+            least_ns = self.of_set(atoms) or 0
+        apart = self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1])
+        found: list[int] = chosen[apart >= least_ns].tolist()
+        return found
+
     def apart_ns(self, atoms: Numbers, number: Numbers) -> Numbers:
         """[..] least time in which replicas run so many sequences of each of these atoms."""
         each = np.maximum(self.sequence_ns[:, atoms], 1)

@@ -113,7 +113,8 @@ def layout_of(cluster: Cluster, plan: Plan) -> Layout:
         for replica in plan.replicas
         for stage in replica.stages
     )
-    return Layout(seats, plan.shape.zero, plan.shape.ep)
+    shape = plan.shape
+    return Layout(seats, shape.zero, shape.ep, whole_experts=shape.etp is not None)
 
 
 def tensors_of(workload: Workload, kind: Kind, edges: set[int]) -> Iterator[Tensors]:

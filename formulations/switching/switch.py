@@ -54,6 +54,20 @@ class Demand:
     near: tuple[int, ...]
     size_bytes: int
 
+    @property
+    def senders(self) -> tuple[int, ...]:
+        """Owners that are asked first: those near, where there are any."""
+        return self.near or self.owners
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there is a choice among them, or of who forwards."""
+        return len(self.senders) > 1 or len(self.receivers) > 1
+
+    def direct(self) -> Sending:
+        """All of it from the first of them to each receiver."""
+        return Sending(self.number, 0, self.size_bytes, self.senders[0], None, self.receivers)
+
 
 @dataclass(frozen=True)
 class Switch:

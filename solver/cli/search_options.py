@@ -21,7 +21,7 @@ def finite(value: float | None) -> float | None:
 def positive(value: float | None) -> float | None:
     """Refuses what is not a finite number above 0; None stays None."""
     if value is not None and value <= 0:
-        raise typer.BadParameter(f"{value} is not above 0 seconds")
+        raise typer.BadParameter(f"{value} is not above 0")
     return finite(value)
 
 

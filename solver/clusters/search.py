@@ -18,6 +18,7 @@ from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import NOISE, Termination
+from solver.search.crew import Crew
 from solver.search.incumbents import Clock
 from solver.search.portfolio import crew_of
 from solver.search.progress import Progress
@@ -117,11 +118,17 @@ class FamilySearch:
             known = self.proofs | {counts: closing}
             self.proofs = {one.counts: known[one.counts] for one in self.front.best}
 
-    def run(self, report: Report | None = None) -> Termination:
-        """Closes clusters until none is open or time is up; nothing that is known is lost."""
+    def run(self, report: Report | None = None, crew: Crew | None = None) -> Termination:
+        """Closes clusters until none is open or time is up; nothing that is known is lost.
+
+        By a crew cluster by cluster, that of Ray unless another is given; processes of this machine
+        share the shapes of one cluster.
+        """
+        if crew is None and self.options.engine == "ray":
+            crew = crew_of(self.options)
         with suppress(TimeUp), time_up_after(self.clock.left_s):
             try:
-                self._run(report)
+                self._run(report, crew)
             except KeyboardInterrupt:
                 return Termination.INTERRUPTED
         if not any(map(self.is_open, self.bounds)):
@@ -129,10 +136,9 @@ class FamilySearch:
         late = self.clock.out_of_time()
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
-    def _run(self, report: Report | None) -> None:
+    def _run(self, report: Report | None, crew: Crew | None) -> None:
         for counts in self.bounds:
             self.bounds[counts] = self.members.bound_ns(counts)
-        crew = crew_of(self.options) if self.options.engine == "ray" else None  # else by shapes
         if crew is None:
             self._search(report, None)
             return
@@ -146,11 +152,15 @@ class FamilySearch:
             if closing is None:
                 return
             self.take(closing)
-            if self.kept is not None:
-                left = [counts for counts in self.bounds if self.is_open(counts)]
-                self.kept.note(len(self.bounds) - len(left), left, len(self.front.best), self.gap)
+            self._note()
             if closing.interrupted:
                 raise KeyboardInterrupt
+        self._note()  # bounds may have closed the others
+
+    def _note(self) -> None:
+        if self.kept is not None:
+            left = [counts for counts in self.bounds if self.is_open(counts)]
+            self.kept.note(len(self.bounds) - len(left), left, len(self.front.best), self.gap)
 
     def upcoming(self, most: int) -> list[MemberTask]:
         """Those open clusters that may go furthest beyond the front."""

@@ -6,8 +6,8 @@ from time import monotonic
 
 from formulations.cpsat.hot_switch import build
 from formulations.errors import PlannerError
-from formulations.lengths.problem import Mixed
-from formulations.lengths.strategy_time import strategy_times
+from formulations.lengths.problem import Mixed, Strategy
+from formulations.lengths.strategy_time import StrategyTimes, strategy_times
 from formulations.lengths.tour import Group, Tour, step_ns
 from solver.backends import cpsat
 from solver.interrupt import NoTimeError
@@ -92,25 +92,59 @@ def _check_fits(mixed: Mixed) -> None:
 
 
 def _free(mixed: Mixed, known: Chosen | None, options: SolveOptions, begin: float) -> Chosen | None:
-    """The best of all tours with one group a strategy, and of the known ascending step."""
-    built = build(mixed, _most_ns(mixed) if known is None else known.step_ns)
-    if known is not None:
-        built.hint(_merged(known.tour))
-    limit_s = options.time_limit_s
-    left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
-    outcome = cpsat.run(built.model, replace(options, time_limit_s=left_s))
-    found = None if outcome.values is None else _chosen(mixed, built.extract(outcome.values))
-    steps = [one for one in (known, found) if one is not None]
-    if not steps:
-        if outcome.status is Status.INFEASIBLE:
-            return None
-        raise NoTimeError("no step was found within the time limit")
-    best = min(steps, key=lambda one: one.step_ns)
-    # No tour with one group a strategy is below the engine's bound; none of the ascending ones
-    # is below the known one.
-    proved_ns = best.step_ns if outcome.status is Status.INFEASIBLE else outcome.bound or 0
-    bound_ns = min(proved_ns, *(one.step_ns for one in steps))
-    return replace(best, bound_ns=bound_ns, termination=outcome.termination)
+    """The best of all tours with one group a strategy, and of the known ascending step.
+
+    By rounds: a model in which sequences may be divided, but where a tour was found that does.
+    """
+    apart, best, bound_ns = _few_sequences(mixed), known, 0
+    while True:
+        built = build(mixed, _most_ns(mixed) if best is None else best.step_ns, apart)
+        if best is not None:
+            built.hint(_merged(best.tour))
+        limit_s = options.time_limit_s
+        left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
+        outcome = cpsat.run(built.model, replace(options, time_limit_s=left_s))
+        found = None if outcome.values is None else _chosen(mixed, built.extract(outcome.values))
+        if found is not None and (best is None or found.step_ns < best.step_ns):
+            best = found
+        if best is None:
+            if outcome.status is Status.INFEASIBLE:
+                return None
+            raise NoTimeError("no step was found within the time limit")
+        # No tour with one group a strategy is below the engine's bound; none of the ascending ones
+        # is below the known one.
+        proved_ns = best.step_ns if outcome.status is Status.INFEASIBLE else outcome.bound or 0
+        bound_ns = max(bound_ns, min(proved_ns, best.step_ns))
+        more = set() if found is None else _undivided(mixed, found.tour) - apart
+        if not more or outcome.termination is not Termination.CLOSED:
+            floor_ns = bound_ns if known is None else min(bound_ns, known.step_ns)
+            return replace(best, bound_ns=floor_ns, termination=outcome.termination)
+        apart |= more
+
+
+def _few_sequences(mixed: Mixed) -> set[tuple[int, int]]:
+    """Strategies and lengths of which there are so few, or longer ones, that replicas differ."""
+    above, few = 0, set()
+    for k, atom in reversed(list(enumerate(mixed.atoms))):
+        above += atom.count
+        few |= {
+            (q, k)
+            for q, one in enumerate(mixed.strategies)
+            if isinstance(one, Strategy) and above <= 2 * len(one.replicas)
+        }
+    return few
+
+
+def _undivided(mixed: Mixed, tour: Tour) -> set[tuple[int, int]]:
+    """Strategies and lengths that take more than their share of the work in a tour."""
+    times = strategy_times(mixed)
+    pairs = ((group, times[group.strategy]) for group in tour.groups)
+    return {
+        (group.strategy, k)
+        for group, own in pairs
+        if isinstance(own, StrategyTimes) and mixed.rows == "packed"
+        for k in own.undivided(group.atoms)
+    }
 
 
 def _merged(tour: Tour) -> Tour:

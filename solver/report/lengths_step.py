@@ -61,14 +61,15 @@ def lines(document: LengthsDocument) -> Lines:
     """What the step takes beside the best single strategy, and what is proved."""
     step_s, problem = document.step_time_s, document.problem
     switch_s = sum(one.time_s for one in document.switches)
+    switches = f", {time_text(switch_s, step_s)} of it in switches" if document.switches else ""
     sequences = sum(atom.count for atom in problem.atoms)
-    what = f"{sequences:,} sequences in {counted(len(problem.atoms), 'class')[:-1]}es"
+    lengths = counted(len(problem.atoms), "length")
     orders = {"ascending": "ascending lengths", "free": "any order"}
     bound = f"no step in {orders[document.order]} takes less than"
     held = strategy_name(document, document.anchor)
     return [
-        ("workload", f"{document.workload}: {what}, {problem.rows} into rows"),
-        ("step", f"{time_text(step_s)}, of which {time_text(switch_s, step_s)} in switches"),
+        ("workload", f"{document.workload}: {sequences:,} sequences of {lengths}, {problem.rows}"),
+        ("step", f"{time_text(step_s)}{switches}"),
         ("best single", _single(document)),
         ("anchor", f"{held} holds the fp32 state: the step begins and ends there"),
         ("bound", f"{bound} {time_text(document.lower_bound_s, step_s)}"),

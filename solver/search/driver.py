@@ -105,6 +105,13 @@ class ShapeSearch:
         if self.options.method in ("cpsat", "milp"):
             self._at_once(self.options.method)
 
+    def climb(self) -> None:
+        """Closes shapes per stage near the incumbent's, as long as that finds a better plan."""
+        before, plan = None, self.incumbents.known.plan
+        while plan is not None and plan != before:
+            self._round(EFFORTS[0], {shape for shape in self.space if _is_near(shape, plan.shape)})
+            before, plan = plan, self.incumbents.known.plan
+
     def _round(self, effort: int | None, among: Collection[Shape] | None) -> None:
         """Looks at all open shapes, or those of some, with so much effort each."""
         exact, stop = self.options.method == "exact", self.clock.out_of_time
@@ -192,6 +199,13 @@ class ShapeSearch:
         return Status.UNKNOWN if is_open else Status.INFEASIBLE
 
 
+def _is_near(shape: Shape, other: Shape) -> bool:
+    """Whether stages choose their degrees, two stages more or less, up to twice the sequences."""
+    sequences, held = shape.dp * shape.micro_batch, other.dp * other.micro_batch
+    alike = shape.nodes_used == other.nodes_used and held <= 2 * sequences <= 4 * held
+    return shape.per_stage and alike and abs(shape.pp - other.pp) <= 2
+
+
 def solve(
     instance: Instance,
     options: SolveOptions | None = None,
@@ -223,6 +237,7 @@ def solve(
                 grouped = {shape: None for shape in space if not shape.per_stage}
                 if options.method == "exact" and len(grouped) < len(space):
                     search.run(grouped)  # so that more choice is not for the worse
+                    search.climb()
                 search.run()
         if options.method == "minmax" and not search.clock.out_of_time():
             termination = Termination.HEURISTIC

@@ -54,10 +54,16 @@ class StudyRecord(NamedTuple):
 
 
 def subject_of(instance: Instance) -> str:
-    """Digest of an instance but for its limits on time and money: they cut off, nothing more."""
+    """Digest of an instance but for its limits on time and money, which cut off, nothing more.
+
+    Nor do the steps of the training matter: they multiply.
+    """
     free = {"max_step_time_s": None, "max_cost_usd_per_step": None}
-    limits = instance.limits.model_copy(update=free)
-    return digest(instance.model_copy(update={"limits": limits}).model_dump(mode="json"))
+    update = {
+        "limits": instance.limits.model_copy(update=free),
+        "objective": instance.objective.model_copy(update={"steps": None}),
+    }
+    return digest(instance.model_copy(update=update).model_dump(mode="json"))
 
 
 class Study:

@@ -1,6 +1,6 @@
 """A switch plan by balancing: every demand in a few pieces, each where it is least in the way."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -32,9 +32,10 @@ class _Piece:
 class _Balance:
     """Times of all ports and links under the pieces placed so far, ns."""
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, switch: Switch, fixed: Sequence[Sending]) -> None:
         self.switch, self.rates = switch, [float(rate) for rate in switch.network.ns_per_byte]
-        self.times = [0.0] * len(self.rates)
+        loads = zip(switch.loads(fixed), self.rates, strict=True)
+        self.times = [size * rate for size, rate in loads]
 
     def move(self, piece: _Piece, sign: int) -> None:
         """Adds a piece that is placed, or takes it away."""
@@ -47,7 +48,7 @@ class _Balance:
         """Gives a piece to the owner, and to the GPU that forwards it, with least to do then."""
         demand, size = piece.demand, piece.end - piece.begin
         copies = len(demand.receivers)
-        source, after = self._least(demand, demand.near or demand.owners, size)
+        source, after = self._least(demand, demand.senders, size)
         piece.source, piece.via = source, None
         if copies > 1:
             via = min(demand.receivers, key=lambda gpu: self.times[gpu])
@@ -76,36 +77,30 @@ class _Balance:
 
 def balanced_plan(switch: Switch) -> list[Sending]:
     """A plan in which each byte comes from one owner; least free demands first, largest first."""
-    balance, pieces = _Balance(switch), list[_Piece]()
-    for demand in sorted(switch.demands, key=_order):
+    fixed = [one.direct() for one in switch.demands if not one.is_free]
+    balance, pieces = _Balance(switch, fixed), list[_Piece]()
+    for demand in sorted((one for one in switch.demands if one.is_free), key=_order):
         width = switch.classes[demand.number].element_bytes
         elements = demand.size_bytes // width
-        count = PIECES if _is_free(demand) else 1
-        edges = [width * (elements * n // count) for n in range(count + 1)]
+        edges = [width * (elements * n // PIECES) for n in range(PIECES + 1)]
         for begin, end in pairwise(edges):
             if begin < end:
                 pieces.append(_Piece(demand, begin, end))
                 balance.place(pieces[-1])
-    free = [piece for piece in pieces if _is_free(piece.demand)]
     longest = max(balance.times, default=0.0)
     for _ in range(PASSES):
-        for piece in free:
+        for piece in pieces:
             if balance.is_busiest(piece, longest * (1 - 1e-9)):
                 balance.move(piece, -1)
                 balance.place(piece)
         before, longest = longest, max(balance.times, default=0.0)
         if longest >= before * (1 - 1e-6):
             break
-    return joined(piece.sending() for piece in pieces)
-
-
-def _is_free(one: Demand) -> bool:
-    """Whether there is a choice."""
-    return len(one.near or one.owners) > 1 or len(one.receivers) > 1
+    return joined([*fixed, *(piece.sending() for piece in pieces)])
 
 
 def _order(one: Demand) -> tuple[int, int]:
-    return len(one.near or one.owners), -one.size_bytes * len(one.receivers)
+    return len(one.senders), -one.size_bytes * len(one.receivers)
 
 
 def joined(sendings: Iterable[Sending]) -> list[Sending]:

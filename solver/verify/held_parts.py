@@ -72,11 +72,16 @@ def holding(cluster: Cluster, workload: Workload, plan: Plan, sort: Sort, kind: 
             for stage in replica.stages
             if home in range(*stage.layers)
         ]
-        copies = [(stage, n) for stage in stages for n in range(stage.degrees.copies)]
-        for rank, (stage, n) in enumerate(copies):
+        lone = sort.what == "experts" and plan.shape.etp is not None  # each GPU has whole experts
+        copies = [
+            (stage, n, tp)
+            for stage in stages
+            for tp in [1 if lone else stage.degrees.tp]
+            for n in range(stage.degrees.width // tp)
+        ]
+        for rank, (stage, n, tp) in enumerate(copies):
             own = range(rank % shares, len(copies), shares)
             split = _piece(own.index(rank), len(own)) if splits else WHOLE
-            tp = stage.degrees.tp
             for t in range(tp):
                 cut = WHOLE if sort.what == "whole" else _piece(t, tp)
                 if sort.what == "vocabulary":

@@ -5,9 +5,9 @@ split or not. FlagScale: 1F1B without chunks, equally many micro-batches, stages
 recomputation, and degrees, may differ from stage to stage. torchtitan: one recomputation, none or
 full, equally many micro-batches; FSDP's ZeRO 2 and 3 with one stage; experts that are shared are
 whole, on ranks of FSDP, to which those of a sequence belong, and of tensor groups, others are split
-by these. The first two share no experts in fp16, and train none in tensor groups without sequence
-parallelism. All of them: embedding, blocks, head. Moments of Adam in 8 bit are for none of them, in
-bf16 for the distributed optimizer of the first two.
+by these. The first two share no experts in fp16, train none in tensor groups without sequence
+parallelism, and split none with biases. All of them: embedding, blocks, head. Moments of Adam in 8
+bit are for none of them, in bf16 for the distributed optimizer of the first two.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -132,6 +132,7 @@ def runs_sharing(
     wide = any(one.tp > 1 for one in own)
     if target in ("megatron", "flagscale"):
         torn = workload.experts > 0 and wide and not instance.search.sequence_parallel
+        torn |= workload.expert_biases and wide and etp is None
         return not torn and (ep == 1 or workload.precision != "fp16")
     alone = ep == 1 and all(one.cp == 1 for one in own)
     whole = (ep > 1) == (etp is not None) or not wide

@@ -6,8 +6,9 @@ in which atoms i and above are run, and the step ended, after q, with anchor r.
 Any order, from below. A set of strategies U is opened from the longest atom down: f[U] is the least
 sum of what atoms add at least (`least_ns`) and of the fills of the atoms that open each of U, which
 are the longest that they run. So no tour of U is below f[U] and its best order. What that leaves
-out is less than a row of each strategy, and nothing where times are measured. Tours of at most
-`MOST_TOUR` strategies are ordered, of others every strategy is entered once.
+out is of the order of a row of each strategy, and nothing where times are measured: sets for which
+it matters are searched, `mixed_assignments`. Tours of at most `MOST_TOUR` strategies are ordered,
+of others every strategy is entered once and left once.
 """
 
 from collections.abc import Sequence
@@ -18,13 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.verify.clock import Clock
+from solver.verify.mixed_assignments import Assignments
 from solver.verify.mixed_times import MixedTimes
 
 #: Up to so many strategies all sets of them are looked at.
 MOST_STRATEGIES = 20
-MOST_TOUR = 7
+MOST_TOUR = 12
 #: Up to so many assignments are tried one by one.
 MOST_ASSIGNMENTS = 20_000
+#: Partial assignments that are looked at for all sets of strategies together.
+MOST_TRIALS = 200_000
 
 Times = NDArray[np.float64]
 
@@ -52,37 +56,27 @@ def least_ascending_ns(times: MixedTimes, clock: Clock) -> float:
 
 def _intervals(times: MixedTimes, clock: Clock) -> Times:
     """[strategy, i, j] time of atoms i .. j - 1, added up atom by atom."""
-    atoms = times.problem.atoms
-    found = np.full((len(times.strategies), len(atoms) + 1, len(atoms) + 1), inf)
+    size = len(times.problem.atoms)
+    found = np.full((len(times.strategies), size + 1, size + 1), inf)
     for q, own in enumerate(times.strategies):
-        apart = [0] * len(atoms)  # of atoms i .. j, by j
-        for i in reversed(range(len(atoms))):
+        for j in range(size):
             clock.check()
-            whole, row, number, tokens, total = [0] * len(own.kinds), [0] * len(own.kinds), 0, 0, 0
-            for j in range(i, len(atoms)):
-                if not own.fits[j]:
-                    break
-                if own.measured:
-                    total += times.problem.strategies[q].atoms_ns[j] or 0
-                    found[q, i, j + 1] = total
-                    continue
-                count = atoms[j].count
-                whole = [w + count * each[j] for w, each in zip(whole, own.each_ns, strict=True)]
-                row = [max(w, rows[j]) for w, rows in zip(row, own.rows_ns, strict=True)]
-                number, tokens = number + count, tokens + count * atoms[j].tokens
-                apart[j] = max(apart[j], own.apart_ns(i, number))
-                found[q, i, j + 1] = own.sums_ns(whole, row, number, tokens, apart[j])
+            for i, ns in zip(range(j, -1, -1), own.growing_ns(range(j, -1, -1)), strict=False):
+                found[q, i, j + 1] = ns
     return found
 
 
-def least_tour_ns(times: MixedTimes, clock: Clock) -> float:
-    """No tour in any order, with one group a strategy, is faster; inf if there is none."""
+def least_tour_ns(times: MixedTimes, claimed_ns: float, clock: Clock) -> float:
+    """No tour in any order, with one group a strategy, is faster; inf if there is none.
+
+    No less than claimed if that is shown.
+    """
     fitting = [own.fits for own in times.strategies]
     ways = 1
     for of_atom in zip(*fitting, strict=True):
         ways *= sum(of_atom)
         if ways > MOST_ASSIGNMENTS:
-            return _from_below(times, clock)
+            return _from_below(times, claimed_ns, clock)
     return _by_all(times, clock)
 
 
@@ -114,65 +108,65 @@ def best_tour_ns(times: MixedTimes, used: Sequence[int], clock: Clock) -> float:
     if len(used) == 1:
         return 0
     if len(used) > MOST_TOUR:
-        return sum(_entered_ns(times, q) for q in used)
-    paths = _paths(times, used, clock)
-    least, full = inf, (1 << len(used)) - 1
-    for (seen, a, b), path_ns in paths.items():
-        if seen == full:
-            rounds = (times.out_ns(r, used[a]) + times.back_ns(used[b], r) for r in known)
-            least = min(least, path_ns + min(rounds))
-        elif (full ^ seen).bit_count() == 1:  # the other one is the anchor and runs last
-            own = used[(full ^ seen).bit_length() - 1]
-            ends_ns = times.out_ns(own, used[a]) + times.back_ns(used[b], own)
-            least = min(least, path_ns + ends_ns)
+        into, out_of = zip(*(_least_hops_ns(times, q) for q in used), strict=True)
+        return float(max(sum(into), sum(out_of)))
+    paths, full = _paths(times, used, clock), (1 << len(used)) - 1
+    out = np.array([[times.out_ns(r, q) for q in used] for r in known], dtype=np.float64)
+    back = np.array([[times.back_ns(q, r) for q in used] for r in known], dtype=np.float64)
+    least = float((out[:, :, None] + paths[full] + back[:, None, :]).min())
+    for n, own in enumerate(used):  # the anchor runs last, its way back before that
+        ends = out[own][:, None] + paths[full ^ 1 << n] + back[own]
+        least = min(least, float(ends.min()))
     return least
 
 
-def _paths(
-    times: MixedTimes, used: Sequence[int], clock: Clock
-) -> dict[tuple[int, int, int], float]:
-    """Least time of all switches from a to b through those whose bits are set, by number."""
-    known = range(len(used))
-    paths = {(1 << a, a, a): 0.0 for a in known}
+def _paths(times: MixedTimes, used: Sequence[int], clock: Clock) -> Times:
+    """[bits, a, b] least time of all switches from a to b through those whose bits are set."""
+    between = np.array([[times.between_ns(a, b) for b in used] for a in used], dtype=np.float64)
+    paths = np.full((1 << len(used), len(used), len(used)), inf)
+    for n in range(len(used)):
+        paths[1 << n, n, n] = 0
     for seen in range(1, 1 << len(used)):
         clock.check()
-        inside = [n for n in known if seen >> n & 1]
-        for a in inside:
-            for b in inside:
-                if (seen, a, b) not in paths:
-                    continue
-                for c in known:
-                    if not seen >> c & 1:
-                        key = seen | 1 << c, a, c
-                        ns = paths[seen, a, b] + times.between_ns(used[b], used[c])
-                        paths[key] = min(ns, paths.get(key, inf))
+        for c in range(len(used)):
+            if not seen >> c & 1:
+                onwards, more = (paths[seen] + between[:, c]).min(axis=1), seen | 1 << c
+                paths[more, :, c] = np.minimum(paths[more, :, c], onwards)
     return paths
 
 
-def _entered_ns(times: MixedTimes, strategy: int) -> float:
-    """Least of all ways into a strategy from another one."""
+def _least_hops_ns(times: MixedTimes, strategy: int) -> tuple[float, float]:
+    """Least of all ways into a strategy from another one, and of all out of it."""
     others = [q for q in range(len(times.strategies)) if q != strategy]
     ways = (times.out_ns, times.between_ns, times.back_ns)
-    return min((way(q, strategy) for q in others for way in ways), default=inf)
+    into = min((way(q, strategy) for q in others for way in ways), default=inf)
+    return into, min((way(strategy, q) for q in others for way in ways), default=inf)
 
 
-def _from_below(times: MixedTimes, clock: Clock) -> float:
-    """The least of f[U] and a tour of U over all U."""
+def _from_below(times: MixedTimes, claimed_ns: float, clock: Clock) -> float:
+    """The least of f[U] and a tour of U over all U that may be below the claim."""
     count = len(times.strategies)
     if count > MOST_STRATEGIES:
         return 0
     sums = _opened(times, clock)
-    entered = np.zeros(1)
+    hops = np.zeros((2, 1))
     for q in range(count):
-        entered = np.concatenate([entered, entered + _entered_ns(times, q)])
-    entered[[1 << q for q in range(count)]] = 0
-    lower = sums + entered
-    least = inf
+        more = hops + np.array(_least_hops_ns(times, q))[:, None]
+        hops = np.concatenate([hops, more], axis=1)
+    hops[:, [1 << q for q in range(count)]] = 0
+    lower = sums + hops.max(axis=0)
+    least, trials = inf, MOST_TRIALS
     for chosen in np.argsort(lower):
-        if lower[chosen] >= least:
-            break
+        if lower[chosen] >= min(least, claimed_ns):
+            return min(least, max(claimed_ns, float(lower[chosen])))
         used = [q for q in range(count) if chosen >> q & 1]
-        least = min(least, float(sums[chosen]) + best_tour_ns(times, used, clock))
+        tour_ns = best_tour_ns(times, used, clock)
+        own_ns = float(sums[chosen]) + tour_ns
+        if own_ns < min(least, claimed_ns):
+            search = Assignments(times, used, claimed_ns - tour_ns, trials, clock)
+            if not search.none_is_below():
+                least = own_ns
+            trials = search.trials
     return least
 
 

@@ -5,9 +5,9 @@ definition in `docs/lengths.md`.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -24,6 +24,19 @@ class Hop(NamedTuple):
     enters: int
     moves: str
     time_ns: float
+
+
+class Sums(NamedTuple):
+    """Of a set of atoms for one strategy: [kind] work and longest row, ns; content.
+
+    undivided: least time of whole sequences; where times are measured, the time.
+    """
+
+    work: tuple[int, ...]
+    row: tuple[int, ...]
+    number: int
+    tokens: int
+    undivided: int
 
 
 class MixedTimes:
@@ -112,27 +125,56 @@ class _Times:
 
     def set_ns(self, atoms: Sequence[int]) -> int | None:
         """Time of a set."""
-        if not all(self.fits[k] for k in atoms):
-            return None
-        if self.measured:
-            return sum(self._strategy.atoms_ns[k] or 0 for k in atoms)
-        whole = [sum(self._counts[k] * each[k] for k in atoms) for each in self.each_ns]
-        row = [max(rows[k] for k in atoms) for rows in self.rows_ns]
-        number, tokens = self._content(atoms)
-        longer = accumulate(self._counts[k] for k in sorted(atoms, reverse=True))
-        pairs = zip(sorted(atoms, reverse=True), longer, strict=True)
-        apart_ns = max(self.apart_ns(k, count) for k, count in pairs)
-        return self.sums_ns(whole, row, number, tokens, apart_ns)
+        times = list(self.growing_ns(sorted(atoms, reverse=True)))
+        return times[-1] if len(times) == len(atoms) else None
 
-    def apart_ns(self, atom: int, number: int) -> int:
-        """So many sequences of an atom, none divided, on all replicas; 0 for padded rows."""
-        each = [max(1, own[atom]) for own in self.each_ns]
-        if self._padded or len(each) == 1:
-            return 0 if self._padded else -(-number // self.kinds[0].count) * each[0]
+    def growing_ns(self, atoms: Iterable[int]) -> Iterator[int]:
+        """Times of the first, the first two and so on, longest first, up to one that fits not."""
+        sums = self.nothing
+        for k in atoms:
+            if not self.fits[k]:
+                return
+            sums = self.with_atom(sums, k)
+            yield self.sums_ns(sums)
+
+    @property
+    def nothing(self) -> Sums:
+        """Of no atom."""
+        none = (0,) * len(self.kinds)
+        return Sums(none, none, 0, 0, 0)
+
+    def with_atom(self, sums: Sums, atom: int) -> Sums:
+        """With one more atom that fits, no longer than those before."""
+        if self.measured:
+            given = self._strategy.atoms_ns[atom] or 0
+            return sums._replace(undivided=sums.undivided + given)
+        count, number = self._counts[atom], sums.number + self._counts[atom]
+        return Sums(
+            tuple(w + count * each[atom] for w, each in zip(sums.work, self.each_ns, strict=True)),
+            tuple(max(r, own[atom]) for r, own in zip(sums.row, self.rows_ns, strict=True)),
+            number,
+            sums.tokens + count * self._tokens[atom],
+            max(sums.undivided, self._undivided_ns(atom, number)),
+        )
+
+    def sums_ns(self, sums: Sums) -> int:
+        """Time of what has these sums."""
+        if self.measured or not sums.number:
+            return sums.undivided
+        return self._sums_ns(sums.work, sums.row, sums.number, sums.tokens, sums.undivided)
+
+    def _undivided_ns(self, atom: int, number: int) -> int:
+        """Sequences are run whole: so many of this length take at least this; packed."""
+        if self._padded:
+            return 0
+        each = [max(own[atom], 1) for own in self.each_ns]
+        counts = [kind.count for kind in self.kinds]
+        if len(each) == 1:
+            return -(-number // counts[0]) * self.each_ns[0][atom]
 
         def enough(time_ns: int) -> bool:
-            pairs = zip(self.kinds, each, strict=True)
-            return sum(kind.count * (time_ns // ns) for kind, ns in pairs) >= number
+            done = (n * (time_ns // ns) for n, ns in zip(counts, each, strict=True))
+            return sum(done) >= number
 
         return bisect_left(range(number * max(each)), True, key=enough)
 
@@ -140,18 +182,17 @@ class _Times:
         number = sum(self._counts[k] for k in atoms)
         return number, sum(self._counts[k] * self._tokens[k] for k in atoms)
 
-    def sums_ns(
-        self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int, apart_ns: int
+    def _sums_ns(
+        self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int, apart: int
     ) -> int:
-        """Time by sums: [kind] of work, and of the longest row; apart_ns: no share is shorter."""
+        """Time by sums: [kind] of work, and of the longest row; apart: undivided sequences."""
         if len(self.kinds) == 1:
             [kind] = self.kinds
             fill = (kind.stages - 1) * row[0]
             if self._padded:
                 return -(-number // kind.count) * row[0] + fill
             rows = -(-tokens // (kind.count * kind.longest_row))
-            share_ns = max(-(-whole[0] // kind.count), apart_ns)
-            return share_ns + rows * kind.per_row_ns + fill
+            return max(-(-whole[0] // kind.count), apart) + rows * kind.per_row_ns + fill
         needed = number if self._padded else PARTS
 
         def enough(time_ns: int) -> bool:
@@ -161,8 +202,7 @@ class _Times:
 
         most = sum(whole) + sum(k.per_row_ns * (number + tokens) for k in self.kinds)
         most += sum(kind.stages * ns for kind, ns in zip(self.kinds, row, strict=True))
-        shared_ns = bisect_left(range(most + number * max(row)), True, key=enough)
-        return max(shared_ns, apart_ns)
+        return max(apart, bisect_left(range(most + number * max(row)), True, key=enough))
 
     def _share(self, kind: int, time_ns: int, whole: int, row_ns: int, tokens: int) -> int:
         """What a replica does within a time: rows, or parts of the whole, up to all of them."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.paper_crew import PaperCrew
 from solver.clusters.family_outcome import outcome
 from solver.clusters.measure import TimeAndMoney
 from solver.clusters.member import MemberClosing, Members, MemberTask
@@ -14,44 +15,38 @@ from solver.clusters.search import FamilySearch
 from solver.options import SolveOptions
 from solver.report.front import build_front
 from solver.result import Termination
+from solver.search.crew import Crew
 from solver.search.forks import Forks
 from solver.study.store import open_study
 from solver.verify.front_file import verify_front
 from tests.solver.test_kept_clusters import few
 
+OPTIONS = SolveOptions(gap=0.01)
 
-def points(options: SolveOptions) -> list[object]:
+
+def points(crew: Crew | None) -> list[object]:
     """Points of a front with their plans and proofs."""
-    search = FamilySearch(family := few(2), TimeAndMoney(family), options)
-    found = outcome(search, search.run())
+    search = FamilySearch(family := few(2), TimeAndMoney(family), OPTIONS)
+    found = outcome(search, search.run(crew=crew))
     return [(one.nodes, one.result.plan, one.result.log.shapes) for one in found.points]
 
 
-@pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters go to processes of this machine, as they go to a Ray cluster."""
-    monkeypatch.setattr(
-        "solver.clusters.search.crew_of",
-        lambda options: Forks(2) if options.engine == "ray" else None,
-    )
-    monkeypatch.setattr("solver.search.driver.crew_of", lambda options: None)
-
-
-@pytest.mark.usefixtures("forked")
 def test_front_does_not_depend_on_the_workers() -> None:
-    """Same clusters, plans and proofs."""
-    assert points(SolveOptions(gap=0.01, workers=2, engine="ray")) == points(SolveOptions(gap=0.01))
+    """As on a Ray cluster, by processes of this machine, or on paper: same plans and proofs."""
+    alone, on_paper = points(None), PaperCrew(16)
+    assert points(Forks(2)) == alone
+    assert points(on_paper) == alone
+    assert 0 < max(on_paper.work_s) <= on_paper.now_s
 
 
 Answer = Callable[[Members, MemberTask, float | None, Callable[[], bool]], MemberClosing]
 
 
-@pytest.mark.usefixtures("forked")
 def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It stays open, the others are closed, and a study does not take it for closed."""
-    family, options = few(2), SolveOptions(gap=0.01, workers=2, engine="ray")
+    family = few(2)
     answer: Answer = Members.answer
 
     def fatal(
@@ -63,8 +58,8 @@ def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
 
     def search() -> tuple[Termination, FamilySearch]:
         with open_study(tmp_path / "study.db", family.instance) as study:
-            found = FamilySearch(family, TimeAndMoney(family), options, study)
-            return found.run(), found
+            found = FamilySearch(family, TimeAndMoney(family), OPTIONS, study)
+            return found.run(crew=Forks(2)), found
 
     with monkeypatch.context() as patch:
         patch.setattr(Members, "answer", fatal)

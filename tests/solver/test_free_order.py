@@ -1,9 +1,11 @@
 """Tests of formulations.cpsat.hot_switch: tours in any order."""
 
+from itertools import product
+
 import pytest
 
 from formulations.cpsat.hot_switch import build
-from formulations.lengths.problem import Rows
+from formulations.lengths.problem import Mixed, Rows
 from formulations.lengths.tour import step_ns
 from solver.backends import cpsat
 from solver.lengths.ascending import ascending
@@ -15,13 +17,18 @@ from tests.seeds import few_and_many
 MOST_NS = 1 << 40
 
 
+def every(mixed: Mixed) -> list[tuple[int, int]]:
+    """All strategies with all atoms: none of whose sequences is divided."""
+    return list(product(range(len(mixed.strategies)), range(len(mixed.atoms))))
+
+
 @pytest.mark.parametrize("rows", ["packed", "padded"])
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
 def test_the_model_finds_the_best_of_all_tours(seeds: range, rows: Rows) -> None:
     """Its optimum, its tour and brute force over sets, orders and anchors agree."""
     for seed in seeds:
         mixed = random_mixed(seed, rows=rows)
-        built = build(mixed, MOST_NS)
+        built = build(mixed, MOST_NS, every(mixed))
         outcome = cpsat.run(built.model, SolveOptions())
         best_ns = least_ns(mixed, free_tours(mixed))
         if best_ns is None:
@@ -39,7 +46,7 @@ def test_a_hint_is_a_solution() -> None:
         mixed = random_mixed(seed)
         tour = ascending(mixed)
         assert tour is not None
-        built = build(mixed, MOST_NS)
+        built = build(mixed, MOST_NS, every(mixed))
         built.hint(tour)
         for literal, value in zip(
             built.model.proto.solution_hint.vars,

@@ -73,12 +73,24 @@ def test_killed_search_goes_on(
 
 
 def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
-    """`pareto --study` writes what `study show` reads; another gap is another question."""
+    """`pareto --study` writes what `study show` reads; another length of training is no other."""
     path = str(tmp_path / "study.db")
     words = ["pareto", str(BERT), "--gap", "0.2", "--workers", "1", "--study", path]
     assert CliRunner().invoke(app, words).exit_code == 0
+    assert CliRunner().invoke(app, [*words, "--sequences", "1000"]).exit_code == 0
     shown = CliRunner().invoke(app, ["study", "show", path])
     assert shown.stdout.startswith("clusters      aws_bert, 80 closed, 0 open, ")
+
+
+def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path) -> None:
+    """The last clusters need no search."""
+    path, family = tmp_path / "study.db", load_family(BERT)
+    with study_at(path, family.instance) as study:
+        FamilySearch(family, TimeAndNodes(family), SolveOptions(gap=0.05), study).run()
+    with read_study(path) as (_, notes):
+        shown = family_overview(notes)
+    assert shown is not None
+    assert (shown.closed, shown.open) == (80, [])
 
 
 def test_command_line_keeps_subsets(tmp_path: Path) -> None:

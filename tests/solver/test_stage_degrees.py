@@ -21,7 +21,7 @@ from solver.options import Method, SolveOptions
 from solver.report.document import build_document
 from solver.result import Status
 from solver.search.closing import ShapeAnswer, enumerate_shape
-from solver.search.driver import solve
+from solver.search.driver import ShapeSearch, solve
 from solver.search.shapes import shapes
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
@@ -157,6 +157,20 @@ def test_models_find_what_the_search_finds(
         assert result.objective == solve(instance, EXACT).objective, seed
         report = verify_document(build_document(result, EXACT))
         assert report.complete, (seed, report.problems)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 6])
+def test_shapes_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
+    """Here to the best one, before any bound is looked at."""
+    search = ShapeSearch(stage_instance(seed), EXACT, None)
+    search.run({shape for shape in search.space if not shape.per_stage})
+    before = search.incumbents.best
+    search.climb()
+    after = search.incumbents.best
+    search.run()
+    assert before is not None
+    assert after is not None
+    assert search.incumbents.best == after < before
 
 
 def test_forged_places_are_refused() -> None:

@@ -176,6 +176,7 @@ def test_times_of_all_pairs_are_those_of_the_plans() -> None:
     for kind, matrix in zip(kinds, (times.parameters_ns, times.gradients_ns), strict=True):
         for before, row in zip(plans, matrix, strict=True):
             for after, time_ns in zip(plans, row, strict=True):
+                assert time_ns is not None
                 ends = layout_of(cluster_, before), layout_of(cluster_, after)
                 switch = switch_of(cluster_, model, ends[0], ends[1], [kind])
                 assert time_ns is not None

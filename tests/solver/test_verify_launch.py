@@ -94,8 +94,11 @@ def test_both_agree_on_what_a_target_trains(target: Target, fields: dict[str, An
 def test_both_agree_on_shared_experts_and_sequences() -> None:
     """Torchtitan's experts are whole, on FSDP's ranks; Megatron's in fp16 are not shared."""
     instance = pipelined_result().instance
-    for experts, precision, split in product((0, 8), ("fp16", "bf16"), (False, True)):
-        fields = {"experts": experts, "precision": precision}
+    truth = (False, True)
+    for (experts, biases), precision, split in product(
+        ((0, False), (8, False), (8, True)), ("fp16", "bf16"), truth
+    ):
+        fields = {"experts": experts, "precision": precision, "expert_biases": biases}
         changed = instance.model_copy(
             update={
                 "workload": instance.workload.model_copy(update=fields),

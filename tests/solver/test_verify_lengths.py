@@ -94,15 +94,27 @@ def test_a_slower_step_is_no_optimum() -> None:
     assert any(problem.startswith("lower_bound_s") for problem in found.problems)
 
 
-def test_large_free_orders_keep_what_is_not_proved() -> None:
-    """Where not all can be tried, the own bound holds, and what it leaves open is said."""
+def test_large_free_orders_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not all can be tried, sets of strategies are; cut short, the own bound is said."""
     chosen = choose(_large(), "free")
-    found = verify_lengths(build_lengths(chosen, "toy", None))
+    document = build_lengths(chosen, "toy", None)
+    assert verify_lengths(document).complete
+    monkeypatch.setattr("solver.verify.mixed_minimum.MOST_TRIALS", 1)
+    found = verify_lengths(document)
     assert found.ok
     [left] = found.reservations
     assert "none is below" in left
-    near = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
-    assert verify_lengths(build_lengths(near, "toy", None)).complete
+    slower = replace(chosen, bound_ns=chosen.step_ns * 96 // 100, requested_gap=0.05)
+    assert verify_lengths(build_lengths(slower, "toy", None)).complete
+
+
+def test_a_free_order_that_is_not_the_best_is_not_proved() -> None:
+    """The best ascending step is not said to be the best in any order where that is faster."""
+    mixed = _large()
+    free, ascending = choose(mixed, "free"), choose(mixed, "ascending")
+    assert free.step_ns < ascending.step_ns
+    claimed = replace(ascending, order="free")
+    assert not verify_lengths(build_lengths(claimed, "toy", None)).complete
 
 
 def test_no_time_leaves_the_bound_at_its_word() -> None:

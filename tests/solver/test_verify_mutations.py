@@ -43,6 +43,7 @@ UNUSED = {
     "instance.workload.layer_runs.layer.flash_bytes": "told to who could switch it on",
     "instance.profile.completed": "counts only where a profile lacks a curve",
     "instance.workload.mtp_layers": "said again by the head, which has them; for exports",
+    "instance.workload.expert_biases": "in the layers; who may split them depends on the target",
     "instance.workload.flash_attention": "said again by the layers, which keep no scores",
     "instance.cluster.groups.gpu.compute_capability": "decides defaults when a file is read",
     "instance.workload.tied_embeddings": "said again by the layers' tied_copy",

@@ -1,0 +1,110 @@
+"""Tests of what commands do with files of mixed lengths."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from solver.document import sealed, to_json
+from solver.lengths_document import LengthsDocument
+from tests.command_line import run
+from tests.mixed_rows import SIZES, SMALL
+from tests.solver.test_cli_lengths import TABLE
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An instance whose two strategies both pay, and its step in free order."""
+    folder = tmp_path_factory.mktemp("lengths")
+    text = (SMALL + TABLE).replace("SIZES", SIZES).replace("count: 40}", "count: 4000}")
+    text = text.replace("10 ms, 2048: 20 ms", "1 ms, 2048: 2 ms")
+    (folder / "small.yaml").write_text(text)
+    step, picture = folder / "step.json", folder / "step.svg"
+    code, _, err = run(
+        "lengths", folder / "small.yaml", "--order", "free", "--out", step, "--svg", picture
+    )
+    assert (code, err) == (0, "")
+    return folder
+
+
+def test_a_step_is_verified(files: Path) -> None:
+    """With its instance, whose digest it holds, and not with another one."""
+    step = files / "step.json"
+    code, out, err = run("verify", step, "--instance", files / "small.yaml")
+    assert (code, err) == (0, "")
+    assert "no step in any order is below the bound" in out
+    other = files / "other.yaml"
+    other.write_text((files / "small.yaml").read_text().replace("count: 4000", "count: 4001"))
+    code, out, _ = run("verify", step, "--instance", other)
+    assert code == 1
+    assert "refused: instance_digest: found" in out
+
+
+def test_a_step_is_shown_and_drawn(files: Path) -> None:
+    """A line for each group, the best single strategy, and a picture with a bar for each."""
+    code, out, err = run("show", files / "step.json", "--svg", files / "shown.svg")
+    assert (code, err) == (0, "")
+    document = json.loads((files / "step.json").read_text())
+    assert len(document["groups"]) == 2
+    for name in ("dp 4, tp 1, pp 1", "wide", "best single", "times as long"):
+        assert name in out
+    drawn = ET.parse(files / "shown.svg").getroot()
+    titles = [one.text or "" for one in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert sum("tokens" in title for title in titles) == 2
+    assert sum(title.startswith("switch of") for title in titles) == len(document["switches"]) == 2
+    assert (files / "shown.svg").read_text() == (files / "step.svg").read_text()
+
+
+def test_a_step_has_a_page(files: Path) -> None:
+    """It needs no network, and names every strategy."""
+    code, out, err = run("report", files / "step.json", "--out", files / "step.html")
+    assert (code, err, out) == (0, "", f"wrote {files / 'step.html'}\n")
+    page = (files / "step.html").read_text()
+    assert "http" not in page
+    assert page.count("dp 4, tp 1, pp 1") >= 3
+    code, _, err = run("report", files / "step.json", "--trace", files / "t.json")
+    assert code == 2
+    assert len(err.splitlines()) == 1
+
+
+def test_changed_files_are_not_shown(files: Path) -> None:
+    """One line that names the field, exit code 2."""
+    document = LengthsDocument.model_validate_json((files / "step.json").read_text())
+    faster = sealed(document.model_copy(update={"step_time_s": 1e-3}))
+    (files / "forged.json").write_text(to_json(faster))
+    for command in ("show", "report"):
+        code, _, err = run(
+            command, files / "forged.json", "--out" if command == "report" else "--svg", files / "x"
+        )
+        assert code == 2
+        assert "step_time_s: found 0.001" in err
+        assert len(err.splitlines()) == 1
+    assert run("verify", files / "forged.json")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("schema_version",), 9, "schema version 9; allowed: 1; run lengths again"),
+        (("problem", "atoms", 0, "tokens"), 4000, "by ascending tokens"),
+        (("problem", "gradients_ns"), [[0]], "a table of switches of another size"),
+        (("problem", "strategies", 0, "replicas"), [], "replicas and atoms_ns; allowed: one"),
+        (("groups",), [], "groups"),
+    ],
+)
+def test_files_that_are_none(
+    path: tuple[str | int, ...], value: object, said: str, files: Path
+) -> None:
+    """One line that says where, what was found and what is allowed."""
+    document = json.loads((files / "step.json").read_text())
+    at = document
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = value
+    broken = files / "broken.json"
+    broken.write_text(json.dumps(document))
+    code, out, err = run("verify", broken)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
