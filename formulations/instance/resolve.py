@@ -245,7 +245,7 @@ def _tensor_degrees(
                 found = f"{tp} does not divide the {heads} {kind} heads"
                 raise at.listed(i).error(found, f"divisors of {heads} up to {most}")
             sizes = sorted({group.gpus_per_node for group in cluster.groups})
-            if written.search.degrees != "uniform" and all(size % tp for size in sizes):
+            if all(size % tp for size in sizes):
                 nodes = " or ".join(map(str, sizes))
                 found = f"{tp} GPUs per tensor-parallel group, which fill no node of {nodes}"
                 raise at.listed(i).error(found, f"divisors of {nodes}")

@@ -117,8 +117,37 @@ def check_context(
 ) -> None:
     """Raises InstanceError for the first degree that cannot be used."""
     for i, cp in enumerate(written.context_parallel):
-        if fault := context_fault(workload, cluster, profiled, cp):
+        fault = context_fault(workload, cluster, profiled, cp)
+        if fault := fault or _beside_tensor_groups(written, workload, cluster, cp):
             raise search.at("context_parallel").listed(i).error(*fault)
+
+
+def _beside_tensor_groups(
+    written: SearchFile, workload: Workload, cluster: Cluster, cp: int
+) -> Fault | None:
+    """Why no tensor degree leaves room for `cp` GPUs per sequence."""
+    if cp == 1:
+        return None
+    degrees = written.tensor_parallel or [1]
+    sizes = sorted({group.gpus_per_node for group in cluster.groups})
+    named = f"{cp} tensor groups of {_either(degrees)} GPUs per sequence"
+    filling = [tp for tp in degrees if any(size % (tp * cp) == 0 for size in sizes)]
+    if not filling:
+        nodes = _either(sizes)
+        return Fault(f"{named}, which fill no node of {nodes}", f"products that divide {nodes}")
+    tokens, heads = workload.sequence_length, workload.kv_heads
+    pieces = [tp for tp in filling if tokens % (PIECES * cp * tp) == 0]
+    if not pieces:
+        found = f"{named}, which cannot split {tokens} tokens into {PIECES} pieces each"
+        return Fault(found, f"products whose double divides {tokens}")
+    if written.context_method == "all_to_all" and all(heads % (tp * cp) for tp in pieces):
+        found = f"{named}, which exchange the {heads} key and value heads"
+        return Fault(found, f"products that divide {heads}, or context_method: ring")
+    return None
+
+
+def _either(values: Sequence[int]) -> str:
+    return " or ".join(map(str, values))
 
 
 def check_per_stage(written: SearchFile, search: Place, cluster: Cluster) -> None:
