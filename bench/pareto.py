@@ -136,7 +136,7 @@ def judged(document: FrontDocument, one: Figures, front: set[tuple[int, ...]]) -
         for point in document.points
     ]
     factors = [
-        (min(theirs.throughput / own.throughput, own.cost_usd / theirs.cost_usd), point.nodes)
+        (min(theirs.throughput / own.throughput, own.paid / theirs.paid), point.nodes)
         for point, theirs in points
     ]
     factor, better = max(factors)
@@ -147,7 +147,7 @@ def judged(document: FrontDocument, one: Figures, front: set[tuple[int, ...]]) -
         "shape": {name: one[name] for name in ("tp", "dp", "pp", "micro_batch")},
         "published_step_time_s": one["step_time_s"],
         "step_time_s": step_s,
-        "training_cost_usd": own.cost_usd,
+        "training_cost_usd": own.paid,
         "behind": factor - 1,
         "better": better,
         "outside": ours.outside,

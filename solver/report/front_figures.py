@@ -9,10 +9,13 @@ from solver.front_document import FrontDocument, PointDocument, TermsDocument
 
 
 class Figures(NamedTuple):
-    """Sequences per second of steps that are kept; USD of the training, or of a million of them."""
+    """Sequences per second of steps that are kept, and what is paid for them.
+
+    paid: USD of the training, or of a million of them; in pictures of subsets nodes.
+    """
 
     throughput: float
-    cost_usd: float
+    paid: float
 
 
 def speed_name(document: FrontDocument) -> str:

@@ -1,8 +1,8 @@
 """Throughput against cost of all clusters of a front as a hand-written SVG 1.1 picture.
 
-Points of the front are named. A line of steps joins them: what they offer lies on it and above left
-of it. Dominated clusters are faint: full ones at their best plan known, hollow ones where plans of
-theirs can be at best. All have tooltips.
+Of subsets against the number of nodes. Points of the front are named. A line of steps joins them:
+what they offer lies on it and above left of it. Dominated clusters are faint: full ones at their
+best plan known, hollow ones where plans of theirs can be at best. All have tooltips.
 """
 
 import math
@@ -49,7 +49,12 @@ _NAMES: dict[_Kind, str] = {
 _SLOWEST = 1000.0
 
 #: Number of powers of ten from which on these of their multiples have a tick.
-_STEPS = ((3, (1,)), (1, (1, 2, 5)), (0, (1, 1.5, 2, 3, 4, 5, 6, 8)))
+_STEPS = (
+    (3, (1,)),
+    (1, (1, 2, 5)),
+    (0.4, (1, 1.5, 2, 3, 4, 5, 6, 8)),
+    (0, (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)),
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,11 @@ def _marks(document: FrontDocument, one: ClusterRecord) -> Iterator[Mark]:
         name = cluster_name(document, one.nodes, terms.on_spot)
         at = figures_of(document, terms, time_ns / NANOSECONDS_PER_SECOND)
         speed = f"{significant(at.throughput)} {speed_name(document)}"
-        text = f"{name}: {speed}, {money(at.cost_usd)}"
+        text = f"{name}: {speed}"
+        if document.aim == "subsets":
+            at = at._replace(paid=sum(one.nodes))
+        else:
+            text += f", {money(at.paid)}"
         if one.dominated_by is not None:
             best_here = "" if one.step_time_ns else " at best"
             better = cluster_name(document, one.dominated_by)
@@ -116,13 +125,13 @@ class _Page:
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self.across = _axis([mark.at.throughput for mark in marks])
-        self.up = _axis([mark.at.cost_usd for mark in marks])
+        self.up = _axis([mark.at.paid for mark in marks])
 
     def x(self, throughput: float) -> float:
         return _LEFT + _WIDTH * self.across.share(throughput)
 
-    def y(self, cost_usd: float) -> float:
-        return _TOP + _HEIGHT * (1 - self.up.share(cost_usd))
+    def y(self, paid: float) -> float:
+        return _TOP + _HEIGHT * (1 - self.up.share(paid))
 
 
 def _text(x: float, y: float, text: str, style: str = "") -> str:
@@ -147,7 +156,7 @@ def _grid(page: _Page) -> Iterator[str]:
 def _dot(page: _Page, mark: Mark) -> str:
     radius = 4 if mark.kind in ("best", "other") else 3
     return (
-        f'<circle cx="{page.x(mark.at.throughput):.1f}" cy="{page.y(mark.at.cost_usd):.1f}" '
+        f'<circle cx="{page.x(mark.at.throughput):.1f}" cy="{page.y(mark.at.paid):.1f}" '
         f'r="{radius}" class="{mark.kind}"><title>{escape(mark.text)}</title></circle>'
     )
 
@@ -155,7 +164,7 @@ def _dot(page: _Page, mark: Mark) -> str:
 def _stairs(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
     """At every throughput the least cost, from the fastest point, which the upper edge ends."""
     x = [page.x(mark.at.throughput) for mark in best]
-    lowest = accumulate((page.y(mark.at.cost_usd) for mark in best), max)
+    lowest = accumulate((page.y(mark.at.paid) for mark in best), max)
     path = "".join(f"V{y:.1f}H{left:.1f}" for y, left in zip(lowest, [*x[1:], _LEFT], strict=True))
     if best:
         yield f'<path class="f" d="M{x[0]:.1f},{_TOP}{path}"/>'
@@ -165,7 +174,7 @@ def _names(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
     """Those of the points, where there is room."""
     taken: list[tuple[float, float, float]] = []
     for mark in best:
-        x, y = page.x(mark.at.throughput), page.y(mark.at.cost_usd)
+        x, y = page.x(mark.at.throughput), page.y(mark.at.paid)
         width = _LETTER * len(mark.name)
         free = all(
             abs(y - other) >= _LINE or x >= end or x + width <= start for start, end, other in taken
@@ -187,6 +196,7 @@ def front_picture(
     document: FrontDocument, others: Sequence[Mark] = (), other_name: str = ""
 ) -> str:
     """The picture; `others`: points that do not belong to the front, and what they are."""
+    what = "nodes" if document.aim == "subsets" else f"USD for {cost_name(document)}"
     known = (mark for one in document.clusters for mark in _marks(document, one))
     marks = sorted(known, key=lambda mark: -mark.at.throughput)
     everything = [*marks, *others]
@@ -218,7 +228,7 @@ def front_picture(
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         _text(16, 28, title, ' class="t"'),
         *_legend(shown),
-        _text(_LEFT, _TOP - 10, f"USD for {cost_name(document)}"),
+        _text(_LEFT, _TOP - 10, what),
         _text(_LEFT + _WIDTH / 2, height - 14, speed_name(document), ' text-anchor="middle"'),
         *body,
         "</svg>",

@@ -25,9 +25,15 @@ def subsets_text(document: FrontDocument) -> list[RenderableType]:
     """The table of sizes, then groups, then idle nodes."""
     if not document.points:
         return [labelled(search_lines(document))]
-    best = _best_of_sizes(document)
-    lines = [*_other_sizes(document, [*best]), *_without(document), *_idle(document)]
-    return [_size_table(document, best), "", labelled([*lines, *search_lines(document)])]
+    lines = [*subset_lines(document), *search_lines(document)]
+    return [_size_table(document), "", labelled(lines)]
+
+
+def subset_lines(document: FrontDocument) -> Lines:
+    """Sizes that bring nothing, then groups, then idle nodes; none of fronts of another aim."""
+    if document.aim != "subsets" or not document.points:
+        return []
+    return [*_other_sizes(document), *_without(document), *_idle(document)]
 
 
 def _step_s(point: PointDocument) -> float:
@@ -47,8 +53,9 @@ def _best_of_sizes(document: FrontDocument) -> dict[int, PointDocument]:
     return best
 
 
-def _other_sizes(document: FrontDocument, sizes: list[int]) -> Lines:
-    """Numbers of nodes that are not among these, and why."""
+def _other_sizes(document: FrontDocument) -> Lines:
+    """Numbers of nodes that are not in the table, and why."""
+    sizes = [*_best_of_sizes(document)]
     sure = "" if document.num_open else ", proved"
     others = sorted({sum(one.nodes) for one in document.clusters} - {*sizes})
     few = [size for size in others if size < sizes[0]]
@@ -57,11 +64,11 @@ def _other_sizes(document: FrontDocument, sizes: list[int]) -> Lines:
     return [("nodes", f"{ranges(which)}: {what}{sure}") for which, what in lines if which]
 
 
-def _size_table(document: FrontDocument, best: dict[int, PointDocument]) -> Grid:
+def _size_table(document: FrontDocument) -> Grid:
     """The best of every number of nodes that brings something."""
     longest = max(map(_step_s, document.points))
     rows, before = [], None
-    for size, found in best.items():
+    for size, found in _best_of_sizes(document).items():
         speed = found.plan.throughput_sequences_per_s or 0.0
         adds = "" if before is None else percent(_step_s(before) / _step_s(found) - 1)
         rows.append(

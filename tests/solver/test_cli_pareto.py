@@ -64,6 +64,17 @@ def test_subsets_name_what_every_group_brings(tmp_path: Path) -> None:
     assert "without a10 " in out
 
 
+def test_bug_page_of_subsets_drew_a_front_of_money(tmp_path: Path) -> None:
+    """Its clusters are compared by time and nodes: those behind are behind the line."""
+    path, page = tmp_path / "subsets.json", tmp_path / "page.html"
+    assert run("subsets", SMALL, *QUICK, "--out", path)[0] == 0
+    assert run("report", path, "--out", page)[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert "The line is the fewest nodes at a throughput" in text
+    assert ">nodes</text>" in text
+    assert "without a100" in text
+
+
 def test_subsets_name_the_sizes_that_bring_nothing() -> None:
     """Of up to eight nodes of either kind; and a gap says what idle nodes may bring at most."""
     code, out, _ = run("subsets", SMALL.with_name("aws_bert.yaml"), *QUICK)

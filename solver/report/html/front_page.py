@@ -9,6 +9,7 @@ from solver.report.front_text import cluster_name, cost_lines, point_rows, searc
 from solver.report.html.page import bare_page
 from solver.report.html.sections import lines_table, section, text_table
 from solver.report.quantities import time_text
+from solver.report.subsets_text import subset_lines
 
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
 
@@ -18,15 +19,17 @@ def front_page(document: FrontDocument) -> str:
     instance = document.family.instance
     title = f"{instance.name}: {instance.workload.name}"
     picture = front_picture(document).replace(_NAMESPACE, "")
+    least = "fewest nodes" if document.aim == "subsets" else "least cost"
     note = (
-        "The line is the least cost at a throughput. Dominated clusters are faint; hollow ones "
+        f"The line is the {least} at a throughput. Dominated clusters are faint; hollow ones "
         "stand where plans of theirs can be at best."
     )
+    lines = [*subset_lines(document), *cost_lines(document), *search_lines(document)]
     parts = [
         f"<header><h1>{escape(title)}</h1></header><main>",
         section("Front", picture, note),
         section("Points", _points(document)),
-        section("Proof", lines_table([*cost_lines(document), *search_lines(document)])),
+        section("Proof", lines_table(lines)),
         section("Other clusters", _others(document)),
         "</main>",
     ]
