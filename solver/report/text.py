@@ -257,7 +257,7 @@ def figures(document: PlanDocument) -> Lines:
         *renting_lines(document),
         ("memory", tightest(document)),
         ("layout", _launchers(document)),
-        ("GPUs", f"compute {busy} of the time; layer times: {sources}"),
+        ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
         *zone_lines(document),
         *evidence_lines(document),
