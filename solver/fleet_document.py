@@ -151,4 +151,4 @@ def pipelines_of(
 FLEET_FILE = SealedFile(
     FleetDocument, "fleet", FLEET_SCHEMA_VERSION, ALLOWED, "run templates again"
 )
-is_fleet, read_fleet = FLEET_FILE.is_one, FLEET_FILE.read
+read_fleet = FLEET_FILE.read

@@ -104,4 +104,4 @@ def front_json(document: FrontDocument, *, proofs: bool = True) -> str:
 
 
 FRONT_FILE = SealedFile(FrontDocument, "front", FRONT_SCHEMA_VERSION, ALLOWED, "run pareto again")
-is_front, read_front = FRONT_FILE.is_one, FRONT_FILE.read
+read_front = FRONT_FILE.read

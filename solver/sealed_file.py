@@ -27,11 +27,15 @@ class SealedFile(Generic[R]):
     allowed: str
     again: str
 
-    def is_one(self, path: Path) -> bool:
-        """Whether a file is of this kind rather than a plan; either may still be unreadable."""
+    def kind_of(self, path: Path) -> str | None:
+        """The kind that a file names, this or another; None: none, as plans do.
+
+        Either may still be unreadable.
+        """
         allowed = f"a plan file, or {self.allowed}"
         fields = self._fields(read_text(path, allowed), path, allowed)
-        return isinstance(fields, dict) and fields.get("kind") == self.kind
+        kind = fields.get("kind") if isinstance(fields, dict) else None
+        return kind if isinstance(kind, str) else None
 
     def read(self, path: Path) -> R:
         """The file at `path`. Raises InstanceError, one line with file:line:column."""

@@ -24,7 +24,7 @@ def report_command(
 
     It is checked as `show` does.
     """
-    from solver.front_document import is_front, read_front
+    from solver.front_document import FRONT_FILE
     from solver.lengths_document import LENGTHS_FILE
     from solver.report.document import costs_of
     from solver.report.html.front_page import front_page
@@ -38,15 +38,16 @@ def report_command(
 
     for path in filter(None, (out, trace)):
         check_writable(path)
-    if is_front(plan):
+    kind = FRONT_FILE.kind_of(plan)
+    if kind == FRONT_FILE.kind:
         if trace is not None:
             raise PlannerError("--trace is of a plan written by solve, not of a front")
-        front = read_front(plan)
+        front = FRONT_FILE.read(plan)
         refuse_changed(plan, verify_front(front, Effort(prove="nothing")))
         write_text(out, front_page(front))
         say(f"wrote {out}")
         return
-    if SWITCH_FILE.is_one(plan):
+    if kind == SWITCH_FILE.kind:
         if trace is not None:
             raise PlannerError("--trace is of a plan written by solve, not of a switch")
         switch = SWITCH_FILE.read(plan)
@@ -54,7 +55,7 @@ def report_command(
         write_text(out, switch_page(switch))
         say(f"wrote {out}")
         return
-    if LENGTHS_FILE.is_one(plan):
+    if kind == LENGTHS_FILE.kind:
         if trace is not None:
             raise PlannerError("--trace is of a plan written by solve, not of mixed lengths")
         lengths = LENGTHS_FILE.read(plan)

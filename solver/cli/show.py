@@ -24,8 +24,8 @@ def show_command(
     """
     from solver.cli.recover import check_fleet, show_fleet
     from solver.document import read_document
-    from solver.fleet_document import is_fleet, read_fleet
-    from solver.front_document import is_front, read_front
+    from solver.fleet_document import FLEET_FILE
+    from solver.front_document import FRONT_FILE
     from solver.lengths_document import LENGTHS_FILE
     from solver.report.document import costs_of
     from solver.report.front_picture import front_picture
@@ -41,28 +41,29 @@ def show_command(
 
     if svg is not None:
         check_writable(svg)
-    if is_fleet(plan):
+    kind = FLEET_FILE.kind_of(plan)
+    if kind == FLEET_FILE.kind:
         if svg is not None:
             raise PlannerError("--svg draws a plan written by solve, not a fleet")
-        fleet = read_fleet(plan)
+        fleet = FLEET_FILE.read(plan)
         check_fleet(fleet, plan)
         show_fleet(fleet)
         return
-    if is_front(plan):
-        front = read_front(plan)
+    if kind == FRONT_FILE.kind:
+        front = FRONT_FILE.read(plan)
         refuse_changed(plan, verify_front(front, Effort(prove="nothing")))
         if svg is not None:
             write_text(svg, front_picture(front))
         print_report(front_report(front))
         return
-    if SWITCH_FILE.is_one(plan):
+    if kind == SWITCH_FILE.kind:
         if svg is not None:
             raise PlannerError("--svg draws a plan written by solve, not a switch")
         switch = SWITCH_FILE.read(plan)
         refuse_changed(plan, verify_switch(switch))
         print_report(switch_text(switch))
         return
-    if LENGTHS_FILE.is_one(plan):
+    if kind == LENGTHS_FILE.kind:
         lengths = LENGTHS_FILE.read(plan)
         refuse_changed(plan, verify_lengths(lengths, Effort(prove="nothing")))
         if svg is not None:

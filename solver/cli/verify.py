@@ -55,8 +55,8 @@ def verify_command(
     again; 1: refused, with field, found and expected; 2: not a plan file.
     """
     from solver.document import read_document
-    from solver.fleet_document import is_fleet, read_fleet
-    from solver.front_document import is_front, read_front
+    from solver.fleet_document import FLEET_FILE
+    from solver.front_document import FRONT_FILE
     from solver.lengths_document import LENGTHS_FILE
     from solver.report.degrees import one_line
     from solver.switch_document import SWITCH_FILE
@@ -69,24 +69,25 @@ def verify_command(
         verify_switch,
     )
 
-    if is_fleet(plan):
-        fleet = read_fleet(plan)
+    kind = FLEET_FILE.kind_of(plan)
+    if kind == FLEET_FILE.kind:
+        fleet = FLEET_FILE.read(plan)
         _conclude(plan, fleet.instance, verify_fleet(fleet), instance)
         return
-    if SWITCH_FILE.is_one(plan):
+    if kind == SWITCH_FILE.kind:
         switch = SWITCH_FILE.read(plan)
         if instance is not None:
             raise PlannerError("--instance is for plans and fleets; a switch has no instance")
         _judge(plan, verify_switch(switch))
         return
     effort = partial(Effort, time_limit, "quick" if quick else "all")
-    if LENGTHS_FILE.is_one(plan):
+    if kind == LENGTHS_FILE.kind:
         lengths = LENGTHS_FILE.read(plan)
         _judge(plan, verify_lengths(lengths, effort()), _other_instance(lengths, instance))
         return
     with steps_display("claims proved again") as show:
-        if is_front(plan):
-            front = read_front(plan)
+        if kind == FRONT_FILE.kind:
+            front = FRONT_FILE.read(plan)
             verification = verify_front(front, effort(show))
             fewest = None if front.aim == "subsets" else front.family.fewest
             _conclude(plan, front.family.instance, verification, instance, fewest)
