@@ -17,7 +17,6 @@ from typing import Any
 from bench.records import INSTANCES, RESULTS, append, cpu_seconds, record
 from formulations.instance import Cluster, Link, NodeGroup, Workload
 from formulations.instance.load import load_instance
-from formulations.instance.transformer import TransformerSizes, build_workload
 from formulations.switching.seats import Kind, Layout, Seat
 from formulations.switching.switch import switch_of
 from solver.result import relative_gap
@@ -40,24 +39,8 @@ KINDS: tuple[tuple[Kind, ...], ...] = (("parameters",), ("gradients",), ("parame
 
 @cache
 def llama_32b() -> Workload:
-    """60 blocks, hidden size 6656, feed-forward 17920, 64 heads, vocabulary 30592."""
-    sizes = TransformerSizes(
-        hidden_size=6656,
-        layers=60,
-        heads=64,
-        ffn_size=17920,
-        gated_ffn=True,
-        vocabulary_size=30592,
-        tied_embeddings=False,
-        rotary_positions=True,
-        norm="rmsnorm",
-        qkv_biases=False,
-        output_bias=False,
-        ffn_biases=False,
-        dropout=False,
-    )
-    name, source = "llama2-32b", "HotSPa (SOSP 2024)"
-    return build_workload(sizes, name=name, source=source, sequence_length=4096, global_batch=64)
+    """The model of HotSPa's table 3; a switch goes by its tensors alone."""
+    return load_instance(INSTANCES / "llama2_32b_32_a800.yaml").workload
 
 
 def nodes_of_8(number: int, gbit_per_s: float, name: str = "a800") -> NodeGroup:
