@@ -16,11 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bench.piper_model import PiperModel
+from bench.piper_problem import PS_PER_S, Edge, ThroughputProblem, Way
+from bench.piper_search import ThroughputSearch
 from bench.records import RESULTS, append, cpu_seconds, record, reference
-from formulations.cpsat import throughput as model
-from formulations.throughput import PS_PER_S, Edge, ThroughputProblem, Way
 from solver.backends import cpsat
-from solver.enumeration.throughput import ThroughputSearch
 from solver.options import SolveOptions
 from solver.result import Status
 
@@ -101,7 +101,7 @@ def read_problem(graph: dict[str, Any], case: dict[str, Any]) -> ThroughputProbl
 def refuted(search: ThroughputSearch, time_ps: int, limit_s: float) -> dict[str, Any]:
     """What CP-SAT says to a plan with a shorter time than ours."""
     begun = cpu_seconds()
-    built = model.build(search.problem, search.better_than(time_ps))
+    built = PiperModel(search.problem, search.better_than(time_ps))
     outcome = cpsat.run(built.model, SolveOptions(time_limit_s=limit_s))
     return {"cpsat_says": outcome.status.value, "cpsat_cpu_s": cpu_seconds() - begun}
 
