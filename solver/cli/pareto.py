@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Exit codes where there is no point: no cluster has a plan, and none was found in time.
 NO_PLAN, NONE_IN_TIME = 3, 4
+#: The largest budget of a training.
+MOST_USD = 10**15
 
 FrontOutOption = Annotated[
     Path | None, typer.Option("--out", help="Write the front, its plans and proofs here.")
@@ -150,6 +152,8 @@ def _limited(
         raise PlannerError("--budget and --deadline are of a training: name its --sequences")
     limits: dict[str, float] = {}
     if budget is not None and steps is not None:
+        if budget > MOST_USD:
+            raise PlannerError(f"--budget {budget:g}: allowed: at most {MOST_USD:,} USD")
         limits["max_cost_usd_per_step"] = budget / steps
     if deadline is not None and steps is not None:
         limits["max_step_time_s"] = time_ns("--deadline", deadline, least_ns=1) / 1e9 / steps

@@ -83,8 +83,8 @@ class TimeAndMoney:
     def limited(self) -> bool:
         """Limits are of steps that are kept where nodes may be taken back; else of plans."""
         limits = self.family.instance.limits
-        some = limits.max_step_time_s or limits.max_cost_usd_per_step
-        return bool(some) and chooses_terms(self.family.instance)
+        given = (limits.max_step_time_s, limits.max_cost_usd_per_step)
+        return given != (None, None) and chooses_terms(self.family.instance)
 
     def longest_ns(self, terms: Terms) -> float:
         """That of a step that is kept within both limits."""

@@ -100,6 +100,7 @@ def test_time_limit_gives_the_front_so_far(family: Path) -> None:
         (("FAMILY", "--deadline", "1d"), "name its --sequences"),
         (("FAMILY", "--sequences", 9, "--deadline", "soon"), "--deadline 'soon'"),
         (("FAMILY", "--budget", -1), "above 0"),
+        (("FAMILY", "--sequences", 1, "--budget", 1e308), "at most 1,000,000,000,000,000 USD"),
         (("FAMILY", "--out", "/nowhere/front.json"), "cannot write"),
     ],
 )
