@@ -38,7 +38,7 @@ from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 
 #: The log of the proof: a record for each of what may be thousands of shapes.
 PROOF = "closed_shapes"
@@ -169,7 +169,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[8]
+    schema_version: Literal[9]
     hetplan_version: Name
     status: Status
     termination: Termination

@@ -26,7 +26,7 @@ from formulations.instance.extent import (
 from formulations.instance.record import Record
 from solver.sealed_file import SealedFile
 
-FLEET_SCHEMA_VERSION: Final = 4
+FLEET_SCHEMA_VERSION: Final = 5
 ALLOWED = "a fleet file written by templates --out or recover --out"
 
 
@@ -79,7 +79,7 @@ class FleetDocument(Record):
     """
 
     kind: Literal["fleet"]
-    schema_version: Literal[4]
+    schema_version: Literal[5]
     hetplan_version: Name
     faults: Index
     survives: Index

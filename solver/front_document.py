@@ -17,7 +17,7 @@ from solver.document import PlanDocument
 from solver.result import Termination
 from solver.sealed_file import SealedFile
 
-FRONT_SCHEMA_VERSION: Final = 2
+FRONT_SCHEMA_VERSION: Final = 3
 ALLOWED = "a front file written by pareto --out or subsets --out"
 
 #: What clusters are compared by: `solver.clusters.measure`.
@@ -78,7 +78,7 @@ class FrontDocument(Record):
     """Everything that `verify` and `show` need; fastest point first."""
 
     kind: Literal["front"]
-    schema_version: Literal[2]
+    schema_version: Literal[3]
     hetplan_version: Name
     aim: Aim
     termination: Termination

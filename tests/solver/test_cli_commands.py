@@ -41,7 +41,7 @@ def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
     """The version found and the one allowed are named."""
-    text = plan_file.read_text().replace('"schema_version": 8', '"schema_version": 99')
+    text = plan_file.read_text().replace('"schema_version": 9', '"schema_version": 99')
     plan_file.write_text(text)
     code, out, err = run(command, plan_file)
     assert (code, out) == (2, "")
