@@ -29,7 +29,6 @@ from solver.result import Status, Termination
 from solver.sealed_file import SealedFile
 
 LENGTHS_SCHEMA_VERSION: Final = 2
-ALLOWED = "a file of mixed lengths written by lengths --out"
 
 #: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
 #: group, of any lengths, at any place of the step, or the step is an ascending one.
@@ -226,5 +225,5 @@ class LengthsDocument(Record):
 
 
 LENGTHS_FILE = SealedFile(
-    LengthsDocument, "lengths", LENGTHS_SCHEMA_VERSION, ALLOWED, "run lengths again"
+    LengthsDocument, "a file of mixed lengths written by lengths --out", "run lengths again"
 )

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from solver.lengths_document import LengthsDocument
+from solver.report.drawing import LETTER, picture, written
 from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
 from solver.report.quantities import round_time_text, time_text
 
 _WIDTH, _LEFT, _RIGHT, _BAR = 900, 110, 60, 46
 _TOP, _LINE = 64, 22
-_LETTER = 6.2  # average width of a letter of the 11 px font
 _FILLS = (
     "#4c86c6",
     "#3f9a5b",
@@ -56,26 +56,20 @@ def lengths_picture(document: LengthsDocument) -> str:
     height = rows + 44 + _LINE * (len(document.groups) + len(_OTHERS))
     title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="lengths" viewBox="0 0 '
-        f'{_LEFT + _WIDTH + _RIGHT} {height}" width="{_LEFT + _WIDTH + _RIGHT}" height="{height}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{_LEFT + _WIDTH + _RIGHT}" height="{height}" fill="#fff"/>',
-        _text(16, 28, title, ' class="t"'),
         *_axis(longest_s, rows),
-        _text(16, _TOP + _BAR / 2 + 4, "this step"),
+        written(16, _TOP + _BAR / 2 + 4, "this step"),
         *(_rect(bar, _TOP, longest_s) for bar in bars),
     ]
     if single is not None:
         top, name = _TOP + _BAR + 14, strategy_name(document, single.strategy)
         text = f"{name}, alone: {time_text(single.step_time_s)}"
-        parts.append(_text(16, top + _BAR / 2 + 4, "best single"))
+        parts.append(written(16, top + _BAR / 2 + 4, "best single"))
         parts.append(
             _drawn(0.0, single.step_time_s, top, longest_s, _fill(document, single.strategy), text)
         )
-        parts.append(_text(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
-    parts += [*_legend(bars, rows + 44), "</svg>"]
-    return "\n".join(parts) + "\n"
+        parts.append(written(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
+    parts += _legend(bars, rows + 44)
+    return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
 
 
 def _bars(document: LengthsDocument) -> Iterator[_Bar]:
@@ -122,10 +116,10 @@ def _fill(document: LengthsDocument, strategy: int) -> str:
 def _rect(bar: _Bar, top: float, longest_s: float) -> str:
     drawn = _drawn(bar.begin_s, bar.time_s, top, longest_s, bar.fill, bar.text)
     width = _WIDTH * bar.time_s / longest_s
-    if bar.number is None or width < 3 * _LETTER:
+    if bar.number is None or width < 3 * LETTER:
         return drawn
     middle = _LEFT + _WIDTH * (bar.begin_s + bar.time_s / 2) / longest_s
-    return drawn + _text(middle, top + _BAR / 2 + 4, str(bar.number + 1), ' class="n"')
+    return drawn + written(middle, top + _BAR / 2 + 4, str(bar.number + 1), ' class="n"')
 
 
 def _drawn(
@@ -150,7 +144,7 @@ def _axis(longest_s: float, bottom: float) -> Iterator[str]:
         x = _LEFT + _WIDTH * n * step / longest_s
         yield f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom + 6:.0f}" class="g"/>'
         label = round_time_text(round(n * step, 12), longest_s)
-        yield _text(x, bottom + 20, label, ' text-anchor="middle"')
+        yield written(x, bottom + 20, label, ' text-anchor="middle"')
 
 
 def _legend(bars: list[_Bar], top: float) -> Iterator[str]:
@@ -166,8 +160,4 @@ def _legend(bars: list[_Bar], top: float) -> Iterator[str]:
 
 def _line(y: float, fill: str, text: str) -> str:
     square = f'<rect x="16" y="{y:.0f}" width="12" height="12" fill="{fill}"/>'
-    return square + _text(36, y + 10, text)
-
-
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
+    return square + written(36, y + 10, text)
