@@ -6,7 +6,7 @@ import pytest
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.family import Counts
+from formulations.instance.family import Counts, Family
 from solver.clusters.measure import TimeAndMoney, TimeAndNodes
 from solver.document import sealed
 from solver.evaluate.flags import read_flags
@@ -40,6 +40,18 @@ def test_bug_one_old_gpu_took_flash_attention_from_clusters_without_it(
         assert points_of(measure, result) == expected
         found = verify_front(build_front(result, measure.aim))
         assert found.complete, found.problems
+
+
+def test_sequences_are_shared_where_attention_is_fused() -> None:
+    """Only plans of new nodes may do so, and where all have to, old nodes have no plan."""
+    search = "target: any, context_parallel: [2]"
+    family = Family(instance=mixed(105, search=search), fewest=(0, 0))
+    new = {(n, 0): solve(mixed(105, (n, 0), search=search)).step_time_ns for n in (1, 2)}
+    result, measure = searched(family), TimeAndMoney(family)
+    assert points_of(measure, result) == front_of(measure, dict(new))
+    old = {one.nodes for one in result.clusters if one.standing == "infeasible"}
+    assert old == set(family.members()) - set(new)
+    assert verify_front(build_front(result, "front")).complete
 
 
 @pytest.mark.parametrize("seed", [8, 9, 28])
