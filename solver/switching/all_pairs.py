@@ -30,5 +30,5 @@ def _times(
     different = tuple(dict.fromkeys(layouts))
     for before, after in product(different, different):
         switch = switch_of(cluster, workload, before, after, [kind])
-        times[before, after] = switch.time_ns(quick_plan(switch)[0])
+        times[before, after] = quick_plan(switch)[1]
     return tuple(tuple(times[before, after] for after in layouts) for before in layouts)
