@@ -32,7 +32,7 @@ def choices() -> dict[str, tuple[ScheduleName, ...]]:
 def with_schedules(instance: Instance, schedules: Sequence[ScheduleName]) -> Instance:
     """The instance with these to choose from."""
     update = {"schedule": tuple(schedules), "virtual_pipeline": CHUNKS}
-    return instance.model_copy(update={"search": instance.search.model_copy(update=update)})
+    return instance.but(search=update)
 
 
 def measure(instance: Instance, options: SolveOptions) -> Figures:

@@ -122,11 +122,10 @@ def tensor_parallel() -> PlanDocument:
 def attending(one: Instance) -> Instance:
     """The instance with fused attention in its blocks, a fifth of their FLOPs."""
     runs = tuple(
-        run.model_copy(update={"layer": with_attention(run.layer)}) if run.layer.is_block else run
+        run.but(layer=with_attention(run.layer)) if run.layer.is_block else run
         for run in one.workload.layer_runs
     )
-    workload = one.workload.model_copy(update={"layer_runs": runs})
-    return one.model_copy(update={"workload": workload})
+    return one.but(workload={"layer_runs": runs})
 
 
 def with_attention(layer: Layer) -> Layer:
@@ -156,15 +155,16 @@ def cheapest() -> PlanDocument:
     result = certified(free)
     assert result.step_time_ns is not None
     document = build_document(result, SolveOptions())
-    limits = free.limits.model_copy(
-        update={
-            "max_step_time_s": document.step_time_s,
-            "max_cost_usd_per_step": document.cost_usd_per_step,
-            "max_price_usd_per_hour": document.price_usd_per_hour,
-            "memory_headroom": 0.25,
-        }
+    return certified_document(
+        free.but(
+            limits={
+                "max_step_time_s": document.step_time_s,
+                "max_cost_usd_per_step": document.cost_usd_per_step,
+                "max_price_usd_per_hour": document.price_usd_per_hour,
+                "memory_headroom": 0.25,
+            }
+        )
     )
-    return certified_document(free.model_copy(update={"limits": limits}))
 
 
 def on_spot() -> PlanDocument:
@@ -176,8 +176,8 @@ def on_spot() -> PlanDocument:
     fast, slow = one.cluster.groups
     often = Spot(price_usd_per_hour=3.0, preemptions_per_hour=90.0)
     seldom = Spot(price_usd_per_hour=3.0, preemptions_per_hour=0.5, only=True)
-    groups = (fast.model_copy(update={"spot": often}), slow.model_copy(update={"spot": seldom}))
-    cluster = one.cluster.model_copy(update={"groups": groups})
+    groups = (fast.but(spot=often), slow.but(spot=seldom))
+    cluster = one.cluster.but(groups=groups)
     preemption = Preemption(restart_s=121, checkpoint_s=15.8)
     objective = Objective(minimize="cost_per_useful_sequence")
     return certified_document(
@@ -226,12 +226,12 @@ def zones() -> PlanDocument:
     one = instance()
     fast, slow = one.cluster.groups
     groups = (
-        fast.model_copy(update={"zone": "x", "gpus_per_node": 4}),
-        slow.model_copy(update={"zone": "y"}),
-        slow.model_copy(update={"zone": "y", "name": "slow2"}),
+        fast.but(zone="x", gpus_per_node=4),
+        slow.but(zone="y"),
+        slow.but(zone="y", name="slow2"),
     )
     link = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-4, source="test")
-    cluster = one.cluster.model_copy(update={"groups": groups, "zone_link": link})
+    cluster = one.cluster.but(groups=groups, zone_link=link)
     search = SearchSpace(
         idle_nodes=False,
         tensor_parallel=(2,),
@@ -277,9 +277,8 @@ def split_backward() -> PlanDocument:
         "released_replicated_bytes": 2 * 10**6,
         "released_sharded_bytes": 3 * 10**6,
     }
-    changed = head.model_copy(update={"layer": head.layer.model_copy(update=released)})
-    whole = one.workload.model_copy(update={"layer_runs": (*others, changed)})
-    return certified_document(one.model_copy(update={"workload": whole}))
+    changed = head.but(layer=released)
+    return certified_document(one.but(workload={"layer_runs": (*others, changed)}))
 
 
 def interleaved() -> PlanDocument:
@@ -307,13 +306,9 @@ def with_core(one: Instance) -> Instance:
         "unsplit_bytes": 3 * 10**6,
     }
     runs = tuple(
-        run.model_copy(update={"layer": run.layer.model_copy(update=core)})
-        if run.layer.is_block
-        else run
-        for run in one.workload.layer_runs
+        run.but(layer=core) if run.layer.is_block else run for run in one.workload.layer_runs
     )
-    workload = one.workload.model_copy(update={"layer_runs": runs})
-    return one.model_copy(update={"workload": workload})
+    return one.but(workload={"layer_runs": runs})
 
 
 def split_sequence() -> PlanDocument:
@@ -330,8 +325,7 @@ def split_sequence() -> PlanDocument:
     )
     one = with_core(instance(search=search))
     states = {"optimizer_bytes": 6, "optimizer_block_bytes": 8}
-    whole = one.workload.model_copy(update=states)
-    return certified_document(one.model_copy(update={"workload": whole}))
+    return certified_document(one.but(workload=states))
 
 
 def shared() -> PlanDocument:
@@ -379,9 +373,8 @@ def with_experts(one: Instance) -> Instance:
             "query_bytes": 8 * 10**6,
         }
         layer = run.layer.model_copy(update=fields) if run.layer.is_block else run.layer
-        runs.append(run.model_copy(update={"layer": layer}))
-    shared = one.workload.model_copy(update={"layer_runs": tuple(runs), "experts": 4})
-    return one.model_copy(update={"workload": shared})
+        runs.append(run.but(layer=layer))
+    return one.but(workload={"layer_runs": tuple(runs), "experts": 4})
 
 
 def sharded() -> PlanDocument:
@@ -416,7 +409,7 @@ def interrupted() -> PlanDocument:
     done = certified(instance(search=search))
     assert done.step_time_ns is not None
     records = tuple(
-        record.model_copy(update={"reason": "open", "bound_ns": record.bound_ns * 3 // 4})
+        record.but(reason="open", bound_ns=record.bound_ns * 3 // 4)
         if record.reason == "solved" and record.bound_ns is not None
         else record
         for record in done.log.shapes
