@@ -12,7 +12,6 @@ from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
-    SCHEMA_VERSION,
     MemoryDocument,
     PlanDocument,
     RentingDocument,
@@ -33,7 +32,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
     """The sealed plan file of a result; figures of the plan are None where there is none."""
     plan = result.plan
     document = PlanDocument(
-        schema_version=SCHEMA_VERSION,
         hetplan_version=HETPLAN_VERSION,
         status=result.status,
         termination=result.termination,

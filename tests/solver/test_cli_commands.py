@@ -75,7 +75,7 @@ def test_verify_compares_with_the_instance(
     """A plan for another instance than the given file is refused, naming the field."""
     other = heuristic_result().instance.model_copy(update={"name": "other"})
     family = Family(instance=other, fewest=tuple(one.nodes for one in other.cluster.groups))
-    monkeypatch.setattr("formulations.instance.load.load_family", lambda path: family)
+    monkeypatch.setattr("solver.cli.kinds.load_family", lambda path: family)
     code, out, _ = run("verify", plan_file, "--instance", "other.yaml")
     assert code == 1
     assert f"instance.name: found '{heuristic_result().instance.name}', expected 'other'" in out
