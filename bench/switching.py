@@ -7,14 +7,14 @@ pairs on 1,024 GPUs, on equal nodes and on two kinds of nodes. Fails where the p
 quicker. Records go to bench/results/switching.jsonl.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from functools import cache
 from itertools import permutations
 from typing import Any
 
-from bench.records import INSTANCES, RESULTS, append, cpu_seconds, record
+from bench.command import command
+from bench.records import INSTANCES, append, cpu_seconds, record
 from formulations.instance import Cluster, Link, NodeGroup, Workload
 from formulations.instance.load import load_instance
 from formulations.switching.seats import Kind, Layout, Seat
@@ -136,15 +136,12 @@ def summary(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Runs the parts that are named, or both."""
     parts = {"table3": table_3, "large": large}
-    parser = argparse.ArgumentParser(prog="python -m bench switching", description=__doc__)
+    parser = command("switching")
     parser.add_argument("parts", nargs="*", choices=[*parts, []], help="default: both")
-    names = parser.parse_args().parts or list(parts)
+    chosen = parser.parse_args()
+    names = chosen.parts or list(parts)
     rows = [one for name in names for one in parts[name]()]
-    append(RESULTS / "switching.jsonl", [record("switching", one) for one in rows])
+    append(chosen.out, [record("switching", one) for one in rows])
     print(summary(rows))
     if any(one["time_ns"] > one["published_ns"] for one in rows):
         sys.exit("the published rule is quicker")
-
-
-if __name__ == "__main__":
-    main()

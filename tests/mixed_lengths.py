@@ -30,20 +30,21 @@ def random_mixed(
     seed: int, num_atoms: int = 4, num_strategies: int = 3, rows: Rows = "packed"
 ) -> Mixed:
     """Small numbers; some strategies of unlike replicas, some measured, some switches missing."""
-    rng = random.Random(seed)
+    rng, once = random.Random(seed), random.Random(f"once {seed}")
     tokens = sorted(rng.sample(range(1, 33), num_atoms))
     atoms = tuple(Atom(length, rng.randrange(1, 20)) for length in tokens)
     strategies: list[Strategy | Measured] = []
     for number in range(num_strategies):
         name, kind = f"strategy {number}", rng.random()
+        ends = once.choice([0, 40, 400]), once.choice([0, 40, 400])
         replicas = (random_replica(rng),) * rng.randrange(1, 4)
         if kind < 0.2:
             cells = (None if rng.random() < 0.2 else rng.randrange(3000) for _ in atoms)
-            strategies.append(Measured(name, tuple(cells)))
+            strategies.append(Measured(name, tuple(cells), *ends))
         elif kind < 0.4:
-            strategies.append(Strategy(name, (*replicas, random_replica(rng))))
+            strategies.append(Strategy(name, (*replicas, random_replica(rng)), *ends))
         else:
-            strategies.append(Strategy(name, replicas))
+            strategies.append(Strategy(name, replicas, *ends))
     strategies.append(Strategy("all", (Replica(1, 64, RowTime(2.0, 10.0, 50)),)))
     most = rng.choice([50, 500, 2000])
     tables = [
@@ -58,7 +59,13 @@ def random_mixed(
 
 
 def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
-    """Time of a strategy for a set of atoms, in fractions, by definition."""
+    """Time of a strategy for a set of atoms and of the visit, by definition."""
+    rows_ns = _rows_ns(mixed, strategy, atoms)
+    return None if rows_ns is None else rows_ns + mixed.strategies[strategy].visit_ns
+
+
+def _rows_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
+    """The same in fractions without the visit."""
     one = mixed.strategies[strategy]
     if isinstance(one, Measured):
         cells = [one.atoms_ns[k] for k in atoms]
@@ -130,6 +137,7 @@ def tour_ns(mixed: Mixed, tour: Tour) -> int | None:
     """Time of a step by definition."""
     switching = mixed.switching
     parts = [set_ns(mixed, group.strategy, group.atoms) for group in tour.groups]
+    parts.append(mixed.strategies[tour.anchor].anchor_ns)
     visited = [group.strategy for group in tour.groups]
     if visited[0] != tour.anchor:
         parts.append(switching.parameters_ns[tour.anchor][visited[0]])

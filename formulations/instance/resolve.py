@@ -38,6 +38,7 @@ from formulations.instance.resolve_parallel import (
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_strategies import (
     check_zero,
+    leaves_flash_open,
     resolve_flash,
     resolve_recompute,
     resolve_sequence_parallel,
@@ -73,9 +74,9 @@ def resolve(
     alone = partial(_check_alone, written, place, catalogue)
     measured = profile.profile if profile else None
     basis = _basis(written, place, measured, catalogue, folder, alone)
-    cluster, fast, architecture, workload = basis
+    cluster, fast, architecture, workload, fused = basis
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
-    parallel = search, search_place, workload, cluster, profile is not None
+    parallel = search, search_place, fused or workload, cluster, profile is not None
     experts = partial(resolve_experts, *parallel)
     recompute = partial(resolve_recompute, search, search_place, workload.flash_attention)
     calibration = partial(
@@ -131,6 +132,7 @@ def resolve(
         objective=Objective.model_validate(written.objective.model_dump()),
         preemption=resolve_preemption(written, workload.parameters),
         lengths=mixed(),
+        fused=fused,
     )
 
 
@@ -159,8 +161,8 @@ def _basis(
     catalogue: Catalogue,
     folder: Path,
     alone: Callable[[], None],
-) -> tuple[Cluster, Callable[[], bool], Architecture, Workload]:
-    """What all else rests on: machines, whether attention is fused, the model.
+) -> tuple[Cluster, Callable[[], bool], Architecture, Workload, Workload | None]:
+    """What all else rests on: machines, whether attention is fused, the model; `Instance.fused`.
 
     Where it cannot be fused, the model is read without, and the check tells.
     """
@@ -181,7 +183,8 @@ def _basis(
         architecture, workload = read_workload(flash)
     except InstanceError as error:
         raise also(error, fast, alone) from None
-    return cluster, fast, architecture, workload
+    left_open = leaves_flash_open(written.workload, cluster, measured)
+    return cluster, fast, architecture, workload, read_workload(True)[1] if left_open else None
 
 
 def _check_alone(written: InstanceFile, place: Place, catalogue: Catalogue) -> None:

@@ -22,7 +22,9 @@ def micro_batches(mixed: Mixed, group: Group, time_ns: int) -> tuple[int, ...]:
         return (ceil_div(number, dp) if padded else ceil_div(tokens, longest_row * dp),) * dp
     rows = []
     for replica, share in zip(
-        strategy.replicas, _shares(strategy, atoms, padded, time_ns), strict=True
+        strategy.replicas,
+        _shares(strategy, atoms, padded, time_ns - strategy.visit_ns),
+        strict=True,
     ):
         whole = PARTS * replica.longest_row
         rows.append(share if padded else ceil_div(share * tokens, whole))

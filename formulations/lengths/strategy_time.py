@@ -9,7 +9,9 @@ The sequences of a set S share a strategy's dp replicas, integers in ns:
 - unlike replicas: the least time in which their shares of the whole add up to one; packed, a share
   is so many of `PARTS` parts of S, that is of work + row time * ceil(tokens / longest row), after
   the replica's fill; not less than apart; padded, it is whole rows;
-- measured strategies: the sum of what their atoms take.
+- measured strategies: the sum of what their atoms take;
+
+and what the strategy takes for each visit.
 
 work: sum over S of count * sequence time. apart: sequences are not divided, so that the n longest
 ones of S, of which none is shorter than l, take as long as n sequences of l; the most of that over
@@ -60,6 +62,7 @@ class StrategyTimes:
 
     def __init__(self, strategy: Strategy, atoms: Sequence[Atom], rows: Rows) -> None:
         self._rows = rows
+        self.visit_ns = strategy.visit_ns
         self.kinds = tuple(Counter(strategy.replicas).items())
         self.fits = np.array([atom.tokens <= strategy.longest for atom in atoms])
         known = [atom if fit else None for atom, fit in zip(atoms, self.fits, strict=True)]
@@ -68,7 +71,7 @@ class StrategyTimes:
         for (kind, _), one, row in zip(self.kinds, work, longest, strict=True):
             number = sum(atom.count for atom in atoms)
             most_ns = max(sum(one), number * max(row)) + number * kind.time.per_row_ns
-            _check(strategy.name, most_ns + kind.stages * max(row))
+            _check(strategy, most_ns + kind.stages * max(row))
         self.work_ns = np.array(work)  #: [kind of replica, atom]
         self.longest_row_ns = np.array(longest)  #: [kind of replica, atom]
         self._tokens = np.array([atom.tokens * atom.count for atom in atoms])
@@ -87,7 +90,7 @@ class StrategyTimes:
             self._number[chosen].sum(keepdims=True),
             self.longest_row_ns[:, chosen].max(axis=1)[:, None],
         )
-        return int(self._elapsed(totals)[0])
+        return int(self._elapsed(totals)[0]) + self.visit_ns
 
     def of_intervals(self) -> Numbers:
         """[i, j] time of atoms i .. j - 1; NEVER where one does not fit, and for j <= i."""
@@ -104,7 +107,7 @@ class StrategyTimes:
         )
         unfit = _between(~self.fits, first, stop)
         times = np.full((size + 1, size + 1), NEVER)
-        times[first, stop] = np.where(unfit > 0, NEVER, self._elapsed(totals))
+        times[first, stop] = np.where(unfit > 0, NEVER, self._elapsed(totals) + self.visit_ns)
         return times
 
     def undivided(self, atoms: Sequence[int]) -> list[int]:
@@ -112,7 +115,7 @@ class StrategyTimes:
         chosen = np.array(sorted(atoms))
         least_ns = int(self.work_ns[0, chosen].sum() // self.kinds[0][1]) + 1
         if len(self.kinds) > 1:
-            least_ns = self.of_set(atoms) or 0
+            least_ns = (self.of_set(atoms) or 0) - self.visit_ns
         apart = self.apart_ns(chosen, np.cumsum(self._number[chosen][::-1])[::-1])
         found: list[int] = chosen[apart >= least_ns].tolist()
         return found
@@ -183,18 +186,20 @@ class MeasuredTimes:
     def __init__(self, strategy: Measured) -> None:
         self.atoms_ns = np.array([0 if ns is None else ns for ns in strategy.atoms_ns])
         self.fits = np.array([ns is not None for ns in strategy.atoms_ns])
-        _check(strategy.name, sum(ns or 0 for ns in strategy.atoms_ns))
+        self.visit_ns = strategy.visit_ns
+        _check(strategy, sum(ns or 0 for ns in strategy.atoms_ns))
 
     def of_set(self, atoms: Sequence[int]) -> int | None:
         """Time of a set of atoms; None if one is not known."""
         chosen = np.array(atoms)
-        return int(self.atoms_ns[chosen].sum()) if self.fits[chosen].all() else None
+        whole_ns = int(self.atoms_ns[chosen].sum()) + self.visit_ns
+        return whole_ns if self.fits[chosen].all() else None
 
     def of_intervals(self) -> Numbers:
         """[i, j] time of atoms i .. j - 1; NEVER where one is not known, and for j <= i."""
         ends = np.arange(len(self.fits) + 1)
         known = _between(~self.fits, ends[:, None], ends) == 0
-        times = _between(self.atoms_ns, ends[:, None], ends)
+        times = _between(self.atoms_ns, ends[:, None], ends) + self.visit_ns
         return np.where(known & (ends[:, None] < ends), times, NEVER)
 
 
@@ -220,11 +225,12 @@ def _row_ns(replica: Replica, atom: Atom | None, rows: Rows) -> int:
     return sequences * replica.time.sequence_ns(atom.tokens) + replica.time.per_row_ns
 
 
-def _check(name: str, most_ns: int) -> None:
+def _check(strategy: Strategy | Measured, rows_ns: int) -> None:
+    most_ns = rows_ns + strategy.visit_ns + strategy.anchor_ns
     if most_ns >= _MOST_NS:
         allowed = f"less than {seconds(_MOST_NS):,.0f} s: fewer sequences, or shorter ones"
         found = f"one replica would take {seconds(most_ns):,.0f} s for a step"
-        raise PlannerError(f"strategy {name}: {found}; allowed: {allowed}")
+        raise PlannerError(f"strategy {strategy.name}: {found}; allowed: {allowed}")
 
 
 def _between(

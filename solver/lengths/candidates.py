@@ -86,16 +86,17 @@ def _longest(lengths: Lengths, strategy: Strategy | Measured) -> int:
 
 def _measured(lengths: Lengths, written: MeasuredStrategy) -> tuple[Strategy | Measured, float]:
     """By its times of rows, or of whole classes, as a step has them."""
+    once = ceil_ns(written.per_visit_s), ceil_ns(written.per_step_s)
     if written.class_times_s:
         known = dict(written.class_times_s)
         times = [known.get(one.tokens) for one in lengths.classes]
         whole = tuple(None if one is None else ceil_ns(one) for one in times)
-        return Measured(written.name, whole), 0.0
+        return Measured(written.name, whole, *once), 0.0
     points = [Point(n * n, n, ceil_ns(time_s)) for n, time_s in written.row_times_s]
     curve, above = upper_fit(points)
     assert written.longest_row is not None
     replica = Replica(written.pipeline_parallel, written.longest_row, curve)
-    return Strategy(written.name, (replica,) * written.data_parallel), above
+    return Strategy(written.name, (replica,) * written.data_parallel, *once), above
 
 
 def _measured_switching(lengths: Lengths) -> Switching:

@@ -56,7 +56,12 @@ def exhaust(
     if not trial.question.applies:
         return None
     everything = trial.question.everything(below_ns, allowed)
-    found = hunted(everything, trial.remaining, trial.halves, trial.faster)
+    thinned = trial.remaining(everything)
+    if thinned is not None and trial.count(thinned) > FEW:
+        thinned = trial.question.by_windows(thinned, below_ns)
+    if thinned is None:
+        return Outcome(tried=False)
+    found = hunted(thinned, trial.remaining, trial.halves, trial.faster)
     slow = found.step_time_ns is not None and found.step_time_ns >= below_ns
     return None if slow else found
 

@@ -50,6 +50,10 @@ class MixedTimes:
         """What a strategy takes for a set of atoms, not empty."""
         return self.strategies[strategy].set_ns(atoms)
 
+    def once_ns(self, anchor: int) -> int:
+        """What the anchor takes once a step."""
+        return self.problem.strategies[anchor].anchor_ns
+
     def out_ns(self, anchor: int, first: int) -> float:
         """Parameters from the anchor to what runs first; inf: impossible."""
         return 0 if anchor == first else _time(self.problem.parameters_ns[anchor][first])
@@ -147,7 +151,7 @@ class _Times:
         """With one more atom that fits, no longer than those before."""
         if self.measured:
             given = self._strategy.atoms_ns[atom] or 0
-            return sums._replace(undivided=sums.undivided + given)
+            return sums._replace(number=sums.number + 1, undivided=sums.undivided + given)
         count, number = self._counts[atom], sums.number + self._counts[atom]
         return Sums(
             tuple(w + count * each[atom] for w, each in zip(sums.work, self.each_ns, strict=True)),
@@ -159,9 +163,11 @@ class _Times:
 
     def sums_ns(self, sums: Sums) -> int:
         """Time of what has these sums."""
-        if self.measured or not sums.number:
-            return sums.undivided
-        return self._sums_ns(sums.work, sums.row, sums.number, sums.tokens, sums.undivided)
+        if not sums.number:
+            return 0
+        if self.measured:
+            return sums.undivided + self._strategy.visit_ns
+        return self._rows_ns(*sums) + self._strategy.visit_ns
 
     def _undivided_ns(self, atom: int, number: int) -> int:
         """Sequences are run whole: so many of this length take at least this; packed."""
@@ -182,7 +188,7 @@ class _Times:
         number = sum(self._counts[k] for k in atoms)
         return number, sum(self._counts[k] * self._tokens[k] for k in atoms)
 
-    def _sums_ns(
+    def _rows_ns(
         self, whole: Sequence[int], row: Sequence[int], number: int, tokens: int, apart: int
     ) -> int:
         """Time by sums: [kind] of work, and of the longest row; apart: undivided sequences."""
@@ -217,6 +223,7 @@ class _Times:
 
     def micro_batches(self, atoms: Sequence[int], time_ns: int) -> list[int]:
         """Rows on each replica; of unlike ones each takes what it can until all is taken."""
+        time_ns -= self._strategy.visit_ns
         number, tokens = self._content(atoms)
         if len(self.kinds) == 1:
             [kind] = self.kinds
@@ -254,11 +261,10 @@ class _Times:
         return 1 / rates
 
     def fill_ns(self, atom: int) -> int:
-        """Of a set with this atom, before and after the rows of its fullest replica, at least."""
-        if self.measured:
-            return 0
+        """Of a set with this atom, beside the rows of its fullest replica, at least."""
         rows = zip(self.kinds, self.rows_ns, strict=True)
-        return min((kind.stages - 1) * own[atom] for kind, own in rows)
+        fills = ((kind.stages - 1) * own[atom] for kind, own in rows)
+        return min(fills, default=0) + self._strategy.visit_ns
 
 
 def _time(ns: int | None) -> float:

@@ -25,7 +25,7 @@ and what is on no way within D of such a length has fewer.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -40,7 +40,8 @@ from solver.verify.families import members_of
 from solver.verify.lengths import StageLengths
 from solver.verify.orders import OrderGraph
 from solver.verify.stages import Stages
-from solver.verify.ways import Choices, Cut, Left, Ways
+from solver.verify.ways import Choices, Cut, Left
+from solver.verify.windows import by_windows
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -95,8 +96,17 @@ class Refutation:
         thinned = self._thinned(left, below_ns - 1)
         if thinned is None or len(cases := self._by_embedding(thinned)) == 1:
             return thinned
-        parts = [part for case in cases if (part := self._thinned(case, below_ns - 1))]
-        return [Choices.joined(own) for own in zip(*parts, strict=True)] or None
+        return _joined(self._thinned(case, below_ns - 1) for case in cases)
+
+    def by_windows(self, left: Left, below_ns: int) -> Left | None:
+        """The same of even shares by classes and windows, see there; slower."""
+        cases = (self._thinned(case, below_ns - 1) for case in self._by_embedding(left))
+        return _joined(self._windowed(case, below_ns - 1) for case in cases)
+
+    def _windowed(self, left: Left | None, limit: int) -> Left | None:
+        for lane in self.stages.lanes if self.stages.even else ():
+            left = left and by_windows(self.stages, left, lane, limit, self.clock)
+        return left
 
     def _thinned(self, left: Left, limit: int) -> Left | None:
         before = -1
@@ -179,18 +189,9 @@ class Refutation:
         asked &= not stages.even
         most = self.needed if asked else stages.total
         least = ceil_div(most, len(graph.lanes)) if asked and len(stages.lanes) == 1 else 1
-        costs = [stages.costs(left, k, r) for k in range(len(left))]
-        ways = Ways(graph.built, left, stages.size)
-        through = [one.through for one in costs]
-        after = ways.after(through)
-        first = through[0] + costs[0].tail + stages.rest * costs[0].weight
-        there = ways.before([one.forward + one.send for one in costs])
-        back = ways.before([first, *through[1:]])
-        cut = ways.most_by(self.cuts, costs, limit, most)
-        for k, ((source, target), one) in enumerate(zip(ways.nodes, costs, strict=True)):
-            stage = StageLengths(
-                one, back[k][source], there[k][source], after[k][target], k == 0, limit
-            )
+        lane = stages.lane(left, r)
+        cut = lane.ways.most_by(self.cuts, lane.costs, limit, most)
+        for k, stage in enumerate(lane.lengths(limit)):
             groups = graph.built[k].group[left[k].step, r]
             held = stages.held[k][groups, left[k].first, left[k].last]
             if stages.even:
@@ -210,3 +211,9 @@ class Refutation:
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
             middle = (low + high + 1) // 2
         return np.where(low >= least, low, 0)
+
+
+def _joined(parts: Iterable[Left | None]) -> Left | None:
+    """What is in any of these; None if there are none."""
+    found = [Choices.joined(own) for own in zip(*filter(None, parts), strict=True)]
+    return found or None

@@ -7,9 +7,11 @@ import pytest
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
 from formulations.instance.rows import of_rows
-from formulations.lengths.problem import RowTime
+from formulations.lengths.problem import Atom, RowTime
 from formulations.lengths.row_times import PlanRows, plan_rows
+from formulations.lengths.strategy_time import StrategyTimes
 from solver.lengths.layouts import found_strategies
+from solver.simulate import step_time_ns
 from tests.mixed_rows import mixed_strategies, small
 
 
@@ -96,6 +98,30 @@ def test_padded_rows_of_all_lengths() -> None:
             for tokens in (512, 2048, 8000):
                 known = slowest_ns(costs_of(padded, one, tokens), r)
                 assert known <= row_ns(replica.time, tokens) * (1 + 1e-6)
+
+
+def test_a_step_of_one_length_is_the_simulated_one() -> None:
+    """With one stage, rows, reduction and optimizer take what a plan's step does.
+
+    With several all rows go at the slowest one's pace, which the filling pipeline does not.
+    """
+    instance, found = strategies("alike")
+    for one in found:
+        number = sum(replica.micro_batches for replica in one.plan.replicas)
+        atom = Atom(one.strategy.longest, number)
+        rows_ns = StrategyTimes(one.strategy, (atom,), "packed").of_set((0,))
+        assert rows_ns is not None
+        costs = plan_costs(of_rows(instance, atom.tokens, number), one.plan)
+        beyond = rows_ns + one.strategy.anchor_ns - step_time_ns(costs)
+        fill_ns = (one.plan.shape.pp - 1) * slowest_ns(costs, 0)
+        assert -costs.send_ns.sum() <= beyond <= fill_ns + 1e-6 * rows_ns
+
+
+def test_bug_a_group_did_not_reduce_its_gradients() -> None:
+    """Replicas take time to sum gradients, and the holder of fp32 state to update parameters."""
+    for one in strategies("alike")[1]:
+        assert one.strategy.anchor_ns > 0
+        assert (one.strategy.visit_ns > 0) is (one.plan.shape.dp > 1)
 
 
 def test_unlike_replicas() -> None:

@@ -52,8 +52,8 @@ def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves) ->
     """ZeRO of all stages, experts, context, mixed GPUs and tensor degrees; never above the rule."""
     for seed in (0, 4):
         instance = make(seed)
-        search = instance.search.model_copy(update={"zero": (0, 1, 3)})
-        for found in switches(instance.model_copy(update={"search": search}), moves):
+        search = instance.search.but(zero=(0, 1, 3))
+        for found in switches(instance.but(search=search), moves):
             checked = verify_switch(found)
             assert checked.complete, checked.problems
             assert found.gap < 1e-6
@@ -169,7 +169,7 @@ def test_forged_switch_is_refused(change: Callable[[Fields], object], named: str
 
 def test_changed_switch_is_refused() -> None:
     """The digest tells."""
-    changed = example().model_copy(update={"published_s": 7.0})
+    changed = example().but(published_s=7.0)
     assert any("digest" in problem for problem in verify_switch(changed).problems)
 
 
