@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -37,6 +38,7 @@ from formulations.instance.resolve_parallel import (
 from formulations.instance.resolve_profile import check_coverage, covered_degrees, resolve_profile
 from formulations.instance.resolve_strategies import (
     check_zero,
+    leaves_flash_open,
     resolve_flash,
     resolve_recompute,
     resolve_sequence_parallel,
@@ -70,21 +72,23 @@ def resolve(
     own = with_lengths(written.workload, place.at("workload"), lengths)
     written = written.but(search=search, workload=own)
     measured, profiled = profile.profile if profile else None, profile is not None
-    wrong, fused = Mistakes(), Mistakes()
+    wrong, at_flash = Mistakes(), Mistakes()
     cluster = wrong.of(resolve_cluster, written.cluster, place.at("cluster"), catalogue)
     at = place.at("workload")
     flash_at = at.at("flash_attention")
-    flash = cluster and fused.of(resolve_flash, own, flash_at, cluster, measured)
-    model = wrong.of(resolve_workload, own, at, catalogue.workloads, folder, bool(flash))
+    flash = cluster and at_flash.of(resolve_flash, own, flash_at, cluster, measured)
+    read = partial(resolve_workload, own, at, catalogue.workloads, folder)
+    model = wrong.of(read, bool(flash))
     if cluster is None or model is None:
-        wrong.errors += fused.errors
+        wrong.errors += at_flash.errors
         _check_alone(wrong, written, place, catalogue)
         raise joined(wrong.errors)
     architecture, workload = model
+    fused = read(True)[1] if leaves_flash_open(own, cluster, measured) else None
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     chosen = wrong.of(_chosen, written, search_place, profile, cluster, architecture, workload)
-    wrong.errors += fused.errors
-    parallel = search, search_place, workload, cluster, profiled
+    wrong.errors += at_flash.errors
+    parallel = search, search_place, fused or workload, cluster, profiled
     recompute = wrong.of(resolve_recompute, search, search_place, workload.flash_attention)
     experts = wrong.of(resolve_experts, *parallel)
     wrong.of(check_context, *parallel)
@@ -117,6 +121,7 @@ def resolve(
         objective=Objective.model_validate(written.objective.model_dump()),
         preemption=resolve_preemption(written, workload.parameters),
         lengths=mixed,
+        fused=fused,
     )
 
 

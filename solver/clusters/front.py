@@ -39,6 +39,14 @@ class Front:
         self._reached = {counts: [inf] * len(terms) for counts, terms in self._terms.items()}
         self.cutoffs = dict.fromkeys(self._terms, inf)
 
+    def among(self, clusters: Iterable[Counts]) -> "Front":
+        """One of these clusters alone that knows what this one does: to play with."""
+        other = Front(self.measure, clusters)
+        for counts in other.cutoffs:
+            other.cutoffs[counts] = self.cutoffs[counts]
+            other._reached[counts] = [*self._reached[counts]]
+        return other
+
     def offer(self, counts: Counts, time_ns: int) -> None:
         """Keeps the step time of a plan that is better than the one known."""
         known = self.points.get(counts)

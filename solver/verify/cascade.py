@@ -81,19 +81,23 @@ class Verdict:
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and filling say of the claims, in their order."""
+    parts: dict[Prover, list[Claim]] = {}
+    for claim in claims:
+        parts.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
+    known = {
+        claim.index: Verdict(claim, argument)
+        for own, some in parts.items()
+        for claim, argument in zip(some, _quick_arguments(own, some), strict=True)
+    }
+    return [known[claim.index] for claim in claims]
+
+
+def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argument | None]:
     grouped = [claim.shape for claim in claims if not claim.shape.per_stage]
     bounds, by_stage = iter(bounds_ns(prover, grouped).tolist()), StageWork(prover)
-    return [
-        Verdict(
-            claim,
-            _quick(
-                prover,
-                claim,
-                by_stage.bound_ns(claim.shape) if claim.shape.per_stage else next(bounds),
-            ),
-        )
-        for claim in claims
-    ]
+    for claim in claims:
+        shape = claim.shape
+        yield _quick(prover, claim, by_stage.bound_ns(shape) if shape.per_stage else next(bounds))
 
 
 def _quick(prover: Prover, claim: Claim, bound_ns: int) -> Argument | None:
@@ -112,7 +116,7 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
         hard = []
         for claim in left:
             effort.show(len(claims) - len(left), len(claims))
-            verdict = searched(prover, claim, Clock(limit_s, clock))
+            verdict = searched(prover.on(claim.shape.nodes_used), claim, Clock(limit_s, clock))
             if verdict.open:
                 hard.append(claim)
             else:

@@ -12,7 +12,9 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.instance import ScheduleName
+from solver.bounds.kinds import kinds_of
 from solver.bounds.latency_bottleneck import tighten
+from solver.bounds.light_replica import LightReplica
 from solver.bounds.replica_relaxation import Relaxation
 from solver.enumeration import engine
 from solver.enumeration.engine import SplitOutcome, solve_split
@@ -164,14 +166,14 @@ def test_one_replica_is_never_slower_than_the_best_plan(
     tables = even_tables(seed, schedule)
     if tables is None:
         pytest.skip("no such shape")
-    relaxation = Relaxation(Intervals(tables), Placer(tables))
     best = brute_force.optimum_ns(tables)
     if best is None:
         return
-    assert not relaxation.thin(best + 1)
-    for counted in (False, True):
-        for weighed in relaxation.weightings:
-            assert not relaxation.closes(best + 1, weighed, counted=counted)
+    intervals = Intervals(tables)
+    replica = LightReplica(intervals, Placer(tables), kinds_of(intervals, 0.0))
+    relaxation = Relaxation(replica, best + 1)
+    assert not relaxation.tightens()
+    assert not relaxation.windows(lambda: False)
     assert relaxation.problem is not None
     assert relaxation.bound_ns <= best
     assert solve_split(relaxation.problem, best + 1).bound_ns <= best
