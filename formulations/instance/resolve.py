@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from formulations.errors import Mistakes, joined
+from formulations.errors import InstanceError, Mistakes, joined
 from formulations.instance.cluster import Cluster
 from formulations.instance.instance import (
     MEMORY_MODEL_ERROR,
@@ -71,23 +71,12 @@ def resolve(
     search = narrowed(written.search, written.workload.optimizer_state)
     own = with_lengths(written.workload, place.at("workload"), lengths)
     written = written.but(search=search, workload=own)
-    measured, profiled = profile.profile if profile else None, profile is not None
-    wrong, at_flash = Mistakes(), Mistakes()
-    cluster = wrong.of(resolve_cluster, written.cluster, place.at("cluster"), catalogue)
-    at = place.at("workload")
-    flash_at = at.at("flash_attention")
-    flash = cluster and at_flash.of(resolve_flash, own, flash_at, cluster, measured)
-    read = partial(resolve_workload, own, at, catalogue.workloads, folder)
-    model = wrong.of(read, bool(flash))
-    if cluster is None or model is None:
-        wrong.errors += at_flash.errors
-        _check_alone(wrong, written, place, catalogue)
-        raise joined(wrong.errors)
-    architecture, workload = model
-    fused = read(True)[1] if leaves_flash_open(own, cluster, measured) else None
+    wrong, profiled = Mistakes(), profile is not None
+    basis = _basis(wrong, written, place, profile, catalogue, folder)
+    cluster, architecture, workload, fused, at_flash = basis
     kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
     chosen = wrong.of(_chosen, written, search_place, profile, cluster, architecture, workload)
-    wrong.errors += at_flash.errors
+    wrong.errors += at_flash
     parallel = search, search_place, fused or workload, cluster, profiled
     recompute = wrong.of(resolve_recompute, search, search_place, workload.flash_attention)
     experts = wrong.of(resolve_experts, *parallel)
@@ -123,6 +112,32 @@ def resolve(
         lengths=mixed,
         fused=fused,
     )
+
+
+def _basis(
+    wrong: Mistakes,
+    written: InstanceFile,
+    place: Place,
+    profile: WrittenProfile | None,
+    catalogue: Catalogue,
+    folder: Path,
+) -> tuple[Cluster, Architecture, Workload, Workload | None, list[InstanceError]]:
+    """What all else rests on: machines, the model, `Instance.fused`; what is wrong with the flag.
+
+    Where attention cannot be fused, the model is read without.
+    """
+    at, unfit = place.at("workload"), Mistakes()
+    measured, own = profile.profile if profile else None, written.workload
+    cluster = wrong.of(resolve_cluster, written.cluster, place.at("cluster"), catalogue)
+    flash = cluster and unfit.of(resolve_flash, own, at.at("flash_attention"), cluster, measured)
+    read = partial(resolve_workload, own, at, catalogue.workloads, folder)
+    model = wrong.of(read, bool(flash))
+    if cluster is None or model is None:
+        wrong.errors += unfit.errors
+        _check_alone(wrong, written, place, catalogue)
+        raise joined(wrong.errors)
+    fused = read(True)[1] if leaves_flash_open(own, cluster, measured) else None
+    return cluster, *model, fused, unfit.errors
 
 
 def _chosen(
