@@ -80,9 +80,7 @@ def pareto_command(
     from formulations.instance.load import load_family
     from solver.clusters.measure import TimeAndMoney
 
-    for path in (out, svg):
-        if path is not None:
-            check_writable(path)
+    check_writable(out, svg)
     family = _limited(load_family(instance), sequences, budget, deadline)
     _check_ranges(family, instance)
     count = num_workers(workers, engine, address)
