@@ -11,106 +11,82 @@ This is a surrogate relaxation (Glover 1968): one weighted sum of places stands 
 every group, and a knapsack over these weights is part of the state. Paths: those of
 `latency_bottleneck` and `cycle_means`, of one replica.
 
-Shared split. All replicas have the same layers on a stage. If below a cutoff no replica at all can
-run these layers on that stage but on the fastest r groups, then all slots of the stage are of these
-groups: there are at most (slots of the r fastest groups) / dp such stages, rounded down. States may
-count them. What a light replica cannot run on a stage, on any group, no replica runs there.
+Shared split. All replicas have the same layers on a stage: what a light replica cannot run on a
+stage, on any group, no replica runs there.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.bounds.kind_automaton import Weighed
-from solver.bounds.kinds import kinds_of
 from solver.bounds.light_replica import LightReplica, Stop
-from solver.layered.problem import Intervals, Mask, SplitProblem
+from solver.layered.problem import Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)
-#: Edges of a graph at first, and if that is not enough; and before anything is left out.
-MOST_EDGES = (250_000, 2_000_000)
+#: Edges of a graph; and before anything is left out.
+MOST_EDGES = 2_000_000
 MOST_OF_ALL = 10_000_000
 
 
 class Relaxation:
-    """The light replicas of a shape.
+    """What light replicas of a shape may use below a cutoff.
 
-    common: per stage [J, n, n] what any replica may run below the cutoffs so far. bound_ns: no plan
-    of the shape is faster, as far as is known. groups: a node group per stage of the path with that
-    bound, and problem: what is left of the light replica that has it; None if there is no bound
-    yet. Groups that are less than `apart` in speed are taken for one, which leaves fewer ways.
+    common: per stage [J, n, n] what any replica may run, as far as is known. bound_ns: no plan of
+    the shape is faster, as far as windows show. groups: a node group per stage of the path with
+    that bound, and problem: what is left of the light replica that has it; None without.
     """
 
-    def __init__(self, intervals: Intervals, placer: Placer, apart: float = 0.0) -> None:
-        self.replica = LightReplica(intervals, placer, kinds_of(intervals, apart))
-        self.common = self.replica.allowed
+    def __init__(self, replica: LightReplica, cutoff: int) -> None:
+        self.replica, self.cutoff = replica, cutoff
+        self.common = replica.allowed
         self.bound_ns = 0
         self.groups: tuple[int, ...] = ()
         self.problem: SplitProblem | None = None
-        self.units: dict[tuple[Weighed, bool], Sequence[int]] = {}
 
-    @property
-    def merged(self) -> bool:
-        """Whether some groups are taken for one."""
-        return any(len(kind) > 1 for kind in self.replica.kinds)
-
-    @property
-    def weightings(self) -> list[Weighed]:
-        """Weights to try."""
-        return self.replica.weightings
-
-    def thin(self, cutoff: int) -> bool:
-        """Leaves out what no replica can run; whether nothing is below the cutoff."""
-        unweighed = self.replica.unweighed
-        graph = self.replica.graph(self.common, self.common, unweighed, MOST_OF_ALL)
-        found = graph and self.replica.thinned(graph, cutoff)
-        if found:
+    def tightens(self) -> bool:
+        """Whether latency plus bottleneck shows that nothing is below the cutoff."""
+        replica = self.replica
+        graph = replica.graph(self.common, replica.unweighed, MOST_OF_ALL)
+        if graph is None:
+            return False
+        found = replica.tightened(graph, self.cutoff)
+        if found is not None:
             self.common = found.masks
-        return graph is not None and found is None
+        return found is None or any(map(self._refuted, replica.weightings))
 
-    def closes(
-        self,
-        cutoff: int,
-        weighed: Weighed,
-        stop: Stop = lambda: False,
-        *,
-        counted: bool = False,
-        most: int = MOST_EDGES[-1],
-    ) -> bool:
-        """Whether the light replica shows that nothing is below the cutoff.
+    def windows(self, stop: Stop) -> bool:
+        """Whether windows show it, after `tightens`."""
+        return any(not stop() and self._refuted(one, stop) for one in self.replica.weightings)
 
-        With the finest units that leave fewer than `most` edges, unless they were looked at before.
-        What these leave out makes room for finer ones.
+    def _refuted(self, weighed: Weighed, stop: Stop | None = None) -> bool:
+        """Whether a light replica shows that nothing is below the cutoff; by windows till `stop`.
+
+        With the finest units that leave few enough edges.
         """
-        light, key = self.common, (weighed, counted)
-        tallying = weighed.counted(self.replica.most) if counted else weighed
-        while not stop():
-            finest = self._finest(tallying, self.units.get(key, UNITS), light, most)
-            if finest is None:
-                return False
-            unit, graph = finest
-            found = self.replica.thinned(graph, cutoff, stop)
-            if found is None:
-                self.bound_ns = max(self.bound_ns, cutoff)
-                return True
-            light = found.masks
-            self.common = shared(self.common, light)
-            self.units[key] = UNITS[: UNITS.index(unit)]
-            if found.bound_ns > self.bound_ns:
-                self.bound_ns, self.groups = found.bound_ns, found.groups
-                self.problem = _masked(graph, light)
+        graph = self._finest(weighed)
+        if graph is None:
+            return False
+        found = self.replica.tightened(graph, self.cutoff)
+        if found is not None and stop is not None:
+            found = self.replica.windowed(found, self.cutoff, stop)
+        if found is None:
+            return True
+        self.common = shared(self.common, found.masks)
+        if found.bound_ns > self.bound_ns:
+            self.bound_ns, self.groups = found.bound_ns, found.groups
+            self.problem = _masked(graph, found.masks)
         return False
 
-    def _finest(
-        self, weighed: Weighed, units: Sequence[int], light: list[Mask], most: int
-    ) -> tuple[int, SplitProblem] | None:
-        """The first of the units whose graph has fewer edges than `most`, with that graph."""
-        for unit in units:
-            graph = self.replica.graph(self.common, light, weighed.coarser(unit), most)
+    def _finest(self, weighed: Weighed) -> SplitProblem | None:
+        """The graph of the finest units with few enough edges in which something weighs."""
+        for unit in UNITS:
+            if unit > max(weighed.weights):
+                break
+            graph = self.replica.graph(self.common, weighed.coarser(unit), MOST_EDGES)
             if graph is not None:
-                return unit, graph
+                return graph
         return None
 
 

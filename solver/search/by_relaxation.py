@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count
 from random import Random
 
 import numpy as np
@@ -11,7 +11,9 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
-from solver.bounds.replica_relaxation import MOST_EDGES, Relaxation, order_along
+from solver.bounds.kinds import kinds_of
+from solver.bounds.light_replica import LightReplica
+from solver.bounds.replica_relaxation import Relaxation, order_along
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.heuristics.blocks import with_blocks
@@ -19,7 +21,7 @@ from solver.heuristics.pool import PathPool
 from solver.heuristics.shape_search import ShapeSearch
 from solver.heuristics.shape_starts import State
 from solver.layered.placements import fixed_order, replica_classes
-from solver.layered.problem import Array, Intervals
+from solver.layered.problem import Array, Intervals, SplitProblem
 
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
@@ -29,6 +31,8 @@ NEAR = 1.01
 MOVES_PER_STOP = 100
 #: Groups with less difference in speed are first taken for one kind.
 ALIKE = 0.02
+#: Trial times are below the target by these parts of it.
+PARTS = (16, 32, 64, 128, 256)
 
 Stop = Callable[[], bool]
 
@@ -89,49 +93,55 @@ class ByRelaxation:
 
     def run(self) -> bool:
         """Whether relaxations close the shape: of groups of unlike speed, then of all."""
-        relaxation = Relaxation(self.intervals, self.placer, ALIKE)
-        if self._closes(relaxation):
-            return True
-        if not relaxation.merged or self.stop():
-            return False
-        return self._closes(Relaxation(self.intervals, self.placer))
+        for apart in (ALIKE, 0.0):
+            kinds = kinds_of(self.intervals, apart)
+            replica = LightReplica(self.intervals, self.placer, kinds)
+            if self._closes(replica):
+                return True
+            if not replica.merged or self.stop():
+                break
+        return False
 
-    def _closes(self, relaxation: Relaxation) -> bool:
-        """Whether light replicas or the best splits of one do."""
-        if relaxation.thin(self.target):
+    def _closes(self, replica: LightReplica) -> bool:
+        """Whether its light replicas do, at once or below trial times that grow.
+
+        A high cutoff leaves many edges: what takes long below it is often refuted below lower ones.
+        """
+        if Relaxation(replica, self.target).tightens():
             self.bound_ns = self.target
             return True
-        return self._lit(relaxation) or self._solved(relaxation)
-
-    def _lit(self, relaxation: Relaxation) -> bool:
-        """Whether light replicas close the shape."""
-        tries = product(MOST_EDGES, (False, True), relaxation.weightings)
-        for most, counted, weighed in tries:
-            if self.stop():
+        for part in (*PARTS, self.target + 1):
+            trial = self.target - self.target // part
+            if trial <= self.bound_ns:
+                continue
+            self._try(Relaxation(replica, trial))
+            if self.bound_ns < min(trial, self.target):
                 return False
-            relaxation.closes(self.target, weighed, self.stop, counted=counted, most=most)
-            self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
-            if self.bound_ns >= self.target:
-                return True
-            self.follow(relaxation.groups)
-        return False
+        return self.bound_ns >= self.target
+
+    def _try(self, relaxation: Relaxation) -> None:
+        """What light replicas below a cutoff show: a bound, a plan along the best path."""
+        trial = relaxation.cutoff
+        if relaxation.tightens() or relaxation.windows(self.stop):
+            self.bound_ns = trial
+            return
+        self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
+        self.follow(relaxation.groups)
+        if relaxation.problem is not None and self.bound_ns < self.target:
+            self._solve(relaxation.problem, trial)
+
+    def _solve(self, problem: SplitProblem, trial: int) -> None:
+        """What the best splits of a light replica show.
+
+        Half of the gap is for the relaxation, which then need not be solved to its end.
+        """
+        found = deepened(problem, self.bound_ns, trial, self.gap / 2, self.stop)
+        self.bound_ns = max(self.bound_ns, min(found.bound_ns, trial))
+        if found.arcs is not None:
+            self.follow(problem.order(found.arcs.tolist()))
 
     def _keep(self, state: State) -> None:
         """The plan of a state if it is the best so far."""
         if state.step_time_ns < self.best:
             self.best = state.step_time_ns
             self.plan = even_plan(self.intervals.tables, state.order, np.array(state.split))
-
-    def _solved(self, relaxation: Relaxation) -> bool:
-        """Whether the best splits of the light replica with the highest bound close the shape.
-
-        Half of the gap is for the relaxation, which then need not be solved to its end.
-        """
-        problem = relaxation.problem
-        if problem is None:
-            return False
-        found = deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
-        self.bound_ns = max(self.bound_ns, min(found.bound_ns, self.target))
-        if found.arcs is not None:
-            self.follow(problem.order(found.arcs.tolist()))
-        return self.bound_ns >= self.target
