@@ -26,6 +26,7 @@ from solver.report.lengths_picture import lengths_picture
 from solver.report.lengths_step import step_text
 from solver.report.subsets_text import front_report
 from solver.report.svg import svg_picture
+from solver.report.switch_picture import switch_picture
 from solver.report.switch_text import switch_text
 from solver.report.text import plan_text
 from solver.report.trace import chrome_trace
@@ -112,7 +113,7 @@ KINDS: tuple[Kind[Any], ...] = (
         page=front_page,
     ),
     Kind(FLEET_FILE, verify_fleet, fleet_report, _differs),
-    Kind(SWITCH_FILE, verify_switch, switch_text, page=switch_page),
+    Kind(SWITCH_FILE, verify_switch, switch_text, picture=switch_picture, page=switch_page),
     Kind(
         LENGTHS_FILE,
         verify_lengths,

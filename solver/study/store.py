@@ -10,7 +10,7 @@ A record is what a search knows of one thing, its `key`, as the answer to one qu
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -144,6 +144,18 @@ def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -
 def study_at(path: Path | None, instance: Instance) -> AbstractContextManager[Study | None]:
     """As `open_study`; None without a path."""
     return nullcontext() if path is None else open_study(path, instance)
+
+
+def made_once(
+    study: Study | None, kind: str, key: str, of: TypeAdapter[Kept], make: Callable[[], Kept]
+) -> Kept:
+    """What a study knows of a key; what `make` returns where nothing is known, which is kept."""
+    if study is not None and (known := study.find(kind, key)):
+        return study.read(kind, known[0], of)
+    made = make()
+    if study is not None:
+        study.keep(kind, key, "", of.dump_json(made).decode())
+    return made
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Promises of solver.lengths.layouts and formulations.lengths.row_times: plans as strategies."""
 
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,14 @@ from formulations.instance.rows import of_rows
 from formulations.lengths.problem import Atom, RowTime
 from formulations.lengths.row_times import PlanRows, plan_rows
 from formulations.lengths.strategy_time import StrategyTimes
-from solver.lengths.layouts import found_strategies
+from formulations.plan import Shape
+from solver.lengths import layouts
+from solver.lengths.candidates import candidates
+from solver.lengths.layouts import _variants, found_strategies
 from solver.simulate import step_time_ns
+from solver.study.store import open_study
+from solver.switching import all_pairs
+from tests.command_line import run
 from tests.mixed_rows import mixed_strategies, small
 
 
@@ -139,3 +147,32 @@ def test_every_layout() -> None:
     _, found = strategies("alike")
     degrees = {(s.dp, s.degrees[0].tp, s.pp) for s in (one.plan.shape for one in found)}
     assert degrees == {(1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1)}
+
+
+class KilledError(Exception):
+    """In place of a signal."""
+
+
+def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layouts and switches of a study are not worked out again; strategies and times are equal."""
+    instance, path, begun = small(), tmp_path / "study.db", list[Shape]()
+    known = candidates(instance)
+
+    def variants(own: Instance, shape: Shape) -> Iterator[PlanRows]:
+        begun.append(shape)
+        if len(begun) == 4:
+            raise KilledError
+        yield from _variants(own, shape)
+
+    monkeypatch.setattr(layouts, "_variants", variants)
+    with pytest.raises(KilledError), open_study(path, instance) as study:
+        candidates(instance, study=study)
+    for _ in range(2):
+        with open_study(path, instance) as study:
+            found = candidates(instance, study=study)
+        assert found == known
+        monkeypatch.setattr(all_pairs, "quick_plan", None)  # all are known the second time
+    assert begun.count(begun[3]) == 2
+    assert len(begun) == len(set(begun)) + 1
+    code, out, _ = run("study", "show", path)
+    assert (code, f"{len(set(begun))} layouts closed, 0 open; " in out) == (0, True)
