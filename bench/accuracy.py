@@ -10,18 +10,17 @@ simulated; the others are counted by what is missing. Records go to bench/result
 the picture to bench/results/accuracy.svg.
 """
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from bench.accuracy_choices import DRAWS, choices, figures
 from bench.accuracy_rows import Case, cases
+from bench.command import command, new_table, wide_console
 from bench.records import RESULTS, append, record, reference
 from bench.scatter import Point, scatter_picture
 from formulations.costs.plan_costs import plan_costs
@@ -59,9 +58,10 @@ def predicted(case: Case) -> Figures:
 
 def table(rows: Sequence[Figures]) -> Table:
     """Error by source, model, system and precision."""
-    result = Table("source", "model", "system", "precision", "efficiency")
-    for name in ("rows", "mean %", "least %", "most %", "published %"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("source", "model", "system", "precision", "efficiency"),
+        ("rows", "mean %", "least %", "most %", "published %"),
+    )
     keys = ("source", "model", "system", "precision", "efficiency")
     for key in dict.fromkeys(tuple(row[name] for name in keys) for row in rows):
         own = [row for row in rows if tuple(row[name] for name in keys) == key]
@@ -81,9 +81,7 @@ def table(rows: Sequence[Figures]) -> Table:
 
 def choice_table(rows: Sequence[Figures]) -> Table:
     """Error and regret by rule."""
-    result = Table("layer times, or rule")
-    for name in ("steps", "error %", "regret %"):
-        result.add_column(name, justify="right")
+    result = new_table(("layer times, or rule",), ("steps", "error %", "regret %"))
     for row in rows:
         error = "" if row["error"] is None else f"{100 * row['error']:.1f}"
         result.add_row(row["rule"], str(row["steps"]), error, f"{100 * row['regret']:.2f}")
@@ -101,8 +99,7 @@ def picture(rows: Sequence[Figures]) -> str:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m bench accuracy")
-    parser.add_argument("--out", type=Path, default=RESULTS / "accuracy.jsonl")
+    parser = command("accuracy")
     parser.add_argument("--picture", type=Path, default=RESULTS / "accuracy.svg")
     parser.add_argument("--draws", type=int, default=DRAWS, help="of one step per kernel shape")
     chosen = parser.parse_args()
@@ -115,8 +112,7 @@ def main() -> None:
     found = {"rows": done, "left_out": _named(left), "choices": rules, "draws": chosen.draws}
     append(chosen.out, [record("accuracy", found)])
     chosen.picture.write_text(picture(done), encoding="utf-8")
-    console = Console()
-    console.width = max(console.width, 120)
+    console = wide_console()
     console.print(table(done))
     console.print(choice_table(rules))
     for (source, why), count in left.items():
@@ -125,7 +121,3 @@ def main() -> None:
 
 def _named(left: Counter[tuple[str, str]]) -> list[Figures]:
     return [{"source": source, "why": why, "rows": count} for (source, why), count in left.items()]
-
-
-if __name__ == "__main__":
-    main()

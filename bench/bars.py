@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from bench.svg import COLOURS, grid_line, key, key_width, picture, text
+from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
 
 _WIDTH, _HEIGHT = 560, 150  # of the bars of a panel
 _LEFT, _TOP = 56, 52
@@ -37,17 +37,17 @@ def ticks(most: float) -> list[float]:
 
 def _panel(panel: Bars, left: float, top: float) -> Iterator[str]:
     marks = ticks(max(max(own.values()) for own in panel.values.values()))
-    yield text(left, top - 42, panel.heading, ' style="font-weight:bold"')
-    yield text(left, top - 27, panel.axis)
+    yield written(left, top - 42, panel.heading, ' style="font-weight:bold"')
+    yield written(left, top - 27, panel.axis)
     for mark in marks:
         y = top + _HEIGHT * (1 - mark / marks[-1])
         yield grid_line(left, y, left + _WIDTH, y)
-        yield text(left - 6, y + 4, f"{mark:g}", ' text-anchor="end"')
+        yield written(left - 6, y + 4, f"{mark:g}", ' text-anchor="end"')
     group = _WIDTH / len(panel.labels)
     width = group * (1 - _GAP) / len(panel.values)
     for i, label in enumerate(panel.labels):
         middle = left + group * (i + 0.5)
-        yield text(middle, top + _HEIGHT + 14, label, ' text-anchor="middle"')
+        yield written(middle, top + _HEIGHT + 14, label, ' text-anchor="middle"')
         for j, (own, colour) in enumerate(zip(panel.values.values(), COLOURS, strict=False)):
             if label in own:
                 height = _HEIGHT * own[label] / marks[-1]

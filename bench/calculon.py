@@ -7,7 +7,6 @@ time and memory, which `calculon_terms` takes apart; with Calculon's figures of 
 those of our catalogue. `calculon_study` searches the same plans, and more, for the best.
 """
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from bench.accuracy_rows import Row
 from bench.calculon_rows import memory_bytes, planned, times_s, why_not
 from bench.calculon_terms import Calculon
+from bench.command import command, new_table, wide_console
 from bench.records import RESULTS, append, record, reference
 from bench.scatter import Point, scatter_picture
 from formulations.instance import Instance
@@ -72,9 +71,8 @@ def _ranges(values: Sequence[float]) -> list[str]:
 
 def kinds_table(rows: Sequence[Figures], unit: str) -> Table:
     """By kind: ours less Calculon's, in percent of Calculon's whole; and the whole."""
-    result = Table(f"of its {'step' if unit == 's' else 'memory'}", "its share", "mean %")
-    result.add_column("least %", justify="right")
-    result.add_column("most %", justify="right")
+    whole_of = f"of its {'step' if unit == 's' else 'memory'}"
+    result = new_table((whole_of, "its share", "mean %"), ("least %", "most %"))
     whole = [sum(row[f"their_{unit}"].values()) for row in rows]
     for kind in rows[0][f"their_{unit}"]:
         theirs, ours = ([row[f"{who}_{unit}"][kind] for row in rows] for who in ("their", "our"))
@@ -87,9 +85,10 @@ def kinds_table(rows: Sequence[Figures], unit: str) -> Table:
 
 def groups_table(rows: Sequence[Figures]) -> Table:
     """Errors by recomputation, traffic and overlap."""
-    result = Table("recompute", "traffic", "overlap", "rows")
-    for name in ("time: mean %", "least %", "most %", "memory: mean %", "least %", "most %"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("recompute", "traffic", "overlap", "rows"),
+        ("time: mean %", "least %", "most %", "memory: mean %", "least %", "most %"),
+    )
     names = ("recompute", "tp_comm", "tp_overlap")
     for key in sorted({tuple(row["row"][name] for name in names) for row in rows}):
         own = [row for row in rows if tuple(row["row"][name] for name in names) == key]
@@ -143,8 +142,7 @@ def _totals(figures: Figures, number: int) -> list[float]:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m bench calculon")
-    parser.add_argument("--out", type=Path, default=RESULTS / "calculon.jsonl")
+    parser = command("calculon")
     parser.add_argument("--pictures", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     every = configurations(reference(FILE))
@@ -157,15 +155,10 @@ def main() -> None:
     append(chosen.out, [record("calculon", {"machines": figures, "left_out": dict(left)})])
     for unit, file in (("s", "calculon.svg"), ("bytes", "calculon_memory.svg")):
         (chosen.pictures / file).write_text(picture(rows, unit), encoding="utf-8")
-    console = Console()
-    console.width = max(console.width, 120)
+    console = wide_console()
     for name, own in rows.items():
         console.print(f"{len(own)} of {len(every)} rows, {name}: ours less Calculon's")
         for table in (groups_table(own), kinds_table(own, "s"), kinds_table(own, "bytes")):
             console.print(table)
     for why, count in left.items():
         console.print(f"{count} rows left out: {why}")
-
-
-if __name__ == "__main__":
-    main()

@@ -7,17 +7,16 @@ The plan space is that of `bench/calculon/*.yaml`, which has every configuration
 bench/results/calculon_study.jsonl. Fails if a plan of Calculon's that fits is below our bound.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from bench.accuracy_rows import Row
 from bench.calculon import FILE, configurations, instances
 from bench.calculon_rows import planned, why_not
-from bench.records import RESULTS, append, record, reference
+from bench.command import command, search_options
+from bench.records import append, record, reference
 from bench.scaling import measure
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
@@ -31,8 +30,7 @@ SCHEDULES = ("1f1b", "interleaved")
 
 def with_schedules(base: Instance, schedules: Sequence[str]) -> Instance:
     """The plan space with these schedules alone."""
-    search = base.search.model_copy(update={"schedule": tuple(schedules)})
-    return base.model_copy(update={"search": search})
+    return base.but(search={"schedule": tuple(schedules)})
 
 
 def priced(base: Instance, rows: Sequence[Row]) -> list[tuple[int, Row]]:
@@ -69,15 +67,11 @@ def compared(base: Instance, rows: Sequence[Row], options: SolveOptions) -> Figu
 
 def main() -> None:
     """Runs the study."""
-    parser = argparse.ArgumentParser(prog="python -m bench calculon_study")
+    parser = command("calculon_study", time_limit=60.0, gap=0.01, workers=1)
     parser.add_argument("--schedules", nargs="+", choices=SCHEDULES, default=list(SCHEDULES))
-    parser.add_argument("--time-limit", type=float, default=60.0)
-    parser.add_argument("--gap", type=float, default=0.01)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / "calculon_study.jsonl")
     chosen = parser.parse_args()
     rows = configurations(reference(FILE))
-    options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap, workers=chosen.workers)
+    options = search_options(chosen)
     for base in instances().values():
         figures = compared(with_schedules(base, chosen.schedules), rows, options)
         append(chosen.out, [record("calculon_study", figures)])
@@ -90,7 +84,3 @@ def main() -> None:
         )
         if figures["best_of_theirs_ns"] < ours["bound"]:
             sys.exit("a plan of Calculon's is below our bound")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Fits the efficiency figures of the GPU catalogue to published times and prints the errors.
 
-    python -m bench.calibrate [--worst N]
+    python -m bench calibrate [--worst N]
 
 Once per GPU type, from times of kernels and of layers; times of steps are held out, for they are
 what the model predicts. Kernels give the maxima and half-sizes of products and of fused attention,
@@ -224,7 +224,3 @@ def main() -> None:
     print_figures(gpus)
     print_errors(observations, errors)
     print_worst(observations, errors, options.worst)
-
-
-if __name__ == "__main__":
-    main()

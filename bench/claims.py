@@ -6,12 +6,12 @@ stage, simulated; it has no step if a GPU has too little memory.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
 from bench.accuracy_rows import even_plan
 from bench.records import ROOT
+from bench.searches import digest
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance, Workload
 from formulations.instance.load import load_instance
@@ -94,7 +94,7 @@ def outcome(point: Point) -> Outcome:
     fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
     return Outcome(
         point=point,
-        instance_sha256=sha256(instance.model_dump_json().encode()).hexdigest(),
+        instance_sha256=digest(instance),
         num_gpus=num_gpus,
         sequences=instance.workload.global_batch,
         flops=trained_flops(instance.workload, shape.recompute == ("full",)),

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
-from bench.svg import COLOURS, grid_line, key, key_width, picture, text
+from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
 
 _WIDTH, _HEIGHT = 760, 380
 _LEFT, _TOP = 64, 66
@@ -33,11 +33,11 @@ def _grid(axes: _Axes) -> Iterator[str]:
     for tick in (tick for tick in _TICKS if tick <= axes.end):
         x = axes.x(tick)
         yield grid_line(x, _TOP, x, _TOP + _HEIGHT)
-        yield text(x, _TOP + _HEIGHT + 16, f"{tick:g} %", ' text-anchor="middle"')
+        yield written(x, _TOP + _HEIGHT + 16, f"{tick:g} %", ' text-anchor="middle"')
     for tenth in range(0, 11, 2):
         y = axes.y(tenth / 10)
         yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
-        yield text(_LEFT - 8, y + 4, f"{10 * tenth} %", ' text-anchor="end"')
+        yield written(_LEFT - 8, y + 4, f"{10 * tenth} %", ' text-anchor="end"')
 
 
 def steps(distances: Sequence[float]) -> list[tuple[float, float]]:
@@ -62,7 +62,7 @@ def distribution_picture(title: str, axis: str, curves: Mapping[str, Sequence[fl
     axes = _Axes(100 * max(max(distances) for distances in curves.values()))
     parts = [
         *_grid(axes),
-        text(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, axis, ' text-anchor="middle"'),
+        written(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, axis, ' text-anchor="middle"'),
     ]
     x = float(_LEFT)
     for (name, distances), colour in zip(curves.items(), COLOURS, strict=False):

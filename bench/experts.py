@@ -8,19 +8,18 @@ memory (`accuracy_rows`). Records go to bench/results/experts.jsonl. A plan of o
 than 1.15 times as long fails the run.
 """
 
-import argparse
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from bench.accuracy_rows import step_of_row
-from bench.records import RESULTS, ROOT, append, record, reference
-from bench.scaling import Figures, measure_apart
+from bench.command import all_cores, command, new_table, search_options, wide_console
+from bench.records import ROOT, append, record, reference
+from bench.scaling import measure
+from bench.searches import Figures, apart
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 
@@ -47,7 +46,7 @@ def solved(name: str, folder: Path, options: SolveOptions) -> Figures:
         "options": asdict(options),
         "recipe_s": recipe_s(folder, *recipe) if recipe else None,
     }
-    return record("experts", head | measure_apart(load_instance(ROOT / name), options))
+    return record("experts", head | apart(measure, load_instance(ROOT / name), options))
 
 
 def too_slow(one: Figures) -> bool:
@@ -58,9 +57,9 @@ def too_slow(one: Figures) -> bool:
 
 def table(records: list[Figures]) -> Table:
     """One line per record."""
-    result = Table("instance", "status")
-    for name in ("step s", "recipe s", "gap %", "open shapes", "seconds", "CPU s"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("instance", "status"), ("step s", "recipe s", "gap %", "open shapes", "seconds", "CPU s")
+    )
     for one in records:
         result.add_row(
             one["instance"],
@@ -77,23 +76,14 @@ def table(records: list[Figures]) -> Table:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m bench experts")
-    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds per instance")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--out", type=Path, default=RESULTS / "experts.jsonl")
-    chosen = parser.parse_args()
+    chosen = command("experts", time_limit=120.0, workers=all_cores()).parse_args()
     folder = reference("megatron_bridge/throughput.json")
-    options = SolveOptions(time_limit_s=chosen.time_limit, workers=chosen.workers)
+    options = search_options(chosen)
     records = []
     for name in INSTANCES:
         records.append(solved(name, folder, options))
         append(chosen.out, records[-1:])
-    console = Console()
-    console.width = max(console.width, 120)
+    console = wide_console()
     console.print(table(records))
     if any(map(too_slow, records)):
         sys.exit(f"a step of more than {MOST} times that of a recipe's degrees")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,20 +9,19 @@ bench/results/fasop.jsonl. Exit status 1 if a plan of theirs that is in our plan
 than ours or than our bound.
 """
 
-import argparse
 import os
 import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from bench.command import command, new_table, search_options, wide_console
 from bench.fasop_plans import CASES, judge, read_plan, read_published, their_space
-from bench.gap import measure_apart
-from bench.records import INSTANCES, RESULTS, ROOT, append, record, reference, shape_text
+from bench.gap import measure
+from bench.records import INSTANCES, ROOT, append, record, reference, shape_text
+from bench.searches import Figures, apart
 from bench.start import timed
 from formulations.errors import InstanceError
 from formulations.instance.load import load_instance
@@ -30,8 +29,6 @@ from formulations.units import seconds
 from solver.document import read_document
 from solver.options import SolveOptions
 from solver.report.document import plan_of
-
-Figures = dict[str, Any]
 
 
 def _no_plan(instance: str) -> InstanceError:
@@ -65,7 +62,7 @@ def run_process(instance: str, options: SolveOptions) -> Figures:
         "step_time_s": seconds(judged.step_time_ns),
         "bound_s": document.lower_bound_s,
         "search_s": document.runtime_s,
-        "search_cpu_s": measure_apart(document.instance, "exact", options)["cpu_s"],
+        "search_cpu_s": apart(measure, document.instance, "exact", options)["cpu_s"],
         "process_s": figures["wall_s"],
         "process_cpu_s": figures["cpu_s"],
         "shape": judged.shape.model_dump(mode="json"),
@@ -76,7 +73,7 @@ def run_process(instance: str, options: SolveOptions) -> Figures:
 def run_theirs(instance: str, options: SolveOptions) -> Figures:
     """One search in FASOP's plan space."""
     narrow = their_space(load_instance(INSTANCES / f"{instance}.yaml"))
-    found = measure_apart(narrow, "exact", options)
+    found = apart(measure, narrow, "exact", options)
     if found["step_time_ns"] is None:
         raise _no_plan(instance)
     return {
@@ -129,9 +126,9 @@ def fastest(runs: list[Figures], field: str) -> float:
 
 def search_table(records: list[Figures]) -> Table:
     """One line per case and space: the fastest of our runs."""
-    result = Table("case", "space", "status")
-    for name in ("step ms", "gap %", "search s", "its cpu s", "process s"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("case", "space", "status"), ("step ms", "gap %", "search s", "its cpu s", "process s")
+    )
     keys = dict.fromkeys((one["case"], one["space"]) for one in records if one["kind"] == "search")
     for case, space in keys:
         runs = [one for one in records if (one["case"], one.get("space")) == (case, space)]
@@ -152,10 +149,11 @@ def search_table(records: list[Figures]) -> Table:
 
 def plan_table(records: list[Figures]) -> Table:
     """One line per plan of FASOP's: its own figure, ours, and the distance to our plan."""
-    result = Table("case", "tp x dp x pp, b", "order", "split")
-    for name in ("FASOP ms", "simulated ms", "above ours %"):
-        result.add_column(name, justify="right")
-    result.add_column("outside our plan space")
+    result = new_table(
+        ("case", "tp x dp x pp, b", "order", "split"),
+        ("FASOP ms", "simulated ms", "above ours %"),
+        ("outside our plan space",),
+    )
     for one in records:
         if one["kind"] == "plan":
             order = "".join("H" if node.startswith("A100") else "." for node in one["placement"])
@@ -185,25 +183,14 @@ def contradictions(records: list[Figures]) -> list[str]:
     ]
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench fasop")
-    parser.add_argument("case", nargs="*", choices=[[], *CASES], help="default: all")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of ours; the fastest counts")
-    parser.add_argument("--gap", type=float, default=0.0)
-    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per run")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS / "fasop.jsonl")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Runs the comparison; records are stored after every case."""
-    chosen = arguments()
+    parser = command("fasop", repeats=3, gap=0.0, time_limit=300.0, workers=2)
+    parser.add_argument("case", nargs="*", choices=[[], *CASES], help="default: all")
+    chosen = parser.parse_args()
     folder = reference("fasop/plans.json")
-    options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap, workers=chosen.workers)
-    console = Console()
-    console.width = max(console.width, 140)
+    options = search_options(chosen)
+    console = wide_console(140)
     records: list[Figures] = []
     try:
         for case in chosen.case or CASES:
@@ -220,7 +207,3 @@ def main() -> None:
     console.print(plan_table(records))
     if wrong := contradictions(records):
         sys.exit("\n".join(wrong))
-
-
-if __name__ == "__main__":
-    main()

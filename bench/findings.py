@@ -8,17 +8,16 @@ Table 1 of Narayanan et al. 2021 needs the reference folder. Records, one per st
 go to bench/results/findings.jsonl, the picture to bench/results/findings.svg.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from bench import claims_cheng, claims_megatron
 from bench.bars import Bars, bar_picture
 from bench.claims import Outcome, Study, outcome
+from bench.command import command, wide_console
 from bench.records import RESULTS, append, record, reference
 
 Figures = dict[str, Any]
@@ -98,17 +97,11 @@ def table(found: Sequence[Figures]) -> Table:
 
 def main() -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m bench findings")
-    parser.add_argument("--out", type=Path, default=RESULTS / "findings.jsonl")
+    parser = command("findings")
     parser.add_argument("--picture", type=Path, default=RESULTS / "findings.svg")
     chosen = parser.parse_args()
     found = [figures(study) for study in studies(reference())]
     append(chosen.out, [record("findings", one) for one in found])
     chosen.picture.write_text(picture(found), encoding="utf-8")
-    console = Console()
-    console.width = max(console.width, 120)
+    console = wide_console()
     console.print(table(found))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,14 +9,14 @@ two pipelines fail (`recover_s`). Fails if HiGHS knows a shorter step, or a flee
 Records go to bench/results/fleets.jsonl.
 """
 
-import argparse
 import sys
 import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.records import RESULTS, ROOT, append, record
+from bench.command import command
+from bench.records import ROOT, append, record
 from formulations.instance.load import load_instance
 from formulations.milp.instantiation import build
 from formulations.pipelines import Instantiation, InstantiationProblem
@@ -117,16 +117,15 @@ def contradicted(figures: dict[str, Any]) -> bool:
 
 def main() -> None:
     """Runs the files named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m bench fleets")
+    parser = command("fleets", time_limit=60.0)
     parser.add_argument("cases", nargs="*", help="names of files in bench/fleets")
     parser.add_argument("--faults", type=int, default=2)
-    parser.add_argument("--time-limit", type=float, default=60.0, help="of HiGHS, seconds")
     chosen = parser.parse_args()
     names = chosen.cases or sorted(path.stem for path in CASES.glob("*.yaml"))
     failed = False
     for name in names:
         figures = measured(CASES / f"{name}.yaml", chosen.faults, chosen.time_limit)
         print(line(figures), flush=True)
-        append(RESULTS / "fleets.jsonl", [record("fleets", figures)])
+        append(chosen.out, [record("fleets", figures)])
         failed |= contradicted(figures)
     sys.exit(int(failed))

@@ -6,36 +6,29 @@ Every plan is judged by the same simulator. Every method runs in a process of it
 peak memory is its own. Records go to bench/results/gap.jsonl; time-outs too.
 """
 
-import argparse
-import hashlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.command import command, new_table, search_options, wide_console
 from bench.methods import METHODS
 from bench.records import (
     INSTANCES,
-    RESULTS,
     append,
     cpu_seconds,
     peak_rss_bytes,
     record,
     shape_text,
 )
+from bench.searches import Figures, apart, head
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
-
-Figures = dict[str, Any]
 
 
 def measure(instance: Instance, method: str, options: SolveOptions) -> Figures:
@@ -49,15 +42,6 @@ def measure(instance: Instance, method: str, options: SolveOptions) -> Figures:
     }
 
 
-def measure_apart(instance: Instance, method: str, options: SolveOptions) -> Figures:
-    """`measure` in a fresh process; status "killed" if that does not survive."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(measure, instance, method, options).result()
-        except BrokenProcessPool:
-            return {"status": "killed", "objective": None, "bound": None, "step_time_ns": None}
-
-
 def above_bound(objective: float | None, bound: float | None) -> float | None:
     """How far an objective is above a proved bound, relative to the bound."""
     if objective is None or not bound:
@@ -69,17 +53,12 @@ def compare(
     name: str, instance: Instance, methods: Sequence[str], options: SolveOptions
 ) -> list[Figures]:
     """One record per method on one instance, held against the bound of the exact search."""
-    found = {method: measure_apart(instance, method, options) for method in methods}
+    found = {method: apart(measure, instance, method, options) for method in methods}
     bound = found["exact"]["bound"] if "exact" in found else None
-    head = {
-        "instance": name,
-        "instance_sha256": hashlib.sha256(instance.model_dump_json().encode()).hexdigest(),
-        "options": asdict(options),
-    }
     return [
         record(
             "gap",
-            head
+            head(name, instance, options)
             | {"method": method}
             | figures
             | {"above_bound": above_bound(figures["objective"], bound)},
@@ -98,9 +77,10 @@ def _number(value: float | None, factor: float, digits: int) -> str:
 
 def table(records: Iterable[Figures]) -> Table:
     """The records as a table, one line each."""
-    result = Table("instance", "method", "shape tp x dp x pp, b", "status")
-    for name in ("step ms", "above bound %", "seconds", "peak MiB"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("instance", "method", "shape tp x dp x pp, b", "status"),
+        ("step ms", "above bound %", "seconds", "peak MiB"),
+    )
     for one in records:
         result.add_row(
             one["instance"],
@@ -139,19 +119,6 @@ def instance_files(names: Sequence[str]) -> list[Path]:
     return [Path(n) if n.endswith(".yaml") else INSTANCES / f"{n}.yaml" for n in names]
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench gap", description=__doc__.split("\n")[0])
-    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per method")
-    parser.add_argument("--gap", type=float, default=0.0, help="relative gap of the exact search")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--out", type=Path, default=RESULTS / "gap.jsonl")
-    return parser.parse_args()
-
-
 def each_instance(
     console: Console,
     names: Sequence[str],
@@ -174,12 +141,12 @@ def each_instance(
 
 def main() -> None:
     """Runs the benchmark; records are stored after every instance."""
-    chosen = arguments()
-    options = SolveOptions(
-        time_limit_s=chosen.time_limit, gap=chosen.gap, seed=chosen.seed, workers=chosen.workers
-    )
-    console = Console()
-    console.width = max(console.width, 120)
+    parser = command("gap", time_limit=60.0, gap=0.0, seed=0, workers=1)
+    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    chosen = parser.parse_args()
+    options = search_options(chosen)
+    console = wide_console()
 
     def compared(name: str, instance: Instance) -> list[Figures]:
         return compare(name, instance, chosen.methods, options)
@@ -188,7 +155,3 @@ def main() -> None:
     console.print(table(records))
     for line in summary(records):
         console.print(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,19 +9,17 @@ fails the run: one of the two is wrong.
 """
 
 import argparse
-import hashlib
 import json
-import os
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
-from bench.records import RESULTS, ROOT, append, record
-from bench.scaling import Figures, measure_apart
+from bench.command import all_cores, command, new_table, search_options, wide_console
+from bench.records import ROOT, append, record
+from bench.scaling import measure
+from bench.searches import Figures, apart, head
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 
@@ -35,13 +33,8 @@ Known = dict[str, dict[str, float]]
 def solved(path: Path, options: SolveOptions, known: Known) -> Figures:
     """The record of one instance file, beside what is known of it."""
     instance = load_instance(path)
-    head = {
-        "instance": path.stem,
-        "instance_sha256": hashlib.sha256(instance.model_dump_json().encode()).hexdigest(),
-        "options": asdict(options),
-        "best_known": known.get(path.stem),
-    }
-    return record("hard", head | measure_apart(instance, options))
+    asked = head(path.stem, instance, options) | {"best_known": known.get(path.stem)}
+    return record("hard", asked | apart(measure, instance, options))
 
 
 def contradiction(one: Figures) -> str | None:
@@ -71,9 +64,10 @@ def improved(known: Known, records: Iterable[Figures]) -> Known:
 
 def table(records: Iterable[Figures]) -> Table:
     """One line per record."""
-    result = Table("instance", "status")
-    for name in ("step s", "above best %", "gap %", "open shapes", "seconds", "CPU s"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("instance", "status"),
+        ("step s", "above best %", "gap %", "open shapes", "seconds", "CPU s"),
+    )
     for one in records:
         step, known = one.get("step_time_ns"), one["best_known"]
         above = f"{100 * (step / known['step_time_ns'] - 1):.2f}" if step and known else ""
@@ -92,15 +86,9 @@ def table(records: Iterable[Figures]) -> Table:
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench hard", description=__doc__.split("\n")[0]
-    )
+    parser = command("hard", time_limit=60.0, seed=0, workers=all_cores())
     names = sorted(path.stem for path in INSTANCES.glob("*.yaml"))
     parser.add_argument("instances", nargs="*", metavar="INSTANCE", help=", ".join(names))
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per instance")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--out", type=Path, default=RESULTS / "hard.jsonl")
     chosen = parser.parse_args()
     unknown = sorted(set(chosen.instances) - set(names))
     if unknown:
@@ -112,10 +100,9 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Runs the benchmark; a record is stored after every instance, best values at the end."""
     chosen = arguments()
-    options = SolveOptions(time_limit_s=chosen.time_limit, seed=chosen.seed, workers=chosen.workers)
+    options = search_options(chosen)
     known: Known = json.loads(BEST_KNOWN.read_text(encoding="utf-8"))
-    console, records = Console(), []
-    console.width = max(console.width, 120)
+    console, records = wide_console(), []
     for name in chosen.instances:
         console.print(f"{name} ...")
         records.append(solved(INSTANCES / f"{name}.yaml", options, known))
@@ -126,7 +113,3 @@ def main() -> None:
         sys.exit("\n".join(wrong))
     best = json.dumps(improved(known, records), indent=1, sort_keys=True)
     BEST_KNOWN.write_text(best + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

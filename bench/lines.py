@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.svg import COLOURS, grid_line, key, key_width, picture, text
+from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
 
 _WIDTH, _HEIGHT, _SPACE = 700, 220, 48
 _LEFT, _TOP = 84, 66
@@ -50,12 +50,12 @@ def _grid(axes: _Axes, numbers: Sequence[float]) -> Iterator[str]:
     for number in numbers:
         x = axes.x(number)
         yield grid_line(x, axes.top, x, bottom)
-        yield text(x, bottom + 16, f"{number:g}", ' text-anchor="middle"')
+        yield written(x, bottom + 16, f"{number:g}", ' text-anchor="middle"')
     for tick in axes.panel.ticks:
         y = axes.y(tick)
         yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
-        yield text(_LEFT - 8, y + 4, axes.panel.show(tick), ' text-anchor="end"')
-    yield text(16, axes.top - 10, axes.panel.axis)
+        yield written(_LEFT - 8, y + 4, axes.panel.show(tick), ' text-anchor="end"')
+    yield written(16, axes.top - 10, axes.panel.axis)
 
 
 def _line(axes: _Axes, points: Sequence[Point], colour: str) -> Iterator[str]:
@@ -89,5 +89,5 @@ def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
     for index, panel in enumerate(panels):
         top = _TOP + index * (_HEIGHT + _SPACE)
         parts.extend(_panel(_Axes(panel, top, numbers[0], numbers[-1]), numbers, colours))
-    parts.append(text(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
+    parts.append(written(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
     return picture(title, _LEFT + _WIDTH + 32, height, parts)

@@ -10,9 +10,7 @@ status 1 if one of them lies beyond our front, or a front takes more CPU seconds
 on the machine hardly changes, than it may take on a machine of its own.
 """
 
-import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -20,13 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from bench.command import all_cores, command, new_table, wide_console
 from bench.fasop_plans import judge, read_plan
 from bench.records import (
     INSTANCES,
-    RESULTS,
     ROOT,
     append,
     cpu_seconds,
@@ -157,9 +154,10 @@ def judged(document: FrontDocument, one: Figures, front: set[tuple[int, ...]]) -
 
 def front_table(records: list[Figures]) -> Table:
     """One line per family."""
-    result = Table("family", "ended")
-    for name in ("clusters", "gap %", "points", "searched", "by bounds %", "seconds", "CPU s"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("family", "ended"),
+        ("clusters", "gap %", "points", "searched", "by bounds %", "seconds", "CPU s"),
+    )
     for one in records:
         result.add_row(
             one["case"],
@@ -177,11 +175,11 @@ def front_table(records: list[Figures]) -> Table:
 
 def plan_table(document: FrontDocument, plans: list[Figures]) -> Table:
     """One line per plan of FASOP's, in its order."""
-    result = Table("cluster", "tp x dp x pp, b", "its front")
-    for name in ("FASOP ms", "simulated ms", "USD", "behind %"):
-        result.add_column(name, justify="right")
-    result.add_column("better")
-    result.add_column("outside our plan space")
+    result = new_table(
+        ("cluster", "tp x dp x pp, b", "its front"),
+        ("FASOP ms", "simulated ms", "USD", "behind %"),
+        ("better", "outside our plan space"),
+    )
     for one in plans:
         result.add_row(
             cluster_name(document, one["nodes"]),
@@ -225,15 +223,11 @@ def faults(fronts: list[Figures], plans: list[Figures]) -> list[str]:
 
 def main() -> None:
     """Runs the benchmark; records are stored after every case."""
-    parser = argparse.ArgumentParser(prog="python -m bench pareto")
+    parser = command("pareto", time_limit=None, workers=all_cores())
     parser.add_argument("case", nargs="*", choices=[[], *CASES], help="default: all")
-    parser.add_argument("--time-limit", type=float, help="seconds per case; default: twice its own")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--out", type=Path, default=RESULTS / "pareto.jsonl")
     chosen = parser.parse_args()
     folder = reference("fasop/pareto_gpt2xl.json")
-    console = Console()
-    console.width = max(console.width, 150)
+    console = wide_console(150)
     fronts: list[Figures] = []
     plans: list[Figures] = []
     for name in chosen.case or CASES:
@@ -250,7 +244,3 @@ def main() -> None:
     console.print(front_table(fronts))
     if wrong := faults(fronts, plans):
         sys.exit("\n".join(wrong))
-
-
-if __name__ == "__main__":
-    main()

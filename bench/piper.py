@@ -8,7 +8,6 @@ is asked for a shorter time, and has to refute it. Fails if a published value is
 Records go to bench/results/piper.jsonl.
 """
 
-import argparse
 import json
 import sys
 from dataclasses import replace
@@ -16,11 +15,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.records import RESULTS, append, cpu_seconds, record, reference
-from formulations.cpsat import throughput as model
-from formulations.throughput import PS_PER_S, Edge, ThroughputProblem, Way
+from bench.command import command
+from bench.piper_model import PiperModel
+from bench.piper_problem import PS_PER_S, Edge, ThroughputProblem, Way
+from bench.piper_search import ThroughputSearch
+from bench.records import append, cpu_seconds, record, reference
 from solver.backends import cpsat
-from solver.enumeration.throughput import ThroughputSearch
 from solver.options import SolveOptions
 from solver.result import Status
 
@@ -101,7 +101,7 @@ def read_problem(graph: dict[str, Any], case: dict[str, Any]) -> ThroughputProbl
 def refuted(search: ThroughputSearch, time_ps: int, limit_s: float) -> dict[str, Any]:
     """What CP-SAT says to a plan with a shorter time than ours."""
     begun = cpu_seconds()
-    built = model.build(search.problem, search.better_than(time_ps))
+    built = PiperModel(search.problem, search.better_than(time_ps))
     outcome = cpsat.run(built.model, SolveOptions(time_limit_s=limit_s))
     return {"cpsat_says": outcome.status.value, "cpsat_cpu_s": cpu_seconds() - begun}
 
@@ -146,9 +146,8 @@ def contradicted(figures: dict[str, Any]) -> bool:
 
 def main() -> None:
     """Runs all cases, or those with few GPUs."""
-    parser = argparse.ArgumentParser(prog="python -m bench piper")
+    parser = command("piper", time_limit=60.0)
     parser.add_argument("--gpus-at-most", type=int, default=2048)
-    parser.add_argument("--time-limit", type=float, default=60.0, help="of CP-SAT, seconds")
     chosen = parser.parse_args()
     folder = reference("piper/expected.json") / "piper"
     failed = False
@@ -158,10 +157,6 @@ def main() -> None:
         graph = json.loads(Path(folder / case["file"]).read_text(encoding="utf-8"))
         figures = measured(graph, case, chosen.time_limit)
         print(line(figures), flush=True)
-        append(RESULTS / "piper.jsonl", [record("piper", figures)])
+        append(chosen.out, [record("piper", figures)])
         failed |= contradicted(figures)
     sys.exit(int(failed))
-
-
-if __name__ == "__main__":
-    main()

@@ -6,12 +6,12 @@ Every policy plays the same failures on the same instance. Records go to
 bench/results/policies.jsonl.
 """
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
 
-from bench.records import INSTANCES, RESULTS, append, record
+from bench.command import command
+from bench.records import INSTANCES, append, record
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.units import parse_quantity
@@ -29,16 +29,9 @@ def with_bandwidth(instance: Instance, bytes_per_s: float) -> Instance:
     """The instance with another bandwidth between all nodes."""
     cluster = instance.cluster
     groups = tuple(
-        group.model_copy(
-            update={
-                "inter_node": group.inter_node.model_copy(
-                    update={"bandwidth_bytes_per_s": bytes_per_s}
-                )
-            }
-        )
-        for group in cluster.groups
+        group.but(inter_node={"bandwidth_bytes_per_s": bytes_per_s}) for group in cluster.groups
     )
-    return instance.model_copy(update={"cluster": cluster.model_copy(update={"groups": groups})})
+    return instance.but(cluster=cluster.but(groups=groups))
 
 
 def measured(
@@ -93,12 +86,10 @@ def line(figures: dict[str, Any]) -> str:
 
 def main() -> None:
     """Runs the benchmark and prints one line per run."""
-    parser = argparse.ArgumentParser(prog="python -m bench policies")
+    parser = command("policies", time_limit=20.0)
     parser.add_argument("instance", nargs="*", help="file, or name in instances/")
     parser.add_argument("--every", nargs="+", default=["6h", "1h", "10m"], help="intervals")
     parser.add_argument("--bandwidth", help="between all nodes, such as '10 Gbit/s'")
-    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds per plan")
-    parser.add_argument("--out", type=Path, default=RESULTS / "policies.jsonl")
     chosen = parser.parse_args()
     names = chosen.instance or sorted(path.stem for path in INSTANCES.glob("oobleck_*.yaml"))
     for name in names:
@@ -107,7 +98,3 @@ def main() -> None:
         if chosen.bandwidth:
             instance = with_bandwidth(instance, parse_quantity(chosen.bandwidth, "bandwidth"))
         append(chosen.out, measured(instance, chosen.every, chosen.bandwidth, chosen.time_limit))
-
-
-if __name__ == "__main__":
-    main()

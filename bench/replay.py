@@ -7,7 +7,6 @@ differs from the published figure by more than 0.1 %; exit code 2 without the re
 Records go to bench/results/replay.jsonl.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -15,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.command import command
 from bench.published_rules import Bamboo, Case, Varuna
-from bench.records import RESULTS, append, record, reference
+from bench.records import append, record, reference
 from formulations.instance.json_document import json_document
 from formulations.instance.positions import Place
 from formulations.instance.preemption import MEASURED
@@ -166,9 +166,8 @@ def line(one: Row) -> str:
 
 def main() -> None:
     """Prints the table, stores it, and fails if Oobleck's column is not reproduced."""
-    parser = argparse.ArgumentParser(prog="python -m bench replay")
+    parser = command("replay")
     parser.add_argument("--reference", type=Path, help="folder of reference data")
-    parser.add_argument("--out", type=Path, default=RESULTS / "replay.jsonl")
     chosen = parser.parse_args()
     found = rows(completed(reference(INPUTS, folder=chosen.reference)))
     heads = ("paper", "public", "replay", "lost", "mended")
@@ -183,7 +182,3 @@ def main() -> None:
     ]
     if wrong:
         sys.exit(f"{len(wrong)} figures of Oobleck differ by more than {TOLERANCE:.1%}")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,6 @@ if an even split is below our bound, or the verifier objects. Records go to
 bench/results/sailor.jsonl.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import hetplan
-from bench.records import RESULTS, ROOT, append, cpu_seconds, record
+from bench.command import command
+from bench.records import ROOT, append, cpu_seconds, record
 from bench.super_gpus import degrees_per_group, super_gpus
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
@@ -90,8 +90,7 @@ def solved(
 
     longest_s: no longer step of ours matters, and that there is none may be what is proved.
     """
-    limits = instance.limits.model_copy(update={"max_step_time_s": longest_s})
-    limited = instance.model_copy(update={"limits": limits})
+    limited = instance.but(limits={"max_step_time_s": longest_s})
     even = even_plan(instance)
     solution = hetplan.solve(limited, time_limit_s=options[0], gap=options[1])
     checked, shape = hetplan.verify(solution, limited), solution.document.shape
@@ -167,19 +166,13 @@ def contradicted(figures: dict[str, Any]) -> bool:
 
 def main() -> None:
     """Runs the instances named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m bench sailor")
+    parser = command("sailor", time_limit=120.0, gap=1e-4)
     parser.add_argument("instance", nargs="*", default=NAMES, help="names in bench/sailor")
-    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds per instance")
-    parser.add_argument("--gap", type=float, default=1e-4)
     chosen = parser.parse_args()
     failed = False
     for name in chosen.instance:
         figures = measured(CASES / f"{name}.yaml", chosen.time_limit, chosen.gap)
         print(line(figures), flush=True)
-        append(RESULTS / "sailor.jsonl", [record("sailor", figures)])
+        append(chosen.out, [record("sailor", figures)])
         failed |= contradicted(figures)
     sys.exit(int(failed))
-
-
-if __name__ == "__main__":
-    main()

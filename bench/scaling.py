@@ -7,24 +7,17 @@ is reached or the time is up. Records go to bench/results/scaling.jsonl; scaling
 the latest record of every size, once there are two.
 """
 
-import argparse
-import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from bench.command import all_cores, command, new_table, search_options, wide_console
 from bench.lines import Panel, line_picture
-from bench.records import RESULTS, ROOT, append, cpu_seconds, peak_rss_bytes, record, shape_text
+from bench.records import ROOT, append, cpu_seconds, peak_rss_bytes, record, shape_text
+from bench.searches import Figures, apart, head, outcome_of
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
@@ -34,8 +27,6 @@ from solver.search.progress import Progress
 INSTANCES = ROOT / "bench" / "scaling"
 #: Gaps of which the time is recorded when they are first reached.
 MILESTONES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
-
-Figures = dict[str, Any]
 
 
 class Milestones:
@@ -63,41 +54,20 @@ def measure(instance: Instance, options: SolveOptions) -> Figures:
     result = solve(instance, options, milestones)
     milestones.note(result.gap)
     reasons = [one.reason for one in result.log.shapes]
-    shape = result.plan and result.plan.shape
-    return {
-        "status": result.status,
-        "termination": result.termination,
-        "step_time_ns": result.step_time_ns,
-        "bound": result.bound,
-        "gap": result.gap,
-        "runtime_s": result.runtime_s,
+    return outcome_of(result) | {
         "cpu_s": cpu_seconds() - start_s,
         "gap_reached_s": milestones.reached_s,
-        "shape": shape and shape.model_dump(mode="json"),
         "shapes": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
         "peak_rss_bytes": peak_rss_bytes(),
     }
 
 
-def measure_apart(instance: Instance, options: SolveOptions) -> Figures:
-    """`measure` in a fresh process; status "killed" if that does not survive."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(measure, instance, options).result()
-        except BrokenProcessPool:
-            return {"status": "killed", "step_time_ns": None, "gap": None}
-
-
 def solved(path: Path, options: SolveOptions) -> Figures:
     """The record of one instance file."""
     instance = load_instance(path)
-    head = {
-        "instance": path.stem,
-        "instance_sha256": hashlib.sha256(instance.model_dump_json().encode()).hexdigest(),
-        "nodes": sum(group.nodes for group in instance.cluster.groups),
-        "options": asdict(options),
-    }
-    return record("scaling", head | measure_apart(instance, options))
+    nodes = {"nodes": sum(group.nodes for group in instance.cluster.groups)}
+    asked = head(path.stem, instance, options) | nodes
+    return record("scaling", asked | apart(measure, instance, options))
 
 
 def latest(records: Iterable[Figures]) -> list[Figures]:
@@ -131,9 +101,10 @@ def picture(records: Sequence[Figures]) -> str:
 
 def table(records: Iterable[Figures]) -> Table:
     """One line per record."""
-    result = Table("nodes", "status", "shape tp x dp x pp, b")
-    for name in ("step s", "gap %", "seconds", "CPU s", "peak MiB"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("nodes", "status", "shape tp x dp x pp, b"),
+        ("step s", "gap %", "seconds", "CPU s", "peak MiB"),
+    )
     for one in records:
         known = one["gap"] is not None
         result.add_row(
@@ -149,29 +120,14 @@ def table(records: Iterable[Figures]) -> Table:
     return result
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench scaling", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("nodes", nargs="*", type=int, help="sizes; default: all")
-    parser.add_argument("--time-limit", type=float, default=300.0, help="seconds per instance")
-    parser.add_argument("--gap", type=float, default=0.001, help="relative gap to stop at")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--out", type=Path, default=RESULTS / "scaling.jsonl")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Runs the benchmark; records are stored after every instance, the picture at the end."""
-    chosen = arguments()
-    options = SolveOptions(
-        time_limit_s=chosen.time_limit, gap=chosen.gap, seed=chosen.seed, workers=chosen.workers
-    )
+    parser = command("scaling", time_limit=300.0, gap=0.001, seed=0, workers=all_cores())
+    parser.add_argument("nodes", nargs="*", type=int, help="sizes; default: all")
+    chosen = parser.parse_args()
+    options = search_options(chosen)
     files = {int(path.stem.rpartition("_")[2]): path for path in INSTANCES.glob("*.yaml")}
-    console = Console()
-    console.width = max(console.width, 120)
+    console = wide_console()
     for nodes in chosen.nodes or sorted(files):
         console.print(f"{nodes} nodes ...")
         append(chosen.out, [solved(files[nodes], options)])
@@ -180,7 +136,3 @@ def main() -> None:
     console.print(table(records))
     if len(records) > 1:
         chosen.out.with_suffix(".svg").write_text(picture(records), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

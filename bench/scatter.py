@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bench.svg import COLOURS, grid_line, key, key_width, picture, text
+from solver.report.drawing import COLOURS, grid_line, key, key_width, picture, written
 
 _SIZE = 420
 _LEFT, _TOP = 72, 66
@@ -48,8 +48,8 @@ def _grid(axes: _Axes) -> Iterator[str]:
         x, y = axes.x(tick), axes.y(tick)
         yield grid_line(x, _TOP, x, _TOP + _SIZE)
         yield grid_line(_LEFT, y, _LEFT + _SIZE, y)
-        yield text(x, _TOP + _SIZE + 16, f"{tick:g}", ' text-anchor="middle"')
-        yield text(_LEFT - 8, y + 4, f"{tick:g}", ' text-anchor="end"')
+        yield written(x, _TOP + _SIZE + 16, f"{tick:g}", ' text-anchor="middle"')
+        yield written(_LEFT - 8, y + 4, f"{tick:g}", ' text-anchor="end"')
 
 
 def _line(axes: _Axes, factor: float) -> str:
@@ -69,8 +69,8 @@ def scatter_picture(title: str, x_axis: str, y_axis: str, points: Sequence[Point
     parts = [
         *_grid(axes),
         *(_line(axes, factor) for factor in (1.0, *_BANDS)),
-        text(_LEFT + _SIZE / 2, _TOP + _SIZE + 38, x_axis, ' text-anchor="middle"'),
-        text(_LEFT, _TOP - 6, f"{y_axis}; dashed: 10 % above and below"),
+        written(_LEFT + _SIZE / 2, _TOP + _SIZE + 38, x_axis, ' text-anchor="middle"'),
+        written(_LEFT, _TOP - 6, f"{y_axis}; dashed: 10 % above and below"),
     ]
     right = _LEFT + _SIZE + 24
     for row, (name, colour) in enumerate(colours.items()):

@@ -5,27 +5,21 @@
 Each schedule alone, then all of them together. Records go to bench/results/schedules.jsonl.
 """
 
-import argparse
-import hashlib
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
-from multiprocessing import get_context
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from rich.console import Console
 from rich.table import Table
 
+from bench.command import command, new_table, search_options, wide_console
 from bench.gap import each_instance
-from bench.records import RESULTS, cpu_seconds, peak_rss_bytes, record, shape_text
+from bench.records import cpu_seconds, peak_rss_bytes, record, shape_text
+from bench.searches import Figures, apart, head, outcome_of
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.instance import ScheduleName
 from solver.options import SolveOptions
 from solver.search.driver import solve
 
-Figures = dict[str, Any]
 ALL: tuple[ScheduleName, ...] = get_args(ScheduleName)
 CHUNKS = (2, 4)
 
@@ -38,7 +32,7 @@ def choices() -> dict[str, tuple[ScheduleName, ...]]:
 def with_schedules(instance: Instance, schedules: Sequence[ScheduleName]) -> Instance:
     """The instance with these to choose from."""
     update = {"schedule": tuple(schedules), "virtual_pipeline": CHUNKS}
-    return instance.model_copy(update={"search": instance.search.model_copy(update=update)})
+    return instance.but(search=update)
 
 
 def measure(instance: Instance, options: SolveOptions) -> Figures:
@@ -46,31 +40,20 @@ def measure(instance: Instance, options: SolveOptions) -> Figures:
     start_s = cpu_seconds()
     result = solve(instance, options)
     plan = result.plan
-    return {
-        "status": result.status,
-        "termination": result.termination,
-        "step_time_ns": result.step_time_ns,
-        "objective": result.objective,
-        "bound": result.bound,
-        "gap": result.gap,
-        "runtime_s": result.runtime_s,
+    return outcome_of(result) | {
         "cpu_s": cpu_seconds() - start_s,
         "peak_rss_bytes": peak_rss_bytes(),
-        "shape": plan and plan.shape.model_dump(mode="json"),
         "memory_bytes": int(plan_costs(instance, plan).memory_bytes.max()) if plan else None,
     }
 
 
 def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figures]:
     """One record per choice, held against 1F1B alone; every search in a process of its own."""
-    digest = hashlib.sha256(instance.model_dump_json().encode()).hexdigest()
-    head = {"instance": name, "instance_sha256": digest, "options": asdict(options)}
+    asked = head(name, instance, options)
     found = []
     for choice, schedules in choices().items():
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            own = with_schedules(instance, schedules)
-            figures = pool.submit(measure, own, options).result()
-        found.append(record("schedules", head | {"schedules": choice} | figures))
+        figures = apart(measure, with_schedules(instance, schedules), options)
+        found.append(record("schedules", asked | {"schedules": choice} | figures))
     usual = found[0]["step_time_ns"]
     for one in found:
         step = one["step_time_ns"]
@@ -80,11 +63,12 @@ def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figure
 
 def table(records: Iterable[Figures]) -> Table:
     """The records as a table, one line each."""
-    result = Table("instance", "schedules", "shape tp x dp x pp x vpp, b", "chosen", "status")
-    for name in ("step ms", "over 1F1B", "gap %", "most GiB on a GPU", "seconds"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("instance", "schedules", "shape tp x dp x pp x vpp, b", "chosen", "status"),
+        ("step ms", "over 1F1B", "gap %", "most GiB on a GPU", "seconds"),
+    )
     for one in records:
-        shape = one["shape"]
+        shape = one.get("shape")
         figures = ["-"] * 4
         if shape:
             figures = [
@@ -100,36 +84,20 @@ def table(records: Iterable[Figures]) -> Table:
             shape["schedule"] if shape else "",
             one["status"],
             *figures,
-            f"{one['runtime_s']:.1f}",
+            f"{one.get('runtime_s', 0):.1f}",
         )
     return result
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench schedules", description=__doc__.split("\n")[0]
-    )
-    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per search")
-    parser.add_argument("--gap", type=float, default=0.0, help="relative gap of the search")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "schedules.jsonl")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Runs the benchmark; records are stored after every instance."""
-    chosen = arguments()
-    options = SolveOptions(time_limit_s=chosen.time_limit, gap=chosen.gap, seed=chosen.seed)
-    console = Console()
-    console.width = max(console.width, 140)
+    parser = command("schedules", time_limit=60.0, gap=0.0, seed=0)
+    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
+    chosen = parser.parse_args()
+    options = search_options(chosen)
+    console = wide_console(140)
 
     def compared(name: str, instance: Instance) -> list[Figures]:
         return compare(name, instance, options)
 
     console.print(table(each_instance(console, chosen.instance, chosen.out, compared)))
-
-
-if __name__ == "__main__":
-    main()

@@ -8,16 +8,15 @@ is spread anew, would stay with the even plan wherever its replicas are alike. R
 bench/results/shares.jsonl.
 """
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal, get_args
 
-from rich.console import Console
 from rich.table import Table
 
-from bench.gap import Figures, instance_files, measure_apart
-from bench.records import RESULTS, append, record, shape_text
+from bench.command import command, new_table, search_options, wide_console
+from bench.gap import instance_files, measure
+from bench.records import append, record, shape_text
+from bench.searches import Figures, apart
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
@@ -29,15 +28,14 @@ DEFAULT = ("hetero_small", "hetero_large", "three_types", "oobleck_mixed")
 
 def with_shares(instance: Instance, shares: Shares) -> Instance:
     """The instance with these numbers of micro-batches per replica allowed."""
-    search = instance.search.model_copy(update={"micro_batches": shares})
-    return instance.model_copy(update={"search": search})
+    return instance.but(search={"micro_batches": shares})
 
 
 def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figures]:
     """One record for even and one for uneven micro-batches, in this order."""
     return [
         record("shares", {"instance": name, "micro_batches": shares})
-        | measure_apart(with_shares(instance, shares), "exact", options)
+        | apart(measure, with_shares(instance, shares), "exact", options)
         for shares in get_args(Shares)
     ]
 
@@ -51,9 +49,10 @@ def shorter(even: Figures, uneven: Figures) -> float | None:
 
 def table(records: Sequence[Figures]) -> Table:
     """One line per instance and kind of shares; the saving on the second."""
-    result = Table("instance", "micro-batches", "tp x dp x pp, b", "status")
-    for name in ("step ms", "bound ms", "shorter %", "seconds"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("instance", "micro-batches", "tp x dp x pp, b", "status"),
+        ("step ms", "bound ms", "shorter %", "seconds"),
+    )
     for even, uneven in zip(records[::2], records[1::2], strict=True):
         saved = shorter(even, uneven)
         for one in (even, uneven):
@@ -72,21 +71,13 @@ def table(records: Sequence[Figures]) -> Table:
 
 def main() -> None:
     """Runs the benchmark; records are stored after every instance."""
-    parser = argparse.ArgumentParser(prog="python -m bench shares")
+    parser = command("shares", time_limit=60.0, workers=2)
     parser.add_argument("instance", nargs="*", default=DEFAULT, help="file, or name in instances/")
-    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per solve")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS / "shares.jsonl")
     chosen = parser.parse_args()
-    options = SolveOptions(time_limit_s=chosen.time_limit, workers=chosen.workers)
+    options = search_options(chosen)
     found: list[Figures] = []
     for path in instance_files(chosen.instance):
         found += compare(path.stem, load_instance(path), options)
         append(chosen.out, found[-2:])
-    console = Console()
-    console.width = max(console.width, 120)
+    console = wide_console()
     console.print(table(found))
-
-
-if __name__ == "__main__":
-    main()

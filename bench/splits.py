@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from bench.command import new_table, wide_console
 from bench.pipelines import Pipeline, read_pipelines
 from bench.records import append, record
 from formulations.errors import InstanceError
@@ -87,9 +87,10 @@ def contradiction(case: Pipeline, solved: Solved) -> str | None:
 
 def table(cases: Sequence[Pipeline], found: Sequence[Solved]) -> Table:
     """One line per case."""
-    result = Table("case", "schedule")
-    for name in ("layers", "stages", "micro-batches", "step time", "bound", "gap %", "seconds"):
-        result.add_column(name, justify="right")
+    result = new_table(
+        ("case", "schedule"),
+        ("layers", "stages", "micro-batches", "step time", "bound", "gap %", "seconds"),
+    )
     for case, one in zip(cases, found, strict=True):
         sizes = (len(case.layer_forward), len(case.stage_slowness), case.micro_batches)
         gap = 1 - one.bound / one.step_time if one.step_time else 0.0
@@ -158,8 +159,7 @@ def main() -> None:
         names = ("name", "step_time", "bound", "seconds")
         print(json.dumps([{name: getattr(one, name) for name in names} for one in found], indent=1))
     else:
-        console = Console()
-        console.width = max(console.width, 120)
+        console = wide_console()
         console.print(table(cases, found))
     if chosen.out:
         options = {"gap": chosen.gap, "time_limit_s": chosen.time_limit}
@@ -167,7 +167,3 @@ def main() -> None:
     wrong = [contradiction(case, one) for case, one in zip(cases, found, strict=True)]
     if any(wrong):
         sys.exit("\n".join(line for line in wrong if line))
-
-
-if __name__ == "__main__":
-    main()

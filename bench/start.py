@@ -106,7 +106,3 @@ def main() -> None:
         records = measure(name, chosen.repeats, chosen.time_limit)
         append(chosen.out, records)
         print(line(records))
-
-
-if __name__ == "__main__":
-    main()

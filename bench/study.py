@@ -9,7 +9,6 @@ of the distributions is added to bench/results/study.jsonl; beside it, study.csv
 study.svg the picture of the last run.
 """
 
-import argparse
 import csv
 import os
 import sys
@@ -23,10 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cases import Case, ShapeStudy, cases
+from bench.command import command, new_table, wide_console
 from bench.curves import distribution_picture
 from bench.fasop_plans import CASES, judge, read_plan, read_published
 from bench.gap import instance_files
-from bench.records import INSTANCES, RESULTS, append, cpu_seconds, record, reference
+from bench.records import INSTANCES, append, cpu_seconds, record, reference
 from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance.load import load_instance
@@ -107,10 +107,8 @@ def _percent(share: float) -> str:
 
 def table(summaries: Mapping[str, Mapping[str, float]]) -> Table:
     """One line per name; everything but the number of cases in per cent."""
-    result = Table("%")
-    names = ("cases", "optimal", "mean", *(f"q {100 * share:g}" for share in QUANTILES), "worst")
-    for name in names:
-        result.add_column(name, justify="right")
+    quantiles = (f"q {100 * share:g}" for share in QUANTILES)
+    result = new_table(("%",), ("cases", "optimal", "mean", *quantiles, "worst"))
     for name, figures in summaries.items():
         cells = [_percent(value) for key, value in figures.items() if key != "cases"]
         result.add_row(name, f"{figures['cases']:.0f}", *cells)
@@ -150,15 +148,6 @@ def write_picture(path: Path, spread: Mapping[str, Sequence[float]]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench study")
-    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
-    parser.add_argument("--time-limit", type=float, default=10.0, help="seconds per optimum")
-    parser.add_argument("--out", type=Path, default=RESULTS / "study.jsonl")
-    return parser.parse_args()
-
-
 def collect(
     names: Sequence[str], limit_s: float, console: Console
 ) -> tuple[list[Case], list[PublishedCase]]:
@@ -176,9 +165,10 @@ def collect(
 
 def main() -> None:
     """Runs the study; stores the record and the picture."""
-    chosen = arguments()
-    console = Console()
-    console.width = max(console.width, 120)
+    parser = command("study", time_limit=10.0)
+    parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
+    chosen = parser.parse_args()
+    console = wide_console()
     start_s, cpu_s = time.perf_counter(), cpu_seconds()
     try:
         found, plans = collect(chosen.instance, chosen.time_limit, console)
@@ -211,7 +201,3 @@ def main() -> None:
     console.print(
         f"not proved within {chosen.time_limit:g} s: {num_open}; held against the best found"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -7,14 +7,14 @@ pairs on 1,024 GPUs, on equal nodes and on two kinds of nodes. Fails where the p
 quicker. Records go to bench/results/switching.jsonl.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
 from functools import cache
 from itertools import permutations
 from typing import Any
 
-from bench.records import INSTANCES, RESULTS, append, cpu_seconds, record
+from bench.command import command
+from bench.records import INSTANCES, append, cpu_seconds, record
 from formulations.instance import Cluster, Link, NodeGroup, Workload
 from formulations.instance.load import load_instance
 from formulations.switching.seats import Kind, Layout, Seat
@@ -33,6 +33,12 @@ LARGE: tuple[tuple[Degrees, Degrees], ...] = (
     ((42, 8, 3), (25, 8, 5)),
     ((64, 4, 4), (18, 8, 7)),
     ((128, 4, 2), (14, 8, 9)),
+)
+#: Parameters split over 1,024 copies (ZeRO 3), and whole in every copy.
+SPLIT: tuple[tuple[Degrees, Degrees], ...] = (
+    ((1024, 1, 1), (128, 8, 1)),
+    ((1024, 1, 1), (256, 4, 1)),
+    ((1024, 1, 1), (32, 8, 4)),
 )
 KINDS: tuple[tuple[Kind, ...], ...] = (("parameters",), ("gradients",), ("parameters", "gradients"))
 
@@ -70,16 +76,16 @@ def in_order(degrees: Degrees, zero: int = 1, ep: int = 1, layers: int = 62) -> 
 
 
 def figures(
-    cluster: Cluster, before: Degrees, after: Degrees, kinds: tuple[Kind, ...]
+    cluster: Cluster, before: Degrees, after: Degrees, kinds: tuple[Kind, ...], zero: int = 1
 ) -> dict[str, Any]:
-    """One switch, with its seconds."""
+    """One switch, with its seconds; zero: of the plan before."""
     begin = cpu_seconds()
-    switch = switch_of(cluster, llama_32b(), in_order(before), in_order(after), kinds)
+    switch = switch_of(cluster, llama_32b(), in_order(before, zero), in_order(after), kinds)
     found = plan_switch(switch)
     return {
         "before": before,
         "after": after,
-        "moves": "+".join(kinds),
+        "moves": "+".join(kinds) + (f", ZeRO {zero} before" if zero > 1 else ""),
         "gpus": switch.network.num_gpus,
         "groups": len(cluster.groups),
         "classes": len(switch.classes),
@@ -107,6 +113,8 @@ def large() -> Iterator[dict[str, Any]]:
         for before, after in LARGE:
             for kinds in KINDS[:2]:
                 yield figures(cluster, before, after, kinds)
+    for before, after in SPLIT:
+        yield figures(alike, before, after, KINDS[0], 3)
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -117,7 +125,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
         both = ("time_ns", "published_ns")
         ours_s, rule_s = (sum(one[name] for one in own) / 1e9 for name in both)
         lines.append(
-            f"{key[0]:22} {key[1]:5} GPUs, {key[2]} groups, {len(own)} pairs: rule {rule_s:.3f} s,"
+            f"{key[0]:25} {key[1]:5} GPUs, {key[2]} groups, {len(own)} pairs: rule {rule_s:.3f} s,"
             f" ours {ours_s:.3f} s ({rule_s / ours_s:.2f} times), gap at most"
             f" {max(one['gap'] for one in own):.1e}, {max(one['cpu_s'] for one in own):.2f} s"
             f" of CPU at most, {max(one['classes'] for one in own)} classes"
@@ -128,15 +136,12 @@ def summary(rows: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Runs the parts that are named, or both."""
     parts = {"table3": table_3, "large": large}
-    parser = argparse.ArgumentParser(prog="python -m bench switching", description=__doc__)
+    parser = command("switching")
     parser.add_argument("parts", nargs="*", choices=[*parts, []], help="default: both")
-    names = parser.parse_args().parts or list(parts)
+    chosen = parser.parse_args()
+    names = chosen.parts or list(parts)
     rows = [one for name in names for one in parts[name]()]
-    append(RESULTS / "switching.jsonl", [record("switching", one) for one in rows])
+    append(chosen.out, [record("switching", one) for one in rows])
     print(summary(rows))
     if any(one["time_ns"] > one["published_ns"] for one in rows):
         sys.exit("the published rule is quicker")
-
-
-if __name__ == "__main__":
-    main()

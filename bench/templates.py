@@ -18,8 +18,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from bench.command import command
 from bench.planner import PS_PER_MS, PlannerCase, places, read_case
-from bench.records import RESULTS, append, cpu_seconds, record, reference
+from bench.records import append, cpu_seconds, record, reference
 from formulations.template import Template
 from solver.layered.places import PlaceCosts
 from solver.templates.judge import step_time
@@ -184,14 +185,9 @@ def run_latency(folder: Path, chosen: argparse.Namespace) -> None:
 
 def main() -> None:
     """Runs the parts asked for; exit code 1 if a value is above the public planner's."""
-    parser = argparse.ArgumentParser(prog="python -m bench templates")
+    parser = command("templates", time_limit=60.0, repeats=3)
     parser.add_argument("part", nargs="*", choices=[[], "quality", "latency"], help="default: both")
     parser.add_argument("--micro-batches", type=int, default=64, help="of every template")
-    parser.add_argument(
-        "--time-limit", type=float, default=60.0, help="for the step times of a case; 0: none"
-    )
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=RESULTS / "templates.jsonl")
     chosen = parser.parse_args()
     folder = reference("oobleck/planner/*.json", "oobleck/table3.json") / "oobleck"
     parts = chosen.part or ["quality", "latency"]
@@ -199,7 +195,3 @@ def main() -> None:
     if "latency" in parts:
         run_latency(folder, chosen)
     sys.exit(0 if good else 1)
-
-
-if __name__ == "__main__":
-    main()

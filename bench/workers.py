@@ -27,8 +27,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.command import command, new_table
 from bench.paper_crew import PaperCrew
-from bench.records import RESULTS, ROOT, append, cpu_seconds, record
+from bench.records import ROOT, append, cpu_seconds, record
 from formulations.instance import Instance
 from formulations.instance.family import Family
 from formulations.instance.load import load_family, load_instance
@@ -122,9 +123,9 @@ def on_paper(family: Family, gap: float, workers: int) -> dict[str, Any]:
 
 def family_table(runs: Sequence[Mapping[str, Any]]) -> Table:
     """Seconds on paper by number of workers."""
-    found = Table()
-    for name in ("workers", "seconds", "times first", "clusters", "their CPU s", "longest"):
-        found.add_column(name, justify="right")
+    found = new_table(
+        (), ("workers", "seconds", "times first", "clusters", "their CPU s", "longest")
+    )
     for run in runs:
         numbers = (run["tasks_cpu_s"], run["longest_task_s"])
         found.add_row(
@@ -139,9 +140,7 @@ def family_table(runs: Sequence[Mapping[str, Any]]) -> Table:
 
 def table(runs: Sequence[Mapping[str, Any]], whole_s: float, rounds: Rounds) -> Table:
     """Seconds measured, and on paper."""
-    found = Table("workers", "by")
-    for name in ("seconds", "times one"):
-        found.add_column(name, justify="right")
+    found = new_table(("workers", "by"), ("seconds", "times one"))
     for engine in ENGINES:
         seconds = [run["seconds"] for run in runs if run["engine"] == engine]
         if seconds:
@@ -154,15 +153,10 @@ def table(runs: Sequence[Mapping[str, Any]], whole_s: float, rounds: Rounds) -> 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench workers", description=__doc__.split("\n")[0]
-    )
+    parser = command("workers", gap=0.001, repeats=5)
     usual = ROOT / "bench" / "scaling" / "nodes_064.yaml"
     parser.add_argument("instance", nargs="?", type=Path, default=usual)
-    parser.add_argument("--gap", type=float, default=0.001)
-    parser.add_argument("--repeats", type=int, default=5, help="0: on paper only")
     parser.add_argument("--on-paper", type=int, nargs="+", default=MANY, help="of a family")
-    parser.add_argument("--out", type=Path, default=RESULTS / "workers.jsonl")
     return parser.parse_args()
 
 
@@ -191,7 +185,3 @@ def main() -> None:
     }
     append(chosen.out, [record("workers", figures)])
     Console().print(table(runs, whole_s, rounds))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,12 +10,10 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
-from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.extent import (
     TOO_LONG,
@@ -27,18 +25,14 @@ from formulations.instance.extent import (
     Seconds,
     can_be_simulated,
 )
-from formulations.instance.json_document import json_document, parse_json
 from formulations.instance.provenance import GpuEvidence
-from formulations.instance.quantities import shown
 from formulations.instance.record import Record
 from formulations.instance.target import Target
-from formulations.instance.text_files import read_text
-from formulations.instance.validation import problem
 from formulations.plan import Degrees, Group, Recomputed, Replica, Shape, Stage
 from solver.result import Moment, OtherTarget, Proof, ShapeRecord, Status, Termination
+from solver.sealed_file import SealedFile
 
 HETPLAN_VERSION = "0.1.0"  # as in pyproject.toml, which a test compares
-SCHEMA_VERSION: Final = 8
 
 #: The log of the proof: a record for each of what may be thousands of shapes.
 PROOF = "closed_shapes"
@@ -169,7 +163,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[8]
+    schema_version: Literal[9] = 9
     hetplan_version: Name
     status: Status
     termination: Termination
@@ -244,21 +238,5 @@ def to_json(document: Record, *, leave_out: set[str] | None = None) -> str:
     return json.dumps(fields, indent=1, allow_nan=False) + "\n"
 
 
-def read_document(path: Path) -> PlanDocument:
-    """The plan file at `path`. Raises InstanceError, one line with file:line:column."""
-    allowed = "a plan file written by solve --out"
-    name, text = str(path), read_text(path, allowed)
-    fields = parse_json(text, name)
-    if not isinstance(fields, dict):
-        raise PlanError(f"{name}:1:1", shown(fields), allowed)
-    version = fields.get("schema_version")
-    if type(version) is not int or version != SCHEMA_VERSION:
-        found = "no schema version" if version is None else f"schema version {shown(version)}"
-        where = json_document(text, name).where(("schema_version",))
-        raise PlanError(where, found, f"{SCHEMA_VERSION}; solve again")
-    if PROOF not in fields:
-        raise PlanError(f"{name}:1:1", f"no {PROOF}", f"{allowed}, or by solve --json --proof")
-    try:
-        return PlanDocument.model_validate_json(text)
-    except ValidationError as error:
-        raise problem(error, PlanDocument, json_document(text, name)) from None
+PLAN_FILE = SealedFile(PlanDocument, "a plan file written by solve --out", "solve again", PROOF)
+read_document = PLAN_FILE.read

@@ -7,7 +7,7 @@ and `steps_bound`, which describe the run.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -25,9 +25,6 @@ from formulations.instance.extent import (
 )
 from formulations.instance.record import Record
 from solver.sealed_file import SealedFile
-
-FLEET_SCHEMA_VERSION: Final = 4
-ALLOWED = "a fleet file written by templates --out or recover --out"
 
 
 class PipelineDocument(Record):
@@ -78,8 +75,8 @@ class FleetDocument(Record):
     slowest pipeline, and then exchange_s, the slowest node's exchange of gradients.
     """
 
-    kind: Literal["fleet"]
-    schema_version: Literal[4]
+    kind: Literal["fleet"] = "fleet"
+    schema_version: Literal[5] = 5
     hetplan_version: Name
     faults: Index
     survives: Index
@@ -149,6 +146,6 @@ def pipelines_of(
 
 
 FLEET_FILE = SealedFile(
-    FleetDocument, "fleet", FLEET_SCHEMA_VERSION, ALLOWED, "run templates again"
+    FleetDocument, "a fleet file written by templates --out or recover --out", "run templates again"
 )
 read_fleet = FLEET_FILE.read

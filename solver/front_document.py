@@ -6,7 +6,7 @@ they have no faster plan. `verify` proves all of that again.
 """
 
 import json
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,9 +16,6 @@ from formulations.instance.record import Record
 from solver.document import PlanDocument
 from solver.result import Termination
 from solver.sealed_file import SealedFile
-
-FRONT_SCHEMA_VERSION: Final = 2
-ALLOWED = "a front file written by pareto --out or subsets --out"
 
 #: What clusters are compared by: `solver.clusters.measure`.
 Aim = Literal["front", "time", "money", "subsets"]
@@ -77,8 +74,8 @@ class PointDocument(Record):
 class FrontDocument(Record):
     """Everything that `verify` and `show` need; fastest point first."""
 
-    kind: Literal["front"]
-    schema_version: Literal[2]
+    kind: Literal["front"] = "front"
+    schema_version: Literal[3] = 3
     hetplan_version: Name
     aim: Aim
     termination: Termination
@@ -103,5 +100,6 @@ def front_json(document: FrontDocument, *, proofs: bool = True) -> str:
     return json.dumps(fields, indent=1, allow_nan=False) + "\n"
 
 
-FRONT_FILE = SealedFile(FrontDocument, "front", FRONT_SCHEMA_VERSION, ALLOWED, "run pareto again")
-read_front = FRONT_FILE.read
+FRONT_FILE = SealedFile(
+    FrontDocument, "a front file written by pareto --out or subsets --out", "run pareto again"
+)

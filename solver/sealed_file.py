@@ -1,61 +1,84 @@
-"""Files of other kinds than plan files: JSON objects that name their kind, version and digest."""
+"""Files that hetplan writes: JSON objects with their kind, schema version and digest."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from formulations.errors import PlanError
-from formulations.instance.json_document import json_document, parse_json
+from formulations.instance.json_document import json_document, parse_json, written_kind
 from formulations.instance.quantities import shown
 from formulations.instance.record import Record
 from formulations.instance.text_files import read_text
 from formulations.instance.validation import problem
-from solver.document import PROOF
 
 R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
 class SealedFile(Generic[R]):
-    """One kind of files. allowed: what it is and who writes it; again: how to write a new one."""
+    """One kind of files. allowed: what it is and who writes it; again: how to write a new one.
+
+    proof: a field that is left out where the file is printed, unless it is asked for.
+    """
 
     model: type[R]
-    kind: str
-    version: int
     allowed: str
     again: str
+    proof: str | None = None
 
-    def kind_of(self, path: Path) -> str | None:
-        """The kind that a file names, this or another; None: none, as plans do.
+    @property
+    def kind(self) -> str:
+        """Its name in messages; plans do not write it."""
+        return str(self._only("kind")) if "kind" in self.model.model_fields else "plan"
 
-        Either may still be unreadable.
-        """
-        allowed = f"a plan file, or {self.allowed}"
-        fields = self._fields(read_text(path, allowed), path, allowed)
-        kind = fields.get("kind") if isinstance(fields, dict) else None
-        return kind if isinstance(kind, str) else None
+    @property
+    def version(self) -> int:
+        """The schema version that is read."""
+        return int(self._only("schema_version"))
+
+    def _only(self, field: str) -> Any:
+        return get_args(self.model.model_fields[field].annotation)[0]
 
     def read(self, path: Path) -> R:
         """The file at `path`. Raises InstanceError, one line with file:line:column."""
-        name, text = str(path), read_text(path, self.allowed)
-        fields = self._fields(text, path, self.allowed)
-        if not isinstance(fields, dict):
-            raise PlanError(f"{name}:1:1", shown(fields), self.allowed)
-        if fields.get("kind") != self.kind:
-            what = "a plan written by solve" if PROOF in fields else "other JSON"
-            raise PlanError(f"{name}:1:1", f"no {self.kind}, but {what}", self.allowed)
-        version = fields.get("schema_version")
+        return read_one_of((self,), path)[1]
+
+    def parse(self, text: str, fields: dict[str, Any], name: str) -> R:
+        """What a file of this kind holds."""
+        version = fields["schema_version"]
         if type(version) is not int or version != self.version:
             where = json_document(text, name).where(("schema_version",))
-            raise PlanError(
-                where, f"schema version {shown(version)}", f"{self.version}; {self.again}"
-            )
+            found = f"schema version {shown(version)}"
+            raise PlanError(where, found, f"{self.version}; {self.again}")
+        if self.proof is not None and self.proof not in fields:
+            allowed = f"{self.allowed}, or by solve --json --proof"
+            raise PlanError(f"{name}:1:1", f"no {self.proof}", allowed)
         try:
             return self.model.model_validate_json(text)
         except ValidationError as error:
             raise problem(error, self.model, json_document(text, name)) from None
 
-    def _fields(self, text: str, path: Path, allowed: str) -> Any:
-        return parse_json(text, str(path), f"valid JSON: {allowed}")
+
+def read_one_of(files: Sequence[SealedFile[R]], path: Path) -> tuple[SealedFile[R], R]:
+    """The kind of a file, and what it holds.
+
+    Raises InstanceError, one line with file:line:column, also for a file of another kind.
+    """
+    allowed = files[0].allowed if len(files) == 1 else joined_names([one.kind for one in files])
+    name, text = str(path), read_text(path, allowed)
+    fields = parse_json(text, name, f"valid JSON: {allowed}")
+    kind = written_kind(fields)
+    own = next((one for one in files if one.kind == kind), None)
+    if own is None or not isinstance(fields, dict):
+        found = shown(fields) if kind is None else f"a {kind} file"
+        raise PlanError(f"{name}:1:1", found, allowed)
+    return own, own.parse(text, fields, name)
+
+
+def joined_names(kinds: Sequence[str]) -> str:
+    """Such as "a plan, front or lengths file"."""
+    *most, last = kinds
+    return f"a {', '.join(most)} or {last} file" if most else f"a {last} file"

@@ -6,7 +6,7 @@ sendings name bytes of that run. GPUs are named NODE:NUMBER. `verify` derives ev
 except `hetplan_version` and `runtime_s`.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,9 +15,6 @@ from formulations.instance.extent import Bytes, Count, Index, Line, Name, Second
 from formulations.instance.record import Record
 from formulations.plan import Plan
 from solver.sealed_file import SealedFile
-
-SWITCH_SCHEMA_VERSION: Final = 1
-ALLOWED = "a switch file written by switch --out"
 
 Moves = Literal["parameters", "gradients", "both"]
 Share = tuple[Index, Index, Count]  #: from, to, of so many equal parts
@@ -96,8 +93,8 @@ class SwitchDocument(Record):
     published_s: what the plan of the published rule takes (HotSPa, SOSP 2024).
     """
 
-    kind: Literal["switch"]
-    schema_version: Literal[1]
+    kind: Literal["switch"] = "switch"
+    schema_version: Literal[1] = 1
     hetplan_version: Name
     moves: Moves
     time_s: Seconds
@@ -116,5 +113,5 @@ class SwitchDocument(Record):
 
 
 SWITCH_FILE = SealedFile(
-    SwitchDocument, "switch", SWITCH_SCHEMA_VERSION, ALLOWED, "run switch again"
+    SwitchDocument, "a switch file written by switch --out", "run switch again"
 )

@@ -9,8 +9,8 @@ import pytest
 
 from formulations.instance.load import load_instance
 from formulations.instance.schema import InstanceFile
-from solver.document import SCHEMA_VERSION, PlanDocument, StageDocument
-from solver.fleet_document import FLEET_SCHEMA_VERSION, FleetDocument
+from solver.document import PLAN_FILE, PlanDocument, StageDocument
+from solver.fleet_document import FLEET_FILE, FleetDocument
 from solver.front_document import FrontDocument
 from solver.switch_document import (
     DeviceDocument,
@@ -44,8 +44,8 @@ def test_formats_are_documented_whole() -> None:
     switches = SwitchDocument, SliceDocument, SendingDocument, DeviceDocument, PriceDocument
     for document in (InstanceFile, *plans, *switches):
         assert set(document.model_fields) <= named, document.__name__
-    assert f"schema {SCHEMA_VERSION}" in text
-    assert f"schema {FLEET_SCHEMA_VERSION}" in text
+    assert f"schema {PLAN_FILE.version}" in text
+    assert f"schema {FLEET_FILE.version}" in text
 
 
 def test_pages_name_no_machine() -> None:

@@ -1,10 +1,11 @@
 """Which strategy runs which length atoms, and in which order: a step as a tour, in any order.
 
 Sets. Strategies q, anchors r among them; atoms k that fit q.
-Parameters. Times of switches: out[r][q], between[q][q'], back[q][r]; those of q: `set_times`.
+Parameters. Times of switches: out[r][q], between[q][q'], back[q][r]; those of q: `set_times`,
+visit[q], once[r] as anchor.
 Variables. runs[q, k]; anchor[r]; own[q]: q is the anchor and runs last; visited[q]: it runs before;
 out[r, q], between[q, q'], back[q, r]: switches of the tour; alone: there are none; time[q], ns.
-Objective. Sum of time[q] and of all switches.
+Objective. Sum of time[q], of visit[q] if visited or own, of once[r] of the anchor, and of switches.
 Constraints.
 (1) Exactly one strategy runs each atom, and exactly one is the anchor.
 (2) out, between, back and alone are a circuit through those visited, from the anchor and back,
@@ -61,6 +62,9 @@ class Built:
         self.own, self.visited = self._literals("own"), self._literals("visited")
         self.switches: dict[tuple[str, int, int], cp_model.IntVar] = {}
         costs = self._tour(mixed.switching)
+        literals = [*self.switches.values(), *self.own, *self.visited, *self.anchor]
+        visits = [one.visit_ns for one in mixed.strategies]
+        costs += [*visits, *visits, *(one.anchor_ns for one in mixed.strategies)]
         for q in self._known:
             self._use(q)
         whole = [{k for own, k in apart if own == q} for q in self._known]
@@ -68,7 +72,7 @@ class Built:
             time_of(model, mixed, own, runs, most_ns, ks)
             for own, runs, ks in zip(times, self.runs, whole, strict=True)
         ]
-        model.minimize(total_of(*sums, weighted(costs, self.switches.values())))
+        model.minimize(total_of(*sums, weighted(costs, literals)))
 
     def _literals(self, name: str) -> list[cp_model.IntVar]:
         return [self.model.new_bool_var(f"{name}[{q}]") for q in self._known]

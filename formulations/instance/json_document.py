@@ -30,6 +30,14 @@ def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
         raise InstanceError(f"{name}:1:1", found, "numbers of usual size") from None
 
 
+def written_kind(fields: object) -> str | None:
+    """Which kind of files that hetplan writes some JSON is; plans do not say so. None: none."""
+    if not isinstance(fields, dict) or "schema_version" not in fields:
+        return None
+    kind = fields.get("kind", "plan")
+    return kind if isinstance(kind, str) and kind.isidentifier() else None
+
+
 def json_document(text: str, name: str) -> Document:
     """Values and positions of JSON text. Raises InstanceError as `parse_json`."""
     value = parse_json(text, name)

@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from formulations.errors import InstanceError, joined
+from formulations.instance.json_document import written_kind
 from formulations.instance.positions import Document, Part, suggestion
 from formulations.instance.quantities import MAPPING, TAGS, shown
 
@@ -75,6 +76,10 @@ def _problems(
     misspelt = {path[:-1] for path in unknown}
     strange = sum(len(path) == 1 for path in unknown)
     foreign = strange > max(1, len(document.root.children) - strange)
+    if foreign and (kind := written_kind(document.value)):
+        allowed = f"one with {', '.join(model.model_fields)}"
+        yield InstanceError(f"{document.name}:1:1", f"a {kind} file", allowed)
+        return
     for error, path in sorted(errors, key=lambda one: one[0]["type"] != "extra_forbidden"):
         if error["type"] == "missing" and path[:-1] in misspelt:
             continue

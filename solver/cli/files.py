@@ -22,10 +22,15 @@ def checked_plan(path: Path) -> "PlanDocument":
     from solver.verify import Effort, verify_document
 
     document = read_document(path)
-    if document.shape is None:
-        raise PlanError(str(path), f"no plan (status {document.status})", "a file with a plan")
+    refuse_planless(path, document)
     refuse_changed(path, verify_document(document, Effort(prove="nothing")))
     return document
+
+
+def refuse_planless(path: Path, document: "PlanDocument") -> None:
+    """PlanError for the file of a search that found no plan."""
+    if document.shape is None:
+        raise PlanError(str(path), f"no plan (status {document.status})", "a file with a plan")
 
 
 def refuse_changed(path: Path, verification: "Verification") -> None:
@@ -40,8 +45,13 @@ def names_file(model: str) -> bool:
     return model.endswith(".json") or os.sep in model or os.path.isfile(model)
 
 
-def check_writable(path: Path) -> None:
-    """Returns if `path` can be written as `write_text` does; PlannerError, in words, if not."""
+def check_writable(*paths: Path | None) -> None:
+    """Returns if all can be written as `write_text` does; PlannerError, in words, if not."""
+    for path in filter(None, paths):
+        _check_writable(path)
+
+
+def _check_writable(path: Path) -> None:
     target = path.resolve()
     try:
         if target.is_dir():

@@ -11,6 +11,8 @@ from solver.cli.search_options import JsonOption, positive, time_ns
 from solver.cli.terminal import print_report, say
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from solver.fleet_document import FleetDocument
     from solver.fleets.recovery import Horizon
 
@@ -76,8 +78,7 @@ def recover_command(
     if not gone and not back:
         raise PlannerError("name nodes with --lost or --joined, or both")
     times = _horizon(horizon, restart)
-    if out is not None:
-        check_writable(out)
+    check_writable(out)
     document = read_fleet(plan)
     check_fleet(document, plan, instance)
     found = next_fleet(document, gone, back, times, time_limit)
@@ -86,14 +87,14 @@ def recover_command(
     if as_json:
         say(to_json(found), end="")
     else:
-        show_fleet(found)
+        print_report(fleet_report(found))
 
 
 def check_fleet(document: "FleetDocument", plan: Path, instance: Path | None = None) -> None:
     """Raises PlanError for a fleet that was changed by hand, or that is of another instance."""
-    from solver.verify import instance_differences, verify_fleet
+    from solver.verify import Effort, instance_differences, verify_fleet
 
-    refuse_changed(plan, verify_fleet(document, bounds=False))
+    refuse_changed(plan, verify_fleet(document, Effort(prove="nothing")))
     if instance is not None:
         from formulations.instance.load import load_instance
 
@@ -102,11 +103,11 @@ def check_fleet(document: "FleetDocument", plan: Path, instance: Path | None = N
             raise PlanError(str(plan), different[0], f"a fleet of the instance {instance}")
 
 
-def show_fleet(document: "FleetDocument") -> None:
-    """Prints a fleet, and why nodes are idle."""
+def fleet_report(document: "FleetDocument") -> "list[RenderableType]":
+    """A fleet, and why nodes are idle."""
     from formulations.units import seconds
     from solver.fleets.fleet import step_of_all_nodes_ns
     from solver.report.fleet import fleet_text
 
     all_nodes_ns = step_of_all_nodes_ns(document) if document.idle else None
-    print_report(fleet_text(document, None if all_nodes_ns is None else seconds(all_nodes_ns)))
+    return fleet_text(document, None if all_nodes_ns is None else seconds(all_nodes_ns))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from solver.cli.files import check_writable, write_text
-from solver.cli.recover import show_fleet
+from solver.cli.recover import fleet_report
 from solver.cli.search_options import GapOption, InstanceArgument, JsonOption, StudyOption, positive
 from solver.cli.terminal import print_report, say, steps_display
 from solver.layered.node_sharing import NodeSplit
@@ -117,8 +117,7 @@ def templates_command(
         gap=gap,
         time_limit_s=time_limit,
     )
-    if out is not None:
-        check_writable(out)
+    check_writable(out)
     problem = load_instance(instance, plain=True)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
@@ -134,7 +133,7 @@ def templates_command(
         write_text(out, to_json(fleet))
         if not as_json:
             say("")
-            show_fleet(fleet)
+            print_report(fleet_report(fleet))
     if out is not None and not document.designs:
         say("no fleet is written: no template was found in time; raise --time-limit", err=True)
     if any(one.status == "unknown" for one in document.templates):

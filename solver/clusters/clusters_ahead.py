@@ -1,8 +1,8 @@
 """Clusters that workers search ahead of their turn, with the cutoffs that hold meanwhile."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 
 from formulations.instance.family import Counts
 from solver.clusters.member import MemberClosing, Members, MemberTask, left_open
@@ -12,15 +12,16 @@ from solver.search.crew import Asked, Crew, Losses, Round
 #: Seconds between two looks at the time.
 LOOK_S = 0.1
 
-#: The open clusters whose turn may come next, so many at most.
-Upcoming = Callable[[int], Sequence[MemberTask]]
+#: The open clusters whose turn may come next, of so many, if plans of these step times are found.
+Upcoming = Callable[[int, Mapping[Counts, int]], Iterator[MemberTask]]
 
 
 class ClustersAhead:
     """What workers are at, and what they have closed before its turn.
 
     A cluster is closed as one process closes it: what was found below another cutoff is searched
-    for again. Where nothing was below a higher one, nothing is below that of its turn.
+    for again. Where nothing was below a higher one, nothing is below that of its turn. Cutoffs are
+    foreseen: those of the turns that come if every cluster has the plan that was found of it.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class ClustersAhead:
         """`keep` is told of every closing as soon as it comes, whether or not it is of use."""
         self.members, self.upcoming, self.stop, self.keep = members, upcoming, stop, keep
         self.at_work: dict[int, MemberTask] = {}
-        self.early: dict[Counts, tuple[MemberTask, MemberClosing]] = {}
+        self.early: dict[Counts, list[tuple[MemberTask, MemberClosing]]] = {}
         self.losses = Losses()
         self._positions = count()
         self._round: Round[MemberTask, MemberClosing] | None = None
@@ -50,9 +51,10 @@ class ClustersAhead:
         One that workers die of is left as it is.
         """
         while not self.stop():
-            known = self.early.pop(task.counts, None)
-            if known is not None and _replies(*known, task):
-                return known[1]
+            known = self._known(task)
+            if known is not None:
+                del self.early[task.counts]
+                return known
             if self.losses.fatal(task.counts, f"a cluster of {task.counts} nodes"):
                 return left_open(task)
             self._hand_out(task)
@@ -65,8 +67,14 @@ class ClustersAhead:
         if not self._round.room:
             return
         busy = {task.counts for task in self.at_work.values()}
-        for task in [now, *self.upcoming(len(busy) + 1 + len(self.early))]:
-            if task.counts not in busy and task.counts not in self.early:
+        found = {
+            counts: min(one.found[1] for _, one in known if one.found is not None)
+            for counts, known in self.early.items()
+            if any(one.found is not None for _, one in known)
+        }
+        most = 2 * (len(busy) + 1 + len(self.early))
+        for task in chain([now], self.upcoming(most, found)):
+            if task.counts not in busy and self._known(task) is None:
                 position = next(self._positions)
                 self.at_work[position] = task
                 self._round.submit([Asked(position, task)])
@@ -82,7 +90,12 @@ class ClustersAhead:
                 self.losses.add(task.counts)
             if reply.answer is not None:
                 self.keep(task, reply.answer)
-                self.early[task.counts] = task, reply.answer
+                self.early.setdefault(task.counts, []).append((task, reply.answer))
+
+    def _known(self, task: MemberTask) -> MemberClosing | None:
+        """What was closed of the cluster, if that is as it would be closed now."""
+        known = self.early.get(task.counts, ())
+        return next((closing for asked, closing in known if _replies(asked, closing, task)), None)
 
 
 def _replies(asked: MemberTask, closing: MemberClosing, task: MemberTask) -> bool:

@@ -4,10 +4,11 @@ Every cluster has a lower bound of its step time. It is closed once that is at l
 plans dominated, up to the gap; its own best plan counts as one that dominates the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace, nsmallest
+from math import inf
 
 from formulations.instance.family import Counts, Family
 from solver.clusters.clusters_ahead import ClustersAhead
@@ -60,6 +61,8 @@ class FamilySearch:
         options: SolveOptions,
         study: Study | None = None,
     ) -> None:
+        if measure.limited:  # other limits hold on other terms, and a limit has no gap
+            options = replace(options, gap=0.0)
         self.family, self.options = family, options
         self.clock = Clock(options.time_limit_s)
         self.members = Members(family, options, study)
@@ -71,14 +74,14 @@ class FamilySearch:
         self.closed: dict[Counts, bool] = {}
         self.proofs: dict[Counts, MemberClosing] = {}
 
-    def target_ns(self, counts: Counts) -> float:
+    def target_ns(self, counts: Counts, front: Front | None = None) -> float:
         """A bound of at least this closes the cluster."""
-        return self.front.cutoffs[counts] * (1 - self.options.gap) * (1 - NOISE)
+        return (front or self.front).cutoffs[counts] * (1 - self.options.gap) * (1 - NOISE)
 
-    def is_open(self, counts: Counts) -> bool:
+    def is_open(self, counts: Counts, front: Front | None = None) -> bool:
         """Whether the cluster may have a plan that is not dominated, beyond the gap."""
         bound_ns = self.bounds[counts]
-        return bound_ns is not None and bound_ns < self.target_ns(counts)
+        return bound_ns is not None and bound_ns < self.target_ns(counts, front)
 
     def next_task(self) -> MemberTask | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
@@ -88,7 +91,8 @@ class FamilySearch:
             _, counts = heap[0]
             if counts in self.packed:
                 return MemberTask(counts, self.front.cutoffs[counts])
-            self.bounds[counts] = self.members.packed_ns(counts, self.target_ns(counts))
+            packed_ns = self.members.packed_ns(counts, self.target_ns(counts))
+            self.bounds[counts] = self._within(counts, packed_ns)
             self.packed.add(counts)
             if self.is_open(counts):
                 heapreplace(heap, (self._rank(counts), counts))
@@ -96,22 +100,28 @@ class FamilySearch:
                 heappop(heap)
         return None
 
+    def _within(self, counts: Counts, bound_ns: int | None) -> int | None:
+        """A bound of a cluster; None where plans that take so long are beyond limits."""
+        refused_ns = (max(self.front.longest[counts]) + 1) * (1 - NOISE)
+        return None if bound_ns is None or bound_ns >= refused_ns else bound_ns
+
     def _left(self) -> list[Counts]:
         """Open clusters not yet searched."""
         return [one for one in self.bounds if one not in self.closed and self.is_open(one)]
 
-    def _rank(self, counts: Counts) -> tuple[float, ...]:
+    def _rank(self, counts: Counts, front: Front | None = None) -> tuple[float, ...]:
         """The lower the further the cluster may go; without a front, fast and cheap ones first."""
         bound_ns = self.bounds[counts] or 0
         measure = self.front.measure
         time, cost, *_ = measure.figures(counts, bound_ns, measure.terms(counts)[0])
-        return bound_ns / self.front.cutoffs[counts], time * cost
+        return bound_ns / (front or self.front).cutoffs[counts], time * cost
 
     def take(self, closing: MemberClosing) -> None:
         """Keeps what became known of a cluster."""
         counts, known_ns, bound_ns = closing.counts, self.bounds[closing.counts], closing.bound_ns
         possible = known_ns is not None and bound_ns is not None
-        self.bounds[counts] = max(known_ns or 0, bound_ns or 0) if possible else None
+        proved_ns = max(known_ns or 0, bound_ns or 0) if possible else None
+        self.bounds[counts] = self._within(counts, proved_ns)
         self.closed[counts] = closing.searched
         if closing.found is not None:
             self.front.offer(counts, closing.found[1])
@@ -138,7 +148,7 @@ class FamilySearch:
 
     def _run(self, report: Report | None, crew: Crew | None) -> None:
         for counts in self.bounds:
-            self.bounds[counts] = self.members.bound_ns(counts)
+            self.bounds[counts] = self._within(counts, self.members.bound_ns(counts))
         if crew is None:
             self._search(report, None)
             return
@@ -162,10 +172,19 @@ class FamilySearch:
             left = [counts for counts in self.bounds if self.is_open(counts)]
             self.kept.note(len(self.bounds) - len(left), left, len(self.front.best), self.gap)
 
-    def upcoming(self, most: int) -> list[MemberTask]:
-        """Those open clusters that may go furthest beyond the front."""
-        first = nsmallest(most, self._left(), key=self._rank)
-        return [MemberTask(counts, self.front.cutoffs[counts]) for counts in first]
+    def upcoming(self, most: int, expected: Mapping[Counts, int]) -> Iterator[MemberTask]:
+        """Those open clusters whose turn comes next if plans of these step times are found.
+
+        Of so many that may go furthest beyond the front as it is.
+        """
+        left = set(nsmallest(most, self._left(), key=self._rank))
+        front = self.front.among(left)
+        while left := {counts for counts in left if self.is_open(counts, front)}:
+            counts = min(left, key=lambda one: (self._rank(one, front), one))
+            left.remove(counts)
+            yield MemberTask(counts, front.cutoffs[counts])
+            if expected.get(counts, inf) < front.cutoffs[counts]:
+                front.offer(counts, expected[counts])
 
     def _closing(
         self, task: MemberTask, report: Report | None, ahead: ClustersAhead | None

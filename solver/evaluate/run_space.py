@@ -37,7 +37,7 @@ def space_of(instance: Instance, run: Launched) -> Instance:
         found |= {"target": "any", "recompute_per": "stage"}
     if run.target == "megatron" and run.zero >= GRADIENTS_SPLIT:
         found["target"] = "any"
-    return instance.model_copy(update={"search": search.model_copy(update=found)})
+    return instance.but(search=search.model_copy(update=found))
 
 
 def narrowed(search: SearchSpace, target: Target) -> SearchSpace:

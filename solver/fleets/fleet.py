@@ -11,7 +11,6 @@ from formulations.transition import Links, layer_state_bytes
 from formulations.units import seconds
 from solver.document import HETPLAN_VERSION, sealed
 from solver.fleet_document import (
-    FLEET_SCHEMA_VERSION,
     CopyDocument,
     FleetDocument,
     PipelineDocument,
@@ -119,8 +118,6 @@ def _document(
     step_s = seconds(max(steps) + exchange_ns)
     return sealed(
         FleetDocument(
-            kind="fleet",
-            schema_version=FLEET_SCHEMA_VERSION,
             hetplan_version=HETPLAN_VERSION,
             faults=faults,
             survives=len(pipelines) - 1,

@@ -19,7 +19,8 @@ _STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 def assumptions(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> Lines:
     """One line each, labelled; `degrees`: of its stages."""
     return [
-        *(("assumed", text) for text in _assumed(instance, shape, degrees)),
+        *(("assumed", text) for text in _assumed(instance.on(shape.nodes_used), shape, degrees)),
+        *flash_lines(instance),
         *_hidden(instance.search.overlap, shape, degrees),
         *(("unused", text) for text in _unused(instance)),
     ]
@@ -105,24 +106,19 @@ def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines
 
 def _unused(instance: Instance) -> Iterator[str]:
     """What would cost nothing; strategies of a profile are as it was measured."""
-    yield from unused_flash(instance)
+    known = instance.profile is None and instance.fused is None
+    flash = instance.workload.flash_attention
+    if known and not flash and has_flash(instance.cluster, instance.workload.precision):
+        yield "workload.flash_attention is off, although every GPU here has it: less memory"
     spot = [group.name for group in instance.cluster.groups if group.spot]
     if spot and instance.objective.minimize != "cost_per_useful_sequence":
         yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"
 
 
-def unused_flash(instance: Instance) -> Iterator[str]:
-    """That attention keeps its scores, although GPUs of some groups, or of all, have no need to."""
-    cluster, workload = instance.cluster, instance.workload
-    if instance.profile is not None or workload.flash_attention:
-        return
-    without = [
-        group.name
-        for group in cluster.groups
-        if not has_flash(cluster.with_groups([group]), workload.precision)
-    ]
-    if not without:
-        yield "workload.flash_attention is off, although every GPU here has it: less memory"
-    elif len(without) < len(cluster.groups):
-        names = ", ".join(without)
-        yield f"flash attention: not on {names}, so on none; without them others may be faster"
+def flash_lines(instance: Instance) -> Lines:
+    """Which plans have flash attention, where nodes decide on it."""
+    if instance.fused is None:
+        return []
+    names = ", ".join(group.name for group in instance.cluster.groups if not group.gpu.has_flash)
+    text = f"flash attention on all GPUs of plans that use no {names}, and on none of others"
+    return [("assumed", text)]

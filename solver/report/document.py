@@ -12,7 +12,6 @@ from formulations.plan import Plan, Replica, Shape, Stage, num_gpus
 from formulations.units import seconds
 from solver.document import (
     HETPLAN_VERSION,
-    SCHEMA_VERSION,
     MemoryDocument,
     PlanDocument,
     RentingDocument,
@@ -33,7 +32,6 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
     """The sealed plan file of a result; figures of the plan are None where there is none."""
     plan = result.plan
     document = PlanDocument(
-        schema_version=SCHEMA_VERSION,
         hetplan_version=HETPLAN_VERSION,
         status=result.status,
         termination=result.termination,
@@ -85,7 +83,8 @@ def _lower_bound_s(result: Result) -> float | None:
 
 
 def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDocument:
-    instance, shape = document.instance, plan.shape
+    shape = plan.shape
+    instance = document.instance.on(shape.nodes_used)
     costs = plan_costs(instance, plan)
     tables = plan_tables(instance, plan)
     price = price_usd_per_hour(instance, shape)

@@ -6,7 +6,6 @@ from formulations.units import seconds
 from solver.document import HETPLAN_VERSION, sealed
 from solver.family_result import FamilyPoint, FamilyResult
 from solver.front_document import (
-    FRONT_SCHEMA_VERSION,
     Aim,
     FrontDocument,
     PointDocument,
@@ -19,8 +18,6 @@ def build_front(found: FamilyResult, aim: Aim) -> FrontDocument:
     """The sealed front file of an outcome."""
     return sealed(
         FrontDocument(
-            kind="front",
-            schema_version=FRONT_SCHEMA_VERSION,
             hetplan_version=HETPLAN_VERSION,
             aim=aim,
             termination=found.termination,

@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
+from solver.report.drawing import LETTER, grid_line, picture, written
 from solver.report.front_figures import (
     Figures,
     cost_name,
@@ -26,7 +27,6 @@ from solver.report.quantities import money, significant
 
 _WIDTH, _HEIGHT = 860, 460
 _LEFT, _TOP, _RIGHT = 96, 84, 150
-_LETTER = 6.2  # average width of a letter of the 11 px font
 _LINE = 13.0  # height of a name
 _STYLE = (
     ".front text{font:11px sans-serif;fill:#222}.front .t{font-size:17px;font-weight:bold}"
@@ -134,23 +134,15 @@ class _Page:
         return _TOP + _HEIGHT * (1 - self.up.share(paid))
 
 
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
-
-
-def _line(x: float, y: float, to_x: float, to_y: float) -> str:
-    return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" class="g"/>'
-
-
 def _grid(page: _Page) -> Iterator[str]:
     for tick in page.across.ticks:
         x = page.x(tick)
-        yield _line(x, _TOP, x, _TOP + _HEIGHT)
-        yield _text(x, _TOP + _HEIGHT + 16, f"{tick:g}", ' text-anchor="middle"')
+        yield grid_line(x, _TOP, x, _TOP + _HEIGHT)
+        yield written(x, _TOP + _HEIGHT + 16, f"{tick:g}", ' text-anchor="middle"')
     for tick in page.up.ticks:
         y = page.y(tick)
-        yield _line(_LEFT, y, _LEFT + _WIDTH, y)
-        yield _text(_LEFT - 8, y + 4, f"{tick:,g}", ' text-anchor="end"')
+        yield grid_line(_LEFT, y, _LEFT + _WIDTH, y)
+        yield written(_LEFT - 8, y + 4, f"{tick:,g}", ' text-anchor="end"')
 
 
 def _dot(page: _Page, mark: Mark) -> str:
@@ -175,21 +167,21 @@ def _names(page: _Page, best: Sequence[Mark]) -> Iterator[str]:
     taken: list[tuple[float, float, float]] = []
     for mark in best:
         x, y = page.x(mark.at.throughput), page.y(mark.at.paid)
-        width = _LETTER * len(mark.name)
+        width = LETTER * len(mark.name)
         free = all(
             abs(y - other) >= _LINE or x >= end or x + width <= start for start, end, other in taken
         )
         if free:
             taken.append((x, x + width, y))
-            yield _text(x + 8, y + 14, mark.name)
+            yield written(x + 8, y + 14, mark.name)
 
 
 def _legend(names: dict[_Kind, str]) -> Iterator[str]:
     x = float(_LEFT)
     for kind, name in names.items():
         yield f'<circle cx="{x + 5:.1f}" cy="52" r="4" class="{kind}"/>'
-        yield _text(x + 14, 56, name)
-        x += 36 + _LETTER * len(name)
+        yield written(x + 14, 56, name)
+        x += 36 + LETTER * len(name)
 
 
 def front_picture(
@@ -221,16 +213,9 @@ def front_picture(
             *(_dot(page, mark) for mark in best),
         ]
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="front" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        _text(16, 28, title, ' class="t"'),
         *_legend(shown),
-        _text(_LEFT, _TOP - 10, what),
-        _text(_LEFT + _WIDTH / 2, height - 14, speed_name(document), ' text-anchor="middle"'),
+        written(_LEFT, _TOP - 10, what),
+        written(_LEFT + _WIDTH / 2, height - 14, speed_name(document), ' text-anchor="middle"'),
         *body,
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return picture(title, width, height, parts, _STYLE, "front")

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from formulations.costs.renting import chooses_terms
 from solver.document import PlanDocument
 from solver.front_document import FrontDocument
-from solver.report.assumptions import unused_flash
+from solver.report.assumptions import flash_lines
 from solver.report.degrees import degrees_of, tensor_text
 from solver.report.front_figures import cost_name, rows_of, speed_name, training_usd
 from solver.report.layout import Lines, labelled, table
@@ -33,6 +33,22 @@ def front_text(document: FrontDocument) -> list[RenderableType]:
     if document.points:
         parts += [table(*point_rows(document)), ""]
     return [*parts, labelled([*cost_lines(document), *search_lines(document)])]
+
+
+def least_text(document: FrontDocument) -> str:
+    """The least cost or time there is, where a budget or a deadline is too tight; one line."""
+    if not document.points:
+        return "no cluster within the limits; what they would have to be was not found in time"
+    point, steps = document.points[0], document.family.instance.objective.steps
+    terms = point.terms[0]
+    kept_s = (point.plan.step_time_s or 0.0) / terms.availability
+    cost = f"cost is {money(training_usd(document, terms.cost_usd_per_step))}"
+    time = f"time is {time_text(kept_s * (steps or 1))}"
+    least = cost if document.aim == "money" else time
+    per = "a step" if document.aim == "time" and steps is None else cost_name(document)
+    open_ = ", not proved" if document.num_open else f", proved{within_gap(document)}"
+    name = cluster_name(document, point.nodes, terms.on_spot)
+    return f"no cluster within the limits: the least {least} for {per}, by {name}{open_}"
 
 
 def cost_lines(document: FrontDocument) -> Lines:
@@ -101,7 +117,7 @@ def search_lines(document: FrontDocument) -> Lines:
     batch, length = workload.global_batch, workload.sequence_length
     lines = [("workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step")]
     lines += lengths_lines(document.family.instance)
-    lines += [("unused", text) for text in unused_flash(document.family.instance)]
+    lines += flash_lines(document.family.instance)
     lines.append(("clusters", _standings(document)))
     if document.num_open:
         lines.append(("open", _open(document)))

@@ -1,7 +1,8 @@
 """One step of mixed lengths as a hand-written SVG 1.1 picture.
 
-A bar of what runs in time, switches between; below it the best single strategy on the same scale,
-and a line for each group. All bars have tooltips.
+A bar of what runs in time, switches between, and what takes the end of each group and of the step;
+below it the best single strategy on the same scale, and a line for each group. All bars have
+tooltips.
 """
 
 from collections.abc import Iterator
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from solver.lengths_document import LengthsDocument
-from solver.report.lengths_step import buckets_text, strategy_name
+from solver.report.drawing import LETTER, picture, written
+from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
 from solver.report.quantities import round_time_text, time_text
 
 _WIDTH, _LEFT, _RIGHT, _BAR = 900, 110, 60, 46
 _TOP, _LINE = 64, 22
-_LETTER = 6.2  # average width of a letter of the 11 px font
 _FILLS = (
     "#4c86c6",
     "#3f9a5b",
@@ -25,7 +26,8 @@ _FILLS = (
     "#5fb3b3",
     "#a3a832",
 )
-_SWITCH = "#d62728"
+_SWITCH, _VISIT, _ANCHOR = "#d62728", "#555", "#111"
+_OTHERS = {_SWITCH: "switches", _VISIT: "reduction of gradients", _ANCHOR: "optimizer"}
 _STYLE = (
     ".lengths text{font:11px sans-serif;fill:#222}.lengths .t{font-size:17px;font-weight:bold}"
     ".lengths .n{fill:#fff;text-anchor:middle}.lengths .g{stroke:#000;stroke-opacity:.15}"
@@ -36,11 +38,12 @@ _STEPS = (1, 2, 5, 10)
 
 @dataclass(frozen=True)
 class _Bar:
-    """A part of the step; number: of its group, None for a switch."""
+    """A part of the step; number: of its group's rows, None for any other part."""
 
     begin_s: float
     time_s: float
     number: int | None
+    fill: str
     text: str
 
 
@@ -50,29 +53,23 @@ def lengths_picture(document: LengthsDocument) -> str:
     longest_s = max(document.step_time_s, 0.0 if single is None else single.step_time_s) or 1.0
     bars = list(_bars(document))
     rows = _TOP + _BAR + (0 if single is None else _BAR + 14)
-    height = rows + 44 + _LINE * (len(document.groups) + 1)
+    height = rows + 44 + _LINE * (len(document.groups) + len(_OTHERS))
     title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="lengths" viewBox="0 0 '
-        f'{_LEFT + _WIDTH + _RIGHT} {height}" width="{_LEFT + _WIDTH + _RIGHT}" height="{height}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{_LEFT + _WIDTH + _RIGHT}" height="{height}" fill="#fff"/>',
-        _text(16, 28, title, ' class="t"'),
         *_axis(longest_s, rows),
-        _text(16, _TOP + _BAR / 2 + 4, "this step"),
-        *(_rect(document, bar, _TOP, longest_s) for bar in bars),
+        written(16, _TOP + _BAR / 2 + 4, "this step"),
+        *(_rect(bar, _TOP, longest_s) for bar in bars),
     ]
     if single is not None:
         top, name = _TOP + _BAR + 14, strategy_name(document, single.strategy)
         text = f"{name}, alone: {time_text(single.step_time_s)}"
-        parts.append(_text(16, top + _BAR / 2 + 4, "best single"))
+        parts.append(written(16, top + _BAR / 2 + 4, "best single"))
         parts.append(
             _drawn(0.0, single.step_time_s, top, longest_s, _fill(document, single.strategy), text)
         )
-        parts.append(_text(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
-    parts += [*_legend(document, bars, rows + 44), "</svg>"]
-    return "\n".join(parts) + "\n"
+        parts.append(written(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
+    parts += _legend(bars, rows + 44)
+    return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
 
 
 def _bars(document: LengthsDocument) -> Iterator[_Bar]:
@@ -83,12 +80,21 @@ def _bars(document: LengthsDocument) -> Iterator[_Bar]:
             one = switches.pop(0)
             yield _switch(document, now_s, one.time_s, one.moves, one.enters)
             now_s += one.time_s
-        name = strategy_name(document, group.strategy)
-        text = f"{name}: {buckets_text(group)} tokens, {time_text(group.time_s)}"
-        yield _Bar(now_s, group.time_s, number, text)
+        name, fill = strategy_name(document, group.strategy), _fill(document, group.strategy)
+        reduced_s = visit_s(document, group)
+        rows_s = group.time_s - reduced_s
+        text = f"{name}: {buckets_text(group)} tokens, {time_text(rows_s)}"
+        yield _Bar(now_s, rows_s, number, fill, text)
+        if reduced_s:
+            text = f"gradients reduced by {name}, {time_text(reduced_s)}"
+            yield _Bar(now_s + rows_s, reduced_s, None, _VISIT, text)
         now_s, before = now_s + group.time_s, group.strategy
     for one in switches:
         yield _switch(document, now_s, one.time_s, one.moves, one.enters)
+        now_s += one.time_s
+    if once_s := anchor_s(document):
+        name = strategy_name(document, document.anchor)
+        yield _Bar(now_s, once_s, None, _ANCHOR, f"optimizer of {name}, {time_text(once_s)}")
 
 
 def _switch(
@@ -96,7 +102,8 @@ def _switch(
 ) -> _Bar:
     what = "parameters and gradients" if moves == "both" else moves
     name = strategy_name(document, enters)
-    return _Bar(begin_s, time_s, None, f"switch of {what} to {name}, {time_text(time_s)}")
+    text = f"switch of {what} to {name}, {time_text(time_s)}"
+    return _Bar(begin_s, time_s, None, _SWITCH, text)
 
 
 def _fill(document: LengthsDocument, strategy: int) -> str:
@@ -106,14 +113,13 @@ def _fill(document: LengthsDocument, strategy: int) -> str:
     return _FILLS[place % len(_FILLS)]
 
 
-def _rect(document: LengthsDocument, bar: _Bar, top: float, longest_s: float) -> str:
-    fill = _SWITCH if bar.number is None else _fill(document, document.groups[bar.number].strategy)
-    drawn = _drawn(bar.begin_s, bar.time_s, top, longest_s, fill, bar.text)
+def _rect(bar: _Bar, top: float, longest_s: float) -> str:
+    drawn = _drawn(bar.begin_s, bar.time_s, top, longest_s, bar.fill, bar.text)
     width = _WIDTH * bar.time_s / longest_s
-    if bar.number is None or width < 3 * _LETTER:
+    if bar.number is None or width < 3 * LETTER:
         return drawn
     middle = _LEFT + _WIDTH * (bar.begin_s + bar.time_s / 2) / longest_s
-    return drawn + _text(middle, top + _BAR / 2 + 4, str(bar.number + 1), ' class="n"')
+    return drawn + written(middle, top + _BAR / 2 + 4, str(bar.number + 1), ' class="n"')
 
 
 def _drawn(
@@ -138,26 +144,20 @@ def _axis(longest_s: float, bottom: float) -> Iterator[str]:
         x = _LEFT + _WIDTH * n * step / longest_s
         yield f'<line x1="{x:.1f}" y1="{_TOP - 8}" x2="{x:.1f}" y2="{bottom + 6:.0f}" class="g"/>'
         label = round_time_text(round(n * step, 12), longest_s)
-        yield _text(x, bottom + 20, label, ' text-anchor="middle"')
+        yield written(x, bottom + 20, label, ' text-anchor="middle"')
 
 
-def _legend(document: LengthsDocument, bars: list[_Bar], top: float) -> Iterator[str]:
-    """A line for each group, and one for all switches."""
-    y = top
-    for bar in bars:
-        if bar.number is not None:
-            fill = _fill(document, document.groups[bar.number].strategy)
-            yield _line(y, fill, f"{bar.number + 1}. {bar.text}")
-            y += _LINE
-    switches_s = sum(bar.time_s for bar in bars if bar.number is None)
-    if switches_s:
-        yield _line(y, _SWITCH, f"switches: {time_text(switches_s)}")
+def _legend(bars: list[_Bar], top: float) -> Iterator[str]:
+    """A line for each group, and one for each kind of what is between."""
+    lines = [(bar.fill, f"{bar.number + 1}. {bar.text}") for bar in bars if bar.number is not None]
+    for fill, name in _OTHERS.items():
+        time_s = sum(bar.time_s for bar in bars if bar.fill == fill)
+        if time_s:
+            lines.append((fill, f"{name}: {time_text(time_s)}"))
+    for n, (fill, text) in enumerate(lines):
+        yield _line(top + n * _LINE, fill, text)
 
 
 def _line(y: float, fill: str, text: str) -> str:
     square = f'<rect x="16" y="{y:.0f}" width="12" height="12" fill="{fill}"/>'
-    return square + _text(36, y + 10, text)
-
-
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
+    return square + written(36, y + 10, text)

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from xml.sax.saxutils import escape
 
 from solver.replay.spans import Replay
+from solver.report.drawing import key_width, picture, written
 from solver.report.replay import long_time_text
 
 _COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9")
@@ -13,7 +13,6 @@ _WIDTH, _HEIGHT = 860, 340
 _LEFT, _TOP = 72, 66
 _PARTS = 240  # of the run, over each of which the throughput is averaged
 _CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has more, to be seen too
-_LETTER = 6.2  # average width of a letter of the 11 px font
 _STYLE = (
     "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
     ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-linejoin:round}"
@@ -64,21 +63,17 @@ class _Axes:
         return _TOP + _HEIGHT * (1 - nodes / max(1, self.most_nodes))
 
 
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
-
-
 def _grid(axes: _Axes) -> Iterator[str]:
     for per_s in axes.ticks:
         y = axes.y(per_s)
         yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + _WIDTH}" y2="{y:.1f}" class="g"/>'
-        yield _text(_LEFT - 8, y + 4, f"{per_s:g}", ' text-anchor="end"')
+        yield written(_LEFT - 8, y + 4, f"{per_s:g}", ' text-anchor="end"')
     for tenth in range(11):
         time_ns = axes.end_ns * tenth // 10
         x = axes.x(time_ns)
         yield f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{_TOP + _HEIGHT}" class="g"/>'
         label = long_time_text(time_ns) if time_ns else "0"
-        yield _text(x, _TOP + _HEIGHT + 16, label, ' text-anchor="middle"')
+        yield written(x, _TOP + _HEIGHT + 16, label, ' text-anchor="middle"')
 
 
 def _curve(axes: _Axes, values: Sequence[float], colour: str, width: float) -> str:
@@ -104,15 +99,9 @@ def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
     width, height = _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52
     part = long_time_text(axes.end_ns // _PARTS)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        _text(16, 28, title, ' class="t"'),
         *_grid(axes),
-        _text(16, _TOP - 12, f"samples/s, mean of every {part}"),
-        _text(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, "time", ' text-anchor="middle"'),
+        written(16, _TOP - 12, f"samples/s, mean of every {part}"),
+        written(_LEFT + _WIDTH / 2, _TOP + _HEIGHT + 38, "time", ' text-anchor="middle"'),
     ]
     x = float(_LEFT) + 220
     for n, ((name, values), colour) in enumerate(zip(curves.items(), _COLOURS, strict=False)):
@@ -120,11 +109,11 @@ def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
             len(curves) - 1 - n
         )  # those drawn over it stay narrower
         parts.append(f'<rect x="{x:.1f}" y="44" width="14" height="10" fill="{colour}"/>')
-        parts.append(_text(x + 20, 53, name))
+        parts.append(written(x + 20, 53, name))
         parts.append(_curve(axes, values, colour, width_of_curve))
-        x += 44 + _LETTER * len(name)
+        x += key_width(name)
     most = axes.most_nodes
     parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')
-    parts.append(_text(x + 20, 53, f"nodes ready, {most} at the top"))
+    parts.append(written(x + 20, 53, f"nodes ready, {most} at the top"))
     parts.append(_nodes(axes, next(iter(replays.values()))))
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return picture(title, width, height, parts, _STYLE)

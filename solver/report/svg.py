@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, repeat
-from xml.sax.saxutils import escape
 
 from solver.document import PlanDocument
+from solver.report.drawing import LETTER, picture, written
 from solver.report.quantities import ranges, round_time_text, time_text
 from solver.report.rows import Row, rows_of
 from solver.report.stages import num_chunks
@@ -39,7 +39,6 @@ _MARGIN = 16
 _GROUP_HEIGHT = 24
 _NARROW = 3.0  # bars up to this width keep to one shade
 _DENSE_PATH = 500  # corners from which the critical path is drawn as a thin line
-_LETTER = 6.2  # average width of a letter of the 11 px font
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,8 @@ def _layout(document: PlanDocument, rows: Sequence[Row], step: Step) -> _Layout:
         for _ in own:
             tops.append(y)
             y += height + 4
-    left = _MARGIN + 10 + _LETTER * max(len(_label(row)) for row in rows)
+    left = _MARGIN + 10 + LETTER * max(len(_label(row)) for row in rows)
     return _Layout(left, height, tuple(tops), tuple(headings), y, step.step_time_ns)
-
-
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(text)}</text>'
 
 
 def _bars(layout: _Layout, row: Row, top: float, num_chunks: int) -> Iterator[str]:
@@ -111,17 +106,17 @@ def _bars(layout: _Layout, row: Row, top: float, num_chunks: int) -> Iterator[st
         fill = _fills(bar.kind, bar.chunk, num_chunks)[shade]
         paths[fill].append(f"M{x:.2f} {top:.0f}h{width:.2f}v{layout.row_height:.0f}h{-width:.2f}z")
         number = "" if bar.micro_batch is None else str(bar.micro_batch)
-        if number and width > _LETTER * len(number) + 3 and layout.row_height > 16:
+        if number and width > LETTER * len(number) + 3 and layout.row_height > 16:
             middle = top + layout.row_height / 2 + 4
             style = ' class="m"' if int(number) % 2 and not bar.chunk else ' class="n"'
-            numbers.append(_text(x + width / 2, middle, number, style))
+            numbers.append(written(x + width / 2, middle, number, style))
     for fill, parts in paths.items():
         yield f'<path fill="{fill}" d="{"".join(parts)}"/>'
     yield from numbers
 
 
 def _row(layout: _Layout, row: Row, top: float, num_chunks: int) -> Iterator[str]:
-    yield _text(_MARGIN, top + layout.row_height / 2 + 4, _label(row))
+    yield written(_MARGIN, top + layout.row_height / 2 + 4, _label(row))
     yield (
         f'<rect x="{layout.left:.1f}" y="{top:.0f}" width="{_CHART_WIDTH}" '
         f'height="{layout.row_height:.0f}" fill="{_IDLE}"/>'
@@ -167,9 +162,9 @@ def _axis(layout: _Layout) -> Iterator[str]:
             f'y2="{layout.bottom + 4:.1f}" class="g"/>'
         )
         text = round_time_text(time_ns / 1e9, layout.step_time_ns / 1e9)
-        yield _text(x, layout.bottom + 18, text, ' text-anchor="middle"')
+        yield written(x, layout.bottom + 18, text, ' text-anchor="middle"')
     middle = layout.left + _CHART_WIDTH / 2
-    yield _text(middle, layout.bottom + 38, "time in the step", ' text-anchor="middle"')
+    yield written(middle, layout.bottom + 38, "time in the step", ' text-anchor="middle"')
 
 
 def _legend(names: Mapping[str, str], num_chunks: int) -> tuple[list[str], float]:
@@ -183,15 +178,15 @@ def _legend(names: Mapping[str, str], num_chunks: int) -> tuple[list[str], float
             parts.append(f'<rect x="{x:.1f}" y="{y:.0f}" width="9" height="12" fill="{fill}"/>')
             x += 9
         text = name if len(chunks) == 1 else f"{name}, chunks 0-{num_chunks - 1}"
-        parts.append(_text(x + 6, y + 10, text))
-        x += 26 + _LETTER * len(text)
+        parts.append(written(x + 6, y + 10, text))
+        x += 26 + LETTER * len(text)
     parts.append(f'<rect x="{x:.1f}" y="{y:.0f}" width="18" height="12" fill="{_IDLE}"/>')
-    parts.append(_text(x + 24, y + 10, "idle"))
+    parts.append(written(x + 24, y + 10, "idle"))
     x += 66
     ends = f'x1="{x:.1f}" y1="{y + 6:.0f}" x2="{x + 18:.1f}" y2="{y + 6:.0f}"'
     text = "critical path: what the step has to wait for; numbers and shades: micro-batches"
-    parts += [f'<line {ends} class="c"/>', _text(x + 24, y + 10, text)]
-    return parts, x + 24 + _LETTER * len(text)
+    parts += [f'<line {ends} class="c"/>', written(x + 24, y + 10, text)]
+    return parts, x + 24 + LETTER * len(text)
 
 
 _STYLE = (
@@ -216,18 +211,11 @@ def svg_picture(document: PlanDocument, step: Step) -> str:
     shape = document.shape
     plan = f"{shape_text(document, shape)}; {batches_text(document, shape)}; " if shape else ""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}">',
-        f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>',
-        _text(_MARGIN, 30, title, ' class="t"'),
-        _text(_MARGIN, 50, plan + cluster_text(document.instance)),
+        written(_MARGIN, 50, plan + cluster_text(document.instance)),
         *legend,
-        *(_text(_MARGIN, y, text, ' class="h"') for y, text in layout.headings),
+        *(written(_MARGIN, y, text, ' class="h"') for y, text in layout.headings),
         *chain.from_iterable(map(_row, repeat(layout), rows, layout.tops, repeat(chunks))),
         *_axis(layout),
         _critical(layout, rows, step.critical_path),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return picture(title, f"{width:.0f}", f"{height:.0f}", parts, _STYLE, title_y=30)

@@ -12,7 +12,6 @@ from formulations.units import seconds
 from solver.document import HETPLAN_VERSION, PlanDocument, sealed
 from solver.result import relative_gap
 from solver.switch_document import (
-    SWITCH_SCHEMA_VERSION,
     ClassDocument,
     DeviceDocument,
     EndDocument,
@@ -45,8 +44,6 @@ def switch_document(
     time_s, bound_s = seconds(found.time_ns), seconds(found.bound.time_ns)
     return sealed(
         SwitchDocument(
-            kind="switch",
-            schema_version=SWITCH_SCHEMA_VERSION,
             hetplan_version=HETPLAN_VERSION,
             moves=moves,
             time_s=time_s,

@@ -11,21 +11,22 @@ from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import seconds
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
 from solver.simulate import pipeline_step_ns
+from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
 from solver.verify.fleet_bound import least_step_ns
 from solver.verify.sealed import verification
 
 
-def verify_fleet(document: FleetDocument, *, bounds: bool = True) -> Verification:
+def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verification:
     """Checks every constraint and figure of a fleet file against its own instance.
 
-    bounds: also works out how much better another fleet may be. Uses no code of models, engines or
-    search. Never raises for a document that could be read.
+    Also how much better another fleet may be, if anything is to be proved. Uses no code of models,
+    engines or search. Never raises for a document that could be read.
     """
 
     def check(document: FleetDocument, findings: Findings) -> None:
         _check_content(document, findings)
-        if bounds and not findings.num_problems:
+        if (effort or Effort()).prove != "nothing" and not findings.num_problems:
             _check_bound(document, findings)
 
     return verification(document, check)

@@ -12,6 +12,7 @@ from math import ceil
 from formulations.units import seconds
 from solver.result import relative_gap
 from solver.switch_document import ClassDocument, SendingDocument, SwitchDocument
+from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification
 from solver.verify.sealed import verification
 from solver.verify.switch_links import Need, Network
@@ -19,7 +20,7 @@ from solver.verify.switch_places import check_plan
 from solver.verify.switch_replay import Replay
 
 
-def verify_switch(document: SwitchDocument) -> Verification:
+def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verification:
     """Checks that everything arrives once from where it is, and counts times and bound again.
 
     Uses no code of the planner. Never raises for a document that could be read.

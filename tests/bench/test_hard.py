@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench.hard import BEST_KNOWN, INSTANCES, contradiction, improved
-from bench.scaling import Figures
+from bench.searches import Figures
 from formulations.costs.placement import Placer
 from formulations.instance.load import load_instance
 from formulations.plan import Shape

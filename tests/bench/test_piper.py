@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bench.piper import EQUAL, contradicted, line, read_problem
-from formulations.throughput import PS_PER_S
-from solver.enumeration.throughput import ThroughputSearch
+from bench.piper_problem import PS_PER_S
+from bench.piper_search import ThroughputSearch
 from tests.seeds import one_each
 
 

@@ -53,6 +53,32 @@ def test_file_of_another_kind_is_one_line(command: str, content: str, tmp_path: 
     assert f"{path}:1:1" in found[2] or f"{path}:" in found[2]
 
 
+KINDS = ("plan", "front", "fleet", "switch", "lengths")
+#: Kind that a command takes, and its arguments.
+TAKES = {
+    "switch FILE FILE": "plan",
+    "export FILE --to megatron --out x": "plan",
+    "explain FILE": "plan",
+    "diff FILE FILE": "plan",
+    "recover FILE --lost a-0": "fleet",
+    **{f"{command} FILE": "" for command in ("solve", "lengths", "replay", "evaluate", "pareto")},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", TAKES)
+def test_bug_wrong_kind_of_file_is_named(command: str, kind: str, tmp_path: Path) -> None:
+    """Not its schema version, nor its fields, is what is wrong with a file of another kind."""
+    names = {} if kind == "plan" else {"kind": kind}
+    fields = names | dict.fromkeys(("schema_version", "hetplan_version", "digest"), 1)
+    path = tmp_path / "file.json"
+    path.write_text(json.dumps(fields), encoding="utf-8")
+    found = run(*(path if word == "FILE" else word for word in command.split()))
+    assert_refused(found)
+    expected = "schema version 1" if kind == TAKES[command] else f"1:1: a {kind} file; allowed: "
+    assert expected in found[2]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_name_that_is_no_file_is_one_line(command: str, tmp_path: Path) -> None:
     """A folder, a file in a file, a missing one, a name that is too long, one of two lines."""

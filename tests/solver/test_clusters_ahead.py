@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.paper_crew import PaperCrew
+from formulations.instance.family import Counts
 from solver.clusters.family_outcome import outcome
 from solver.clusters.measure import TimeAndMoney
 from solver.clusters.member import MemberClosing, Members, MemberTask
@@ -37,6 +38,25 @@ def test_front_does_not_depend_on_the_workers() -> None:
     assert points(Forks(2)) == alone
     assert points(on_paper) == alone
     assert 0 < max(on_paper.work_s) <= on_paper.now_s
+
+
+def test_cutoffs_of_later_turns_are_foreseen() -> None:
+    """With plans as they will be found: so workers are asked what one process alone asks."""
+    family = few(2)
+    search = FamilySearch(family, TimeAndMoney(family), OPTIONS)
+    search.bounds = {counts: search.members.bound_ns(counts) for counts in search.bounds}
+    expected = dict[Counts, int]()
+    turns = list[MemberTask]()
+    while task := search.next_task():
+        turns.append(task)
+        search.take(closing := search.members.close(task))
+        if closing.found is not None:
+            expected[task.counts] = closing.found[1]
+    again = FamilySearch(family, TimeAndMoney(family), OPTIONS)
+    again.bounds = {counts: again.members.bound_ns(counts) for counts in again.bounds}
+    foreseen = [*again.upcoming(99, expected)]
+    assert len({task.cutoff_ns for task in turns}) > 2
+    assert [task for task in foreseen if task in turns] == turns
 
 
 Answer = Callable[[Members, MemberTask, float | None, Callable[[], bool]], MemberClosing]

@@ -22,8 +22,8 @@ def refusal(path: Path, text: str | bytes) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        ("schema_version", "true", ": schema version true; allowed: 8; solve again"),
-        ("schema_version", "1.0", ": schema version 1.0; allowed: 8; solve again"),
+        ("schema_version", "true", ": schema version true; allowed: 9; solve again"),
+        ("schema_version", "1.0", ": schema version 1.0; allowed: 9; solve again"),
         ("seed", "true", ": true; allowed: a whole number"),
         ("seed", '"0"', ": '0'; allowed: a whole number"),
         ("seed", "0.0", ": 0.0; allowed: a whole number"),
@@ -68,7 +68,7 @@ def test_unknown_and_missing_fields_are_named(plan_file: Path) -> None:
     ("data", "line"),
     [
         (b"", "1:1: Expecting value; allowed: valid JSON"),
-        (b"{}", "1:1 schema_version: no schema version; allowed: 8; solve again"),
+        (b"{}", "1:1: an empty mapping; allowed: a plan file written by solve --out"),
         (b"[]", "1:1: an empty list; allowed: a plan file written by solve --out"),
         (b'{\n "a" 1}', "2:6: Expecting ':' delimiter; allowed: valid JSON"),
         (b'{"a": \xff}', "1:7: byte 0xff; allowed: text in UTF-8"),

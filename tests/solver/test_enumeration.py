@@ -99,12 +99,11 @@ def test_long_transfers_are_bounded_by_rounds() -> None:
 def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables | None:
     """A random shape with even shares on nodes of two types and sizes, if there is one."""
     instance = crowded_instance(seed) if seed % 2 else random_instance(seed)
-    search = instance.search.model_copy(update={"micro_batches": "even"})
+    search = instance.search.but(micro_batches="even")
     groups = instance.cluster.groups
     if seed % 2:
-        groups = tuple(group.model_copy(update={"nodes": 2}) for group in groups)
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    instance = instance.model_copy(update={"search": search, "cluster": cluster})
+        groups = tuple(group.but(nodes=2) for group in groups)
+    instance = instance.but(search=search, cluster={"groups": groups})
     instance = instance if schedule is None else scheduled(instance, schedule, seed)
     shape = random_shape(instance, seed, most_stages=4)
     return build_tables(instance, shape) if shape else None
@@ -130,16 +129,11 @@ def deep_tables(dp: int, stages: int) -> CostTables:
     kinds = ["embedding", *["block"] * 8, "head"]
     chain = [layer(kind, 10 + 7 * i % 5, 10**6, 10**6) for i, kind in enumerate(kinds)]
     nodes = dp * stages // 2
-    groups = tuple(
-        group.model_copy(update={"nodes": nodes, "gpus_per_node": 1})
-        for group in instance.cluster.groups
-    )
-    instance = instance.model_copy(
-        update={
-            "workload": workload(chain, 4 * dp, 10**7, tied=True),
-            "search": instance.search.model_copy(update={"micro_batches": "even"}),
-            "cluster": instance.cluster.model_copy(update={"groups": groups}),
-        }
+    groups = tuple(group.but(nodes=nodes, gpus_per_node=1) for group in instance.cluster.groups)
+    instance = instance.but(
+        workload=workload(chain, 4 * dp, 10**7, tied=True),
+        search={"micro_batches": "even"},
+        cluster={"groups": groups},
     )
     shape = plain_shape((nodes, nodes), dp=dp, pp=stages)
     return build_tables(instance, shape)

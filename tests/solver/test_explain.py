@@ -22,7 +22,7 @@ def few_choices() -> Instance:
     """A plan space of some ten shapes."""
     instance = load_instance(INSTANCE)
     few = {"micro_batch": (4,), "tensor_parallel": (1,), "data_parallel": (2, 4), "zero": (0, 1)}
-    return instance.model_copy(update={"search": instance.search.model_copy(update=few)})
+    return instance.but(search=few)
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,9 @@ def few(nodes: int) -> Family:
     """Up to so many nodes of either kind."""
     family = load_family(BERT)
     cluster = family.instance.cluster
-    groups = tuple(group.model_copy(update={"nodes": nodes}) for group in cluster.groups)
-    update = {"cluster": cluster.model_copy(update={"groups": groups})}
-    return family.model_copy(update={"instance": family.instance.model_copy(update=update)})
+    groups = tuple(group.but(nodes=nodes) for group in cluster.groups)
+    update = {"cluster": cluster.but(groups=groups)}
+    return family.but(instance=update)
 
 
 def front(

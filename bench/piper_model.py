@@ -1,4 +1,4 @@
-"""Piper's problem as one model: see `formulations.throughput` for its sets and parameters.
+"""Piper's problem as one model: see `bench.piper_problem` for its sets and parameters.
 
 Variables. chosen[c]: a stage, its degrees and its ways; sum[S]: what the replications of the
 stages inside suffix S add up to; time.
@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 from ortools.sat.python import cp_model
 
-from formulations.throughput import Choices, ThroughputProblem
+from bench.piper_problem import Choices, ThroughputProblem
 
 
-class Built:
-    """The model; `time` is minimised."""
+class PiperModel:
+    """The model over these choices, all or those that are of interest; `time` is minimised."""
 
     def __init__(self, problem: ThroughputProblem, known: Sequence[Choices]) -> None:
         self.model = model = cp_model.CpModel()
@@ -48,8 +48,3 @@ class Built:
             model.add(total(begin[suffix]) == total(end[suffix]))
         model.add(cp_model.LinearExpr.weighted_sum(literals, gpus) <= problem.gpus)  # (2)
         model.minimize(self.time)
-
-
-def build(problem: ThroughputProblem, known: Sequence[Choices]) -> Built:
-    """The model over these choices, all or those that are of interest."""
-    return Built(problem, known)

@@ -1,18 +1,18 @@
-"""What the pictures of the benchmarks share: hand-written SVG 1.1."""
+"""What all pictures share: hand-written SVG 1.1."""
 
 from collections.abc import Iterable, Iterator
 from xml.sax.saxutils import escape
 
 #: Colours of lines that lie over each other.
 COLOURS = ("#d62728", "#4c86c6", "#3f9a5b", "#b279c9", "#e39a2d", "#7a7a7a")
-_LETTER = 6.2  # average width of a letter of the 11 px font
+LETTER = 6.2  # average width of a letter of the 11 px font
 _STYLE = (
     "text{font:11px sans-serif;fill:#222}.t{font-size:17px;font-weight:bold}"
     ".g{stroke:#000;stroke-opacity:.15}.c{fill:none;stroke-width:2}"
 )
 
 
-def text(x: float, y: float, words: str, style: str = "") -> str:
+def written(x: float, y: float, words: str, style: str = "") -> str:
     """Words that begin at a place in px; `style`: more attributes."""
     return f'<text x="{x:.1f}" y="{y:.1f}"{style}>{escape(words)}</text>'
 
@@ -24,24 +24,33 @@ def grid_line(x: float, y: float, to_x: float, to_y: float) -> str:
 
 def key_width(name: str) -> float:
     """Width in px of a name in the key of a picture, with its colour and the space behind."""
-    return 44 + _LETTER * len(name)
+    return 44 + LETTER * len(name)
 
 
 def key(x: float, y: float, name: str, colour: str) -> Iterator[str]:
     """A name in the key, with its colour; y: upper edge."""
     yield f'<rect x="{x:.1f}" y="{y:.1f}" width="14" height="10" fill="{colour}"/>'
-    yield text(x + 20, y + 9, name)
+    yield written(x + 20, y + 9, name)
 
 
-def picture(title: str, width: float, height: float, parts: Iterable[str]) -> str:
-    """A whole file: the parts on white, below a title."""
+def picture(
+    title: str,
+    width: float | str,
+    height: float | str,
+    parts: Iterable[str],
+    style: str = _STYLE,
+    of: str = "",
+    title_y: float = 28,
+) -> str:
+    """A whole file: the parts on white, below a title; `of`: its class, for pages with several."""
+    named = f' class="{of}"' if of else ""
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg"{named} viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}">',
         f"<title>{escape(title)}</title>",
-        f"<style>{_STYLE}</style>",
+        f"<style>{style}</style>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
-        text(16, 28, title, ' class="t"'),
+        written(16, title_y, title, ' class="t"'),
         *parts,
         "</svg>",
     ]

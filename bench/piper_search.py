@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.throughput import Choices, Ints, ThroughputProblem, choices, suffixes
+from bench.piper_problem import Choices, Ints, ThroughputProblem, choices, suffixes
 
 
 @dataclass(frozen=True)

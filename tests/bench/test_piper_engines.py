@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from formulations.cpsat import throughput as model
-from formulations.throughput import PS_PER_S, Edge, ThroughputProblem, Way, choices
+from bench.piper_model import PiperModel
+from bench.piper_problem import PS_PER_S, Edge, ThroughputProblem, Way, choices
+from bench.piper_search import ThroughputSearch
 from solver.backends import cpsat
-from solver.enumeration.throughput import ThroughputSearch
 from solver.options import SolveOptions
 from solver.result import Status
 from tests.seeds import few_and_many
@@ -118,7 +118,7 @@ def test_three_engines_agree(seeds: Sequence[int]) -> None:
         problem = random_problem(seed)
         expected, found = brute_force(problem), ThroughputSearch(problem).solve()
         known = list(choices(problem))
-        outcome = cpsat.run(model.build(problem, known).model, SolveOptions())
+        outcome = cpsat.run(PiperModel(problem, known).model, SolveOptions())
         if expected is None:
             assert found is None, seed
             assert outcome.status is Status.INFEASIBLE, seed
@@ -170,6 +170,6 @@ def test_nothing_is_better_than_the_optimum() -> None:
     best = search.solve()
     assert best is not None
     for time_ps, status in ((best.time_ps, Status.INFEASIBLE), (best.time_ps + 1, Status.OPTIMAL)):
-        built = model.build(problem, search.better_than(time_ps))
+        built = PiperModel(problem, search.better_than(time_ps))
         assert cpsat.run(built.model, SolveOptions()).status is status
     assert ThroughputSearch(replace(problem, memory_bytes=0)).solve() is None

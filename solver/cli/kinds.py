@@ -1,0 +1,150 @@
+"""The kinds of files that hetplan writes, one row each: how they are checked, shown and drawn."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from rich.console import RenderableType
+
+from formulations.errors import PlannerError
+from formulations.instance.load import load_family, load_instance
+from formulations.instance.record import Record
+from solver.cli.files import refuse_changed, refuse_planless
+from solver.cli.recover import fleet_report
+from solver.document import PLAN_FILE, PlanDocument, digest
+from solver.fleet_document import FLEET_FILE, FleetDocument
+from solver.front_document import FRONT_FILE, FrontDocument
+from solver.lengths_document import LENGTHS_FILE, LengthsDocument
+from solver.report.document import costs_of
+from solver.report.front_picture import front_picture
+from solver.report.html.front_page import front_page
+from solver.report.html.lengths_page import lengths_page
+from solver.report.html.page import html_page
+from solver.report.html.switch_page import switch_page
+from solver.report.lengths_picture import lengths_picture
+from solver.report.lengths_step import step_text
+from solver.report.subsets_text import front_report
+from solver.report.svg import svg_picture
+from solver.report.switch_picture import switch_picture
+from solver.report.switch_text import switch_text
+from solver.report.text import plan_text
+from solver.report.trace import chrome_trace
+from solver.sealed_file import SealedFile, joined_names, read_one_of
+from solver.simulate import Step, simulate_step
+from solver.switch_document import SWITCH_FILE
+from solver.verify import (
+    Effort,
+    Verification,
+    instance_differences,
+    verify_document,
+    verify_fleet,
+    verify_front,
+    verify_lengths,
+    verify_switch,
+)
+
+Part = Literal["differs", "picture", "page", "trace"]
+
+D = TypeVar("D", bound=Record)
+
+
+@dataclass(frozen=True)
+class Kind(Generic[D]):
+    """What commands do with one kind of files; None: they do not.
+
+    differs: what is wrong if it should be for an instance file. picture: SVG; page: HTML; trace:
+    JSON for Perfetto. claims: whether it has a bound that only `verify` proves.
+    """
+
+    file: SealedFile[D]
+    verify: Callable[[D, Effort], Verification]
+    text: Callable[[D], list[RenderableType]]
+    differs: Callable[[D, Path], Sequence[str]] | None = None
+    picture: Callable[[D], str] | None = None
+    page: Callable[[D], str] | None = None
+    trace: Callable[[D], str] | None = None
+    claims: Callable[[D], bool] = lambda _: False
+
+
+T = TypeVar("T")
+
+
+def _of_step(write: Callable[[PlanDocument, Step], T]) -> Callable[[PlanDocument], T]:
+    """A report on a plan and its step."""
+    return lambda document: write(document, simulate_step(costs_of(document)))
+
+
+def _differs(document: PlanDocument | FleetDocument, path: Path) -> tuple[str, ...]:
+    return instance_differences(document.instance, load_family(path).instance)
+
+
+def _front_differs(front: FrontDocument, path: Path) -> list[str]:
+    family, fewest = load_family(path), front.family.fewest
+    problems = list(instance_differences(front.family.instance, family.instance))
+    if front.aim != "subsets" and fewest != family.fewest:  # of every group
+        problems.append(f"fewest nodes: found {fewest}, expected {family.fewest}")
+    return problems
+
+
+def _lengths_differs(lengths: LengthsDocument, path: Path) -> list[str]:
+    found = lengths.instance_digest
+    expected = digest(load_instance(path).model_dump(mode="json"))
+    return [] if found == expected else [f"instance_digest: found {found}, expected {expected}"]
+
+
+KINDS: tuple[Kind[Any], ...] = (
+    Kind(
+        PLAN_FILE,
+        verify_document,
+        _of_step(plan_text),
+        _differs,
+        picture=_of_step(svg_picture),
+        page=_of_step(html_page),
+        trace=_of_step(chrome_trace),
+        claims=lambda document: bool(document.closed_shapes),
+    ),
+    Kind(
+        FRONT_FILE,
+        verify_front,
+        front_report,
+        _front_differs,
+        picture=front_picture,
+        page=front_page,
+    ),
+    Kind(FLEET_FILE, verify_fleet, fleet_report, _differs),
+    Kind(SWITCH_FILE, verify_switch, switch_text, picture=switch_picture, page=switch_page),
+    Kind(
+        LENGTHS_FILE,
+        verify_lengths,
+        step_text,
+        _lengths_differs,
+        picture=lengths_picture,
+        page=lengths_page,
+        claims=lambda _: True,
+    ),
+)
+
+
+def part_of(kind: Kind[Any], part: Part, option: str) -> Callable[..., Any]:
+    """What an option asks for of a kind of files. Raises PlannerError if they have no such part."""
+    made: Callable[..., Any] | None = getattr(kind, part)
+    if made is None:
+        allowed = joined_names([one.file.kind for one in KINDS if getattr(one, part)])
+        raise PlannerError(f"{option}: a {kind.file.kind} file; allowed: {allowed}")
+    return made
+
+
+def read_kind(path: Path) -> tuple[Kind[Any], Any]:
+    """The row of a file, and what it holds. Raises InstanceError for what is no such file."""
+    file, document = read_one_of([one.file for one in KINDS], path)
+    return next(one for one in KINDS if one.file is file), document
+
+
+def checked_kind(path: Path) -> tuple[Kind[Any], Any]:
+    """As `read_kind`, checked but for what takes long to prove; PlanError if it was changed."""
+    kind, document = read_kind(path)
+    if isinstance(document, PlanDocument):
+        refuse_planless(path, document)
+    refuse_changed(path, kind.verify(document, Effort(prove="nothing")))
+    return kind, document
