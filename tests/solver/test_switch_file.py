@@ -26,6 +26,7 @@ from tests.command_line import run
 from tests.conftest import ROOT
 from tests.expert_instances import expert_instance
 from tests.hand_made import result_of, uniform_plans
+from tests.random_shapes import zoned
 from tests.resealed import forged as forged_plan
 from tests.small_instances import random_instance
 from tests.unlike_degrees import unlike_instance
@@ -50,7 +51,14 @@ def switches(instance: Instance, moves: Moves) -> Iterator[SwitchDocument]:
         yield switch_document(before, after, moves)
 
 
-@pytest.mark.parametrize("make", [random_instance, expert_instance, unlike_instance])
+def zoned_instance(seed: int) -> Instance:
+    """Nodes of several types in up to four zones, links of their own between some."""
+    return zoned(random_instance(seed), 2 * seed + 1)
+
+
+@pytest.mark.parametrize(
+    "make", [random_instance, expert_instance, unlike_instance, zoned_instance]
+)
 @pytest.mark.parametrize("moves", MOVES)
 def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves) -> None:
     """ZeRO of all stages, experts, context, mixed GPUs and tensor degrees; never above the rule."""
