@@ -134,7 +134,7 @@ def _undivided(mixed: Mixed, tour: Tour) -> set[tuple[int, int]]:
     return {
         (group.strategy, k)
         for group, own in pairs
-        if isinstance(own, StrategyTimes) and mixed.rows == "packed"
+        if isinstance(own, StrategyTimes)
         for k in own.undivided(group.atoms)
     }
 

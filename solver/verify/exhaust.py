@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape
-from formulations.schedules import SCHEDULES
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -73,13 +72,7 @@ class Trial:
         self.question, self.below_ns, self.stages = question, below_ns, question.stages
         self.instance, self.shape = self.stages.instance, self.stages.shape
         self.prover, self.graph = self.stages.prover, self.stages.graph
-        learn = question.keep if self.keeps_cuts else lambda *_: None
-        self.times = PlanTimes(self.prover, self.shape, self.graph, below_ns, learn)
-
-    @property
-    def keeps_cuts(self) -> bool:
-        """Whether a path is one for more micro-batches too, or they are given."""
-        return self.stages.even or SCHEDULES[self.shape.schedule].prefixes
+        self.times = PlanTimes(self.prover, self.shape, self.graph)
 
     def remaining(self, left: Left) -> Left | None:
         """What plans below the claim may use; None if there are none."""

@@ -18,21 +18,15 @@ left there is no plan.
 
 The outer stages reduce tied embeddings together, over the slower of their links: each waits for the
 least of the other's. To know it, ways are told apart by that of the last stage.
-
-The longest paths of plans that were simulated bound all others too, with as many micro-batches or,
-where the order of fewer is what is left without the last (`prefixes`), more. Some of them are kept,
-and what is on no way within D of such a length has fewer.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Shape
-from formulations.schedules import PathCounts
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -40,15 +34,11 @@ from solver.verify.families import members_of
 from solver.verify.lengths import StageLengths
 from solver.verify.orders import OrderGraph
 from solver.verify.stages import Stages
-from solver.verify.ways import Choices, Cut, Left
+from solver.verify.ways import Choices, Left
 from solver.verify.windows import by_windows
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-
-#: Paths of simulated plans that are kept.
-MOST_CUTS = 8
 
 
 #: Per stage [J, n, n] layers that may run on nodes of a group.
@@ -71,7 +61,6 @@ class Refutation:
     stages: Stages
     needed: int
     clock: Clock
-    cuts: deque[Cut] = field(default_factory=lambda: deque(maxlen=MOST_CUTS))
 
     @property
     def applies(self) -> bool:
@@ -81,11 +70,6 @@ class Refutation:
     def with_needed(self, micro_batches: int) -> "Refutation":
         """The same question where one replica per lane has to do so much in all."""
         return replace(self, needed=micro_batches)
-
-    def keep(self, micro_batches: int, path: PathCounts, stage: int) -> None:
-        """Keeps a path of the schedule's graph for so many that ends with a stage."""
-        blocking = self.stages.instance.search.blocking_sends
-        self.cuts.append(Cut.of(self.stages.shape.pp, blocking, micro_batches, path, stage))
 
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
@@ -189,16 +173,14 @@ class Refutation:
         asked &= not stages.even
         most = self.needed if asked else stages.total
         least = ceil_div(most, len(graph.lanes)) if asked and len(stages.lanes) == 1 else 1
-        lane = stages.lane(left, r)
-        cut = lane.ways.most_by(self.cuts, lane.costs, limit, most)
-        for k, stage in enumerate(lane.lengths(limit)):
+        for k, stage in enumerate(stages.lane(left, r).lengths(limit)):
             groups = graph.built[k].group[left[k].step, r]
             held = stages.held[k][groups, left[k].first, left[k].last]
             if stages.even:
-                fits = (cut[k] >= stages.least) & stage.within(stages.members[k])
+                fits = stage.within(stages.members[k])
                 yield np.where(fits, np.minimum(held, stages.least), 0)
             else:
-                yield self._largest(k, stage, np.minimum(held, cut[k]), least)
+                yield self._largest(k, stage, np.minimum(held, most), least)
 
     def _largest(self, k: int, stage: "StageLengths", most: Array, least: int) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""
