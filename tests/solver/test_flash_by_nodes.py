@@ -46,9 +46,11 @@ def test_sequences_are_shared_where_attention_is_fused() -> None:
     """Only plans of new nodes may do so, and where all have to, old nodes have no plan."""
     search = "target: any, context_parallel: [2]"
     family = Family(instance=mixed(105, search=search), fewest=(0, 0))
-    new = {(n, 0): solve(mixed(105, (n, 0), search=search)).step_time_ns for n in (1, 2)}
+    new: dict[Counts, int | None] = {
+        (n, 0): solve(mixed(105, (n, 0), search=search)).step_time_ns for n in (1, 2)
+    }
     result, measure = searched(family), TimeAndMoney(family)
-    assert points_of(measure, result) == front_of(measure, dict(new))
+    assert points_of(measure, result) == front_of(measure, new)
     old = {one.nodes for one in result.clusters if one.standing == "infeasible"}
     assert old == set(family.members()) - set(new)
     assert verify_front(build_front(result, "front")).complete
