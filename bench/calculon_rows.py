@@ -39,7 +39,7 @@ def planned(base: Instance, row: Row) -> tuple[Instance, Plan]:
         "sequence_parallel": row["tp_comm"] == "rs_ag",
         "overlap": overlap.model_copy(update=shares),
     }
-    instance = base.model_copy(update={"search": base.search.model_copy(update=changed)})
+    instance = base.but(search=changed)
     chunks = row["virtual_pipeline"]
     shape = Shape(
         degrees=uniform_degrees(base, row["tp"]),
@@ -63,11 +63,10 @@ def _layers_ns(instance: Instance, shape: Shape) -> Array:
 
 def _work_ns(instance: Instance, shape: Shape) -> dict[str, Array]:
     """[L] of a micro-batch by kind."""
-    hidden = instance.search.overlap.model_copy(update={"tensor_parallel": 1.0})
-    search = instance.search.model_copy(update={"overlap": hidden})
-    plain = shape.model_copy(update={"recompute": ("none",)})
+    search = instance.search.but(overlap={"tensor_parallel": 1.0})
+    plain = shape.but(recompute=("none",))
     all_ns, plain_ns = _layers_ns(instance, shape), _layers_ns(instance, plain)
-    bare_ns = _layers_ns(instance.model_copy(update={"search": search}), plain)
+    bare_ns = _layers_ns(instance.but(search=search), plain)
     is_block = np.array([layer.is_block for layer in instance.workload.layers])
     return {
         "compute": bare_ns * is_block,

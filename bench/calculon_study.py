@@ -30,8 +30,7 @@ SCHEDULES = ("1f1b", "interleaved")
 
 def with_schedules(base: Instance, schedules: Sequence[str]) -> Instance:
     """The plan space with these schedules alone."""
-    search = base.search.model_copy(update={"schedule": tuple(schedules)})
-    return base.model_copy(update={"search": search})
+    return base.but(search={"schedule": tuple(schedules)})
 
 
 def priced(base: Instance, rows: Sequence[Row]) -> list[tuple[int, Row]]:

@@ -253,7 +253,7 @@ def recompute_for_larger_micro_batch() -> Study:
     gpu = gpu_catalogue()["A100-40"].model_dump()
     workload = gpt(4096, 32, 56, 2048, MEGATRON_VOCABULARY)
     changes = {
-        "workload": workload.model_copy(update={"global_batch": 512}),
+        "workload": workload.but(global_batch=512),
         "cluster.groups.0.gpu": gpu,
     }
     points = _by_size("megatron_5_9b", {"tp": 8}, changes)
@@ -319,7 +319,7 @@ def _row(row: Sequence[Any]) -> Point:
         {"tp": tp, "pp": pp, "micro_batch": micro_batch, "vpp": chunks}
         | ({"schedule": "interleaved"} if chunks > 1 else {}),
         {
-            "workload": workload.model_copy(update={"global_batch": batch}),
+            "workload": workload.but(global_batch=batch),
             "cluster.groups.0.nodes": gpus // 8,
         },
     )

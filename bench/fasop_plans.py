@@ -109,5 +109,4 @@ def judge(instance: Instance, plan: Plan) -> Judgement:
 def their_space(instance: Instance) -> Instance:
     """The instance with the plan space of FASOP: all nodes, no recomputation, no ZeRO."""
     narrow = {"recompute": ("none",), "zero": (0,), "idle_nodes": False}
-    search = instance.search.model_copy(update=narrow)
-    return instance.model_copy(update={"search": search})
+    return instance.but(search=narrow)

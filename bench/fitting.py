@@ -43,7 +43,7 @@ def pass_times(gpu: GpuType, precision: Precision) -> PassTimes:
 
 
 def _without_host(gpu: GpuType, on_device: bool) -> GpuType:
-    return gpu.model_copy(update={"launch_overhead_s": 0.0}) if on_device else gpu
+    return gpu.but(launch_overhead_s=0.0) if on_device else gpu
 
 
 def log_errors(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> Floats:

@@ -119,7 +119,7 @@ def measured_on_b200(folder: Path) -> Iterator[MemoryRow]:
     for row in found["rows"]:
         sizes = TransformerSizes.model_validate(known[B200_MODELS[row["model"]]]["sizes"])
         workload = build_workload(
-            sizes.model_copy(update={"layers": row["num_layers"]}),
+            sizes.but(layers=row["num_layers"]),
             name=row["model"],
             source="bench",
             sequence_length=row["sequence_length"],

@@ -29,16 +29,9 @@ def with_bandwidth(instance: Instance, bytes_per_s: float) -> Instance:
     """The instance with another bandwidth between all nodes."""
     cluster = instance.cluster
     groups = tuple(
-        group.model_copy(
-            update={
-                "inter_node": group.inter_node.model_copy(
-                    update={"bandwidth_bytes_per_s": bytes_per_s}
-                )
-            }
-        )
-        for group in cluster.groups
+        group.but(inter_node={"bandwidth_bytes_per_s": bytes_per_s}) for group in cluster.groups
     )
-    return instance.model_copy(update={"cluster": cluster.model_copy(update={"groups": groups})})
+    return instance.but(cluster=cluster.but(groups=groups))
 
 
 def measured(

@@ -272,7 +272,7 @@ def _fasop(reference: Path, gpus: Gpus) -> Iterator[Observation]:
                 micro_batch=b,
                 backward=False,
                 message_bytes=b * workload.boundary_bytes,
-                link=gpu.link.model_copy(update={"bandwidth_bytes_per_s": bits_per_s / 8}),
+                link=gpu.link.but(bandwidth_bytes_per_s=bits_per_s / 8),
             ),
         )
 
@@ -326,4 +326,4 @@ def _sailor_link(fits: Any, link: Link, model: str, tp: int, b: int) -> Link | N
     size_bytes = 4 * b * SAILOR_SEQUENCE * SAILOR_MODELS[model][0]
     x = log2(size_bytes / 1e6)
     c2, c1, c0 = fits[str(tp)][0]
-    return link.model_copy(update={"bandwidth_bytes_per_s": (c2 * x * x + c1 * x + c0) * 1e9})
+    return link.but(bandwidth_bytes_per_s=(c2 * x * x + c1 * x + c0) * 1e9)

@@ -90,8 +90,7 @@ def solved(
 
     longest_s: no longer step of ours matters, and that there is none may be what is proved.
     """
-    limits = instance.limits.model_copy(update={"max_step_time_s": longest_s})
-    limited = instance.model_copy(update={"limits": limits})
+    limited = instance.but(limits={"max_step_time_s": longest_s})
     even = even_plan(instance)
     solution = hetplan.solve(limited, time_limit_s=options[0], gap=options[1])
     checked, shape = hetplan.verify(solution, limited), solution.document.shape

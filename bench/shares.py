@@ -28,8 +28,7 @@ DEFAULT = ("hetero_small", "hetero_large", "three_types", "oobleck_mixed")
 
 def with_shares(instance: Instance, shares: Shares) -> Instance:
     """The instance with these numbers of micro-batches per replica allowed."""
-    search = instance.search.model_copy(update={"micro_batches": shares})
-    return instance.model_copy(update={"search": search})
+    return instance.but(search={"micro_batches": shares})
 
 
 def compare(name: str, instance: Instance, options: SolveOptions) -> list[Figures]:

@@ -37,13 +37,13 @@ def _merged(group: NodeGroup, tp: int, instance: Instance) -> NodeGroup:
         "memory_bandwidth_bytes_per_s": tp * gpu.memory_bandwidth_bytes_per_s,
     }
     size = group.gpus_per_node // tp
-    return group.model_copy(update={"gpu": gpu.model_copy(update=changes), "gpus_per_node": size})
+    return group.but(gpu=gpu.model_copy(update=changes), gpus_per_node=size)
 
 
 def _renamed(profile: Profile, group: NodeGroup, tp: int) -> Iterator[ProfileEntry]:
     for entry in profile.entries:
         if (entry.gpu, entry.tp) == (group.gpu.name, tp):
-            yield entry.model_copy(update={"gpu": f"{tp} {group.gpu.name}", "tp": 1})
+            yield entry.but(gpu=f"{tp} {group.gpu.name}", tp=1)
 
 
 def super_gpus(instance: Instance, degrees: Sequence[int]) -> Instance:
@@ -57,12 +57,8 @@ def super_gpus(instance: Instance, degrees: Sequence[int]) -> Instance:
         entries=tuple(sorted(known, key=repr)),
     )
     groups = tuple(_merged(group, tp, instance) for group, tp in pairs)
-    return instance.model_copy(
-        update={
-            "profile": profile,
-            "cluster": instance.cluster.model_copy(update={"groups": groups}),
-            "search": instance.search.model_copy(update={"tensor_parallel": (1,)}),
-        }
+    return instance.but(
+        profile=profile, cluster={"groups": groups}, search={"tensor_parallel": (1,)}
     )
 
 

@@ -34,6 +34,12 @@ LARGE: tuple[tuple[Degrees, Degrees], ...] = (
     ((64, 4, 4), (18, 8, 7)),
     ((128, 4, 2), (14, 8, 9)),
 )
+#: Parameters split over 1,024 copies (ZeRO 3), and whole in every copy.
+SPLIT: tuple[tuple[Degrees, Degrees], ...] = (
+    ((1024, 1, 1), (128, 8, 1)),
+    ((1024, 1, 1), (256, 4, 1)),
+    ((1024, 1, 1), (32, 8, 4)),
+)
 KINDS: tuple[tuple[Kind, ...], ...] = (("parameters",), ("gradients",), ("parameters", "gradients"))
 
 
@@ -70,16 +76,16 @@ def in_order(degrees: Degrees, zero: int = 1, ep: int = 1, layers: int = 62) -> 
 
 
 def figures(
-    cluster: Cluster, before: Degrees, after: Degrees, kinds: tuple[Kind, ...]
+    cluster: Cluster, before: Degrees, after: Degrees, kinds: tuple[Kind, ...], zero: int = 1
 ) -> dict[str, Any]:
-    """One switch, with its seconds."""
+    """One switch, with its seconds; zero: of the plan before."""
     begin = cpu_seconds()
-    switch = switch_of(cluster, llama_32b(), in_order(before), in_order(after), kinds)
+    switch = switch_of(cluster, llama_32b(), in_order(before, zero), in_order(after), kinds)
     found = plan_switch(switch)
     return {
         "before": before,
         "after": after,
-        "moves": "+".join(kinds),
+        "moves": "+".join(kinds) + (f", ZeRO {zero} before" if zero > 1 else ""),
         "gpus": switch.network.num_gpus,
         "groups": len(cluster.groups),
         "classes": len(switch.classes),
@@ -107,6 +113,8 @@ def large() -> Iterator[dict[str, Any]]:
         for before, after in LARGE:
             for kinds in KINDS[:2]:
                 yield figures(cluster, before, after, kinds)
+    for before, after in SPLIT:
+        yield figures(alike, before, after, KINDS[0], 3)
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -117,7 +125,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
         both = ("time_ns", "published_ns")
         ours_s, rule_s = (sum(one[name] for one in own) / 1e9 for name in both)
         lines.append(
-            f"{key[0]:22} {key[1]:5} GPUs, {key[2]} groups, {len(own)} pairs: rule {rule_s:.3f} s,"
+            f"{key[0]:25} {key[1]:5} GPUs, {key[2]} groups, {len(own)} pairs: rule {rule_s:.3f} s,"
             f" ours {ours_s:.3f} s ({rule_s / ours_s:.2f} times), gap at most"
             f" {max(one['gap'] for one in own):.1e}, {max(one['cpu_s'] for one in own):.2f} s"
             f" of CPU at most, {max(one['classes'] for one in own)} classes"

@@ -163,7 +163,7 @@ class ShapeCounts(Record):
 class PlanDocument(Record):
     """Everything that `verify` and `show` need; see the module's text."""
 
-    schema_version: Literal[8] = 8
+    schema_version: Literal[9] = 9
     hetplan_version: Name
     status: Status
     termination: Termination

@@ -76,7 +76,7 @@ class FleetDocument(Record):
     """
 
     kind: Literal["fleet"] = "fleet"
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     hetplan_version: Name
     faults: Index
     survives: Index

@@ -6,6 +6,7 @@ every figure again but `hetplan_version`, `runtime_s`, `termination` and `reques
 describe the run, and `instance_digest`, which says what instance the problem was made of.
 """
 
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Annotated, Final, Literal
 
@@ -27,7 +28,7 @@ from formulations.lengths.problem import (
 from solver.result import Status, Termination
 from solver.sealed_file import SealedFile
 
-LENGTHS_SCHEMA_VERSION: Final = 1
+LENGTHS_SCHEMA_VERSION: Final = 2
 
 #: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
 #: group, of any lengths, at any place of the step, or the step is an ascending one.
@@ -60,11 +61,16 @@ class ReplicasDocument(Record):
 
 
 class StrategyDocument(Record):
-    """A strategy by its replicas, or by what it takes for each atom; null: not known."""
+    """A strategy by its replicas, or by what it takes for each atom; null: not known.
+
+    visit_ns: each time that it has run sequences; anchor_ns: once, if it is the anchor.
+    """
 
     name: Name
     replicas: tuple[ReplicasDocument, ...] = ()
     atoms_ns: tuple[Nanoseconds | None, ...] = ()
+    visit_ns: Nanoseconds
+    anchor_ns: Nanoseconds
 
     @model_validator(mode="after")
     def _check_kind(self) -> "StrategyDocument":
@@ -121,25 +127,32 @@ class ProblemDocument(Record):
 
 
 def _strategy_document(strategy: Strategy | Measured) -> StrategyDocument:
+    own = partial(
+        StrategyDocument,
+        name=strategy.name,
+        visit_ns=strategy.visit_ns,
+        anchor_ns=strategy.anchor_ns,
+    )
     if isinstance(strategy, Measured):
-        return StrategyDocument(name=strategy.name, atoms_ns=strategy.atoms_ns)
+        return own(atoms_ns=strategy.atoms_ns)
     replicas = tuple(
         ReplicasDocument(
-            count=len(list(own)),
+            count=len(list(alike)),
             stages=one.stages,
             longest_row=one.longest_row,
             per_square_ns=one.time.per_square_ns,
             per_token_ns=one.time.per_token_ns,
             per_row_ns=one.time.per_row_ns,
         )
-        for one, own in groupby(strategy.replicas)
+        for one, alike in groupby(strategy.replicas)
     )
-    return StrategyDocument(name=strategy.name, replicas=replicas)
+    return own(replicas=replicas)
 
 
 def _strategy(document: StrategyDocument) -> Strategy | Measured:
+    once = document.visit_ns, document.anchor_ns
     if document.atoms_ns:
-        return Measured(document.name, document.atoms_ns)
+        return Measured(document.name, document.atoms_ns, *once)
     replicas = [
         replica
         for one in document.replicas
@@ -152,11 +165,11 @@ def _strategy(document: StrategyDocument) -> Strategy | Measured:
         ]
         * one.count
     ]
-    return Strategy(document.name, tuple(replicas))
+    return Strategy(document.name, tuple(replicas), *once)
 
 
 class GroupDocument(Record):
-    """What a strategy runs between two switches.
+    """What a strategy runs between two switches, and in how long, with the visit.
 
     buckets: (above, up_to) tokens, ascending. micro_batches: rows on each replica; none where its
     times were measured.
@@ -191,7 +204,7 @@ class LengthsDocument(Record):
     """Everything that `verify` and `show` need; groups and switches in the order of the step."""
 
     kind: Literal["lengths"]
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     hetplan_version: Name
     workload: Line
     order: Order

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.plan_costs import PlanCosts
+from formulations.costs.plan_costs import PlanCosts, synced_ns
 from formulations.costs.template_costs import PipelineTimes
 from formulations.schedules import SCHEDULES, Kind, PathCounts, ScheduleGraph, schedule_graph
 
@@ -130,11 +130,8 @@ class Step:
 
 def tail_ns(costs: PlanCosts, ready: Array) -> Array:
     """End of every stage, given the end of its last backward over the replicas; [p, ..]."""
-    shape = (len(ready),) + (1,) * (ready.ndim - 1)
-    synced = ready + costs.sync_ns.reshape(shape)
-    if costs.tied:
-        synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + costs.embedding_ns
-    return synced + (costs.optimizer_ns + costs.gather_ns).reshape(shape)
+    after = (costs.optimizer_ns + costs.gather_ns).reshape(-1, *(1,) * (ready.ndim - 1))
+    return synced_ns(costs, ready) + after
 
 
 def replica_times(costs: PlanCosts, replicas: Sequence[int]) -> Times:

@@ -18,7 +18,5 @@ LLAMA_STYLE = TransformerSizes(
     ffn_biases=False,
     dropout=False,
 )
-LLAMA3 = LLAMA_STYLE.model_copy(update={"vocabulary_size": 128256})
-MIXTRAL = LLAMA_STYLE.model_copy(
-    update={"moe": MoeSizes(experts=8, experts_per_token=2, ffn_size=14336)}
-)
+LLAMA3 = LLAMA_STYLE.but(vocabulary_size=128256)
+MIXTRAL = LLAMA_STYLE.but(moe=MoeSizes(experts=8, experts_per_token=2, ffn_size=14336))

@@ -56,6 +56,18 @@ def instance(batch: int = 4, memory_gib: float = 8, **fields: Any) -> Instance:
     )
 
 
+def narrow(**fields: Any) -> SearchSpace:
+    """Tensor groups of two on all nodes, one sequence, nothing recomputed or split, unless told."""
+    usual = {
+        "idle_nodes": False,
+        "tensor_parallel": (2,),
+        "micro_batch": (1,),
+        "recompute": ("none",),
+        "zero": (0,),
+    }
+    return SearchSpace.model_validate(usual | fields)
+
+
 #: Launches, and kernels that ramp up, fused attention at 40 % of the peak; slow memory for experts,
 #: so that small changes of it count.
 RAMPS = {
@@ -87,8 +99,7 @@ def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
 
 def pipelined() -> PlanDocument:
     """Two stages on a node each, two replicas, ZeRO 1, full recomputation, uneven shares."""
-    search = SearchSpace(
-        idle_nodes=False,
+    search = narrow(
         tensor_parallel=(1,),
         data_parallel=(2,),
         pipeline_parallel=(2,),
@@ -105,13 +116,10 @@ def tensor_parallel() -> PlanDocument:
 
     A quarter of the sync is hidden.
     """
-    search = SearchSpace(
-        idle_nodes=False,
+    search = narrow(
         overlap=Overlap(gradient_sync=0.25),
-        tensor_parallel=(2,),
         data_parallel=(2,),
         micro_batch=(1, 2),
-        recompute=("none",),
         zero=(0, 1),
         schedule=("gpipe",),
         embedding_only_stages=True,
@@ -122,11 +130,10 @@ def tensor_parallel() -> PlanDocument:
 def attending(one: Instance) -> Instance:
     """The instance with fused attention in its blocks, a fifth of their FLOPs."""
     runs = tuple(
-        run.model_copy(update={"layer": with_attention(run.layer)}) if run.layer.is_block else run
+        run.but(layer=with_attention(run.layer)) if run.layer.is_block else run
         for run in one.workload.layer_runs
     )
-    workload = one.workload.model_copy(update={"layer_runs": runs})
-    return one.model_copy(update={"workload": workload})
+    return one.but(workload={"layer_runs": runs})
 
 
 def with_attention(layer: Layer) -> Layer:
@@ -141,43 +148,39 @@ def cheapest() -> PlanDocument:
 
     With fused attention; a quarter of the tensor-parallel traffic is hidden.
     """
-    search = SearchSpace(
-        idle_nodes=False,
-        tensor_parallel=(2,),
+    search = narrow(
         pipeline_parallel=(2,),
-        micro_batch=(1,),
-        zero=(0,),
         blocking_sends=True,
         scatter_gather=True,
         overlap=Overlap(tensor_parallel=0.25),
+        recompute=("none", "full"),
     )
     objective = Objective(minimize="training_cost", steps=1000)
     free = attending(instance(search=search, objective=objective))
     result = certified(free)
     assert result.step_time_ns is not None
     document = build_document(result, SolveOptions())
-    limits = free.limits.model_copy(
-        update={
-            "max_step_time_s": document.step_time_s,
-            "max_cost_usd_per_step": document.cost_usd_per_step,
-            "max_price_usd_per_hour": document.price_usd_per_hour,
-            "memory_headroom": 0.25,
-        }
+    return certified_document(
+        free.but(
+            limits={
+                "max_step_time_s": document.step_time_s,
+                "max_cost_usd_per_step": document.cost_usd_per_step,
+                "max_price_usd_per_hour": document.price_usd_per_hour,
+                "memory_headroom": 0.25,
+            }
+        )
     )
-    return certified_document(free.model_copy(update={"limits": limits}))
 
 
 def on_spot() -> PlanDocument:
     """A node on demand, as it would be taken back too often, and one that is there on spot only."""
-    search = SearchSpace(
-        idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,), recompute=("none",), zero=(0,)
-    )
+    search = narrow()
     one = instance(search=search)
     fast, slow = one.cluster.groups
     often = Spot(price_usd_per_hour=3.0, preemptions_per_hour=90.0)
     seldom = Spot(price_usd_per_hour=3.0, preemptions_per_hour=0.5, only=True)
-    groups = (fast.model_copy(update={"spot": often}), slow.model_copy(update={"spot": seldom}))
-    cluster = one.cluster.model_copy(update={"groups": groups})
+    groups = (fast.but(spot=often), slow.but(spot=seldom))
+    cluster = one.cluster.but(groups=groups)
     preemption = Preemption(restart_s=121, checkpoint_s=15.8)
     objective = Objective(minimize="cost_per_useful_sequence")
     return certified_document(
@@ -199,12 +202,12 @@ def profiled() -> PlanDocument:
         for name, s in (("fast", share * 1e-3), ("slow", share * 2e-3))
         for b in (1, 4)
     )
-    search = SearchSpace(
-        idle_nodes=False,
-        tensor_parallel=(2,),
+    search = narrow(
         pipeline_parallel=(2,),
         micro_batch=(2,),
         embedding_only_stages=True,
+        recompute=("none", "full"),
+        zero=(0, 1),
     )
     profile = Profile(source="test", includes_tensor_parallel_traffic=False, entries=entries)
     return certified_document(instance(batch=16, search=search, profile=profile))
@@ -212,12 +215,7 @@ def profiled() -> PlanDocument:
 
 def idle() -> PlanDocument:
     """One node may stay idle."""
-    search = SearchSpace(
-        tensor_parallel=(2,),
-        micro_batch=(1,),
-        recompute=("none",),
-        zero=(0,),
-    )
+    search = narrow(idle_nodes=True)
     return certified_document(instance(search=search))
 
 
@@ -226,20 +224,13 @@ def zones() -> PlanDocument:
     one = instance()
     fast, slow = one.cluster.groups
     groups = (
-        fast.model_copy(update={"zone": "x", "gpus_per_node": 4}),
-        slow.model_copy(update={"zone": "y"}),
-        slow.model_copy(update={"zone": "y", "name": "slow2"}),
+        fast.but(zone="x", gpus_per_node=4),
+        slow.but(zone="y"),
+        slow.but(zone="y", name="slow2"),
     )
     link = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-4, source="test")
-    cluster = one.cluster.model_copy(update={"groups": groups, "zone_link": link})
-    search = SearchSpace(
-        idle_nodes=False,
-        tensor_parallel=(2,),
-        pipeline_parallel=(2,),
-        micro_batch=(1,),
-        recompute=("none",),
-        zero=(0,),
-    )
+    cluster = one.cluster.but(groups=groups, zone_link=link)
+    search = narrow(pipeline_parallel=(2,))
     return certified_document(instance(cluster=cluster, search=search))
 
 
@@ -261,14 +252,7 @@ def split_backward() -> PlanDocument:
         for kind, s, share in (("embedding", 1e-3, 0.3), ("block", 5e-3, 0.9), ("head", 4e-3, 0.0))
         for name in ("fast", "slow")
     )
-    search = SearchSpace(
-        idle_nodes=False,
-        tensor_parallel=(2,),
-        pipeline_parallel=(2,),
-        micro_batch=(1,),
-        recompute=("none",),
-        schedule=("zb-h1",),
-    )
+    search = narrow(pipeline_parallel=(2,), schedule=("zb-h1",), zero=(0, 1))
     profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
     one = instance(search=search, profile=profile)
     *others, head = one.workload.layer_runs
@@ -277,20 +261,14 @@ def split_backward() -> PlanDocument:
         "released_replicated_bytes": 2 * 10**6,
         "released_sharded_bytes": 3 * 10**6,
     }
-    changed = head.model_copy(update={"layer": head.layer.model_copy(update=released)})
-    whole = one.workload.model_copy(update={"layer_runs": (*others, changed)})
-    return certified_document(one.model_copy(update={"workload": whole}))
+    changed = head.but(layer=released)
+    return certified_document(one.but(workload={"layer_runs": (*others, changed)}))
 
 
 def interleaved() -> PlanDocument:
     """Two chunks of one block each on either node, which send to each other in a circle."""
-    search = SearchSpace(
-        idle_nodes=False,
-        tensor_parallel=(2,),
+    search = narrow(
         pipeline_parallel=(2,),
-        micro_batch=(1,),
-        recompute=("none",),
-        zero=(0,),
         schedule=("interleaved",),
         virtual_pipeline=(2,),
         embedding_only_stages=True,
@@ -307,58 +285,44 @@ def with_core(one: Instance) -> Instance:
         "unsplit_bytes": 3 * 10**6,
     }
     runs = tuple(
-        run.model_copy(update={"layer": run.layer.model_copy(update=core)})
-        if run.layer.is_block
-        else run
-        for run in one.workload.layer_runs
+        run.but(layer=core) if run.layer.is_block else run for run in one.workload.layer_runs
     )
-    workload = one.workload.model_copy(update={"layer_runs": runs})
-    return one.model_copy(update={"workload": workload})
+    return one.but(workload={"layer_runs": runs})
 
 
 def split_sequence() -> PlanDocument:
     """Sequence parallelism and selective recomputation on two stages; 8-bit optimizer states."""
-    search = SearchSpace(
-        idle_nodes=False,
-        tensor_parallel=(2,),
+    search = narrow(
         pipeline_parallel=(2,),
-        micro_batch=(1,),
         recompute=("selective",),
         sequence_parallel=True,
-        zero=(0,),
         scatter_gather=True,
     )
     one = with_core(instance(search=search))
     states = {"optimizer_bytes": 6, "optimizer_block_bytes": 8}
-    whole = one.workload.model_copy(update=states)
-    return certified_document(one.model_copy(update={"workload": whole}))
+    return certified_document(one.but(workload=states))
 
 
 def shared() -> PlanDocument:
     """Sequences on both GPUs of a node, experts on all four; keys and values go round a ring."""
-    search = SearchSpace(
-        idle_nodes=False,
+    search = narrow(
         tensor_parallel=(1,),
         data_parallel=(2,),
         pipeline_parallel=(1,),
-        micro_batch=(1,),
         zero=(1,),
         context_parallel=(2,),
         context_method="ring",
         expert_parallel=(4,),
+        recompute=("none", "full"),
     )
     return certified_document(with_experts(instance(search=search)))
 
 
 def whole_experts() -> PlanDocument:
     """The same experts on all GPUs of two tensor groups, which split none of them."""
-    search = SearchSpace(
-        idle_nodes=False,
-        tensor_parallel=(2,),
+    search = narrow(
         sequence_parallel=True,
         pipeline_parallel=(1,),
-        micro_batch=(1,),
-        recompute=("none",),
         zero=(1,),
         expert_parallel=(2,),
         expert_tensor_parallel=(1,),
@@ -379,9 +343,8 @@ def with_experts(one: Instance) -> Instance:
             "query_bytes": 8 * 10**6,
         }
         layer = run.layer.model_copy(update=fields) if run.layer.is_block else run.layer
-        runs.append(run.model_copy(update={"layer": layer}))
-    shared = one.workload.model_copy(update={"layer_runs": tuple(runs), "experts": 4})
-    return one.model_copy(update={"workload": shared})
+        runs.append(run.but(layer=layer))
+    return one.but(workload={"layer_runs": tuple(runs), "experts": 4})
 
 
 def sharded() -> PlanDocument:
@@ -389,13 +352,10 @@ def sharded() -> PlanDocument:
 
     A quarter of that is hidden.
     """
-    search = SearchSpace(
+    search = narrow(
         overlap=Overlap(sharding=0.25),
-        idle_nodes=False,
-        tensor_parallel=(2,),
         data_parallel=(2,),
         micro_batch=(1, 2),
-        recompute=("none",),
         zero=(2, 3),
         embedding_only_stages=True,
     )
@@ -404,19 +364,17 @@ def sharded() -> PlanDocument:
 
 def infeasible() -> PlanDocument:
     """No plan: the memory of every GPU is too small."""
-    search = SearchSpace(idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,))
+    search = narrow(recompute=("none", "full"), zero=(0, 1))
     return certified_document(instance(memory_gib=0.3, search=search))
 
 
 def interrupted() -> PlanDocument:
     """A plan that is not proved: the shapes that no closed form bounds are open."""
-    search = SearchSpace(
-        idle_nodes=False, tensor_parallel=(2,), micro_batch=(1,), recompute=("none",)
-    )
+    search = narrow(zero=(0, 1))
     done = certified(instance(search=search))
     assert done.step_time_ns is not None
     records = tuple(
-        record.model_copy(update={"reason": "open", "bound_ns": record.bound_ns * 3 // 4})
+        record.but(reason="open", bound_ns=record.bound_ns * 3 // 4)
         if record.reason == "solved" and record.bound_ns is not None
         else record
         for record in done.log.shapes

@@ -21,29 +21,25 @@ from tests.small_instances import random_instance
 def with_cores(workload: Workload) -> Workload:
     """Blocks in which half of what is split over the GPUs is the attention's core."""
     runs = [
-        run.model_copy(
-            update={
-                "layer": run.layer.model_copy(
-                    update={
-                        "core_bytes": run.layer.sharded_activation_bytes // 2,
-                        "core_kernels": run.layer.kernels // 2,
-                        "unweighted_flops": run.layer.forward_flops // 4,
-                    }
-                )
+        run.but(
+            layer={
+                "core_bytes": run.layer.sharded_activation_bytes // 2,
+                "core_kernels": run.layer.kernels // 2,
+                "unweighted_flops": run.layer.forward_flops // 4,
             }
         )
         for run in workload.layer_runs
     ]
-    return workload.model_copy(update={"layer_runs": tuple(runs)})
+    return workload.but(layer_runs=tuple(runs))
 
 
 def cramped_instance(seed: int, schedule: str = "1f1b") -> tuple[Instance, Shape]:
     """A random instance with all ways to recompute, and a shape for which memory is scarce."""
     for number in range(seed, seed + 50_000, 1000):
         instance = scheduled(random_instance(number), schedule, number)  # type: ignore[arg-type]
-        search = instance.search.model_copy(update={"recompute": ("none", "selective", "full")})
-        instance = instance.model_copy(
-            update={"search": search, "workload": with_cores(instance.workload)}
+        instance = instance.but(
+            search={"recompute": ("none", "selective", "full")},
+            workload=with_cores(instance.workload),
         )
         if (shape := random_shape(instance, seed)) and shape.pp > 1:
             return with_less_memory(instance, shape, random.Random(seed)), shape
@@ -64,25 +60,17 @@ def with_less_memory(instance: Instance, shape: Shape, rng: random.Random) -> In
     )
     keep = 1 - instance.limits.memory_headroom
     groups = tuple(
-        group.model_copy(
-            update={
-                "gpu": group.gpu.model_copy(
-                    update={"memory_bytes": int(rng.uniform(least, most) / keep) + 1}
-                )
-            }
-        )
+        group.but(gpu={"memory_bytes": int(rng.uniform(least, most) / keep) + 1})
         for group in instance.cluster.groups
     )
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster={"groups": groups})
 
 
 def one_degree(seed: int, schedule: str, **fields: object) -> Instance:
     """A cramped instance that leaves one pipeline degree, and its fields of `search` changed."""
     instance, shape = cramped_instance(seed, schedule)
     degrees = {"pipeline_parallel": (shape.pp,), "data_parallel": (shape.dp,), "zero": (0,)}
-    search = instance.search.model_copy(update=degrees | fields)
-    return instance.model_copy(update={"search": search})
+    return instance.but(search=degrees | fields)
 
 
 def check_optimum(document: PlanDocument, best_ns: int | None) -> None:

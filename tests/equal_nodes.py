@@ -25,10 +25,7 @@ def _cluster(nodes: int, gpus: int, zones: str, own: Mapping[str, ZoneLink]) -> 
         intra_node=INSIDE,
         inter_node=OUTSIDE,
     )
-    groups = tuple(
-        node.model_copy(update={"name": f"n{i}", "nodes": 1, "zone": zone})
-        for i, zone in enumerate(zones)
-    )
+    groups = tuple(node.but(name=f"n{i}", nodes=1, zone=zone) for i, zone in enumerate(zones))
     return Cluster(
         groups=groups or (node,),
         zone_link=BETWEEN_ZONES if len(set(zones)) > 1 else None,
@@ -63,8 +60,8 @@ def equal_nodes(
         search=SearchSpace(embedding_only_stages=True, scatter_gather=scatter_gather),
     )
     shape = plain_shape((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
-    degrees = tuple(own.model_copy(update={"cp": cp}) for own in shape.degrees)
-    shape = shape.model_copy(update={"degrees": degrees})
+    degrees = tuple(own.but(cp=cp) for own in shape.degrees)
+    shape = shape.but(degrees=degrees)
     tables = build_tables(instance, shape)
     size = tables.gradient_bytes * 0 + 10**7
     return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * (zero in (1, 2)))

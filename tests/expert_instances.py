@@ -18,38 +18,32 @@ def expert_instance(seed: int) -> Instance:
         one = run.layer
         if one.is_block and rng.random() < 0.8:
             experts = rng.randint(1, 60) * 10**6
-            one = one.model_copy(
-                update={
-                    "sharded_parameters": one.sharded_parameters + experts,
-                    "expert_parameters": experts,
-                    "expert_flops": one.forward_flops // 2,
-                    "routed_bytes": rng.randint(1, 4) * 10**6,
-                    "expert_all_reduces": seed % 2,
-                    "key_value_bytes": rng.randint(1, 20) * 10**6,
-                    "query_bytes": rng.randint(1, 20) * 10**6,
-                }
+            one = one.but(
+                sharded_parameters=one.sharded_parameters + experts,
+                expert_parameters=experts,
+                expert_flops=one.forward_flops // 2,
+                routed_bytes=rng.randint(1, 4) * 10**6,
+                expert_all_reduces=seed % 2,
+                key_value_bytes=rng.randint(1, 20) * 10**6,
+                query_bytes=rng.randint(1, 20) * 10**6,
             )
         runs.append(LayerRun(layer=one, count=run.count))
     sizes = rng.choice(NODES)
     groups = tuple(
-        group.model_copy(update={"gpus_per_node": size})
+        group.but(gpus_per_node=size)
         for group, size in zip(instance.cluster.groups, sizes, strict=False)
     )
-    return instance.model_copy(
-        update={
-            "workload": workload.model_copy(update={"layer_runs": tuple(runs), "experts": 4}),
-            "cluster": instance.cluster.model_copy(update={"groups": groups}),
-            "search": instance.search.model_copy(
-                update={
-                    "expert_parallel": (1, 2, 4),
-                    "expert_tensor_parallel": (1, "tp"),
-                    "context_parallel": (1, 2),
-                    "sequence_parallel": rng.random() < 0.7,
-                    "tensor_parallel": (1, 2),
-                    "micro_batch": (1,),
-                    "pipeline_parallel": (1, 2, 3),
-                    "zero": (0, 1, 2, 3),
-                }
-            ),
-        }
+    return instance.but(
+        workload=workload.but(layer_runs=tuple(runs), experts=4),
+        cluster={"groups": groups},
+        search={
+            "expert_parallel": (1, 2, 4),
+            "expert_tensor_parallel": (1, "tp"),
+            "context_parallel": (1, 2),
+            "sequence_parallel": rng.random() < 0.7,
+            "tensor_parallel": (1, 2),
+            "micro_batch": (1,),
+            "pipeline_parallel": (1, 2, 3),
+            "zero": (0, 1, 2, 3),
+        },
     )

@@ -66,13 +66,11 @@ def recomputing(job: Job, numbers: tuple[int, ...]) -> Job:
     for replica in job.plan.replicas:
         pairs = zip(replica.stages, numbers, strict=True)
         stages = [
-            stage.model_copy(
-                update={"recomputed": Recomputed(way="full" if num else "none", blocks=num)}
-            )
+            stage.but(recomputed=Recomputed(way="full" if num else "none", blocks=num))
             for stage, num in pairs
         ]
-        replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
-    return Job(job.instance, job.plan.model_copy(update={"replicas": tuple(replicas)}))
+        replicas.append(replica.but(stages=tuple(stages)))
+    return Job(job.instance, job.plan.but(replicas=tuple(replicas)))
 
 
 #: Two chunks per GPU.

@@ -207,23 +207,22 @@ def zoned(instance: Instance, seed: int) -> Instance:
     own = [pair for pair in pairs if rng.random() < 0.7]
     cluster = Cluster(
         groups=tuple(
-            node.model_copy(update={"name": f"n{i}", "nodes": 1, "zone": zone})
+            node.but(name=f"n{i}", nodes=1, zone=zone)
             for i, (node, zone) in enumerate(zip(nodes, zones, strict=True))
         ),
         zone_link=default if len(nodes) > 1 else None,
         zone_links=tuple(ZonePair(zones=pair, link=link()) for pair in own),
         network_efficiency=instance.cluster.network_efficiency,
     )
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster=cluster)
 
 
 def wide_zones(seed: int) -> CostTables:
     """Tables of a random shape of six nodes in up to four zones."""
     instance = crowded_instance(seed)
-    groups = tuple(g.model_copy(update={"nodes": 3}) for g in instance.cluster.groups)
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    busy = instance.workload.model_copy(update={"global_batch": 24})
-    wide = zoned(instance.model_copy(update={"cluster": cluster, "workload": busy}), seed)
+    groups = tuple(g.but(nodes=3) for g in instance.cluster.groups)
+    cluster = instance.cluster.but(groups=groups)
+    wide = zoned(instance.but(cluster=cluster, workload={"global_batch": 24}), seed)
     shape = random_shape(wide, seed, most_stages=6)
     assert shape is not None
     return build_tables(wide, shape)
@@ -247,20 +246,17 @@ def scheduled(instance: Instance, schedule: ScheduleName, seed: int) -> Instance
         update["recompute"] = ("full",)
     runs = tuple(
         LayerRun(
-            layer=one.model_copy(
-                update={
-                    "forward_flops": one.forward_flops * rng.randint(3, 6) // 4,
-                    "unweighted_flops": one.forward_flops * rng.randint(0, 2) // 4,
-                    "released_sharded_bytes": one.sharded_activation_bytes * rng.randint(0, 3) // 4,
-                }
+            layer=one.but(
+                forward_flops=one.forward_flops * rng.randint(3, 6) // 4,
+                unweighted_flops=one.forward_flops * rng.randint(0, 2) // 4,
+                released_sharded_bytes=one.sharded_activation_bytes * rng.randint(0, 3) // 4,
             ),
             count=1,
         )
         for one in chain
     )
-    busy = instance.workload.model_copy(update={"layer_runs": runs, "global_batch": batch})
-    search = instance.search.model_copy(update=update)
-    return instance.model_copy(update={"workload": busy, "search": search})
+    busy = instance.workload.but(layer_runs=runs, global_batch=batch)
+    return instance.but(workload=busy, search=update)
 
 
 def random_shape(instance: Instance, seed: int, most_stages: int = 3) -> Shape | None:
@@ -303,9 +299,7 @@ def extreme(instance: Instance, seed: int) -> Instance:
         return 10.0 ** rng.randint(slowest, 11), 10.0 ** -rng.randint(2, 6)
 
     groups = tuple(
-        group.model_copy(
-            update={"inter_node": Link(bandwidth_bytes_per_s=speed, latency_s=latency)}
-        )
+        group.but(inter_node=Link(bandwidth_bytes_per_s=speed, latency_s=latency))
         for group in instance.cluster.groups
         for speed, latency in [figures(7)]
     )
@@ -320,8 +314,7 @@ def extreme(instance: Instance, seed: int) -> Instance:
             for pair in instance.cluster.zone_links
             for speed, latency in [figures(6)]
         )
-    cluster = instance.cluster.model_copy(update=changes)
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster=changes)
 
 
 @cache

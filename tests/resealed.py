@@ -19,4 +19,4 @@ def forged(document: PlanDocument, changes: dict[str, Any]) -> PlanDocument:
             at = at[int(name) if isinstance(at, list) else name]
         at[int(last) if isinstance(at, list) else last] = value
     changed = PlanDocument.model_validate_json(json.dumps(fields))
-    return sealed(changed.model_copy(update={"shapes": shape_counts(changed.closed_shapes)}))
+    return sealed(changed.but(shapes=shape_counts(changed.closed_shapes)))

@@ -22,9 +22,9 @@ def small_family(seed: int, fewest: Counts | None = None) -> Family:
     """All clusters within those of a random instance."""
     instance = random_instance(seed)
     nodes = zip(instance.cluster.groups, (2, 2), strict=True)
-    groups = tuple(group.model_copy(update={"nodes": count}) for group, count in nodes)
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    instance = instance.model_copy(update={"cluster": cluster})
+    groups = tuple(group.but(nodes=count) for group, count in nodes)
+    cluster = instance.cluster.but(groups=groups)
+    instance = instance.but(cluster=cluster)
     none = (0,) * len(instance.cluster.groups)
     return Family(instance=instance, fewest=none if fewest is None else fewest)
 

@@ -89,7 +89,7 @@ def two_tensors(chain: list[Layer], seed: int) -> list[Layer]:
     if seed % 4 != 2:
         return chain
     middle = len(chain) // 2
-    twice = [one.model_copy(update={"output_tensors": 2}) for one in chain[middle:-1]]
+    twice = [one.but(output_tensors=2) for one in chain[middle:-1]]
     return [*chain[:middle], *twice, chain[-1]]
 
 

@@ -22,7 +22,7 @@ def with_spot(instance: Instance, seed: int) -> Instance:
         )
         own = {"spot": spot if rng.random() < 0.8 else None}
         groups.append(group.model_copy(update=own))
-    cluster = instance.cluster.model_copy(update={"groups": tuple(groups)})
+    cluster = instance.cluster.but(groups=tuple(groups))
     every_s = rng.choice([None, None, 60.0])
     preemption = Preemption(restart_s=30, checkpoint_s=2, checkpoint_every_s=every_s)
     update = {"cluster": cluster, "preemption": preemption, "objective": USEFUL}
@@ -32,8 +32,7 @@ def with_spot(instance: Instance, seed: int) -> Instance:
 def few_stages(seed: int) -> Instance:
     """A random instance, small enough for brute force."""
     instance = random_instance(seed)
-    search = instance.search.model_copy(update={"pipeline_parallel": (1, 2, 3)})
-    return instance.model_copy(update={"search": search})
+    return instance.but(search={"pipeline_parallel": (1, 2, 3)})
 
 
 def spot_instance(seed: int) -> Instance:
@@ -44,16 +43,9 @@ def spot_instance(seed: int) -> Instance:
 def rates_times(instance: Instance, factor: float) -> Instance:
     """The instance with so many times the preemptions."""
     groups = tuple(
-        group.model_copy(
-            update={
-                "spot": group.spot.model_copy(
-                    update={"preemptions_per_hour": group.spot.preemptions_per_hour * factor}
-                )
-            }
-        )
+        group.but(spot={"preemptions_per_hour": group.spot.preemptions_per_hour * factor})
         if group.spot
         else group
         for group in instance.cluster.groups
     )
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster={"groups": groups})

@@ -31,7 +31,7 @@ def stage_instance(seed: int) -> Instance:
         "micro_batch": (2 + 2 * (seed // 4 % 2),),
         "idle_nodes": seed % 5 == 4,
     }
-    return one.model_copy(update={"search": one.search.model_copy(update=chosen)})
+    return one.but(search=chosen)
 
 
 def meshed_instance(seed: int) -> Instance:
@@ -45,7 +45,7 @@ def meshed_instance(seed: int) -> Instance:
         "zero": (seed % 2,),
         "micro_batch": (4,),
     }
-    return one.model_copy(update={"search": one.search.model_copy(update=chosen)})
+    return one.but(search=chosen)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Bench:
         each = []
         for j, own in self.columns:
             degrees = tuple(own if i == j else Degrees(tp=1) for i in range(len(self.groups)))
-            shape = self.shape.model_copy(update={"degrees": degrees})
+            shape = self.shape.but(degrees=degrees)
             each.append((build_tables(self.instance, shape), j))
 
         def stacked(name: str) -> NDArray[np.int64]:

@@ -132,18 +132,18 @@ def recomputing(
         for recomputed in _options(instance, strategy, stage.layers):
             one = _recomputing(stage, recomputed)
             alike = [_recomputing(other, recomputed) for other in template.stages]
-            whole = template.model_copy(update={"stages": tuple(alike)})
+            whole = template.but(stages=tuple(alike))
             costs = template_costs(instance, strategy, whole)
             if costs.used_bytes(micro_batches)[k] <= costs.limit_bytes[k]:
                 tried.append((int(costs.backward_ns[k]), one))
         if not tried:
             return None
         stages.append(min(tried, key=lambda pair: pair[0])[1])
-    return template.model_copy(update={"stages": tuple(stages)})
+    return template.but(stages=tuple(stages))
 
 
 def _recomputing(stage: Stage, recomputed: Recomputed) -> Stage:
-    return stage.model_copy(update={"recomputed": recomputed})
+    return stage.but(recomputed=recomputed)
 
 
 def _options(

@@ -28,10 +28,10 @@ def unlike_instance(seed: int) -> Instance:
     )
     sizes = rng.choice(SIZES)
     groups = tuple(
-        group.model_copy(update={"gpus_per_node": size, "nodes": 1 if size == 4 else group.nodes})
+        group.but(gpus_per_node=size, nodes=1 if size == 4 else group.nodes)
         for group, size in zip(one.cluster.groups, sizes, strict=True)
     )
-    workload = one.workload.model_copy(update={"global_batch": 8, "sequence_length": 192})
+    workload = one.workload.but(global_batch=8, sequence_length=192)
     schedule = SCHEDULES[seed % 4]
     one = scheduled(one, schedule, seed) if schedule == "interleaved" else one
     search = one.search.model_copy(
@@ -46,8 +46,7 @@ def unlike_instance(seed: int) -> Instance:
             **rng.choice([{}, {"scatter_gather": True}, {"sequence_parallel": True}]),
         }
     )
-    cluster = one.cluster.model_copy(update={"groups": groups})
-    made = one.model_copy(update={"cluster": cluster, "workload": workload, "search": search})
+    made = one.but(cluster={"groups": groups}, workload=workload, search=search)
     return zoned(made, seed) if seed % 6 == 5 else made
 
 

@@ -26,23 +26,21 @@ def widened(seed: int) -> Instance:
             "unsplit_bytes": layer.replicated_activation_bytes * rng.randint(0, 1) // 2,
         }
         changed = layer.model_copy(update=core) if layer.is_block else layer
-        runs.append(run.model_copy(update={"layer": changed}))
+        runs.append(run.but(layer=changed))
     each, block = OPTIMIZER_BYTES[rng.choice(STATES)]
-    workload = instance.workload.model_copy(
-        update={
-            "layer_runs": tuple(runs),
-            "gradient_bytes": rng.choice([2, 4]),
-            "optimizer_bytes": each,
-            "optimizer_block_bytes": block,
-        }
+    workload = instance.workload.but(
+        layer_runs=tuple(runs),
+        gradient_bytes=rng.choice([2, 4]),
+        optimizer_bytes=each,
+        optimizer_block_bytes=block,
     )
-    search = instance.search.model_copy(
-        update={
+    return instance.but(
+        workload=workload,
+        search={
             "recompute": RECOMPUTE,
             "zero": (0, 1, 2, 3),
             "sequence_parallel": rng.random() < 0.5,
             "scatter_gather": rng.random() < 0.5,
             "pipeline_parallel": (1, 2, 3),
-        }
+        },
     )
-    return instance.model_copy(update={"workload": workload, "search": search})

@@ -44,6 +44,14 @@ class PlanCosts:
     limit_bytes: Array
 
 
+def synced_ns(costs: PlanCosts, ready: Array) -> Array:
+    """End of gradient sync and tied embeddings, given that of the last backwards; [p, ..]."""
+    synced: Array = ready + costs.sync_ns.reshape(-1, *(1,) * (ready.ndim - 1))
+    if costs.tied:
+        synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + costs.embedding_ns
+    return synced
+
+
 def split_costs(
     tables: CostTables,
     placement: PlacementCosts,

@@ -37,6 +37,7 @@ def with_places(
 
 def stage_tables(instance: Instance, shape: Shape, places: tuple[Place, ...]) -> CostTables:
     """Tables by place of a shape in which every stage has its own degrees."""
+    instance = instance.on(shape.nodes_used)
     tables = build_tables(*with_places(instance, shape, places))
     return replace(tables, by_place=ByPlace(instance, shape, places))
 

@@ -244,6 +244,7 @@ def build_tables(
 
     Raises InstanceError for a workload that the GPUs or links would take more than weeks for.
     """
+    instance = instance.on(shape.nodes_used)
     ways = times or shape_times(instance, shape)
     least = ways[0]
     memory = layer_memory(instance, shape)

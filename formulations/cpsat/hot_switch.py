@@ -1,10 +1,11 @@
 """Which strategy runs which length atoms, and in which order: a step as a tour, in any order.
 
 Sets. Strategies q, anchors r among them; atoms k that fit q.
-Parameters. Times of switches: out[r][q], between[q][q'], back[q][r]; those of q: `set_times`.
+Parameters. Times of switches: out[r][q], between[q][q'], back[q][r]; those of q: `set_times`,
+visit[q], once[r] as anchor.
 Variables. runs[q, k]; anchor[r]; own[q]: q is the anchor and runs last; visited[q]: it runs before;
 out[r, q], between[q, q'], back[q, r]: switches of the tour; alone: there are none; time[q], ns.
-Objective. Sum of time[q] and of all switches.
+Objective. Sum of time[q], of visit[q] if visited or own, of once[r] of the anchor, and of switches.
 Constraints.
 (1) Exactly one strategy runs each atom, and exactly one is the anchor.
 (2) out, between, back and alone are a circuit through those visited, from the anchor and back,
@@ -12,6 +13,7 @@ Constraints.
     q is visited.
 (3) q runs something if and only if it is visited or own.
 (4) time[q] is that of what q runs: `set_times`.
+(5) The objective is at most what is given: without, the first steps found are far from the best.
 Assumptions. Each strategy has one group at most. An anchor that runs something runs it last, or
 between two others: first, it would only send gradients besides.
 Left out. Orders of atoms in a group.
@@ -41,7 +43,7 @@ _WAYS: tuple[
 
 
 class Built:
-    """The model, its variables, and how to read a solution; most_ns: time of a known step.
+    """The model, its variables, and how to read a solution; most_ns: no step takes longer.
 
     apart: pairs (q, k) for which (4) counts the longest sequences undivided.
     """
@@ -61,6 +63,9 @@ class Built:
         self.own, self.visited = self._literals("own"), self._literals("visited")
         self.switches: dict[tuple[str, int, int], cp_model.IntVar] = {}
         costs = self._tour(mixed.switching)
+        literals = [*self.switches.values(), *self.own, *self.visited, *self.anchor]
+        visits = [one.visit_ns for one in mixed.strategies]
+        costs += [*visits, *visits, *(one.anchor_ns for one in mixed.strategies)]
         for q in self._known:
             self._use(q)
         whole = [{k for own, k in apart if own == q} for q in self._known]
@@ -68,7 +73,9 @@ class Built:
             time_of(model, mixed, own, runs, most_ns, ks)
             for own, runs, ks in zip(times, self.runs, whole, strict=True)
         ]
-        model.minimize(total_of(*sums, weighted(costs, self.switches.values())))
+        step_ns = total_of(*sums, weighted(costs, literals))
+        model.add(step_ns <= most_ns)  # (5)
+        model.minimize(step_ns)
 
     def _literals(self, name: str) -> list[cp_model.IntVar]:
         return [self.model.new_bool_var(f"{name}[{q}]") for q in self._known]
@@ -153,5 +160,5 @@ class Built:
 
 
 def build(mixed: Mixed, most_ns: int, apart: Collection[tuple[int, int]]) -> Built:
-    """The model of a problem in which each atom fits a strategy, and a step takes `most_ns`."""
+    """The model of steps of at most `most_ns`, in a problem in which each atom fits a strategy."""
     return Built(mixed, most_ns, apart)

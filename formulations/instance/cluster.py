@@ -107,6 +107,11 @@ class GpuType(Record):
         return Evidence(kind=kind, source=self.efficiency_source, assumed=assumed)
 
     @property
+    def has_flash(self) -> bool:
+        """Whether it is known to have flash attention, in the precisions that this has."""
+        return (self.compute_capability or 0) >= FLASH_CAPABILITY
+
+    @property
     def half_peak(self) -> float:
         """FLOP/s in 16 bit, for which the half-sizes hold; of what comes next where it has none."""
         return next(self.peak_flops[one] for one in _HALF_PEAKS if one in self.peak_flops)
@@ -230,7 +235,4 @@ class Cluster(Record):
 
 def has_flash(cluster: Cluster, precision: Precision) -> bool:
     """Whether every GPU is known to have flash attention in this precision."""
-    if precision not in FLASH_PRECISIONS:
-        return False
-    capabilities = [group.gpu.compute_capability or 0 for group in cluster.groups]
-    return min(capabilities) >= FLASH_CAPABILITY
+    return precision in FLASH_PRECISIONS and all(one.gpu.has_flash for one in cluster.groups)

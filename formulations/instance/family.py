@@ -19,7 +19,8 @@ Counts = tuple[int, ...]  #: nodes per node group
 class Family(Record):
     """Clusters to choose among: of every node group `fewest` nodes up to those of `instance`.
 
-    All else is as in the instance, also what depends on its GPUs, such as flash attention.
+    All else is as in the instance. Plans of a cluster have flash attention where all GPUs that they
+    use do, as everywhere: `Instance.on`.
     """
 
     instance: Instance
@@ -63,7 +64,7 @@ class Family(Record):
 
     def member(self, counts: Counts) -> Instance:
         """The instance of one cluster, on which plans use all nodes; empty groups are left out."""
-        instance, cluster = self.instance, self.instance.cluster
+        instance, cluster = self.instance.on(counts), self.instance.cluster
         groups = tuple(
             group.model_copy(update={"nodes": count})
             for group, count in zip(cluster.groups, counts, strict=True)

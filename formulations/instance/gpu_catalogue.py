@@ -1,6 +1,7 @@
 """GPU types and links with sourced figures: `catalogue/gpus.yaml` and `catalogue/links.yaml`."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
@@ -60,6 +61,10 @@ def gpu_type(
     links: Mapping[str, Link],
 ) -> GpuType:
     """The GPU type of written figures; bytes of memory are rounded down."""
+    figures = {name: getattr(efficiency, name) for name in EfficiencyFile.model_fields}
+    reached: dict[str, Any] = {
+        k: tuple(own) if isinstance(own, list) else own for k, own in figures.items()
+    }
     return GpuType(
         name=name,
         source=peak.source,
@@ -71,19 +76,8 @@ def gpu_type(
         memory_bytes=int(peak.memory),
         memory_bandwidth_bytes_per_s=peak.memory_bandwidth,
         link=find_link(peak.link, place.at("link"), links),
-        efficiency_maximum=efficiency.efficiency_maximum,
-        efficiency_half_flops=efficiency.efficiency_half_flops,
-        attention_maximum=efficiency.attention_maximum,
-        attention_half_flops=efficiency.attention_half_flops,
-        grouped_maximum=efficiency.grouped_maximum,
-        grouped_bandwidth=efficiency.grouped_bandwidth,
-        permute_bandwidth=efficiency.permute_bandwidth,
-        memory_latency_s=efficiency.memory_latency_s,
-        launch_overhead_s=efficiency.launch_overhead_s,
-        efficiency_source=efficiency.efficiency_source,
-        measured_in=tuple(efficiency.measured_in),
-        assumed_efficiency=tuple(efficiency.assumed_efficiency),
         compute_capability=peak.compute_capability,
+        **reached,
     )
 
 

@@ -195,7 +195,7 @@ def _qwen3_moe(config: ConfigReader) -> TransformerSizes:
 def _gpt_oss(config: ConfigReader) -> TransformerSizes:
     window = config.window(range(0, config.integer("num_hidden_layers"), 2))
     experts = _experts(config, "num_local_experts", "intermediate_size")
-    moe = experts.model_copy(update={"biases": True})
+    moe = experts.but(biases=True)
     return _biased(config, moe=moe, window=window, attention_sinks=True)
 
 

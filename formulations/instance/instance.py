@@ -1,5 +1,7 @@
 """One planning problem: workload, cluster, profile, the space of plans, limits, objective."""
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -135,6 +137,9 @@ class Instance(Record):
     objective: Objective = Objective()
     preemption: Preemption | None = None  #: None: neither written nor asked for by the objective
     lengths: Lengths | None = None  #: None: all sequences are of the workload's length
+    #: The workload with flash attention, of plans whose GPUs all have it where some of the
+    #: cluster's have none: one flag for all GPUs of a launch. None: `workload`, of all plans.
+    fused: Workload | None = None
 
     @model_validator(mode="after")
     def _check_terms(self) -> "Instance":
@@ -146,3 +151,40 @@ class Instance(Record):
         if len(both) > MOST_CHOICES_OF_TERMS:
             raise ValueError(f"more than {MOST_CHOICES_OF_TERMS} groups on demand and on spot")
         return self
+
+    @property
+    def sides(self) -> tuple["Instance", ...]:
+        """The instance for plans without flash attention and for those with; else itself alone.
+
+        Without it no GPUs share a sequence.
+        """
+        return (self,) if self.fused is None else self._sides
+
+    @cached_property
+    def _sides(self) -> tuple["Instance", ...]:
+        whole = tuple(cp for cp in self.search.context_parallel if cp == 1)
+        search = self.search.model_copy(update={"context_parallel": whole})
+        return (
+            self.model_copy(update={"fused": None, "search": search}),
+            self.model_copy(update={"fused": None, "workload": self.fused}),
+        )
+
+    def side(self, nodes_used: Sequence[int]) -> int:
+        """Which of `sides` plans on so many nodes of every group belong to."""
+        if self.fused is None:
+            return 0
+        pairs = zip(self.cluster.groups, nodes_used, strict=True)
+        return int(all(group.gpu.has_flash for group, count in pairs if count))
+
+    def on(self, nodes_used: Sequence[int]) -> "Instance":
+        """The instance for plans on so many nodes of every group: one of `sides`."""
+        return self.sides[self.side(nodes_used)]
+
+    def with_batch(self, global_batch: int) -> "Instance":
+        """The instance with so many sequences per step."""
+        update = {
+            name: workload.model_copy(update={"global_batch": global_batch})
+            for name, workload in (("workload", self.workload), ("fused", self.fused))
+            if workload is not None
+        }
+        return self.model_copy(update=update)

@@ -23,6 +23,7 @@ class MeasuredStrategy(Record):
 
     row_times_s: by tokens, of one row that is one sequence, forward and backward, on the slowest
     stage. class_times_s: by the tokens of a class, of all its sequences; of others it has none.
+    per_visit_s: each time that sequences were run; per_step_s: once, if it holds the fp32 state.
     """
 
     name: Name
@@ -33,6 +34,8 @@ class MeasuredStrategy(Record):
     longest_row: Batch | None  #: None with times of classes
     row_times_s: tuple[tuple[Batch, float], ...] = Field(max_length=MOST_CHOICES)
     class_times_s: tuple[tuple[Batch, float], ...] = Field(max_length=MOST_CHOICES)
+    per_visit_s: float
+    per_step_s: float
 
     @property
     def num_gpus(self) -> int:

@@ -106,36 +106,18 @@ class Part:
         tied_copy: bool = False,
     ) -> Layer:
         """A layer of these costs and a vocabulary matrix of so many rows and columns."""
+        alike = {name: own for name, own in vars(self).items() if name in Layer.model_fields}
         return Layer(
             kind=kind,
             is_block=is_block,
-            sharded_parameters=self.sharded_parameters,
-            replicated_parameters=self.replicated_parameters,
             vocabulary_rows=vocabulary[0],
             vocabulary_columns=vocabulary[1],
             tied_copy=tied_copy,
             forward_flops=self.flops,
-            unweighted_flops=self.unweighted_flops,
-            released_replicated_bytes=self.released_replicated_bytes,
-            released_sharded_bytes=self.released_sharded_bytes,
-            attention_flops=self.attention_flops,
-            kernels=self.kernels,
-            forward_all_reduces=self.forward_all_reduces,
-            backward_all_reduces=self.backward_all_reduces,
             replicated_activation_bytes=self.replicated_bytes,
             sharded_activation_bytes=self.sharded_bytes,
-            unsplit_bytes=self.unsplit_bytes,
-            core_bytes=self.core_bytes,
-            flash_bytes=self.flash_bytes,
-            core_kernels=self.core_kernels,
-            expert_parameters=self.expert_parameters,
-            expert_flops=self.expert_flops,
-            routed_bytes=self.routed_bytes,
-            expert_all_reduces=self.expert_all_reduces,
-            key_value_bytes=self.key_value_bytes,
-            query_bytes=self.query_bytes,
-            memory_kernels=self.memory_kernels,
             input_bytes=input_bytes,
+            **alike,
         )
 
 

@@ -19,3 +19,11 @@ class Record(BaseModel):
             if isinstance(getattr(type(copied), name, None), cached_property):
                 del copied.__dict__[name]
         return copied
+
+    def but(self, **fields: Any) -> Self:
+        """A copy with other fields; where one is a record, a mapping changes fields of that."""
+        for name, value in fields.items():
+            own = getattr(self, name)
+            if isinstance(own, Record) and isinstance(value, Mapping):
+                fields[name] = own.but(**value)
+        return self.model_copy(update=fields)

@@ -169,6 +169,8 @@ def _strategy(
         longest_row=written.longest_row,
         row_times_s=tuple(sorted((written.row_times or {}).items())),
         class_times_s=tuple(sorted((written.class_times or {}).items())),
+        per_visit_s=written.per_visit,
+        per_step_s=written.per_step,
     )
     num_gpus = sum(group.nodes * group.gpus_per_node for group in cluster.groups)
     if own.num_gpus > num_gpus:

@@ -17,6 +17,8 @@ def resolve_flash(
 ) -> bool:
     """Whether attention keeps no scores: as written or measured, else where all GPUs can.
 
+    Where some can it is left to plans, see `leaves_flash_open`.
+
     Raises InstanceError for a precision or a GPU that cannot, and for a profile measured otherwise.
     """
     chosen = _as_measured(written.flash_attention, place, profile, "flash_attention")
@@ -33,6 +35,13 @@ def resolve_flash(
             allowed = f"false, or GPUs of compute capability {FLASH_CAPABILITY} (Ampere) or later"
             raise place.error(found, allowed)
     return chosen
+
+
+def leaves_flash_open(written: WorkloadFile, cluster: Cluster, profile: ProfileFile | None) -> bool:
+    """Whether plans have flash attention or not as the GPUs do that they use."""
+    chosen = written.flash_attention is not None or profile is not None
+    able = [group.gpu.has_flash for group in cluster.groups]
+    return not chosen and written.precision in FLASH_PRECISIONS and any(able) and not all(able)
 
 
 def resolve_sequence_parallel(

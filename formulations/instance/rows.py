@@ -15,16 +15,19 @@ def lengths_of(instance: Instance) -> Lengths:
 
 def of_rows(instance: Instance, tokens: int, num_rows: int) -> Instance:
     """The instance with `num_rows` rows a step, each one sequence of so many tokens."""
-    old = instance.workload
-    workload = build_workload(
-        lengths_of(instance).architecture,
-        name=old.name,
-        source=old.source,
-        sequence_length=tokens,
-        global_batch=num_rows,
-        precision=old.precision,
-        gradient_bytes=old.gradient_bytes,
-        flash_attention=old.flash_attention,
-        optimizer_state=old.optimizer_state or "fp32",
-    )
-    return instance.model_copy(update={"workload": workload, "lengths": None})
+    own = {
+        name: build_workload(
+            lengths_of(instance).architecture,
+            name=old.name,
+            source=old.source,
+            sequence_length=tokens,
+            global_batch=num_rows,
+            precision=old.precision,
+            gradient_bytes=old.gradient_bytes,
+            flash_attention=old.flash_attention,
+            optimizer_state=old.optimizer_state or "fp32",
+        )
+        for name, old in (("workload", instance.workload), ("fused", instance.fused))
+        if old is not None
+    }
+    return instance.model_copy(update={**own, "lengths": None})

@@ -97,7 +97,7 @@ class WorkloadFile(Record):
     flash_attention: bool | None = Field(
         default=None,
         description="Are attention scores recomputed instead of stored? Default: what the profile"
-        " says, else in fp16, bf16 and fp8 where all GPUs are Ampere or later.",
+        " says, else in fp16, bf16 and fp8 in plans whose GPUs are all Ampere or later.",
     )
 
 

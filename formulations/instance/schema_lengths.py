@@ -14,7 +14,7 @@ from formulations.instance.record import Record
 CLASSES = 32
 
 RowTime = Annotated[float, Quantity("time", least="1 ns", most="100 h", example="85 ms")]
-SwitchTime = Annotated[float, Quantity("time", most="100 h", example="1.8 s")]
+FixedTime = Annotated[float, Quantity("time", most="24 h", example="1.8 s")]
 
 
 class LengthClassFile(Record):
@@ -60,6 +60,16 @@ class StrategyFile(Record):
         " step, such as 8.2 s. Those of several classes add up; classes that are left out it does"
         " not run.",
     )
+    per_visit: FixedTime = Field(
+        default=0.0,
+        description="Each time that it has run sequences: to reduce gradients over its replicas,"
+        " such as 0.3 s. Default: 0, or in the times.",
+    )
+    per_step: FixedTime = Field(
+        default=0.0,
+        description="Once a step, where it holds the optimizer's state: to update the parameters"
+        " and gather them, such as 80 ms. Default: 0, or in the times.",
+    )
 
 
 class SwitchFile(Record):
@@ -67,8 +77,8 @@ class SwitchFile(Record):
 
     leave: Name = Field(description="Name of the strategy before.")
     enter: Name = Field(description="Name of the strategy after.")
-    parameters: SwitchTime = Field(description="Time to move the parameters, such as 1.8 s.")
-    gradients: SwitchTime = Field(description="Time to move the gradients, such as 3.6 s.")
+    parameters: FixedTime = Field(description="Time to move the parameters, such as 1.8 s.")
+    gradients: FixedTime = Field(description="Time to move the gradients, such as 3.6 s.")
 
 
 class LengthsFile(Record):
@@ -110,7 +120,7 @@ class LengthsFile(Record):
     rows: Rows = Field(
         default="packed",
         description="packed: rows hold several sequences, which attention keeps apart (needs flash"
-        " attention). padded: one sequence each, as long as the longest that its strategy runs.",
+        " attention). padded: one sequence each, padded to the upper end of its class.",
     )
     strategies: list[StrategyFile] | None = Field(
         default=None,

@@ -133,9 +133,7 @@ def _blocks(
         encoder = _block(sizes, s, flash)
         decoder = encoder + cross_attention(sizes, s, flash) + norm(sizes, s)
         yield _as_layer("encoder", encoder.widened(factor), width), sizes.layers
-        block = _as_layer("decoder", decoder.widened(factor), 2 * width).model_copy(
-            update={"output_tensors": 2}
-        )
+        block = _as_layer("decoder", decoder.widened(factor), 2 * width).but(output_tensors=2)
         matrix = {
             "vocabulary_rows": sizes.vocabulary_size,
             "vocabulary_columns": sizes.hidden_size,

@@ -119,12 +119,10 @@ class Layer(Record):
 
     def with_whole_experts(self) -> "Layer":
         """The layer where each tp rank has experts whole, for its own part of the sequence."""
-        return self.model_copy(
-            update={
-                "unsplit_bytes": max(0, self.unsplit_bytes - self.copied_bytes),
-                "forward_all_reduces": self.forward_all_reduces - self.expert_all_reduces,
-                "backward_all_reduces": self.backward_all_reduces - self.expert_all_reduces,
-            }
+        return self.but(
+            unsplit_bytes=max(0, self.unsplit_bytes - self.copied_bytes),
+            forward_all_reduces=self.forward_all_reduces - self.expert_all_reduces,
+            backward_all_reduces=self.backward_all_reduces - self.expert_all_reduces,
         )
 
     def activation_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
@@ -157,16 +155,14 @@ class Layer(Record):
         if not self.core_kernels:
             return self
         spared = self.core_bytes - self.flash_bytes
-        return self.model_copy(
-            update={
-                "kernels": self.kernels - self.core_kernels + 1,
-                "memory_kernels": self.memory_kernels - self.core_memory_kernels,
-                "sharded_activation_bytes": self.sharded_activation_bytes - spared,
-                "released_sharded_bytes": self.released_sharded_bytes - spared,
-                "core_bytes": 0,
-                "flash_bytes": 0,
-                "core_kernels": 0,
-            }
+        return self.but(
+            kernels=self.kernels - self.core_kernels + 1,
+            memory_kernels=self.memory_kernels - self.core_memory_kernels,
+            sharded_activation_bytes=self.sharded_activation_bytes - spared,
+            released_sharded_bytes=self.released_sharded_bytes - spared,
+            core_bytes=0,
+            flash_bytes=0,
+            core_kernels=0,
         )
 
     def recomputed_bytes(
@@ -242,17 +238,14 @@ class Workload(Record):
 
     def with_flash(self) -> "Workload":
         """The workload with flash attention."""
-        runs = [run.model_copy(update={"layer": run.layer.with_flash()}) for run in self.layer_runs]
-        return self.model_copy(update={"layer_runs": tuple(runs), "flash_attention": True})
+        runs = [run.but(layer=run.layer.with_flash()) for run in self.layer_runs]
+        return self.but(layer_runs=tuple(runs), flash_attention=True)
 
     @cached_property
     def whole_experts(self) -> "Workload":
         """The workload where no expert is split within a tensor group (etp 1)."""
-        runs = (
-            run.model_copy(update={"layer": run.layer.with_whole_experts()})
-            for run in self.layer_runs
-        )
-        return self.model_copy(update={"layer_runs": tuple(runs)})
+        runs = (run.but(layer=run.layer.with_whole_experts()) for run in self.layer_runs)
+        return self.but(layer_runs=tuple(runs))
 
     @property
     def optimizer_state(self) -> OptimizerState | None:

@@ -51,10 +51,20 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A layout of the whole model, say `dp 4, tp 2, pp 4`; on mixed GPUs its replicas differ."""
+    """A layout of the whole model, say `dp 4, tp 2, pp 4`; on mixed GPUs its replicas differ.
+
+    Attributes
+    ----------
+    visit_ns
+        Each time that a step has run sequences with it: gradients become one over its replicas.
+    anchor_ns
+        Once a step, if it holds the fp32 state: optimizer, and gather of what that is split by.
+    """
 
     name: str
     replicas: tuple[Replica, ...]
+    visit_ns: int = 0
+    anchor_ns: int = 0
 
     @property
     def longest(self) -> int:
@@ -68,6 +78,8 @@ class Measured:
 
     name: str
     atoms_ns: tuple[int | None, ...]
+    visit_ns: int = 0  #: as of a `Strategy`
+    anchor_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +97,10 @@ class Switching:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """What is decided upon: atoms by ascending length, strategies, switches, how rows fill."""
+    """What is decided upon: atoms by ascending length, strategies, switches, how rows fill.
+
+    padded: every sequence is a row, as long as the upper end of its atom.
+    """
 
     atoms: tuple[Atom, ...]
     strategies: tuple[Strategy | Measured, ...]

@@ -9,8 +9,11 @@ one stage and the device set the pace.
 
 Packed rows are looked at from half the longest row on: two that are shorter would be one. Shorter
 ones may be bound by the host and take longer than the fit says. Padded rows have the lengths of
-classes. Not in it: transfers between stages, which overlap with computation, and what is once per
-step.
+classes. Not in it: transfers between stages, which overlap with computation.
+
+A visit takes what reduction of gradients and tied embeddings take after the last backward pass of
+the first stage: those of later stages begin as long before as the last row, if it is the shortest
+looked at, takes from there. For optimizer and gather all stages begin together, as after a switch.
 """
 
 from bisect import bisect_left
@@ -21,7 +24,7 @@ from math import lcm
 
 import numpy as np
 
-from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.plan_costs import PlanCosts, plan_costs, synced_ns
 from formulations.instance import Instance
 from formulations.instance.rows import lengths_of, of_rows
 from formulations.lengths.fit import Point, upper_fit
@@ -103,7 +106,7 @@ def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> P
 
     halvings: so often rows are half as long as they might be.
     """
-    costs, replicas, most = _RowCosts(instance, plan), [], 0.0
+    costs, replicas, most, visit_ns = _RowCosts(instance, plan), [], 0.0, 0
     for r in range(plan.shape.dp):
         longest = longest_row(instance, plan.shape, partial(costs.fits, replica=r))
         assert longest is not None
@@ -111,7 +114,17 @@ def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> P
         curve, above = upper_fit([*costs.points(r, longest)])
         replicas.append(Replica(plan.shape.pp, longest, curve))
         most = max(most, above)
-    return PlanRows(Strategy(name, tuple(replicas)), plan, most)
+        visit_ns = max(visit_ns, _visit_ns(costs.of(_lengths(instance, longest)[0])))
+    once = costs.of(longest)
+    anchor_ns = int((once.optimizer_ns + once.gather_ns).max())
+    return PlanRows(Strategy(name, tuple(replicas), visit_ns, anchor_ns), plan, most)
+
+
+def _visit_ns(costs: PlanCosts) -> int:
+    """From the end of the last backward pass to that of the reduction of gradients, at most."""
+    onwards = costs.backward_ns[:-1] + costs.send_ns  # [p - 1, R], from each stage to the next
+    before = np.vstack([np.zeros_like(costs.backward_ns[:1]), np.cumsum(onwards, axis=0)])
+    return int(synced_ns(costs, -before.min(axis=1)).max())
 
 
 def _lengths(instance: Instance, longest: int) -> list[int]:

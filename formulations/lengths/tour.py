@@ -3,7 +3,8 @@
 It starts and ends at the anchor, the strategy that holds the fp32 state. The first switch moves
 parameters out of it, those between strategies parameters and the gradients so far, the last one
 gradients back to it, if asked for with the parameters: at the end of the step, or before a last
-group that the anchor runs itself. A tour of the anchor alone has no switch.
+group that the anchor runs itself. A tour of the anchor alone has no switch. Every group ends with
+what its strategy takes for each visit, the step with what the anchor takes once.
 """
 
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ def hops(switching: Switching, tour: Tour) -> list[Hop]:
 
 
 def groups_ns(mixed: Mixed, tour: Tour) -> list[int | None]:
-    """Times of the groups without switches; None: an atom does not fit."""
+    """Times of the groups and visits, without switches; None: an atom does not fit."""
     times = strategy_times(mixed)
     return [times[group.strategy].of_set(group.atoms) for group in tour.groups]
 
@@ -91,6 +92,16 @@ def groups_ns(mixed: Mixed, tour: Tour) -> list[int | None]:
 def step_ns(mixed: Mixed, tour: Tour) -> int | None:
     """Time of the step; None if an atom does not fit or there is no such switch."""
     switches = [hop.time_ns for hop in hops(mixed.switching, tour)]
-    parts = [*groups_ns(mixed, tour), *switches]
+    parts = [*groups_ns(mixed, tour), *switches, mixed.strategies[tour.anchor].anchor_ns]
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
+
+
+def best_single(mixed: Mixed) -> tuple[int, int] | None:
+    """The fastest of the strategies that run all atoms alone, and its time; None: there is none."""
+    every = range(len(mixed.atoms))
+    times = [own.of_set(every) for own in strategy_times(mixed)]
+    known = [
+        (ns + mixed.strategies[q].anchor_ns, q) for q, ns in enumerate(times) if ns is not None
+    ]
+    return min(known)[::-1] if known else None

@@ -10,10 +10,15 @@ from fractions import Fraction
 from itertools import product
 from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from formulations.instance import Cluster
 from formulations.switching.seats import first_gpus
 from formulations.transition import Links, ns_per_byte
 from formulations.units import ceil_ns
+
+Numbers = NDArray[np.int64]
 
 
 class Line(NamedTuple):
@@ -63,6 +68,22 @@ class Network:
         if zones[0] == zones[1]:
             return own
         return *own, self._out + 2 * nodes + zones[0] * self._zones + zones[1]
+
+    def loads(self, hops: Numbers) -> list[int]:
+        """Bytes by line of copies [from, to, bytes] between GPUs."""
+        loads = np.zeros(len(self.lines), dtype=np.int64)
+        source, target, size = hops.T
+        np.add.at(loads, source, size)
+        np.add.at(loads, self.num_gpus + target, size)
+        node, zone = np.array(self.node_of), np.array(self._zone_of)
+        crosses = node[source] != node[target]
+        out, into, size = node[source][crosses], node[target][crosses], size[crosses]
+        np.add.at(loads, self._out + out, size)
+        np.add.at(loads, self._out + len(zone) + into, size)
+        pair, between = zone[out] * self._zones + zone[into], zone[out] != zone[into]
+        np.add.at(loads, self._out + 2 * len(zone) + pair[between], size[between])
+        found: list[int] = loads.tolist()
+        return found
 
     def busiest_ns(self, loads: Sequence[int]) -> Fraction:
         """Time of the busiest port or link; loads: bytes by line."""

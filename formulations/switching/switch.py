@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
+from typing import NamedTuple
+
+import numpy as np
 
 from formulations.instance import Cluster, Workload
 from formulations.switching.network import Network
@@ -19,8 +22,7 @@ from formulations.switching.seats import Kind, Layout
 from formulations.switching.slices import SliceClass, slice_classes
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
+class Sending(NamedTuple):
     """Bytes [begin, end) of a class from an owner to GPUs of one node.
 
     via: the one of them that gets it from the owner and forwards it; None if the owner sends to
@@ -43,8 +45,7 @@ class Sending:
         yield from ((self.via, gpu) for gpu in self.receivers if gpu != self.via)
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """A class that GPUs of one node need; near: owners on the same node."""
 
     number: int  #: of the class
@@ -64,9 +65,10 @@ class Demand:
         """Whether there is a choice among them, or of who forwards."""
         return len(self.senders) > 1 or len(self.receivers) > 1
 
-    def direct(self) -> Sending:
-        """All of it from the first of them to each receiver."""
-        return Sending(self.number, 0, self.size_bytes, self.senders[0], None, self.receivers)
+    def direct(self, receivers: tuple[int, ...] | None = None) -> Sending:
+        """All of it from the first of them to each receiver, or to some of these."""
+        to = receivers or self.receivers
+        return Sending(self.number, 0, self.size_bytes, self.senders[0], None, to)
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,11 @@ class Switch:
         """Every class by the nodes that need it."""
         found, node_of = [], self.network.node_of
         for number, one in enumerate(self.classes):
-            receivers: dict[int, list[int]] = {}
-            for gpu in one.needers:
-                receivers.setdefault(node_of[gpu], []).append(gpu)
+            owners, receivers = by_node(one.owners, node_of), by_node(one.needers, node_of)
+            size = one.size_bytes
             for node, gpus in receivers.items():
-                near = tuple(gpu for gpu in one.owners if node_of[gpu] == node)
-                demand = Demand(number, node, tuple(gpus), one.owners, near, one.size_bytes)
-                found.append(demand)
+                near = tuple(owners.get(node, ()))
+                found.append(Demand(number, node, tuple(gpus), one.owners, near, size))
         return tuple(found)
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
@@ -98,12 +98,8 @@ class Switch:
 
     def loads(self, sendings: Iterable[Sending]) -> list[int]:
         """Bytes on every port and link."""
-        loads = [0] * len(self.network.lines)
-        for one in sendings:
-            for hop in one.hops():
-                for line in self.path(*hop):
-                    loads[line] += one.end - one.begin
-        return loads
+        hops = [(*hop, one.end - one.begin) for one in sendings for hop in one.hops()]
+        return self.network.loads(np.array(hops, dtype=np.int64).reshape(-1, 3))
 
     @cached_property
     def latency_ns(self) -> int:
@@ -117,6 +113,14 @@ class Switch:
     def time_ns(self, sendings: Iterable[Sending]) -> int:
         """Time until everything has arrived, rounded up."""
         return ceil(self.network.busiest_ns(self.loads(sendings))) + self.latency_ns
+
+
+def by_node(gpus: Iterable[int], node_of: Sequence[int]) -> dict[int, list[int]]:
+    """GPUs node by node."""
+    found: dict[int, list[int]] = {}
+    for gpu in gpus:
+        found.setdefault(node_of[gpu], []).append(gpu)
+    return found
 
 
 def switch_of(

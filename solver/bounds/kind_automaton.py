@@ -1,16 +1,15 @@
 """The ways of one replica over kinds of nodes, stage by stage, as an automaton.
 
-A state is the kind of the last stage and a tally, what is added up of the stages so far: weights
-and counted stages of a light replica, places of a lane that are left. One way is a word of it.
+A state is the kind of the last stage and a tally, what is added up of the stages so far: the weight
+of a light replica, places of a lane that are left. One way is a word of it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 Tally = tuple[int, ...]
-Way = tuple[int, int]  #: kind, rank
 
 
 class Tallying(Protocol):
@@ -20,29 +19,20 @@ class Tallying(Protocol):
     def start(self) -> Tally:
         """Of no stages."""
 
-    def after(self, tally: Tally, way: Way, left: int) -> Tally | None:
+    def after(self, tally: Tally, kind: int, left: int) -> Tally | None:
         """With one stage more, and `left` to come; None if no replica that is meant begins so."""
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """Weights of the kinds, and the most that the light replica weighs.
-
-    most_of: if it is counted, how many stages may be run by the kinds up to a rank alone, by rank.
-    """
+    """Weights of the kinds, and the most that the light replica weighs."""
 
     weights: tuple[int, ...]
     most: int
-    most_of: tuple[int, ...] = ()
 
     def coarser(self, unit: int) -> "Weighed":
         """In larger units."""
-        weights = tuple(weight // unit for weight in self.weights)
-        return replace(self, weights=weights, most=self.most // unit)
-
-    def counted(self, most_of: Sequence[int]) -> "Weighed":
-        """With stages counted."""
-        return replace(self, most_of=tuple(most_of))
+        return Weighed(tuple(weight // unit for weight in self.weights), self.most // unit)
 
     @cached_property
     def least(self) -> int:
@@ -51,19 +41,13 @@ class Weighed:
 
     @property
     def start(self) -> Tally:
-        """No weight, no stages of any rank."""
-        return (0, *(0 for _ in self.most_of))
+        """No weight."""
+        return (0,)
 
-    def after(self, tally: Tally, way: Way, left: int) -> Tally | None:
-        """Weight, and stages up to every rank; None if it is too heavy, or has too many."""
-        kind, rank = way
+    def after(self, tally: Tally, kind: int, left: int) -> Tally | None:
+        """Weight; None if it is too heavy."""
         weight = tally[0] + self.weights[kind]
-        if weight > self.most - self.least * left:
-            return None
-        counts = [n + (rank <= r) for r, n in enumerate(tally[1:])]
-        if any(n > most for n, most in zip(counts, self.most_of, strict=True)):
-            return None
-        return (weight, *counts)
+        return (weight,) if weight <= self.most - self.least * left else None
 
 
 @dataclass(frozen=True)
@@ -72,40 +56,38 @@ class Places:
 
     start: Tally
 
-    def after(self, tally: Tally, way: Way, left: int) -> Tally | None:
+    def after(self, tally: Tally, kind: int, left: int) -> Tally | None:
         """One place of the kind less; None if there is none."""
-        kind, _ = way
         return (*tally[:kind], tally[kind] - 1, *tally[kind + 1 :]) if tally[kind] else None
 
 
 class Step(NamedTuple):
-    """One stage: states before and after, kinds before and now, rank of what may run there."""
+    """One stage: states before and after, kinds before and now."""
 
     source: int
     target: int
     before: int
     now: int
-    rank: int
 
 
 def steps(
-    ways: Sequence[Mapping[Way, int]], tallying: Tallying, most: int | None = None
+    kinds: Sequence[Mapping[int, int]], tallying: Tallying, most: int | None = None
 ) -> list[list[Step]] | None:
-    """The steps of every stage, in which it goes one of its ways; None if they have `most` edges.
+    """The steps of every stage; None if they have `most` edges.
 
-    ways: per stage the edges of every way.
+    kinds: per stage those that it may stand on, with the edges of each.
     """
     states: dict[tuple[int, Tally], int] = {(0, tallying.start): 0}
     stages, edges = [], 0
-    for k, own in enumerate(ways):
+    for k, own in enumerate(kinds):
         found: dict[tuple[int, Tally], int] = {}
         taken = []
         for (before, tally), index in states.items():
-            for way, size in own.items():
-                whole = tallying.after(tally, way, len(ways) - 1 - k)
+            for kind, size in own.items():
+                whole = tallying.after(tally, kind, len(kinds) - 1 - k)
                 if whole is not None:
-                    target = found.setdefault((way[0], whole), len(found))
-                    taken.append(Step(index, target, before, *way))
+                    target = found.setdefault((kind, whole), len(found))
+                    taken.append(Step(index, target, before, kind))
                     edges += size
             if most is not None and edges >= most:
                 return None

@@ -71,7 +71,7 @@ class KindGraph:
 
         Of replicas with `share` micro-batches, or more.
         """
-        source, target, before, now, _ = np.array(steps).T
+        source, target, before, now = np.array(steps).T
         send = self._send_ns[before, now][:, None] * (stage > 0)
         last = stage == self.tables.shape.pp - 1
         embedding = np.array([tail.embedding[last] for tail in tails], dtype=np.int64)

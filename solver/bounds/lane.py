@@ -119,8 +119,8 @@ class Lane:
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
-            ways = dict.fromkeys(((j, 0) for j in range(len(self.kinds))), 1)
-            self._steps[counts] = steps([ways] * self.tables.shape.pp, Places(counts)) or []
+            kinds = dict.fromkeys(range(len(self.kinds)), 1)
+            self._steps[counts] = steps([kinds] * self.tables.shape.pp, Places(counts)) or []
         return self._steps[counts]
 
     def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:

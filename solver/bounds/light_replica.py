@@ -1,8 +1,7 @@
 """The light replica of a shape, see `replica_relaxation`: a split problem, and what is left of it.
 
 Kinds are sets of node groups; a kind costs what its groups cost at least. Ranks number the kinds by
-speed, 0 the fastest. `common` and `light` are masks, per stage [J, n, n]: the layers that any
-replica, and the light one, may run on each of the J kinds.
+speed, 0 the fastest. Masks are per stage [J, n, n]: the layers that may run on each of the J kinds.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +11,12 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from solver.bounds.cycle_means import by_windows
-from solver.bounds.kind_automaton import Tallying, Way, Weighed, steps
+from solver.bounds.kind_automaton import Tallying, Weighed, steps
 from solver.bounds.kind_graph import KindGraph
 from solver.bounds.kinds import Kind, allowed_on
-from solver.bounds.latency_bottleneck import tighten
+from solver.bounds.latency_bottleneck import path_of, tighten
 from solver.layered.all_orders import lane_width
+from solver.layered.cuts import evaluate
 from solver.layered.edges import Layers, build_layers, taken
 from solver.layered.problem import Array, Intervals, Mask, SplitProblem
 
@@ -28,12 +28,16 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True)
 class Thinned:
-    """What is left of a graph, a bound of the step time, and the groups of its path."""
+    """What is left of a graph; once known a bound of the step time, and the groups of its path.
+
+    way_ns: step time of that path.
+    """
 
     problem: SplitProblem
     layers: Layers
-    bound_ns: int
-    groups: tuple[int, ...]
+    bound_ns: int = 0
+    groups: tuple[int, ...] = ()
+    way_ns: int = 0
 
     @property
     def masks(self) -> list[Mask]:
@@ -57,26 +61,23 @@ class LightReplica:
         slots = np.array(shape.nodes_used) * self.tables.slots_per_node
         self.slots = np.array([slots[list(kind)].sum() for kind in kinds])
         work = self.costs.work[:, 0, -1]
-        order = np.argsort(work, kind="stable")
-        self.rank = np.argsort(order)
+        self.rank = np.argsort(np.argsort(work, kind="stable"))
         self.weightings = [self._weighed(weights) for weights in self._weights(work)]
-        self.most: list[int] = (np.cumsum(self.slots[order])[:-1] // shape.dp).tolist()
         self.allowed = [
             np.stack([allowed_on(intervals, k, kind, self.micro_batches) for kind in kinds])
             for k in range(shape.pp)
         ]
 
     def _weights(self, work: Array) -> list[Array]:
-        """[J] weights to try: of the faster kinds alone, more and more, and like the speeds."""
+        """[J] weights to try: of the fastest kind alone, of it above all, and like the speeds."""
         speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
         slower = len(work) - 1 - self.rank
         fastest = self.rank == 0
         alone = fastest.astype(np.int64)
         if len(work) < 3:
             return [alone, speeds]
-        alike = np.where(slower > 0, slower + 1, 0)
         mainly = np.where(fastest, self._heavy(slower, fastest), slower)
-        return [alone, alike, mainly, speeds]
+        return [alone, mainly, speeds]
 
     def _heavy(self, slower: Array, fastest: Mask) -> int:
         """The least weight of the fastest kind with which one more than its mean is too heavy.
@@ -93,68 +94,47 @@ class LightReplica:
         return Weighed(tuple(weights.tolist()), most)
 
     @property
+    def merged(self) -> bool:
+        """Whether some groups are taken for one kind."""
+        return any(len(kind) > 1 for kind in self.kinds)
+
+    @property
     def unweighed(self) -> Weighed:
         """Any replica."""
         return self._weighed(np.zeros_like(self.rank))
 
-    def thinned(
-        self, problem: SplitProblem, cutoff: int, stop: Stop = lambda: True
-    ) -> Thinned | None:
-        """What the light replica may use below the cutoff; None if there is nothing.
-
-        Classes are halved until `stop` says so; unless it is given, not at all.
-        """
+    def tightened(self, problem: SplitProblem, cutoff: int) -> Thinned | None:
+        """What the light replica may use below the cutoff; None if there is nothing."""
         if not problem.stages:
             return None
         layers = tighten(problem, build_layers(problem, cutoff), cutoff)
-        if layers is None:
-            return None
+        return None if layers is None else Thinned(problem, layers)
+
+    def windowed(self, thinned: Thinned, cutoff: int, stop: Stop) -> Thinned | None:
+        """What windows leave of that; classes are halved until `stop` says so."""
+        problem, layers = thinned.problem, thinned.layers
         bounds = by_windows(problem, layers, cutoff, stop)
         if bounds.path is None:
             return None
-        left = taken(layers, bounds.useful)
-        arcs = [edges.arc[x] for edges, x in zip(layers, bounds.path, strict=True)]
-        return Thinned(problem, left, bounds.bound_ns, problem.order(arcs))
+        arcs, splits = path_of(layers, bounds.path[None])
+        way_ns = int(evaluate(problem, arcs, splits).step_time[0])
+        left, groups = taken(layers, bounds.useful), problem.order(arcs[0].tolist())
+        return Thinned(problem, left, bounds.bound_ns, groups, way_ns)
 
-    def graph(
-        self,
-        common: list[Mask],
-        light: list[Mask],
-        tallying: Tallying,
-        most: int,
-    ) -> SplitProblem | None:
+    def graph(self, masks: list[Mask], tallying: Tallying, most: int) -> SplitProblem | None:
         """All ways of the light replica; without stages if there is none, None if there are `most`.
 
-        common, light: per stage [J, n, n] what any replica, and that one, may run there.
+        masks: per stage [J, n, n] what it may run there.
         """
-        masks = self._masks(common, light)
-        ways = [{way: int(mask.sum()) for way, mask in own.items()} for own in masks]
-        found = steps(ways, tallying, most)
+        sizes = [own.sum(axis=(1, 2)).tolist() for own in masks]
+        kinds = [{j: size for j, size in enumerate(own) if size} for own in sizes]
+        found = steps(kinds, tallying, most)
         if found is None:
             return None
         tails, rows = self.costs.tails, np.arange(len(self.kinds))
         arcs = [
-            self.costs.arcs(
-                k, own, [mask[one.now, one.rank] for one in own], rows, tails, self.micro_batches
-            )
+            self.costs.arcs(k, own, [mask[one.now] for one in own], rows, tails, self.micro_batches)
             for k, (own, mask) in enumerate(zip(found, masks, strict=True))
             if all(found)
         ]
         return self.costs.problem(arcs, tails, self.micro_batches)
-
-    def _masks(self, common: list[Mask], light: list[Mask]) -> list[dict[Way, Mask]]:
-        """Per stage, kind and rank [n, n] what the light replica may run.
-
-        Rank: that of the slowest kind on which some replica may run these layers.
-        """
-        indices = range(len(self.kinds))
-        ranks = [np.where(own, self.rank[:, None, None], 0).max(axis=0) for own in common]
-        return [
-            {
-                (i, rank): mask
-                for i in indices
-                for rank in indices
-                if (mask := own[i] & (slowest == rank)).any()
-            }
-            for own, slowest in zip(light, ranks, strict=True)
-        ]

@@ -11,107 +11,104 @@ This is a surrogate relaxation (Glover 1968): one weighted sum of places stands 
 every group, and a knapsack over these weights is part of the state. Paths: those of
 `latency_bottleneck` and `cycle_means`, of one replica.
 
-Shared split. All replicas have the same layers on a stage. If below a cutoff no replica at all can
-run these layers on that stage but on the fastest r groups, then all slots of the stage are of these
-groups: there are at most (slots of the r fastest groups) / dp such stages, rounded down. States may
-count them. What a light replica cannot run on a stage, on any group, no replica runs there.
+Shared split. All replicas have the same layers on a stage: what a light replica cannot run on a
+stage, on any group, no replica runs there.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.bounds.kind_automaton import Weighed
-from solver.bounds.kinds import kinds_of
 from solver.bounds.light_replica import LightReplica, Stop
-from solver.layered.problem import Intervals, Mask, SplitProblem
+from solver.layered.problem import Mask, SplitProblem
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)
-#: Edges of a graph at first, and if that is not enough; and before anything is left out.
-MOST_EDGES = (250_000, 2_000_000)
+#: Edges of a graph; and before anything is left out.
+MOST_EDGES = 2_000_000
 MOST_OF_ALL = 10_000_000
 
 
 class Relaxation:
-    """The light replicas of a shape.
+    """What light replicas of a shape may use below a cutoff.
 
-    common: per stage [J, n, n] what any replica may run below the cutoffs so far. bound_ns: no plan
-    of the shape is faster, as far as is known. groups: a node group per stage of the path with that
-    bound, and problem: what is left of the light replica that has it; None if there is no bound
-    yet. Groups that are less than `apart` in speed are taken for one, which leaves fewer ways.
+    common: per stage [J, n, n] what any replica may run, as far as is known. bound_ns: no plan of
+    the shape is faster, as far as windows show. groups: a node group per stage of the path with
+    that bound, and problem: what is left of the light replica that has it; None without. ways_ns:
+    step time of the best path known of each light replica that refutes nothing.
     """
 
-    def __init__(self, intervals: Intervals, placer: Placer, apart: float = 0.0) -> None:
-        self.replica = LightReplica(intervals, placer, kinds_of(intervals, apart))
-        self.common = self.replica.allowed
+    def __init__(self, replica: LightReplica, cutoff: int) -> None:
+        self.replica, self.cutoff = replica, cutoff
+        self.common = replica.allowed
         self.bound_ns = 0
         self.groups: tuple[int, ...] = ()
         self.problem: SplitProblem | None = None
-        self.units: dict[tuple[Weighed, bool], Sequence[int]] = {}
+        self.ways_ns: dict[Weighed, int] = {}
 
     @property
-    def merged(self) -> bool:
-        """Whether some groups are taken for one."""
-        return any(len(kind) > 1 for kind in self.replica.kinds)
+    def reach_ns(self) -> int:
+        """From here on light replicas refute no cutoff."""
+        return max(self.ways_ns.values(), default=self.cutoff)
 
-    @property
-    def weightings(self) -> list[Weighed]:
-        """Weights to try."""
-        return self.replica.weightings
+    def refutes_at_once(self) -> bool:
+        """Whether latency plus bottleneck shows that nothing is below the cutoff.
 
-    def thin(self, cutoff: int) -> bool:
-        """Leaves out what no replica can run; whether nothing is below the cutoff."""
-        unweighed = self.replica.unweighed
-        graph = self.replica.graph(self.common, self.common, unweighed, MOST_OF_ALL)
-        found = graph and self.replica.thinned(graph, cutoff)
-        if found:
-            self.common = found.masks
-        return graph is not None and found is None
-
-    def closes(
-        self,
-        cutoff: int,
-        weighed: Weighed,
-        stop: Stop = lambda: False,
-        *,
-        counted: bool = False,
-        most: int = MOST_EDGES[-1],
-    ) -> bool:
-        """Whether the light replica shows that nothing is below the cutoff.
-
-        With the finest units that leave fewer than `most` edges, unless they were looked at before.
-        What these leave out makes room for finer ones.
+        Of any replica, and of the one that is light in the first of the weights.
         """
-        light, key = self.common, (weighed, counted)
-        tallying = weighed.counted(self.replica.most) if counted else weighed
-        while not stop():
-            finest = self._finest(tallying, self.units.get(key, UNITS), light, most)
-            if finest is None:
-                return False
-            unit, graph = finest
-            found = self.replica.thinned(graph, cutoff, stop)
-            if found is None:
-                self.bound_ns = max(self.bound_ns, cutoff)
-                return True
-            light = found.masks
-            self.common = shared(self.common, light)
-            self.units[key] = UNITS[: UNITS.index(unit)]
-            if found.bound_ns > self.bound_ns:
-                self.bound_ns, self.groups = found.bound_ns, found.groups
-                self.problem = _masked(graph, light)
+        replica = self.replica
+        graph = replica.graph(self.common, replica.unweighed, MOST_OF_ALL)
+        if graph is None:
+            return False
+        found = replica.tightened(graph, self.cutoff)
+        if found is not None:
+            self.common = found.masks
+        return found is None or self._refutes(replica.weightings[0])
+
+    def refutes(self, stop: Stop) -> bool:
+        """Whether that or windows show it, of replicas that are light in any of the weights.
+
+        By a few classes of all, then, until `stop`, by more of those not known to be in vain.
+        """
+        if self.refutes_at_once():
+            return True
+        for until in (lambda: True, stop):
+            for weighed in self.replica.weightings:
+                if stop():
+                    return False
+                in_vain = self.ways_ns.get(weighed, self.cutoff) < self.cutoff
+                if not in_vain and self._refutes(weighed, until):
+                    return True
         return False
 
-    def _finest(
-        self, weighed: Weighed, units: Sequence[int], light: list[Mask], most: int
-    ) -> tuple[int, SplitProblem] | None:
-        """The first of the units whose graph has fewer edges than `most`, with that graph."""
-        for unit in units:
-            graph = self.replica.graph(self.common, light, weighed.coarser(unit), most)
-            if graph is not None:
-                return unit, graph
-        return None
+    def _refutes(self, weighed: Weighed, until: Stop | None = None) -> bool:
+        """Whether a light replica refutes the cutoff; given `until` by windows.
+
+        With the finest units that leave few enough edges; if none do, it is in vain.
+        """
+        graph = self._finest(weighed)
+        if graph is None:
+            self.ways_ns[weighed] = 0
+            return False
+        found = self.replica.tightened(graph, self.cutoff)
+        if found is not None and until is not None:
+            found = self.replica.windowed(found, self.cutoff, until)
+        if found is None:
+            return True
+        self.common = shared(self.common, found.masks)
+        if until is not None:
+            self.ways_ns[weighed] = found.way_ns
+        if found.bound_ns > self.bound_ns:
+            self.bound_ns, self.groups = found.bound_ns, found.groups
+            self.problem = _masked(graph, found.masks)
+        return False
+
+    def _finest(self, weighed: Weighed) -> SplitProblem | None:
+        """The graph of the finest units with few enough edges in which something weighs."""
+        finest = (u for u in UNITS if u <= max(weighed.weights))
+        graphs = (self.replica.graph(self.common, weighed.coarser(u), MOST_EDGES) for u in finest)
+        return next((graph for graph in graphs if graph is not None), None)
 
 
 def shared(common: list[Mask], light: list[Mask]) -> list[Mask]:

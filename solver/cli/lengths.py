@@ -12,6 +12,7 @@ from solver.cli.search_options import (
     InstanceArgument,
     JsonOption,
     SeedOption,
+    StudyOption,
     positive,
 )
 from solver.cli.terminal import print_report, say, steps_display
@@ -43,6 +44,7 @@ def lengths_command(
         float | None,
         typer.Option(callback=positive, metavar="SECONDS", help="Longest search of a free order."),
     ] = None,
+    study: StudyOption = None,
     gap: GapOption = 0.0,
     seed: SeedOption = 0,
     workers: Annotated[
@@ -63,17 +65,17 @@ def lengths_command(
     from solver.report.lengths_picture import lengths_picture
     from solver.report.lengths_step import step_text
     from solver.report.lengths_text import judged_text, strategies_text
+    from solver.study.store import study_at
 
     if judge is not None and as_json:
         raise PlannerError("--judge prints a table; leave out --json")
-    for path in filter(None, (out, svg)):
-        check_writable(path)
+    check_writable(out, svg)
     problem = load_instance(instance)
     if problem.lengths is None:
         allowed = "one with histogram, file or log_normal"
         raise InstanceError(str(instance), "no section lengths", allowed)
-    with steps_display("layouts") as tell:
-        found = candidates(problem, tell)
+    with steps_display("layouts") as tell, study_at(study, problem) as kept:
+        found = candidates(problem, tell, kept)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
     chosen = choose(found.mixed, order, options)
     document = build_lengths(chosen, problem.workload.name, problem)

@@ -83,9 +83,7 @@ def pareto_command(
     from formulations.instance.load import load_family
     from solver.clusters.measure import TimeAndMoney
 
-    for path in (out, svg):
-        if path is not None:
-            check_writable(path)
+    check_writable(out, svg)
     family = _limited(load_family(instance), sequences, budget, deadline)
     _check_ranges(family, instance)
     count = num_workers(workers, engine, address)
@@ -158,10 +156,10 @@ def _limited(
     if deadline is not None and steps is not None:
         limits["max_step_time_s"] = time_ns("--deadline", deadline, least_ns=1) / 1e9 / steps
     update = {
-        "objective": instance.objective.model_copy(update={"steps": steps}),
+        "objective": instance.objective.but(steps=steps),
         "limits": instance.limits.model_copy(update=limits),
     }
-    return family.model_copy(update={"instance": instance.model_copy(update=update)})
+    return family.but(instance=instance.model_copy(update=update))
 
 
 def search_family(

@@ -43,19 +43,26 @@ def show_study_command(
     Exit code 0: shown; 2: bad input.
     """
     from solver.clusters.kept_clusters import family_overviews
+    from solver.lengths.layouts import LENGTHS
     from solver.search.overview import search_overview
     from solver.study.store import read_study
+    from solver.switching.all_pairs import SWITCH
     from solver.templates.kept_templates import open_mixes
 
     with read_study(study) as (kept, notes):
         instance, search = kept.instance, search_overview(kept, notes)
         templates, families = open_mixes(kept, notes), list(family_overviews(notes))
+        layouts = json.loads(notes[LENGTHS])["layouts"] if LENGTHS in notes else None
+        closed, switches = (sum(1 for _ in kept.every(kind)) for kind in (LENGTHS, SWITCH))
     if as_json:
         fields: dict[str, object] = {"instance": instance.name}
         if search is not None:
             fields["solve"] = _search_fields(search)
         if templates is not None:
             fields["templates"] = {"closed": templates[0], "open": templates[1]}
+        if layouts is not None:
+            known = {"layouts_closed": closed, "layouts_open": layouts - closed}
+            fields["lengths"] = known | {"switches": switches}
         if families:
             fields["clusters"] = [asdict(one) for one in families]
         say(json.dumps(fields, indent=1))
@@ -64,9 +71,12 @@ def show_study_command(
     if search is not None:
         parts.append(_search_text(instance, search))
     if templates is not None:
-        closed, left = templates
-        line = f"{instance.name}, {closed} mixes of nodes closed, {len(left)} open"
+        done, left = templates
+        line = f"{instance.name}, {done} mixes of nodes closed, {len(left)} open"
         parts.append(_nodes_text(instance, "templates", line, left))
+    if layouts is not None:
+        line = f"{closed} layouts closed, {layouts - closed} open; {switches} switches timed"
+        parts.append(_nodes_text(instance, LENGTHS, f"{instance.name}, {line}", ()))
     parts += [_family_text(instance, one) for one in families]
     spaced = [line for part in parts for line in ("", *part)]
     print_report(spaced[1:] or [f"{instance.name}: nothing yet"])

@@ -37,10 +37,9 @@ def subsets_command(
     from formulations.instance.load import load_family
     from solver.clusters.measure import TimeAndNodes
 
-    if out is not None:
-        check_writable(out)
+    check_writable(out)
     family = load_family(instance)
-    family = family.model_copy(update={"fewest": (0,) * len(family.fewest)})
+    family = family.but(fewest=(0,) * len(family.fewest))
     count = num_workers(workers, engine, address)
     options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
     document = search_family(family, TimeAndNodes(family), options, study)

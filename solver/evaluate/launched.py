@@ -18,7 +18,8 @@ class Launched:
     places: of a field, the file and line, or the option, that says it; of any other, `source`.
     boundaries: pp vpp + 1 layer indices. first_blocks: of every stage, that are recomputed; None:
     all. etp: as in `Shape`. settings: fields of `search` that the files decide for all plans.
-    by_replica: are the ranks of one replica neighbours, and not those of one stage?
+    by_replica: are the ranks of one replica neighbours, and not those of one stage? flash: what
+    asks for flash attention, and where.
     """
 
     source: str
@@ -37,6 +38,7 @@ class Launched:
     recompute: Recompute = "none"
     first_blocks: int | None = None
     by_replica: bool = False
+    flash: tuple[str, str] | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
 

@@ -37,6 +37,7 @@ _SHARDED: dict[str, ZeroStage] = {
     "optim_grads_params": 3,
 }
 ZERO, SEQUENCE = "--use-distributed-optimizer", "--sequence-parallel"
+ATTENTION = "--attention-backend"
 
 #: Flags that say what the instance says too: the field, and its value.
 _STATED: dict[str, tuple[str, Callable[[Instance], int]]] = {
@@ -81,6 +82,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
         etp=_expert_split(flags, instance.workload),
         zero=_sharded(flags),
         by_replica=flags.has(BY_REPLICA),
+        flash=_flash(flags),
         recompute=way,
         first_blocks=blocks,
         settings=_settings(flags, instance, tp),
@@ -98,9 +100,13 @@ def _check(flags: Flags, instance: Instance) -> None:
             raise flags.error(flag, f"{known}, {field} of the instance")
     _check_formats(flags, instance.workload)
     _check_experts(flags)
-    if flags.text("--attention-backend") == "flash" and not instance.workload.flash_attention:
-        allowed = "workload.flash_attention: true in the instance, or another backend"
-        raise flags.error("--attention-backend", allowed)
+
+
+def _flash(flags: Flags) -> tuple[str, str] | None:
+    """The flag that asks for flash attention, and where it is."""
+    if flags.text(ATTENTION) != "flash":
+        return None
+    return f"{ATTENTION} flash", flags.place(ATTENTION)
 
 
 def _check_experts(flags: Flags) -> None:

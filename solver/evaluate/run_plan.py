@@ -7,6 +7,7 @@ from itertools import pairwise
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
+from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.extent import TOO_LONG
 from formulations.instance.resolve_parallel import (
@@ -65,6 +66,7 @@ class Planned:
 def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     """The plan of a run on nodes in this order. Raises PlanError where they do not fit."""
     used = tuple(order.count(j) for j in range(len(instance.cluster.groups)))
+    _check_flash(instance, run, used)
     dp = _replicas(instance, run, used)
     share, rest = divmod(instance.workload.global_batch, run.micro_batch * dp)
     if rest or not share:
@@ -103,7 +105,7 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
     if instance.workload.kv_heads % run.tp:
         allowed = f"a divisor of the {instance.workload.kv_heads} key and value heads"
         raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
-    _check_context(instance, run)
+    _check_context(instance.on(used), run)
     groups = f"groups of {run.tp}" if run.cp == 1 else f"x context groups of {width}"
     hosts = f"the {slots * width} GPUs of {sum(used)} hosts in tensor {groups}"
     if slots % run.pp:
@@ -112,6 +114,17 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
         allowed = f"{slots // run.pp} on {hosts} and {run.pp} stages; other hosts with --order"
         raise run.error("dp", f"{run.dp} replicas", allowed)
     return slots // run.pp
+
+
+def _check_flash(instance: Instance, run: Launched, used: Sequence[int]) -> None:
+    """Raises PlanError where flash attention is asked for, and plans on these nodes have none."""
+    if run.flash is None or instance.on(used).workload.flash_attention:
+        return
+    found, where = run.flash
+    allowed = "workload.flash_attention: true in the instance"
+    if instance.fused:
+        allowed = "--order without nodes whose GPUs have none"
+    raise PlanError(where, found, f"{allowed}, or another backend")
 
 
 def _check_context(instance: Instance, run: Launched) -> None:

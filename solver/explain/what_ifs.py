@@ -32,9 +32,8 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     yield from _memory(instance)
     if instance.workload.global_batch % 2 == 0:
         half = instance.workload.global_batch // 2
-        workload = instance.workload.model_copy(update={"global_batch": half})
         change = f"half the batch, {half} sequences, for each of them"
-        yield WhatIf(change, instance.model_copy(update={"workload": workload}))
+        yield WhatIf(change, instance.with_batch(half))
     yield from _strategies(instance)
 
 

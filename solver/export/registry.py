@@ -56,7 +56,7 @@ def exported(
     Raises PlanError, with what to change or who can, for a plan that the target cannot express;
     `where` names the plan file in it.
     """
-    job, exporter = Job(instance, plan), EXPORTERS[target]
+    job, exporter = Job(instance.on(plan.shape.nodes_used), plan), EXPORTERS[target]
     fault = next(exporter.faults(job), None)
     if fault is not None:
         able = [name for name, one in EXPORTERS.items() if next(one.faults(job), None) is None]

@@ -146,16 +146,14 @@ def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
     range_ = range((faults + 1) * least, total + 1)
     fewest = fewest_sizes(range_, least, faults)
     tried = merging_range(least, faults, total)
-    return document.model_copy(
-        update={
-            "coverage": proof(document.sizes, faults),
-            "pipelines": ways(document.sizes, faults, range_),
-            "fewest_sizes": fewest.sizes,
-            "fewest_proved": fewest.fewest,
-            "rebuilt_nodes": (tried[0], tried[-1]) if tried else None,
-            "rebuilt": worst_rebuilt_in(document.sizes, faults, tried),
-            "rebuilt_by_fewest": worst_rebuilt_in(fewest.sizes, faults, tried),
-        }
+    return document.but(
+        coverage=proof(document.sizes, faults),
+        pipelines=ways(document.sizes, faults, range_),
+        fewest_sizes=fewest.sizes,
+        fewest_proved=fewest.fewest,
+        rebuilt_nodes=(tried[0], tried[-1]) if tried else None,
+        rebuilt=worst_rebuilt_in(document.sizes, faults, tried),
+        rebuilt_by_fewest=worst_rebuilt_in(fewest.sizes, faults, tried),
     )
 
 

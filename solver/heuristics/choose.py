@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from solver.layered.problem import Intervals
 from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns
 
+Known = TypeVar("Known")
+
 #: Splits the layers, or finds that they do not fit: None.
 SplitRule = Callable[[OrderStages], Split | None]
 
@@ -40,8 +43,8 @@ def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
     return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
 
 
-class TimeTables:
-    """What shapes share, worked out once: layer times, and what a shape's bound is."""
+class _SideTables:
+    """What shapes share of one side of an instance: layer times, and what their bounds are."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -51,8 +54,7 @@ class TimeTables:
         self._choice = StageChoice(instance)
         self._by_place: dict[Shape, CostTables] = {}
 
-    def afresh(self) -> "TimeTables":
-        """The same layer times, without the bounds of shapes, which fill memory where many pass."""
+    def afresh(self) -> "_SideTables":
         found = copy(self)
         found._forms, found._by_place = {}, {}
         return found
@@ -67,11 +69,9 @@ class TimeTables:
         return [with_exchanges(self.instance, shape, self._known[key]) for key in keys]
 
     def times(self, shape: Shape) -> LayerTimes:
-        """Least layer times of a shape."""
         return self._ways(shape)[0]
 
     def costs(self, shape: Shape) -> CostTables:
-        """All costs of a shape."""
         if shape.per_stage:
             return self._stage_costs(shape)
         return build_tables(self.instance, shape, self._ways(shape))
@@ -85,7 +85,6 @@ class TimeTables:
         return with_stages(self._by_place[some], shape.pp)
 
     def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
-        """Closed-form bounds of shapes, in their order."""
         new = [shape for shape in shapes if shape not in self._forms and not shape.per_stage]
         found = closed_forms(self.instance, new, [self.times(shape) for shape in new])
         self._forms.update(zip(new, found, strict=True))
@@ -97,10 +96,7 @@ class TimeTables:
         return self._forms[shape]
 
     def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
-        """Whether whole blocks leave no plan of each shape below these times, see `packing`.
-
-        It knows no stages with degrees of their own, and refutes none of their shapes.
-        """
+        """It knows no stages with degrees of their own, and refutes none of their shapes."""
         pairs = zip(shapes, below_ns, strict=True)
         known = {shape: ns for shape, ns in pairs if not shape.per_stage}
         own, times = list(known), [self.times(shape) for shape in known]
@@ -108,7 +104,6 @@ class TimeTables:
         return [shut.get(shape, False) for shape in shapes]
 
     def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
-        """Bounds of the step times of shapes, by `packing` from those in closed form."""
         bounds = {
             shape: form.bound_ns for shape, form in zip(shapes, self.forms(shapes), strict=True)
         }
@@ -117,6 +112,52 @@ class TimeTables:
         least = [bounds[shape] for shape in known]
         bounds |= zip(known, packed_ns(self.instance, known, times, least), strict=True)
         return [bounds[shape] for shape in shapes]
+
+
+class TimeTables:
+    """What the shapes of an instance share: a table for each of its sides."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self._sides = [_SideTables(side) for side in instance.sides]
+
+    def afresh(self) -> "TimeTables":
+        """The same layer times, without the bounds of shapes, which fill memory where many pass."""
+        found = copy(self)
+        found._sides = [side.afresh() for side in self._sides]
+        return found
+
+    def _each(
+        self, shapes: Sequence[Shape], ask: Callable[[_SideTables, Sequence[int]], list[Known]]
+    ) -> list[Known]:
+        """What the side of each shape answers, asked once with the places of all its shapes."""
+        if self.instance.fused is None:
+            return ask(self._sides[0], range(len(shapes)))
+        found: dict[int, Known] = {}
+        own = [self.instance.side(shape.nodes_used) for shape in shapes]
+        for number, side in enumerate(self._sides):
+            places = [i for i, one in enumerate(own) if one == number]
+            found |= zip(places, ask(side, places), strict=True)
+        return [found[i] for i in range(len(shapes))]
+
+    def costs(self, shape: Shape) -> CostTables:
+        """All costs of a shape."""
+        return self._sides[self.instance.side(shape.nodes_used)].costs(shape)
+
+    def forms(self, shapes: Sequence[Shape]) -> list[ClosedForm]:
+        """Closed-form bounds of shapes, in their order."""
+        return self._each(shapes, lambda side, own: side.forms([shapes[i] for i in own]))
+
+    def refuted(self, shapes: Sequence[Shape], below_ns: Sequence[int]) -> list[bool]:
+        """Whether whole blocks leave no plan of each shape below these times, see `packing`."""
+        return self._each(
+            shapes,
+            lambda side, own: side.refuted([shapes[i] for i in own], [below_ns[i] for i in own]),
+        )
+
+    def packed_ns(self, shapes: Sequence[Shape]) -> list[int]:
+        """Bounds of the step times of shapes, by `packing` from those in closed form."""
+        return self._each(shapes, lambda side, own: side.packed_ns([shapes[i] for i in own]))
 
     def by_bound(self, shapes: Iterable[Shape]) -> list[tuple[float, Shape]]:
         """Lower bound of the objective, and shape that can be simulated.

@@ -1,17 +1,18 @@
 """The best step in ascending order of lengths, for every anchor at once: dynamic programming.
 
-With C[q, i, j] the time of strategy q for atoms i .. j - 1, and F[r, j, q] the least time in which
-atoms 0 .. j - 1 are done from anchor r on, q last:
+With C[q, i, j] the time of strategy q for atoms i .. j - 1 and a visit, and F[r, j, q] the least
+time in which atoms 0 .. j - 1 are done from anchor r on, q last:
 
     F[r, j, q] = min(out[r, q] + C[q, 0, j], min over i < j of G[r, i, q] + C[q, i, j]),
     G[r, i, q] = min over q' != q of F[r, i, q'] + between[q', q].
 
 A step ends by `back`, with all atoms done by others than the anchor, or with the anchor running the
 longest ones itself, which then moves gradients alone: min over i, q of F[r, i, q] + back[q, r] +
-C[r, i, K]; or the anchor runs them all, without a switch. O(R K (K Q + Q^2)) for R anchors.
+C[r, i, K]; or the anchor runs them all, without a switch; each time with what anchor r takes once.
+O(R K (K Q + Q^2)) for R anchors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +48,7 @@ def ascending(mixed: Mixed) -> Tour | None:
     """A step of least time in ascending order; None if there is none."""
     intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])
     switches = Switches.of(mixed.switching)
-    return _Search(intervals, switches).best()
+    return _Search(intervals, switches).best([one.anchor_ns for one in mixed.strategies])
 
 
 class _Search:
@@ -67,16 +68,17 @@ class _Search:
             ways = self._least[:, done, :, None] + switches.between
             before[:, done] = np.minimum(ways.min(axis=1), NEVER)
 
-    def best(self) -> Tour | None:
-        """The best of all anchors and ends."""
+    def best(self, once_ns: Sequence[int]) -> Tour | None:
+        """The best of all anchors, which take so much once, and ends."""
         least, tours = NEVER, list[Tour]()
         for anchor in range(len(self._intervals)):
             by_itself = self._intervals[anchor, :, -1].copy()
             by_itself[-1] = 0
             ways = self._least[anchor] + self._switches.back[:, anchor] + by_itself[:, None]
+            ways += once_ns[anchor]
             # Where the anchor runs the end, what ran before is another strategy.
             ways[:-1, anchor] = NEVER
-            ways[0, anchor] = by_itself[0]
+            ways[0, anchor] = by_itself[0] + once_ns[anchor]
             done, last = np.unravel_index(ways.argmin(), ways.shape)
             if ways[done, last] < least:
                 least = ways[done, last]

@@ -13,6 +13,7 @@ from formulations.plan import Plan
 from formulations.units import ceil_ns
 from solver.lengths.layouts import found_strategies
 from solver.lengths.useful import useful
+from solver.study.store import Study
 from solver.switching.all_pairs import switch_times
 
 
@@ -35,9 +36,13 @@ class Candidates:
 
 
 def candidates(
-    instance: Instance, tell: Callable[[int, int], object] = lambda done, total: None
+    instance: Instance,
+    tell: Callable[[int, int], object] = lambda done, total: None,
+    study: Study | None = None,
 ) -> Candidates:
     """Strategies as measured, else as the instance's search allows; `tell` hears how far it is.
+
+    What the study holds of layouts, and of switches between them, is not worked out again.
 
     Raises InstanceError without a section `lengths`, LongSequenceError where no strategy takes the
     longest sequences.
@@ -48,11 +53,11 @@ def candidates(
         _check_longest(lengths, [strategy for strategy, _ in measured])
         mixed = _mixed(lengths, [one for one, _ in measured], _measured_switching(lengths))
         return Candidates(mixed, None, tuple(above for _, above in measured))
-    found = found_strategies(instance, tell)
+    found = found_strategies(instance, tell, study)
     _check_longest(lengths, [one.strategy for one in found])
     found = useful(instance, found)
     plans = [one.plan for one in found]
-    switching = switch_times(instance.cluster, instance.workload, plans)
+    switching = switch_times(instance.cluster, instance.workload, plans, study)
     mixed = _mixed(lengths, [one.strategy for one in found], switching)
     return Candidates(mixed, tuple(plans), tuple(one.above for one in found))
 
@@ -86,16 +91,17 @@ def _longest(lengths: Lengths, strategy: Strategy | Measured) -> int:
 
 def _measured(lengths: Lengths, written: MeasuredStrategy) -> tuple[Strategy | Measured, float]:
     """By its times of rows, or of whole classes, as a step has them."""
+    once = ceil_ns(written.per_visit_s), ceil_ns(written.per_step_s)
     if written.class_times_s:
         known = dict(written.class_times_s)
         times = [known.get(one.tokens) for one in lengths.classes]
         whole = tuple(None if one is None else ceil_ns(one) for one in times)
-        return Measured(written.name, whole), 0.0
+        return Measured(written.name, whole, *once), 0.0
     points = [Point(n * n, n, ceil_ns(time_s)) for n, time_s in written.row_times_s]
     curve, above = upper_fit(points)
     assert written.longest_row is not None
     replica = Replica(written.pipeline_parallel, written.longest_row, curve)
-    return Strategy(written.name, (replica,) * written.data_parallel), above
+    return Strategy(written.name, (replica,) * written.data_parallel, *once), above
 
 
 def _measured_switching(lengths: Lengths) -> Switching:

@@ -8,7 +8,7 @@ from formulations.cpsat.hot_switch import build
 from formulations.errors import PlannerError
 from formulations.lengths.problem import Mixed, Strategy
 from formulations.lengths.strategy_time import StrategyTimes, strategy_times
-from formulations.lengths.tour import Group, Tour, step_ns
+from formulations.lengths.tour import Group, Tour, best_single, step_ns
 from solver.backends import cpsat
 from solver.interrupt import NoTimeError
 from solver.lengths.ascending import ascending
@@ -54,14 +54,6 @@ class Chosen:
         return best_single(self.mixed)
 
 
-def best_single(mixed: Mixed) -> tuple[int, int] | None:
-    """The fastest of the strategies that run all atoms alone, and its time; None: there is none."""
-    every = range(len(mixed.atoms))
-    times = [(own.of_set(every), q) for q, own in enumerate(strategy_times(mixed))]
-    known = [(ns, q) for ns, q in times if ns is not None]
-    return min(known)[::-1] if known else None
-
-
 def choose(mixed: Mixed, order: Order, options: SolveOptions | None = None) -> Chosen:
     """The best step of a problem. Raises NoStepError where there is none.
 
@@ -98,7 +90,8 @@ def _free(mixed: Mixed, known: Chosen | None, options: SolveOptions, begin: floa
     """
     apart, best, bound_ns = _few_sequences(mixed), known, 0
     while True:
-        built = build(mixed, _most_ns(mixed) if best is None else best.step_ns, apart)
+        most_ns = _most_ns(mixed) if best is None else max(0, best.step_ns - 1)
+        built = build(mixed, most_ns, apart)
         if best is not None:
             built.hint(_merged(best.tour))
         limit_s = options.time_limit_s
@@ -142,7 +135,7 @@ def _undivided(mixed: Mixed, tour: Tour) -> set[tuple[int, int]]:
     return {
         (group.strategy, k)
         for group, own in pairs
-        if isinstance(own, StrategyTimes) and mixed.rows == "packed"
+        if isinstance(own, StrategyTimes)
         for k in own.undivided(group.atoms)
     }
 
@@ -156,11 +149,11 @@ def _merged(tour: Tour) -> Tour:
 
 
 def _most_ns(mixed: Mixed) -> int:
-    """No tour takes longer: all strategies with all they can run, and every switch there is."""
+    """No tour takes longer: all strategies with all they can run, as anchors, every switch."""
     sets = [[k for k, fit in enumerate(own.fits) if fit] for own in strategy_times(mixed)]
     tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
     switches = sum(ns or 0 for table in tables for row in table for ns in row)
     times = (
         own.of_set(atoms) for own, atoms in zip(strategy_times(mixed), sets, strict=True) if atoms
     )
-    return 2 * switches + sum(ns or 0 for ns in times)
+    return 2 * switches + sum(ns or 0 for ns in (*times, *(q.anchor_ns for q in mixed.strategies)))

@@ -19,7 +19,7 @@ import numpy as np
 
 from formulations.lengths.problem import Atom, Measured, Mixed
 from formulations.lengths.strategy_time import strategy_times
-from formulations.lengths.tour import Group, Tour, hops
+from formulations.lengths.tour import Group, Tour, best_single, hops
 from formulations.units import ceil_div
 from solver.lengths.ascending import ascending
 from solver.lengths.deal import deal
@@ -84,7 +84,8 @@ def _drawn(atoms: Sequence[Atom], num_steps: int, seed: int) -> Iterator[Step]:
 
 def _single(mixed: Mixed) -> Tour | None:
     """The strategy that alone takes the least time; None if none takes all lengths."""
-    return _quickest(mixed, [tuple(range(len(mixed.atoms)))])
+    best, every = best_single(mixed), tuple(range(len(mixed.atoms)))
+    return best and Tour(best[0], (Group(best[0], every),))
 
 
 def _fastest(mixed: Mixed) -> Tour | None:
@@ -93,24 +94,17 @@ def _fastest(mixed: Mixed) -> Tour | None:
         range(len(mixed.atoms)),
         key=lambda k: (ceil_div(mixed.atoms[k].tokens, FIRST_RANGE) - 1).bit_length(),
     )
-    tour = _quickest(mixed, [tuple(atoms) for _, atoms in ranges])
-    if tour is None or any(hop.time_ns is None for hop in hops(mixed.switching, tour)):
-        return None
-    return tour
-
-
-def _quickest(mixed: Mixed, ranges: Sequence[tuple[int, ...]]) -> Tour | None:
-    """Every range for the strategy that takes the least time for it."""
-    times = strategy_times(mixed)
-    groups = []
-    for atoms in ranges:
+    times, groups = strategy_times(mixed), list[Group]()
+    for atoms in (tuple(own) for _, own in ranges):
         known = [
             (time, q) for q, own in enumerate(times) if (time := own.of_set(atoms)) is not None
         ]
         if not known:
             return None
         groups.append(Group(min(known)[1], atoms))
-    return Tour(groups[-1].strategy, _joined(groups))
+    tour = Tour(groups[-1].strategy, _joined(groups))
+    impossible = any(hop.time_ns is None for hop in hops(mixed.switching, tour))
+    return None if impossible else tour
 
 
 def _clairvoyant(mixed: Mixed, step: Step) -> Tour | None:
@@ -148,8 +142,11 @@ class _Dealt:
     def time_ns(self, tour: Tour) -> int:
         """Time of the step with the tour's groups; a group without a sequence is left out."""
         held = [group for group in tour.groups if any(self._step[k] for k in group.atoms)]
-        switches = hops(self._mixed.switching, Tour(tour.anchor, _joined(held)))
-        return sum(map(self._group_ns, held)) + sum(hop.time_ns or 0 for hop in switches)
+        joined, strategies = Tour(tour.anchor, _joined(held)), self._mixed.strategies
+        visits_ns = sum(strategies[group.strategy].visit_ns for group in joined.groups)
+        switches_ns = sum(hop.time_ns or 0 for hop in hops(self._mixed.switching, joined))
+        rows_ns = sum(map(self._group_ns, held))
+        return rows_ns + visits_ns + switches_ns + strategies[tour.anchor].anchor_ns
 
     def _group_ns(self, group: Group) -> int:
         if group not in self._known:
@@ -163,7 +160,7 @@ class _Dealt:
             return sum(time or 0 for time in times)
         lengths = [length for k in group.atoms for length in self._step[k]]
         if mixed.rows == "padded":
-            lengths = [mixed.atoms[max(group.atoms)].tokens] * len(lengths)
+            lengths = [mixed.atoms[k].tokens for k in group.atoms for _ in self._step[k]]
         return deal(strategy, lengths, mixed.rows, GAP).time_ns
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
+from pydantic import TypeAdapter
+
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
 from formulations.instance.rows import of_rows
@@ -28,23 +30,36 @@ from solver.layered.problem import Intervals
 from solver.options import SolveOptions
 from solver.search.driver import ShapeSearch
 from solver.search.shapes import shapes_of
+from solver.study.store import Study, made_once
 
 #: Rows per replica and stage of the step for which a plan is the best one.
 ROWS_PER_STAGE = 4
 #: A strategy that takes shorter rows than another one of its degrees must be faster by so much.
 LEAST_GAIN = 0.02
+#: In a study: its notes, and records of layouts.
+LENGTHS = "lengths"
+_VARIANTS = TypeAdapter(list[PlanRows])
 #: Seconds for the best plan of a layout and a length of rows.
 LIMIT_S = 10.0
 
 
-def found_strategies(instance: Instance, tell: Callable[[int, int], object]) -> list[PlanRows]:
+def found_strategies(
+    instance: Instance, tell: Callable[[int, int], object], study: Study | None = None
+) -> list[PlanRows]:
     """Those of the instance's search; `tell` hears how many layouts of how many are done."""
     own = _of_time(instance)
     found: list[PlanRows] = []
     shapes = list(layouts(own))
+
+    def variants(shape: Shape) -> list[PlanRows]:
+        key = shape.model_dump_json()
+        return made_once(study, LENGTHS, key, _VARIANTS, lambda: [*_variants(own, shape)])
+
+    if study is not None:
+        study.note(LENGTHS, {"layouts": len(shapes)})
     for done, shape in enumerate(shapes):
         tell(done, len(shapes))
-        found += _variants(own, shape)
+        found += variants(shape)
     return _needed(found)
 
 

@@ -2,8 +2,8 @@
 
 Shorter rows than those that fit make for a shorter fill of a pipeline, and for more of what is once
 per row. A strategy is kept with every length of rows with which it is close to the fastest on some
-run of classes; one that is slower everywhere could only be of use where it is much cheaper to
-switch to.
+run of classes, reduction of gradients aside; one that is slower everywhere could only be of use
+where it is much cheaper to switch to.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ def useful(instance: Instance, found: Sequence[PlanRows]) -> list[PlanRows]:
 
 
 def _times(instance: Instance, found: PlanRows) -> Numbers:
-    """[halvings of its rows, i, j] time of a strategy for the classes i .. j - 1."""
+    """[halvings of its rows, i, j] time of a strategy's rows for the classes i .. j - 1."""
     lengths = lengths_of(instance)
     atoms = [Atom(one.tokens, one.count) for one in lengths.classes]
     several = lengths.rows == "packed" and max(one.stages for one in found.strategy.replicas) > 1
@@ -54,7 +54,7 @@ def _times(instance: Instance, found: PlanRows) -> Numbers:
 
 def _halved(strategy: Strategy, halvings: int) -> Strategy:
     replicas = (replace(one, longest_row=one.longest_row >> halvings) for one in strategy.replicas)
-    return replace(strategy, replicas=tuple(replicas))
+    return replace(strategy, replicas=tuple(replicas), visit_ns=0)
 
 
 def _named(found: Sequence[PlanRows]) -> list[PlanRows]:

@@ -72,7 +72,7 @@ class MeasuredStep:
         if factors is not None:
             found = corrections(self.instance, self.kernels, factors)
             calibration = Calibration(source="measured steps", corrections=tuple(found))
-        corrected = self.instance.model_copy(update={"calibration": calibration})
+        corrected = self.instance.but(calibration=calibration)
         return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
 
     @cached_property

@@ -160,12 +160,7 @@ def _alone(instance: Instance, group: NodeGroup, row: StepRow) -> Instance:
     nodes = {"gpus_per_node": size, "nodes": gpus // size, "zone": None}
     alone = instance.cluster.with_groups([group.model_copy(update=nodes)])
     batch = row.global_batch or instance.workload.global_batch
-    return instance.model_copy(
-        update={
-            "cluster": alone,
-            "workload": instance.workload.model_copy(update={"global_batch": batch}),
-        }
-    )
+    return instance.with_batch(batch).model_copy(update={"cluster": alone}).on((1,))
 
 
 def _strategies(row: StepRow, place: Place, instance: Instance) -> dict[str, object]:

@@ -19,11 +19,9 @@ def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
     """The instance with so many nodes in each group; groups without nodes are left out."""
     cluster = instance.cluster
     groups = tuple(
-        group.model_copy(update={"nodes": count})
-        for group, count in zip(cluster.groups, counts, strict=True)
-        if count
+        group.but(nodes=count) for group, count in zip(cluster.groups, counts, strict=True) if count
     )
-    return instance.model_copy(update={"cluster": cluster.with_groups(groups)})
+    return instance.but(cluster=cluster.with_groups(groups))
 
 
 def whole_states(instance: Instance) -> Instance:
@@ -31,8 +29,7 @@ def whole_states(instance: Instance) -> Instance:
 
     Of those, the part of a lost node is nowhere else.
     """
-    search = instance.search.model_copy(update={"zero": (0,)})
-    return instance.model_copy(update={"search": search})
+    return instance.but(search={"zero": (0,)})
 
 
 class Planner:

@@ -60,8 +60,7 @@ def _assumed(instance: Instance, shape: Shape, degrees: Sequence[Degrees]) -> It
     if state not in (None, "fp32"):
         copy = ", master copy of the parameters in fp32" if master_bytes else ""
         yield f"Adam's moments in {state}{copy}"
-    if workload.flash_attention:
-        yield "flash attention: no scores are kept"
+    yield from _flash(instance, shape)
 
 
 def _experts(instance: Instance, shape: Shape) -> Iterator[str]:
@@ -105,24 +104,32 @@ def _hidden(overlap: Overlap, shape: Shape, degrees: Sequence[Degrees]) -> Lines
 
 def _unused(instance: Instance) -> Iterator[str]:
     """What would cost nothing; strategies of a profile are as it was measured."""
-    yield from unused_flash(instance)
+    known = instance.profile is None and instance.fused is None
+    flash = instance.workload.flash_attention
+    if known and not flash and has_flash(instance.cluster, instance.workload.precision):
+        yield "workload.flash_attention is off, although every GPU here has it: less memory"
     spot = [group.name for group in instance.cluster.groups if group.spot]
     if spot and instance.objective.minimize != "cost_per_useful_sequence":
         yield f"spot prices of {', '.join(spot)}: the objective cost_per_useful_sequence uses them"
 
 
-def unused_flash(instance: Instance) -> Iterator[str]:
-    """That attention keeps its scores, although GPUs of some groups, or of all, have no need to."""
-    cluster, workload = instance.cluster, instance.workload
-    if instance.profile is not None or workload.flash_attention:
-        return
-    without = [
-        group.name
-        for group in cluster.groups
-        if not has_flash(cluster.with_groups([group]), workload.precision)
-    ]
-    if not without:
-        yield "workload.flash_attention is off, although every GPU here has it: less memory"
-    elif len(without) < len(cluster.groups):
-        names = ", ".join(without)
-        yield f"flash attention: not on {names}, so on none; without them others may be faster"
+def _flash(instance: Instance, shape: Shape) -> Iterator[str]:
+    """Whether the plan has flash attention, and which others."""
+    names = _without_flash(instance)
+    if instance.on(shape.nodes_used).workload.flash_attention:
+        others = f"; plans on {names} have none" if instance.fused else ""
+        yield f"flash attention: no scores are kept{others}"
+    elif instance.fused:
+        yield f"flash attention: none, as on {names} there is none; plans without these have it"
+
+
+def flash_lines(instance: Instance) -> Lines:
+    """Which plans of a family have flash attention, where nodes decide on it."""
+    if instance.fused is None:
+        return []
+    names = _without_flash(instance)
+    return [("assumed", f"flash attention: where all GPUs of a plan have it, so not on {names}")]
+
+
+def _without_flash(instance: Instance) -> str:
+    return ", ".join(group.name for group in instance.cluster.groups if not group.gpu.has_flash)

@@ -83,7 +83,8 @@ def _lower_bound_s(result: Result) -> float | None:
 
 
 def _with_plan(document: PlanDocument, plan: Plan, step_time_s: float) -> PlanDocument:
-    instance, shape = document.instance, plan.shape
+    shape = plan.shape
+    instance = document.instance.on(shape.nodes_used)
     costs = plan_costs(instance, plan)
     tables = plan_tables(instance, plan)
     price = price_usd_per_hour(instance, shape)

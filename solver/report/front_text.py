@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from formulations.costs.renting import chooses_terms
 from solver.document import PlanDocument
 from solver.front_document import FrontDocument
-from solver.report.assumptions import unused_flash
+from solver.report.assumptions import flash_lines
 from solver.report.degrees import degrees_of, tensor_text
 from solver.report.front_figures import cost_name, rows_of, speed_name, training_usd
 from solver.report.layout import Lines, labelled, table
@@ -117,7 +117,7 @@ def search_lines(document: FrontDocument) -> Lines:
     batch, length = workload.global_batch, workload.sequence_length
     lines = [("workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step")]
     lines += lengths_lines(document.family.instance)
-    lines += [("unused", text) for text in unused_flash(document.family.instance)]
+    lines += flash_lines(document.family.instance)
     lines.append(("clusters", _standings(document)))
     if document.num_open:
         lines.append(("open", _open(document)))

@@ -1,7 +1,8 @@
 """One step of mixed lengths as a hand-written SVG 1.1 picture.
 
-A bar of what runs in time, switches between; below it the best single strategy on the same scale,
-and a line for each group. All bars have tooltips.
+A bar of what runs in time, switches between, and what takes the end of each group and of the step;
+below it the best single strategy on the same scale, and a line for each group. All bars have
+tooltips.
 """
 
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from solver.lengths_document import LengthsDocument
 from solver.report.drawing import LETTER, picture, written
-from solver.report.lengths_step import buckets_text, strategy_name
+from solver.report.lengths_step import anchor_s, buckets_text, strategy_name, visit_s
 from solver.report.quantities import round_time_text, time_text
 
 _WIDTH, _LEFT, _RIGHT, _BAR = 900, 110, 60, 46
@@ -25,7 +26,8 @@ _FILLS = (
     "#5fb3b3",
     "#a3a832",
 )
-_SWITCH = "#d62728"
+_SWITCH, _VISIT, _ANCHOR = "#d62728", "#555", "#111"
+_OTHERS = {_SWITCH: "switches", _VISIT: "reduction of gradients", _ANCHOR: "optimizer"}
 _STYLE = (
     ".lengths text{font:11px sans-serif;fill:#222}.lengths .t{font-size:17px;font-weight:bold}"
     ".lengths .n{fill:#fff;text-anchor:middle}.lengths .g{stroke:#000;stroke-opacity:.15}"
@@ -36,11 +38,12 @@ _STEPS = (1, 2, 5, 10)
 
 @dataclass(frozen=True)
 class _Bar:
-    """A part of the step; number: of its group, None for a switch."""
+    """A part of the step; number: of its group's rows, None for any other part."""
 
     begin_s: float
     time_s: float
     number: int | None
+    fill: str
     text: str
 
 
@@ -50,12 +53,12 @@ def lengths_picture(document: LengthsDocument) -> str:
     longest_s = max(document.step_time_s, 0.0 if single is None else single.step_time_s) or 1.0
     bars = list(_bars(document))
     rows = _TOP + _BAR + (0 if single is None else _BAR + 14)
-    height = rows + 44 + _LINE * (len(document.groups) + 1)
+    height = rows + 44 + _LINE * (len(document.groups) + len(_OTHERS))
     title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
     parts = [
         *_axis(longest_s, rows),
         written(16, _TOP + _BAR / 2 + 4, "this step"),
-        *(_rect(document, bar, _TOP, longest_s) for bar in bars),
+        *(_rect(bar, _TOP, longest_s) for bar in bars),
     ]
     if single is not None:
         top, name = _TOP + _BAR + 14, strategy_name(document, single.strategy)
@@ -65,7 +68,7 @@ def lengths_picture(document: LengthsDocument) -> str:
             _drawn(0.0, single.step_time_s, top, longest_s, _fill(document, single.strategy), text)
         )
         parts.append(written(_LEFT + 8, top + _BAR / 2 + 4, text, ' style="fill:#fff"'))
-    parts += _legend(document, bars, rows + 44)
+    parts += _legend(bars, rows + 44)
     return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
 
 
@@ -77,12 +80,21 @@ def _bars(document: LengthsDocument) -> Iterator[_Bar]:
             one = switches.pop(0)
             yield _switch(document, now_s, one.time_s, one.moves, one.enters)
             now_s += one.time_s
-        name = strategy_name(document, group.strategy)
-        text = f"{name}: {buckets_text(group)} tokens, {time_text(group.time_s)}"
-        yield _Bar(now_s, group.time_s, number, text)
+        name, fill = strategy_name(document, group.strategy), _fill(document, group.strategy)
+        reduced_s = visit_s(document, group)
+        rows_s = group.time_s - reduced_s
+        text = f"{name}: {buckets_text(group)} tokens, {time_text(rows_s)}"
+        yield _Bar(now_s, rows_s, number, fill, text)
+        if reduced_s:
+            text = f"gradients reduced by {name}, {time_text(reduced_s)}"
+            yield _Bar(now_s + rows_s, reduced_s, None, _VISIT, text)
         now_s, before = now_s + group.time_s, group.strategy
     for one in switches:
         yield _switch(document, now_s, one.time_s, one.moves, one.enters)
+        now_s += one.time_s
+    if once_s := anchor_s(document):
+        name = strategy_name(document, document.anchor)
+        yield _Bar(now_s, once_s, None, _ANCHOR, f"optimizer of {name}, {time_text(once_s)}")
 
 
 def _switch(
@@ -90,7 +102,8 @@ def _switch(
 ) -> _Bar:
     what = "parameters and gradients" if moves == "both" else moves
     name = strategy_name(document, enters)
-    return _Bar(begin_s, time_s, None, f"switch of {what} to {name}, {time_text(time_s)}")
+    text = f"switch of {what} to {name}, {time_text(time_s)}"
+    return _Bar(begin_s, time_s, None, _SWITCH, text)
 
 
 def _fill(document: LengthsDocument, strategy: int) -> str:
@@ -100,9 +113,8 @@ def _fill(document: LengthsDocument, strategy: int) -> str:
     return _FILLS[place % len(_FILLS)]
 
 
-def _rect(document: LengthsDocument, bar: _Bar, top: float, longest_s: float) -> str:
-    fill = _SWITCH if bar.number is None else _fill(document, document.groups[bar.number].strategy)
-    drawn = _drawn(bar.begin_s, bar.time_s, top, longest_s, fill, bar.text)
+def _rect(bar: _Bar, top: float, longest_s: float) -> str:
+    drawn = _drawn(bar.begin_s, bar.time_s, top, longest_s, bar.fill, bar.text)
     width = _WIDTH * bar.time_s / longest_s
     if bar.number is None or width < 3 * LETTER:
         return drawn
@@ -135,17 +147,15 @@ def _axis(longest_s: float, bottom: float) -> Iterator[str]:
         yield written(x, bottom + 20, label, ' text-anchor="middle"')
 
 
-def _legend(document: LengthsDocument, bars: list[_Bar], top: float) -> Iterator[str]:
-    """A line for each group, and one for all switches."""
-    y = top
-    for bar in bars:
-        if bar.number is not None:
-            fill = _fill(document, document.groups[bar.number].strategy)
-            yield _line(y, fill, f"{bar.number + 1}. {bar.text}")
-            y += _LINE
-    switches_s = sum(bar.time_s for bar in bars if bar.number is None)
-    if switches_s:
-        yield _line(y, _SWITCH, f"switches: {time_text(switches_s)}")
+def _legend(bars: list[_Bar], top: float) -> Iterator[str]:
+    """A line for each group, and one for each kind of what is between."""
+    lines = [(bar.fill, f"{bar.number + 1}. {bar.text}") for bar in bars if bar.number is not None]
+    for fill, name in _OTHERS.items():
+        time_s = sum(bar.time_s for bar in bars if bar.fill == fill)
+        if time_s:
+            lines.append((fill, f"{name}: {time_text(time_s)}"))
+    for n, (fill, text) in enumerate(lines):
+        yield _line(top + n * _LINE, fill, text)
 
 
 def _line(y: float, fill: str, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from rich.console import RenderableType
 
+from formulations.units import seconds
 from solver.lengths_document import GroupDocument, LengthsDocument
 from solver.report.layout import Lines, labelled, table
 from solver.report.quantities import counted, percent, time_text, time_unit
@@ -60,8 +61,6 @@ def _micro_batches(group: GroupDocument) -> str:
 def lines(document: LengthsDocument) -> Lines:
     """What the step takes beside the best single strategy, and what is proved."""
     step_s, problem = document.step_time_s, document.problem
-    switch_s = sum(one.time_s for one in document.switches)
-    switches = f", {time_text(switch_s, step_s)} of it in switches" if document.switches else ""
     sequences = sum(atom.count for atom in problem.atoms)
     lengths = counted(len(problem.atoms), "length")
     orders = {"ascending": "ascending lengths", "free": "any order"}
@@ -69,18 +68,35 @@ def lines(document: LengthsDocument) -> Lines:
     held = strategy_name(document, document.anchor)
     return [
         ("workload", f"{document.workload}: {sequences:,} sequences of {lengths}, {problem.rows}"),
-        ("step", f"{time_text(step_s)}{switches}"),
+        ("step", f"{time_text(step_s)}{_parts(document)}"),
         ("best single", _single(document)),
         ("anchor", f"{held} holds the fp32 state: the step begins and ends there"),
         ("bound", f"{bound} {time_text(document.lower_bound_s, step_s)}"),
         ("gap", f"{percent(document.gap)} ({document.status})"),
-        ("search", f"{time_text(document.runtime_s)}, {_ended(document)}"),
+        ("search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"),
     ]
 
 
-def _ended(document: LengthsDocument) -> str:
-    """Why the search ended."""
-    return document.termination.replace("_", " ")
+def visit_s(document: LengthsDocument, group: GroupDocument) -> float:
+    """Of the time of a group, that to reduce gradients."""
+    return seconds(document.problem.strategies[group.strategy].visit_ns)
+
+
+def anchor_s(document: LengthsDocument) -> float:
+    """At the end of the step, optimizer and gather of parameters."""
+    return seconds(document.problem.strategies[document.anchor].anchor_ns)
+
+
+def _parts(document: LengthsDocument) -> str:
+    """What of a step is no rows."""
+    parts = {
+        "switches": sum(one.time_s for one in document.switches),
+        "reduction of gradients": sum(visit_s(document, group) for group in document.groups),
+        "optimizer": anchor_s(document),
+    }
+    whole_s = document.step_time_s
+    known = [f"{time_text(one, whole_s)} in {name}" for name, one in parts.items() if one]
+    return f", of it {', '.join(known)}" if known else ""
 
 
 def _single(document: LengthsDocument) -> str:

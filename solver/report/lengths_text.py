@@ -49,14 +49,16 @@ def strategies_text(
 
 
 def _strategy_table(mixed: Mixed) -> Grid:
-    numbers = ["replicas", "stages", "longest row", *(f"{n // 1024}k ms" for n in SHOWN)]
+    rows = (f"{n // 1024}k ms" for n in SHOWN)
+    numbers = ["replicas", "stages", "longest row", *rows, "visit ms", "anchor ms"]
     return table(["strategy"], numbers, [_strategy_row(one) for one in mixed.strategies])
 
 
 def _strategy_row(strategy: Strategy | Measured) -> list[str]:
     """Times are those of the slowest replica's slowest stage, of rows that are one sequence."""
+    once = [_milliseconds(ns) for ns in (strategy.visit_ns, strategy.anchor_ns)]
     if isinstance(strategy, Measured):
-        return [strategy.name, *["-"] * (3 + len(SHOWN))]
+        return [strategy.name, *["-"] * (3 + len(SHOWN)), *once]
     own = strategy.replicas
     return [
         strategy.name,
@@ -64,12 +66,17 @@ def _strategy_row(strategy: Strategy | Measured) -> list[str]:
         str(max(replica.stages for replica in own)),
         str(strategy.longest),
         *(_row_time(strategy, n) if n <= strategy.longest else "-" for n in SHOWN),
+        *once,
     ]
 
 
 def _row_time(strategy: Strategy, tokens: int) -> str:
     times = [one.time.sequence_ns(tokens) + one.time.per_row_ns for one in strategy.replicas]
-    return f"{seconds(max(times)) * 1e3:,.1f}"
+    return _milliseconds(max(times))
+
+
+def _milliseconds(time_ns: int) -> str:
+    return f"{seconds(time_ns) * 1e3:,.1f}"
 
 
 def judged_text(judged: Judgement) -> list[RenderableType]:

@@ -40,7 +40,7 @@ def alike(document: PlanDocument) -> Iterator[tuple[int, int, list[int], list[St
     for s in sorted(range(len(document.replicas[0].stages)), key=lambda s: s % num_stages):
         groups: dict[tuple[int, StageDocument], list[int]] = defaultdict(list)
         for r, replica in enumerate(document.replicas):
-            shown = replica.stages[s].model_copy(update={"node": "", "gpus": ()})
+            shown = replica.stages[s].but(node="", gpus=())
             groups[replica.micro_batches, shown].append(r)
         for replicas in groups.values():
             chunk, stage = divmod(s, num_stages)

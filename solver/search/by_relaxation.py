@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, product
+from itertools import count
 from random import Random
 
 import numpy as np
@@ -11,7 +11,9 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
-from solver.bounds.replica_relaxation import MOST_EDGES, Relaxation, order_along
+from solver.bounds.kinds import kinds_of
+from solver.bounds.light_replica import LightReplica
+from solver.bounds.replica_relaxation import Relaxation, order_along
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.heuristics.blocks import with_blocks
@@ -29,6 +31,8 @@ NEAR = 1.01
 MOVES_PER_STOP = 100
 #: Groups with less difference in speed are first taken for one kind.
 ALIKE = 0.02
+#: The first trial time is below the target by this part of it, the last ones apart by that part.
+FIRST, RESOLUTION = 16, 512
 
 Stop = Callable[[], bool]
 
@@ -89,49 +93,70 @@ class ByRelaxation:
 
     def run(self) -> bool:
         """Whether relaxations close the shape: of groups of unlike speed, then of all."""
-        relaxation = Relaxation(self.intervals, self.placer, ALIKE)
-        if self._closes(relaxation):
-            return True
-        if not relaxation.merged or self.stop():
-            return False
-        return self._closes(Relaxation(self.intervals, self.placer))
+        for apart in (ALIKE, 0.0):
+            kinds = kinds_of(self.intervals, apart)
+            replica = LightReplica(self.intervals, self.placer, kinds)
+            if self._closes(replica):
+                return True
+            if not replica.merged or self.stop():
+                break
+        return False
 
-    def _closes(self, relaxation: Relaxation) -> bool:
-        """Whether light replicas or the best splits of one do."""
-        if relaxation.thin(self.target):
+    def _closes(self, replica: LightReplica) -> bool:
+        """Whether its light replicas do, at once or by bisection of trial times.
+
+        A high cutoff leaves many edges: what takes long below it is often refuted below lower ones.
+        """
+        if Relaxation(replica, self.target).refutes_at_once():
             self.bound_ns = self.target
             return True
-        return self._lit(relaxation) or self._solved(relaxation)
+        high, failed = self.target, None
+        while self.bound_ns < high and not self.stop():
+            near = high - self.bound_ns <= high // RESOLUTION
+            if near and failed is not None:
+                break
+            part = 2 if failed else 4
+            trial = high - min((high - self.bound_ns) // part, high // FIRST)
+            relaxation = Relaxation(replica, high if near else trial)
+            reach_ns = self._reach_ns(relaxation)
+            if reach_ns is None:
+                self.bound_ns = relaxation.cutoff
+            else:
+                high, failed = min(relaxation.cutoff, reach_ns), relaxation
+        if failed is not None:
+            self.follow(failed.groups)
+            self._solve(failed)
+        return self.bound_ns >= self.target
 
-    def _lit(self, relaxation: Relaxation) -> bool:
-        """Whether light replicas close the shape."""
-        tries = product(MOST_EDGES, (False, True), relaxation.weightings)
-        for most, counted, weighed in tries:
-            if self.stop():
-                return False
-            relaxation.closes(self.target, weighed, self.stop, counted=counted, most=most)
-            self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
-            if self.bound_ns >= self.target:
-                return True
-            self.follow(relaxation.groups)
-        return False
+    def _reach_ns(self, relaxation: Relaxation) -> int | None:
+        """From here on light replicas refute no cutoff, as far as is known; None: they do this one.
+
+        Where windows cannot tell, the best splits of one do.
+        """
+        if relaxation.refutes(self.stop):
+            return None
+        self.bound_ns = max(self.bound_ns, relaxation.bound_ns)
+        if relaxation.reach_ns < relaxation.cutoff:
+            return relaxation.reach_ns
+        found_ns = self._solve(relaxation)
+        return None if self.bound_ns >= relaxation.cutoff else found_ns or relaxation.cutoff
+
+    def _solve(self, relaxation: Relaxation) -> int | None:
+        """Step time of the best splits of a light replica if found, with a bound and a plan.
+
+        Half of the gap is for the relaxation, which then need not be solved to its end.
+        """
+        problem, cutoff = relaxation.problem, min(relaxation.cutoff, self.target)
+        if problem is None or self.bound_ns >= cutoff:
+            return None
+        found = deepened(problem, self.bound_ns, cutoff, self.gap / 2, self.stop)
+        self.bound_ns = max(self.bound_ns, min(found.bound_ns, cutoff))
+        if found.arcs is not None:
+            self.follow(problem.order(found.arcs.tolist()))
+        return found.step_time_ns
 
     def _keep(self, state: State) -> None:
         """The plan of a state if it is the best so far."""
         if state.step_time_ns < self.best:
             self.best = state.step_time_ns
             self.plan = even_plan(self.intervals.tables, state.order, np.array(state.split))
-
-    def _solved(self, relaxation: Relaxation) -> bool:
-        """Whether the best splits of the light replica with the highest bound close the shape.
-
-        Half of the gap is for the relaxation, which then need not be solved to its end.
-        """
-        problem = relaxation.problem
-        if problem is None:
-            return False
-        found = deepened(problem, self.bound_ns, self.target, self.gap / 2, self.stop)
-        self.bound_ns = max(self.bound_ns, min(found.bound_ns, self.target))
-        if found.arcs is not None:
-            self.follow(problem.order(found.arcs.tolist()))
-        return self.bound_ns >= self.target

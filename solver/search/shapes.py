@@ -173,6 +173,7 @@ def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recomp
 
 def shapes_of(instance: Instance, vector: tuple[int, ...]) -> Iterator[Shape]:
     """All shapes that use exactly these nodes."""
+    instance = instance.on(vector)
     yield from _grouped_shapes(instance, vector)
     if has_stage_shapes(instance):
         yield from _stage_shapes(instance, vector)

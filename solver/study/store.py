@@ -10,7 +10,7 @@ A record is what a search knows of one thing, its `key`, as the answer to one qu
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from formulations.instance import Instance
 from solver.document import HETPLAN_VERSION, canonical_json, digest
 
 #: Of SQLite's header: that the file is a study, and in which format.
-APPLICATION_ID, FORMAT = 0x48455450, 1
+APPLICATION_ID, FORMAT = 0x48455450, 2
 #: Seconds to wait for another process that writes.
 PATIENCE_S = 10.0
 #: Limits with which a study stays the same: they cut off, nothing more.
@@ -144,6 +144,18 @@ def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -
 def study_at(path: Path | None, instance: Instance) -> AbstractContextManager[Study | None]:
     """As `open_study`; None without a path."""
     return nullcontext() if path is None else open_study(path, instance)
+
+
+def made_once(
+    study: Study | None, kind: str, key: str, of: TypeAdapter[Kept], make: Callable[[], Kept]
+) -> Kept:
+    """What a study knows of a key; what `make` returns where nothing is known, which is kept."""
+    if study is not None and (known := study.find(kind, key)):
+        return study.read(kind, known[0], of)
+    made = make()
+    if study is not None:
+        study.keep(kind, key, "", of.dump_json(made).decode())
+    return made
 
 
 @contextmanager

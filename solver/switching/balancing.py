@@ -8,6 +8,8 @@ from formulations.switching.switch import Demand, Sending, Switch
 
 #: Pieces of a demand; two halves leave single classes of large stages unbalanced.
 PIECES = 4
+#: Of all demands; where there are more of these, each goes whole: it is a small part of the load.
+MOST_PIECES = 200_000
 #: Times that the pieces on the busiest ports and links are placed anew, at most.
 PASSES = 4
 
@@ -36,59 +38,84 @@ class _Balance:
         self.switch, self.rates = switch, [float(rate) for rate in switch.network.ns_per_byte]
         loads = zip(switch.loads(fixed), self.rates, strict=True)
         self.times = [size * rate for size, rate in loads]
+        self._port = switch.network.receives
 
     def move(self, piece: _Piece, sign: int) -> None:
         """Adds a piece that is placed, or takes it away."""
-        size = sign * (piece.end - piece.begin)
-        for hop in piece.sending().hops():
-            for line in self.switch.path(*hop):
-                self.times[line] += size * self.rates[line]
+        size, times, rates = sign * (piece.end - piece.begin), self.times, self.rates
+        assert piece.source is not None  # every piece is placed
+        receivers, via = piece.demand.receivers, piece.via
+        copies = len(receivers) if via is None else 1
+        for line in self._links(piece.demand, piece.source):
+            times[line] += copies * size * rates[line]
+        for gpu in receivers:
+            times[self._port(gpu)] += size * rates[gpu]
+        if via is not None:
+            times[via] += (len(receivers) - 1) * size * rates[via]
 
     def place(self, piece: _Piece) -> None:
         """Gives a piece to the owner, and to the GPU that forwards it, with least to do then."""
         demand, size = piece.demand, piece.end - piece.begin
-        copies = len(demand.receivers)
-        source, after = self._least(demand, demand.senders, size)
-        piece.source, piece.via = source, None
+        copies, times = len(demand.receivers), self.times
+        piece.source, piece.via = self._least(demand, size), None
         if copies > 1:
-            via = min(demand.receivers, key=lambda gpu: self.times[gpu])
-            forwarded = self.times[via] + (copies - 1) * size * self.rates[via]
-            direct = self._after(demand, source, copies * size)
-            if not demand.near or max(after, forwarded) < direct:
+            via = min(demand.receivers, key=times.__getitem__)
+            if not demand.near or self._is_sooner(demand, piece.source, via, size):
                 piece.via = via
         self.move(piece, 1)
 
-    def _least(self, demand: Demand, owners: Iterable[int], size: int) -> tuple[int, float]:
-        """The owner after whose sending its busiest line has least to do, and that time."""
-        times = ((self._after(demand, owner, size), self.times[owner], owner) for owner in owners)
-        after, _, owner = min(times)
-        return owner, after
+    def _is_sooner(self, demand: Demand, source: int, via: int, size: int) -> bool:
+        """Whether forwarding keeps the busiest line of a piece less busy than sending to each."""
+        copies = len(demand.receivers)
+        forwarded = self.times[via] + (copies - 1) * size * self.rates[via]
+        direct = self._after(demand, source, copies * size)
+        return max(self._after(demand, source, size), forwarded) < direct
+
+    def _least(self, demand: Demand, size: int) -> int:
+        """The owner after whose sending its busiest line has least to do."""
+        owners = demand.senders
+        if len(owners) == 1:
+            return owners[0]
+        return min((self._after(demand, one, size), self.times[one], one) for one in owners)[2]
 
     def _after(self, demand: Demand, owner: int, size: int) -> float:
-        lines = self.switch.path(owner, demand.receivers[0])
-        kept = (line for line in lines if line != self.switch.network.receives(demand.receivers[0]))
-        return max(self.times[line] + size * self.rates[line] for line in kept)
+        lines = self._links(demand, owner)
+        return max(self.times[line] + size * self.rates[line] for line in lines)
+
+    def _links(self, demand: Demand, owner: int) -> tuple[int, ...]:
+        """The port through which an owner sends, and links to the node."""
+        network = self.switch.network
+        return owner, *network.between(network.node_of[owner], demand.node)
 
     def is_busiest(self, piece: _Piece, limit: float) -> bool:
         """Whether a piece uses a line with more to do than the limit."""
-        lines = (line for hop in piece.sending().hops() for line in self.switch.path(*hop))
-        return any(self.times[line] > limit for line in lines)
+        assert piece.source is not None
+        lines = *self._links(piece.demand, piece.source), *map(self._port, piece.demand.receivers)
+        via = () if piece.via is None else (piece.via,)
+        return any(self.times[line] > limit for line in (*lines, *via))
 
 
-def balanced_plan(switch: Switch) -> list[Sending]:
-    """A plan in which each byte comes from one owner; least free demands first, largest first."""
+def balanced_plan(switch: Switch, enough_ns: float = 0.0) -> list[Sending]:
+    """A plan in which each byte comes from one owner; least free demands first, largest first.
+
+    enough_ns: no plan is quicker, start-up left aside.
+    """
     fixed = [one.direct() for one in switch.demands if not one.is_free]
+    free = sorted((one for one in switch.demands if one.is_free), key=_order)
     balance, pieces = _Balance(switch, fixed), list[_Piece]()
-    for demand in sorted((one for one in switch.demands if one.is_free), key=_order):
+    parts = min(PIECES, max(1, MOST_PIECES // max(len(free), 1)))
+    for demand in free:
         width = switch.classes[demand.number].element_bytes
         elements = demand.size_bytes // width
-        edges = [width * (elements * n // PIECES) for n in range(PIECES + 1)]
+        edges = [width * (elements * n // parts) for n in range(parts + 1)]
         for begin, end in pairwise(edges):
             if begin < end:
                 pieces.append(_Piece(demand, begin, end))
                 balance.place(pieces[-1])
     longest = max(balance.times, default=0.0)
     for _ in range(PASSES):
+        if longest <= enough_ns:
+            break
         for piece in pieces:
             if balance.is_busiest(piece, longest * (1 - 1e-9)):
                 balance.move(piece, -1)

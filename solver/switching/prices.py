@@ -11,9 +11,10 @@ whatever its prices, is quicker than the sum over the demands of these, over W.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from math import ceil, lcm
 
-from formulations.switching.switch import Demand, Switch
+from formulations.switching.switch import Switch
 
 Prices = Mapping[int, int]  #: by number of the port or link; those of others are 0
 
@@ -32,37 +33,51 @@ def priced_bound(switch: Switch, prices: Prices) -> SwitchBound:
     rates = {line: network.ns_per_byte[line] * price for line, price in prices.items() if price}
     scale = lcm(*(rate.denominator for rate in rates.values()))
     costs = {line: int(rate * scale) for line, rate in rates.items()}
-    total = sum(one.size_bytes * _least(switch, one, costs) for one in switch.demands)
-    least_ns = Fraction(total, scale * sum(prices.values()))
+    least_ns = Fraction(_least(switch, costs), scale * sum(prices.values()))
     return SwitchBound(ceil(least_ns) + switch.latency_ns, dict(prices))
 
 
-def _least(switch: Switch, demand: Demand, costs: Mapping[int, int]) -> int:
-    """Price of a byte of a demand on its cheapest way."""
+def _least(switch: Switch, costs: Mapping[int, int]) -> int:
+    """Price of all demands on their cheapest ways; those of many classes have the same."""
     network = switch.network
-    into = {
-        node: sum(costs.get(line, 0) for line in network.between(node, demand.node))
-        for node in {network.node_of[owner] for owner in demand.owners}
-    }
-    own = {costs.get(owner, 0) + into[network.node_of[owner]] for owner in demand.owners}
-    received = sum(costs.get(network.receives(gpu), 0) for gpu in demand.receivers)
-    enters, copies = min(own), len(demand.receivers)
-    forwarded = min(enters, *(costs.get(gpu, 0) for gpu in demand.receivers))
-    return received + enters + (copies - 1) * forwarded
+
+    @cache
+    def enters(owners: tuple[int, ...], node: int) -> int:
+        """Of a byte from the cheapest owner."""
+        into = {
+            own: sum(costs.get(line, 0) for line in network.between(own, node))
+            for own in {network.node_of[owner] for owner in owners}
+        }
+        return min(costs.get(owner, 0) + into[network.node_of[owner]] for owner in owners)
+
+    @cache
+    def ports(receivers: tuple[int, ...]) -> tuple[int, int]:
+        """Of a byte for each, and of one that the cheapest of them forwards."""
+        received = sum(costs.get(network.receives(gpu), 0) for gpu in receivers)
+        return received, min(costs.get(gpu, 0) for gpu in receivers)
+
+    total = 0
+    for one in switch.demands:
+        enter, (received, forward) = enters(one.owners, one.node), ports(one.receivers)
+        copies = len(one.receivers) - 1
+        total += one.size_bytes * (received + enter + copies * min(enter, forward))
+    return total
 
 
 def forced_bound(switch: Switch) -> SwitchBound:
     """The best bound of one port or link: what it receives, lets in, or has to send alone."""
     network = switch.network
-    loads = [0] * len(network.lines)
+    alone = (one for one in switch.demands if len(one.owners) == 1)
+    loads = switch.loads(one.direct(one.receivers[:1]) for one in alone)
     for one in switch.demands:
-        for gpu in one.receivers:
-            loads[network.receives(gpu)] += one.size_bytes
-        nodes = {network.node_of[owner] for owner in one.owners}
-        paths = [set(network.between(node, one.node)) for node in nodes]
-        for line in set.intersection(*paths):
+        ports = list(map(network.receives, one.receivers))
+        if len(one.owners) > 1:
+            nodes = {network.node_of[owner] for owner in one.owners}
+            paths = [set(network.between(node, one.node)) for node in nodes]
+            ports += set.intersection(*paths)
+        else:
+            ports.pop(0)
+        for line in ports:
             loads[line] += one.size_bytes
-        if len(one.owners) == 1:
-            loads[one.owners[0]] += one.size_bytes
     times = [load * rate for load, rate in zip(loads, network.ns_per_byte, strict=True)]
     return priced_bound(switch, {max(range(len(times)), key=times.__getitem__): 1})

@@ -29,23 +29,28 @@ class SwitchPlan:
 def plan_switch(switch: Switch, time_limit_s: float | None = None) -> SwitchPlan:
     """The best of balancing, linear programming and the published rule."""
     published = published_plan(switch)
-    best, bound = quick_plan(switch, time_limit_s)
     published_ns = switch.time_ns(published)
-    best = min(best, published, key=switch.time_ns)
-    return SwitchPlan(tuple(joined(best)), switch.time_ns(best), bound, published_ns)
+    best, time_ns, bound = quick_plan(switch, time_limit_s)
+    if published_ns < time_ns:
+        best, time_ns = joined(published), published_ns
+    return SwitchPlan(tuple(best), time_ns, bound, published_ns)
 
 
 def quick_plan(
     switch: Switch, time_limit_s: float | None = None
-) -> tuple[Sequence[Sending], SwitchBound]:
-    """The better of balancing and linear programming, and its bound."""
+) -> tuple[Sequence[Sending], int, SwitchBound]:
+    """The better of balancing and linear programming, its time, and its bound."""
     if not switch.demands:
-        return (), SwitchBound(0, {})
-    best, bound = balanced_plan(switch), forced_bound(switch)
-    if switch.time_ns(best) <= bound.time_ns * (1 + SMALL_GAP):
-        return best, bound
+        return (), 0, SwitchBound(0, {})
+    bound = forced_bound(switch)
+    best = balanced_plan(switch, bound.time_ns - switch.latency_ns)
+    time_ns = switch.time_ns(best)
+    if time_ns <= bound.time_ns * (1 + SMALL_GAP):
+        return best, time_ns, bound
     relaxed = relaxed_plan(switch, time_limit_s)
     if relaxed is None:
-        return best, bound
-    best = min(best, relaxed[0], key=switch.time_ns)
-    return best, max(bound, relaxed[1], key=lambda one: one.time_ns)
+        return best, time_ns, bound
+    relaxed_ns = switch.time_ns(relaxed[0])
+    if relaxed_ns < time_ns:
+        best, time_ns = joined(relaxed[0]), relaxed_ns
+    return best, time_ns, max(bound, relaxed[1], key=lambda one: one.time_ns)

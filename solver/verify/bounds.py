@@ -20,6 +20,7 @@ from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan, Recomputed, Shape,
 from formulations.schedules import SCHEDULES, stage_moments
 from solver.verify.chunk_ways import ChunkWays
 from solver.verify.lengths import NEVER
+from solver.verify.node_choices import Nodes, instance_on
 from solver.verify.recomputation import ByGroup, Recomputation
 from solver.verify.space import PlanSpace
 
@@ -38,9 +39,13 @@ def shape_key(instance: Instance, shape: Shape) -> TimesKey:
 
 
 class Prover:
-    """Proofs for the shapes of one instance; what they share is worked out once."""
+    """Proofs for the shapes of one instance; what they share is worked out once.
+
+    Where nodes decide on flash attention, those of a shape are `on` its nodes.
+    """
 
     def __init__(self, space: PlanSpace) -> None:
+        self._sides: dict[bool, Prover] = {}
         self.space = space
         self.instance = space.instance
         self.layers = space.instance.workload.layers
@@ -49,6 +54,16 @@ class Prover:
         self._intervals = lru_cache(maxsize=None)(self._interval_times)
         self._memories: dict[tuple[object, ...], Recomputation | ByGroup] = {}
         self.chunk_ways = lru_cache(maxsize=None)(self._chunk_ways)
+
+    def on(self, nodes_used: Nodes) -> "Prover":
+        """The prover for shapes on these nodes."""
+        own = instance_on(self.instance, nodes_used)
+        if own is self.instance:
+            return self
+        fused = own.workload.flash_attention
+        if fused not in self._sides:
+            self._sides[fused] = Prover(PlanSpace(own))
+        return self._sides[fused]
 
     def _times(
         self, degrees: tuple[Degrees, ...], b: int, recompute: Recompute, members: Members = ALONE

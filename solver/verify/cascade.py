@@ -7,15 +7,15 @@ work      work and filling, for all claims at once: `filling`
 paths     the paths of the schedule strike everything out: of the ways of a light lane, `lanes`, or
           of all node orders, `refutation`, or with several chunks per device `chunks`
 trial     what is left is halved and struck out again, and what then is left is simulated: lane by
-          lane, `lane_exhaust`; over all node orders, `exhaust`, where that has no opinion, or of
-          a single lane with few of them; with several chunks per device, device by device,
-          `chunk_exhaust`
+          lane, `lane_exhaust`; over all node orders, `exhaust`, where that has no opinion, and
+          of a single lane first; with several chunks per device, device by device, `chunk_exhaust`
 
 Each claim gets a short time first, so that a hard one does not keep the easy ones from their turn.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Literal
 
@@ -34,7 +34,7 @@ from solver.verify.stage_work import StageWork
 #: Seconds that every claim gets before any gets more.
 FIRST_S = 1.0
 
-#: A single lane is tried by node orders if these are paths through so many states a stage.
+#: Node orders of a single lane are tried at once if they are paths through so few states a stage.
 FEW_STATES = 1000
 
 #: What shows a claim.
@@ -81,19 +81,23 @@ class Verdict:
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """What memory, work and filling say of the claims, in their order."""
+    parts: dict[Prover, list[Claim]] = {}
+    for claim in claims:
+        parts.setdefault(prover.on(claim.shape.nodes_used), []).append(claim)
+    known = {
+        claim.index: Verdict(claim, argument)
+        for own, some in parts.items()
+        for claim, argument in zip(some, _quick_arguments(own, some), strict=True)
+    }
+    return [known[claim.index] for claim in claims]
+
+
+def _quick_arguments(prover: Prover, claims: Sequence[Claim]) -> Iterator[Argument | None]:
     grouped = [claim.shape for claim in claims if not claim.shape.per_stage]
     bounds, by_stage = iter(bounds_ns(prover, grouped).tolist()), StageWork(prover)
-    return [
-        Verdict(
-            claim,
-            _quick(
-                prover,
-                claim,
-                by_stage.bound_ns(claim.shape) if claim.shape.per_stage else next(bounds),
-            ),
-        )
-        for claim in claims
-    ]
+    for claim in claims:
+        shape = claim.shape
+        yield _quick(prover, claim, by_stage.bound_ns(shape) if shape.per_stage else next(bounds))
 
 
 def _quick(prover: Prover, claim: Claim, bound_ns: int) -> Argument | None:
@@ -112,7 +116,7 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
         hard = []
         for claim in left:
             effort.show(len(claims) - len(left), len(claims))
-            verdict = searched(prover, claim, Clock(limit_s, clock))
+            verdict = searched(prover.on(claim.shape.nodes_used), claim, Clock(limit_s, clock))
             if verdict.open:
                 hard.append(claim)
             else:
@@ -130,14 +134,19 @@ def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     if sum(map(bool, shape.nodes_used)) == 1:
         return exhaust(prover, shape, below_ns, clock)
     lanes = Lanes(prover, shape, below_ns, clock)
-    few = lanes.number == 1 and prod(n + 1 for n in shape.nodes_used) <= FEW_STATES
-    if few and (found := exhaust(prover, shape, below_ns, clock)) is not None:
-        return found
+    single = lanes.number == 1
+    if single and prod(n + 1 for n in shape.nodes_used) <= FEW_STATES:
+        found = exhaust(prover, shape, below_ns, clock)
+        if found is not None:
+            return found
     left = lanes.everything()
     if left is None:
         return Outcome(tried=False)
-    found = exhaust_lanes(lanes, left)
-    return found or exhaust(prover, shape, below_ns, clock, left.allowed)
+    tries = [
+        partial(exhaust_lanes, lanes, left),
+        partial(exhaust, prover, shape, below_ns, clock, left.allowed),
+    ]
+    return next(filter(None, (one() for one in tries[:: -1 if single else 1])), None)
 
 
 def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:

@@ -36,7 +36,7 @@ class _Trial:
 
     def __init__(self, question: Chunks, below_ns: int) -> None:
         self.question, self.below_ns, self.shape = question, below_ns, question.shape
-        self.times = PlanTimes(question.prover, self.shape, question.graph, below_ns, question.keep)
+        self.times = PlanTimes(question.prover, self.shape, question.graph)
 
     def remaining(self, left: Left) -> Left | None:
         """What plans below the claim may use; None if there are none."""

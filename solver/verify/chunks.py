@@ -21,7 +21,6 @@ struck out. Times of a device, tied to its own chunks, are in one way: so these 
 device cannot be busy longer, and that layers are whole, which a sum over virtual stages does not.
 """
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,8 +48,6 @@ Mask = NDArray[np.bool_]
 
 #: Lengths held at once.
 MOST_LENGTHS = 1 << 22
-#: Paths of simulated plans that are kept.
-MOST_CUTS = 64
 
 
 @dataclass(frozen=True)
@@ -74,54 +71,40 @@ class Paths:
         return lengths
 
 
-def _joined(parts: Sequence[Paths]) -> Paths:
-    return Paths(*(np.concatenate(one) for one in zip(*map(_columns, parts), strict=True)))
-
-
-def _columns(paths: Paths) -> tuple[Array, Array]:
-    return paths.visits, paths.device
-
-
 class Chunks(DeviceWays):
     """The question for one shape."""
 
     def __init__(self, prover: Prover, shape: Shape, clock: Clock | None = None) -> None:
         super().__init__(prover, shape)
         self.clock = clock or Clock()
-        self.cuts: deque[Paths] = deque(maxlen=MOST_CUTS)
 
     @cached_property
     def families(self) -> Paths:
         """The paths that are the same for all shapes with these degrees, arc by arc."""
         shape = self.shape
         graph = schedule_graph(shape.schedule, shape.pp, self.share, shape.vpp)
-        each, found = graph.num_operations // shape.pp, []
+        visits, devices = list[Array](), list[int]()
         for path in _candidates(graph):
             try:
-                counts = path_counts(graph, path)
+                visits.append(self._visits(path_counts(graph, path)))
             except ValueError:
                 continue  # not a path of this graph
-            found.append(self._path(counts, int(path[-1]) // each))
-        return _joined(found)
+            devices.append(int(path[-1]) // (graph.num_operations // shape.pp))
+        return Paths(np.stack(visits), np.array(devices))
 
-    def _path(self, path: PathCounts, device: int) -> Paths:
+    def _visits(self, path: PathCounts) -> Array:
+        """[3 v, p] of one path."""
         stages, (v, p) = self.shape.num_stages, (self.shape.vpp, self.shape.pp)
         visits = path.weights.reshape(2, stages)
         messages = np.zeros((1, stages), dtype=np.int64)
         messages[0, 1:] = path.transfers[:-1].reshape(2, stages - 1).sum(axis=0)
         if self.instance.search.blocking_sends:
             messages[0, 1:] = visits[0, :-1] + visits[1, 1:]
-        rows = np.concatenate([visits, messages]).reshape(1, 3 * v, p)
-        return Paths(rows, np.array([device]))
-
-    def keep(self, micro_batches: int, path: PathCounts, device: int) -> None:
-        """Keeps a path of the schedule's graph for the share of all that ends with a device."""
-        assert micro_batches == self.share
-        self.cuts.append(self._path(path, device))
+        return np.concatenate([visits, messages]).reshape(3 * v, p)
 
     def remaining(self, left: Left, below_ns: int) -> Left | None:
         """What plans with a step time below this may use of `left`; None if there are none."""
-        before, paths = -1, _joined([*self.cuts, self.families])
+        before, paths = -1, self.families
         while before != (count := sum(map(len, left))):
             before, each = count, max(1, MOST_LENGTHS // max(1, count))
             for lane in range(len(self.lanes)):

@@ -7,7 +7,7 @@ from itertools import product
 
 from formulations.instance import Instance
 from formulations.plan import Degrees, uniform_degrees
-from solver.verify.node_choices import Nodes
+from solver.verify.node_choices import Nodes, instance_on
 
 
 def doubling(largest: int) -> list[int]:
@@ -38,7 +38,8 @@ class DegreeChoices:
         used = [j for j, count in enumerate(nodes_used) if count]
         found: list[tuple[Degrees, ...]] = []
         alike = self._alike(nodes_used)
-        for cp in sorted(set(self.instance.search.context_parallel)):
+        own_search = instance_on(self.instance, nodes_used).search
+        for cp in sorted(set(own_search.context_parallel)):
             slots = [self.slots(nodes[j], cp) for j in used]
             if self.instance.search.degrees == "uniform":
                 shared = (own for own in slots[0] if all(own in others for others in slots))

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts
 from formulations.plan import Plan, Shape
-from formulations.schedules import SCHEDULES
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -56,7 +55,12 @@ def exhaust(
     if not trial.question.applies:
         return None
     everything = trial.question.everything(below_ns, allowed)
-    found = hunted(everything, trial.remaining, trial.halves, trial.faster)
+    thinned = trial.remaining(everything)
+    if thinned is not None and trial.count(thinned) > FEW:
+        thinned = trial.question.by_windows(thinned, below_ns)
+    if thinned is None:
+        return Outcome(tried=False)
+    found = hunted(thinned, trial.remaining, trial.halves, trial.faster)
     slow = found.step_time_ns is not None and found.step_time_ns >= below_ns
     return None if slow else found
 
@@ -68,13 +72,7 @@ class Trial:
         self.question, self.below_ns, self.stages = question, below_ns, question.stages
         self.instance, self.shape = self.stages.instance, self.stages.shape
         self.prover, self.graph = self.stages.prover, self.stages.graph
-        learn = question.keep if self.keeps_cuts else lambda *_: None
-        self.times = PlanTimes(self.prover, self.shape, self.graph, below_ns, learn)
-
-    @property
-    def keeps_cuts(self) -> bool:
-        """Whether a path is one for more micro-batches too, or they are given."""
-        return self.stages.even or SCHEDULES[self.shape.schedule].prefixes
+        self.times = PlanTimes(self.prover, self.shape, self.graph)
 
     def remaining(self, left: Left) -> Left | None:
         """What plans below the claim may use; None if there are none."""

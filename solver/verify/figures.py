@@ -16,7 +16,7 @@ from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument, StepDocument
 from solver.simulate import critical_path, step_time_ns
 from solver.verify.findings import NOISE, Findings
-from solver.verify.node_choices import Nodes, price_usd_per_hour
+from solver.verify.node_choices import Nodes, instance_on, price_usd_per_hour
 from solver.verify.recount import Recount
 from solver.verify.renting import check_renting
 
@@ -138,7 +138,8 @@ def _check_path(document: PlanDocument, costs: PlanCosts, time_ns: int, findings
 
 def _check_speed(document: PlanDocument, plan: Plan, time_ns: int, findings: Findings) -> None:
     """Model FLOPs per GPU and over all peaks, GPU by GPU; nodes that do nothing."""
-    cluster, workload = document.instance.cluster, document.instance.workload
+    cluster = document.instance.cluster
+    workload = instance_on(document.instance, plan.shape.nodes_used).workload
     used = [cluster.groups[cluster.node_groups[node]] for node in plan.node_order]
     peaks = [g.gpu.peak_flops[workload.precision] for g in used for _ in range(g.gpus_per_node)]
     passes = 3 * workload.global_batch  # forward, and backward of twice the FLOPs

@@ -18,7 +18,6 @@ plan. All lanes have the same layers on a stage: what the light lane cannot have
 node, no lane has. What no lane can have on a node of some group is left out for all.
 """
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,10 +33,10 @@ from solver.verify.clock import Clock
 from solver.verify.dealing import Dealing, LightLane, Nodes, deal
 from solver.verify.lane_graph import Hosts, LaneGraph
 from solver.verify.orders import Tally, Used, exact_tally
-from solver.verify.refutation import MOST_CUTS, Allowed, Refutation
+from solver.verify.refutation import Allowed, Refutation
 from solver.verify.stages import Stages
 from solver.verify.volumes import num_slots
-from solver.verify.ways import Cut, Left
+from solver.verify.ways import Left
 from solver.verify.zone_links import keeps_stages_apart
 
 Mask = NDArray[np.bool_]
@@ -96,7 +95,6 @@ class Lanes:
         )
         least = self.fewest if self.even else None
         self.light = LightLane(self.dealing, shape.nodes_used, least)
-        self._cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
 
     def everything(self) -> LanesLeft | None:
@@ -195,7 +193,7 @@ class Lanes:
         if key not in self._questions:
             graph = LaneGraph(self.prover.instance, self.shape, tally, least, hosts, self.apart)
             stages = Stages(self.prover, self.shape, graph)
-            self._questions[key] = Refutation(stages, micro_batches, self.clock, self._cuts)
+            self._questions[key] = Refutation(stages, micro_batches, self.clock)
         return self._questions[key]
 
     def exact(self, hosts: Hosts) -> Refutation:

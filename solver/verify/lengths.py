@@ -49,6 +49,7 @@ class StageLengths:
     there: Array
     after: Array
     is_first: bool
+    is_last: bool
     limit: int
 
     @property
@@ -64,6 +65,16 @@ class StageLengths:
         for member in members:
             fits &= self._length(member) <= self.limit
         return fits
+
+    def added(self, latency: Array, members: Sequence[Member]) -> Array:
+        """[M] what members that come back from all stages after their own add at least to latency.
+
+        latency: [M] of this stage alone.
+        """
+        alone = self.back + latency + self.after
+        through = [one for one in members if one.back and (one.beyond or self.is_last)]
+        longest: Array = np.max([alone, *map(self._length, through)], axis=0)
+        return longest - alone
 
     def _length(self, member: Member) -> Array:
         own, (forward, backward, weight) = self.own, member.own

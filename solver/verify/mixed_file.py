@@ -88,7 +88,7 @@ def _check_times(document: LengthsDocument, times: MixedTimes, findings: Finding
         findings.equal(f"{field}.time_s", group.time_s, seconds(time_ns))
         total += time_ns
     hops = times.hops(document.anchor, [group.strategy for group in document.groups])
-    total += sum(hop.time_ns for hop in hops)
+    total += times.once_ns(document.anchor) + sum(hop.time_ns for hop in hops)
     if total == inf:
         findings.refuse("switches", [(hop.leaves, hop.enters) for hop in hops], "possible ones")
         return
@@ -101,12 +101,10 @@ def _check_times(document: LengthsDocument, times: MixedTimes, findings: Finding
 
 def _check_single(document: LengthsDocument, times: MixedTimes, findings: Findings) -> None:
     every = range(len(document.problem.atoms))
-    known = [(times.set_ns(q, every), q) for q in range(len(times.strategies))]
-    least = min((one for one in known if one[0] is not None), default=None)
-    found, own = document.single, None
-    if found is not None and found.strategy < len(known):
-        own = known[found.strategy][0]
-    expected = None if least is None else least[0]
+    alone = [times.set_ns(q, every) for q in range(len(times.strategies))]
+    known = {q: ns + times.once_ns(q) for q, ns in enumerate(alone) if ns is not None}
+    found, expected = document.single, min(known.values(), default=None)
+    own = found and known.get(found.strategy)
     findings.equal("single", found and found.step_time_s, expected and seconds(expected))
     findings.equal("single.strategy", own, expected)
 

@@ -40,17 +40,18 @@ def least_ascending_ns(times: MixedTimes, clock: Clock) -> float:
     between = np.array([[inf if a == b else times.between_ns(a, b) for b in known] for a in known])
     back = np.array([[times.back_ns(a, b) for b in known] for a in known], dtype=np.float64)
     rest = np.full((size + 1, len(known), len(known)), inf)  # B
-    rest[size] = back
+    once = np.array([times.once_ns(r) for r in known], dtype=np.float64)
+    rest[size] = back + once
     begun = np.full((size, len(known), len(known)), inf)  # q begins at i, and then B
     for i in reversed(range(size)):
         clock.check()
         begun[i] = (intervals[:, i, i + 1 :, None] + rest[i + 1 :].transpose(1, 0, 2)).min(axis=1)
         onwards = (between[:, :, None] + begun[i][None]).min(axis=1)
-        by_anchor = back + intervals[:, i, size]
+        by_anchor = back + intervals[:, i, size] + once
         np.fill_diagonal(by_anchor, inf)
         rest[i] = np.minimum(onwards, by_anchor)
     out = np.array([[times.out_ns(r, q) for r in known] for q in known], dtype=np.float64)
-    alone = intervals[:, 0, size]
+    alone = intervals[:, 0, size] + once
     return float(min((out + begun[0]).min(), alone.min()))
 
 
@@ -103,20 +104,19 @@ def _by_all(times: MixedTimes, clock: Clock) -> float:
 
 
 def best_tour_ns(times: MixedTimes, used: Sequence[int], clock: Clock) -> float:
-    """Least time of all switches of a step that uses these; of many, a bound."""
+    """Least time of all switches of a step that uses these, and of its anchor; of many, a bound."""
     known = range(len(times.strategies))
-    if len(used) == 1:
-        return 0
     if len(used) > MOST_TOUR:
         into, out_of = zip(*(_least_hops_ns(times, q) for q in used), strict=True)
-        return float(max(sum(into), sum(out_of)))
+        return float(max(sum(into), sum(out_of))) + min(map(times.once_ns, known))
     paths, full = _paths(times, used, clock), (1 << len(used)) - 1
     out = np.array([[times.out_ns(r, q) for q in used] for r in known], dtype=np.float64)
     back = np.array([[times.back_ns(q, r) for q in used] for r in known], dtype=np.float64)
-    least = float((out[:, :, None] + paths[full] + back[:, None, :]).min())
+    once = np.array([times.once_ns(r) for r in known], dtype=np.float64)[:, None, None]
+    least = float((once + out[:, :, None] + paths[full] + back[:, None, :]).min())
     for n, own in enumerate(used):  # the anchor runs last, its way back before that
         ends = out[own][:, None] + paths[full ^ 1 << n] + back[own]
-        least = min(least, float(ends.min()))
+        least = min(least, times.once_ns(own) + float(ends.min()))
     return least
 
 
@@ -154,7 +154,7 @@ def _from_below(times: MixedTimes, claimed_ns: float, clock: Clock) -> float:
         more = hops + np.array(_least_hops_ns(times, q))[:, None]
         hops = np.concatenate([hops, more], axis=1)
     hops[:, [1 << q for q in range(count)]] = 0
-    lower = sums + hops.max(axis=0)
+    lower = sums + hops.max(axis=0) + min(map(times.once_ns, range(count)))
     least, trials = inf, MOST_TRIALS
     for chosen in np.argsort(lower):
         if lower[chosen] >= min(least, claimed_ns):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from formulations.instance import Instance
+from formulations.instance.cluster import FLASH_CAPABILITY
 from solver.verify.findings import NOISE
 from solver.verify.renting import cheapest
 
@@ -17,6 +18,22 @@ def price_usd_per_hour(instance: Instance, nodes_used: Nodes) -> float:
         return cheapest(instance, nodes_used).usd_per_hour
     rents = [group.price_usd_per_hour for group in instance.cluster.groups]
     return sum(n * rent for n, rent in zip(nodes_used, rents, strict=True))
+
+
+def instance_on(instance: Instance, nodes_used: Nodes) -> Instance:
+    """The instance for plans on these nodes: with flash attention if left open and all have it.
+
+    One flag stands for all GPUs of a launch. Without it no GPUs share a sequence.
+    """
+    if instance.fused is None:
+        return instance
+    pairs = zip(instance.cluster.groups, nodes_used, strict=True)
+    capabilities = [group.gpu.compute_capability for group, count in pairs if count]
+    if all(one is not None and one >= FLASH_CAPABILITY for one in capabilities):
+        return instance.model_copy(update={"workload": instance.fused, "fused": None})
+    whole = tuple(cp for cp in instance.search.context_parallel if cp == 1)
+    search = instance.search.model_copy(update={"context_parallel": whole})
+    return instance.model_copy(update={"search": search, "fused": None})
 
 
 @dataclass(frozen=True)

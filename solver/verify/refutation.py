@@ -18,21 +18,15 @@ left there is no plan.
 
 The outer stages reduce tied embeddings together, over the slower of their links: each waits for the
 least of the other's. To know it, ways are told apart by that of the last stage.
-
-The longest paths of plans that were simulated bound all others too, with as many micro-batches or,
-where the order of fewer is what is left without the last (`prefixes`), more. Some of them are kept,
-and what is on no way within D of such a length has fewer.
 """
 
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Shape
-from formulations.schedules import PathCounts
 from formulations.units import ceil_div
 from solver.verify.bounds import Prover
 from solver.verify.clock import Clock
@@ -40,14 +34,11 @@ from solver.verify.families import members_of
 from solver.verify.lengths import StageLengths
 from solver.verify.orders import OrderGraph
 from solver.verify.stages import Stages
-from solver.verify.ways import Choices, Cut, Left, Ways
+from solver.verify.ways import Choices, Left
+from solver.verify.windows import by_windows
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-
-
-#: Paths of simulated plans that are kept.
-MOST_CUTS = 8
 
 
 #: Per stage [J, n, n] layers that may run on nodes of a group.
@@ -70,7 +61,6 @@ class Refutation:
     stages: Stages
     needed: int
     clock: Clock
-    cuts: deque[Cut] = field(default_factory=lambda: deque(maxlen=MOST_CUTS))
 
     @property
     def applies(self) -> bool:
@@ -81,11 +71,6 @@ class Refutation:
         """The same question where one replica per lane has to do so much in all."""
         return replace(self, needed=micro_batches)
 
-    def keep(self, micro_batches: int, path: PathCounts, stage: int) -> None:
-        """Keeps a path of the schedule's graph for so many that ends with a stage."""
-        blocking = self.stages.instance.search.blocking_sends
-        self.cuts.append(Cut.of(self.stages.shape.pp, blocking, micro_batches, path, stage))
-
     def refutes(self, below_ns: int) -> bool:
         """True only if no plan of the shape has a step time below this."""
         return self.applies and self.remaining(self.everything(below_ns), below_ns) is None
@@ -95,8 +80,17 @@ class Refutation:
         thinned = self._thinned(left, below_ns - 1)
         if thinned is None or len(cases := self._by_embedding(thinned)) == 1:
             return thinned
-        parts = [part for case in cases if (part := self._thinned(case, below_ns - 1))]
-        return [Choices.joined(own) for own in zip(*parts, strict=True)] or None
+        return _joined(self._thinned(case, below_ns - 1) for case in cases)
+
+    def by_windows(self, left: Left, below_ns: int) -> Left | None:
+        """The same of even shares by classes and windows, see there; slower."""
+        cases = (self._thinned(case, below_ns - 1) for case in self._by_embedding(left))
+        return _joined(self._windowed(case, below_ns - 1) for case in cases)
+
+    def _windowed(self, left: Left | None, limit: int) -> Left | None:
+        for lane in self.stages.lanes if self.stages.even else ():
+            left = left and by_windows(self.stages, left, lane, limit, self.clock)
+        return left
 
     def _thinned(self, left: Left, limit: int) -> Left | None:
         before = -1
@@ -179,25 +173,14 @@ class Refutation:
         asked &= not stages.even
         most = self.needed if asked else stages.total
         least = ceil_div(most, len(graph.lanes)) if asked and len(stages.lanes) == 1 else 1
-        costs = [stages.costs(left, k, r) for k in range(len(left))]
-        ways = Ways(graph.built, left, stages.size)
-        through = [one.through for one in costs]
-        after = ways.after(through)
-        first = through[0] + costs[0].tail + stages.rest * costs[0].weight
-        there = ways.before([one.forward + one.send for one in costs])
-        back = ways.before([first, *through[1:]])
-        cut = ways.most_by(self.cuts, costs, limit, most)
-        for k, ((source, target), one) in enumerate(zip(ways.nodes, costs, strict=True)):
-            stage = StageLengths(
-                one, back[k][source], there[k][source], after[k][target], k == 0, limit
-            )
+        for k, stage in enumerate(stages.lane(left, r).lengths(limit)):
             groups = graph.built[k].group[left[k].step, r]
             held = stages.held[k][groups, left[k].first, left[k].last]
             if stages.even:
-                fits = (cut[k] >= stages.least) & stage.within(stages.members[k])
+                fits = stage.within(stages.members[k])
                 yield np.where(fits, np.minimum(held, stages.least), 0)
             else:
-                yield self._largest(k, stage, np.minimum(held, cut[k]), least)
+                yield self._largest(k, stage, np.minimum(held, most), least)
 
     def _largest(self, k: int, stage: "StageLengths", most: Array, least: int) -> Array:
         """[M] largest m up to `most` that no member rules out, by halving; 0 below `least`."""
@@ -210,3 +193,9 @@ class Refutation:
             low, high = np.where(within, middle, low), np.where(within, high, middle - 1)
             middle = (low + high + 1) // 2
         return np.where(low >= least, low, 0)
+
+
+def _joined(parts: Iterable[Left | None]) -> Left | None:
+    """What is in any of these; None if there are none."""
+    found = [Choices.joined(own) for own in zip(*filter(None, parts), strict=True)]
+    return found or None

@@ -15,16 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.plan import Plan, Shape
-from formulations.schedules import SCHEDULES, PathCounts, ScheduleGraph, schedule_graph
-from solver.simulate import Times, simulate, trace
+from formulations.schedules import SCHEDULES, ScheduleGraph, schedule_graph
+from solver.simulate import Times, simulate
 from solver.verify.bounds import Prover
 from solver.verify.lengths import NEVER
 from solver.verify.orders import OrderGraph
 
 Array = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-#: Keeps the critical path of a plan: micro-batches, the path, the device that ends it.
-Learn = Callable[[int, PathCounts, int], None]
 
 Left = TypeVar("Left")
 
@@ -90,13 +88,10 @@ class Plans:
 
 
 class PlanTimes:
-    """Simulated step times of plans of one shape, against one claim."""
+    """Simulated step times of plans of one shape."""
 
-    def __init__(
-        self, prover: Prover, shape: Shape, graph: OrderGraph, below_ns: int, learn: Learn
-    ) -> None:
+    def __init__(self, prover: Prover, shape: Shape, graph: OrderGraph) -> None:
         self.prover, self.shape, self.order = prover, shape, graph
-        self.below_ns, self._learn = below_ns, learn
 
     @property
     def _room_varies(self) -> bool:
@@ -127,11 +122,6 @@ class PlanTimes:
         rows = np.stack([step.tail[own] for step, own in steps])
         tail, sync = (self._after(table, rows, plans.ends) for table in self._tails)
         latest = ended(self.order, end[graph.last], rows, tail, sync)
-        slow = np.where(latest >= self.below_ns, latest, NEVER)
-        if slow[best := int(slow.argmin())] < NEVER:
-            device = int((end[graph.last, best] + tail[:, best]).argmax())
-            path = trace(graph, times, end, np.array([best]), graph.last[[device]])
-            self._learn(graph.micro_batches, path, device)
         if not self._room_varies:
             return latest
         return np.where(self._have_room(graph.micro_batches, plans, r), latest, NEVER)

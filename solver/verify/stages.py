@@ -1,6 +1,8 @@
 """The stages of one shape over some node orders: what they cost, how much they can do at most."""
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -10,11 +12,40 @@ from formulations.plan import Shape
 from formulations.schedules import SCHEDULES, in_flight
 from solver.verify.bounds import Prover
 from solver.verify.families import Member, families
-from solver.verify.lengths import NEVER, Costs
+from solver.verify.lengths import NEVER, Costs, StageLengths
 from solver.verify.orders import OrderGraph
-from solver.verify.ways import Left
+from solver.verify.ways import Left, Ways
 
 Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LaneWays:
+    """Ways of one lane through what is left; per stage costs, and in ns [M] what a way adds.
+
+    through: there and back. latency: the same, with all that follows the last backward of stage 0.
+    """
+
+    costs: list[Costs]
+    ways: Ways
+    through: list[Array]
+    latency: list[Array]
+
+    def lengths(self, limit: int) -> Iterator[StageLengths]:
+        """The choices of every stage, with shortest ways through the others."""
+        after = self.ways.after(self.through)
+        there = self.ways.before([one.forward + one.send for one in self.costs])
+        back = self.ways.before(self.latency)
+        for k, ((source, target), one) in enumerate(zip(self.ways.nodes, self.costs, strict=True)):
+            yield StageLengths(
+                own=one,
+                back=back[k][source],
+                there=there[k][source],
+                after=after[k][target],
+                is_first=k == 0,
+                is_last=k + 1 == len(self.costs),
+                limit=limit,
+            )
 
 
 class Stages:
@@ -94,6 +125,14 @@ class Stages:
     def _tails(self) -> Array:
         """[T, n, n] of the graph."""
         return np.stack(self.graph.tails.whole)
+
+    def lane(self, left: Left, r: int) -> LaneWays:
+        """Lane r on what is left."""
+        costs = [self.costs(left, k, r) for k in range(len(left))]
+        through = [one.through for one in costs]
+        first = through[0] + costs[0].tail + self.rest * costs[0].weight
+        ways = Ways(self.graph.built, left, self.size)
+        return LaneWays(costs, ways, through, [first, *through[1:]])
 
     def costs(self, left: Left, k: int, r: int) -> Costs:
         """What the choices of stage k cost lane r."""

@@ -1,13 +1,12 @@
-"""Shortest ways through the layered graph of choices, and the cuts that they are held against."""
+"""Shortest ways through the layered graph of choices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.schedules import PathCounts
-from solver.verify.lengths import NEVER, Costs
+from solver.verify.lengths import NEVER
 from solver.verify.orders import Step
 
 Array = NDArray[np.int64]
@@ -37,41 +36,6 @@ class Choices:
 
 
 Left = list[Choices]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A path to the end of a stage, with m micro-batches.
-
-    visits: [3, p] forwards, backwards, weight gradients. messages: [p] of both ways between a stage
-    and the one before.
-    """
-
-    micro_batches: int
-    visits: Array
-    messages: Array
-    stage: int
-
-    @classmethod
-    def of(cls, p: int, blocking: bool, micro_batches: int, path: PathCounts, stage: int) -> "Cut":
-        """A path of the schedule's graph of p devices; blocking sends are counted as operations."""
-        visits = np.zeros((3, p), dtype=np.int64)
-        visits[: len(path.weights) // p] = path.weights.reshape(-1, p)
-        messages = np.zeros(p, dtype=np.int64)
-        messages[1:] = path.transfers[:-1].reshape(2, p - 1).sum(axis=0)
-        if blocking:
-            messages[1:] = visits[0, :-1] + visits[1, 1:]
-        return cls(micro_batches, visits, messages, stage)
-
-    def lengths(self, costs: Sequence[Costs]) -> list[Array]:
-        """Per stage [M] what the choices add."""
-        found = []
-        for k, one in enumerate(costs):
-            forward, backward, weight = self.visits[:, k].tolist()
-            length = forward * one.forward + backward * one.backward + weight * one.weight
-            length = length + int(self.messages[k]) * one.send
-            found.append(length + one.tail if k == self.stage else length)
-        return found
 
 
 class Ways:
@@ -104,16 +68,3 @@ class Ways:
             np.minimum.at(best, source, found[-1][target] + costs[k])
             found.append(best)
         return found[::-1]
-
-    def most_by(
-        self, cuts: Iterable[Cut], costs: Sequence[Costs], limit: int, upper: int
-    ) -> list[Array]:
-        """Per stage [M] most micro-batches, `upper` at most, that no cut rules out."""
-        most = [np.full(len(source), upper) for source, _ in self.nodes]
-        for cut in cuts:
-            lengths = cut.lengths(costs)
-            before, after = self.before(lengths), self.after(lengths)
-            for k, (source, target) in enumerate(self.nodes):
-                long = before[k][source] + lengths[k] + after[k][target] > limit
-                most[k][long] = np.minimum(most[k][long], cut.micro_batches - 1)
-        return most

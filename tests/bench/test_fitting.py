@@ -73,7 +73,7 @@ def test_ramp_lasts_as_long_in_every_precision() -> None:
         sharded_activation_bytes=0,
         input_bytes=0,
     )
-    gpu = TRUE.model_copy(update={"launch_overhead_s": 0.0})
+    gpu = TRUE.but(launch_overhead_s=0.0)
     precisions: tuple[Precision, ...] = ("fp16", "tf32")
     found = [pass_times(gpu, precision)(layer, 1, 1) for precision in precisions]
     assert [passes.forward for passes in found] == pytest.approx([5e-3 / 180, 6e-3 / 180])

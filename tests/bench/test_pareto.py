@@ -18,9 +18,9 @@ def front() -> FrontDocument:
     """Of at most one node of each type."""
     family = load_family(CASES[FASOP_CASE].path)
     cluster = family.instance.cluster
-    groups = tuple(group.model_copy(update={"nodes": 1}) for group in cluster.groups)
-    cluster = cluster.model_copy(update={"groups": groups})
-    instance = family.instance.model_copy(update={"cluster": cluster})
+    groups = tuple(group.but(nodes=1) for group in cluster.groups)
+    cluster = cluster.but(groups=groups)
+    instance = family.instance.but(cluster=cluster)
     return build_front(searched(Family(instance=instance, fewest=(0, 0)), gap=0.01), "front")
 
 

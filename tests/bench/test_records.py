@@ -18,7 +18,7 @@ def test_bug_tables_died_of_shapes_with_degrees_per_group() -> None:
         nodes_used=(1, 1),
     )
     assert shape_text(shape.model_dump(mode="json")) == "2 / 1*4 x 2 x 4, 8"
-    chunks = shape.model_copy(update={"vpp": 2, "degrees": degrees[:1] * 2})
+    chunks = shape.but(vpp=2, degrees=degrees[:1] * 2)
     assert shape_text(chunks.model_dump(mode="json")) == "2 x 2 x 4 x 2, 8"
     assert shape_text({"tp": 1, "dp": 2, "pp": 4, "micro_batch": 8}) == "1 x 2 x 4, 8"
     assert shape_text(None) == ""

@@ -39,8 +39,7 @@ def test_layers_left_over_go_to_the_last_stages(
 
 def test_even_plan_is_even(small: Instance) -> None:
     """Its stages hold equally many layers, or one more."""
-    search = small.search.model_copy(update={"pipeline_parallel": (3,), "idle_nodes": False})
-    found = even_plan(small.model_copy(update={"search": search}))
+    found = even_plan(small.but(search={"pipeline_parallel": (3,), "idle_nodes": False}))
     assert found is not None
     sizes = {end - start for stage in found[0].replicas[0].stages for start, end in [stage.layers]}
     assert max(sizes) - min(sizes) <= 1
@@ -74,8 +73,7 @@ def test_all_instances_load() -> None:
 
 def test_one_degree_is_one_gpu(small: Instance) -> None:
     """With tensor degree 1 everywhere larger GPUs are the GPUs: the same step to the nanosecond."""
-    search = small.search.model_copy(update={"tensor_parallel": (1,), "pipeline_parallel": (3,)})
-    alone = small.model_copy(update={"search": search})
+    alone = small.but(search={"tensor_parallel": (1,), "pipeline_parallel": (3,)})
     times = [solve(one, SolveOptions()).step_time_ns for one in (alone, super_gpus(alone, (1, 1)))]
     assert times[0] == times[1]
 

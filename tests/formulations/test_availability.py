@@ -48,7 +48,7 @@ def test_without_preemptions_only_stated_checkpoints_cost() -> None:
     free = Preemption(restart_s=100, checkpoint_s=10)
     assert slowdown(free, 0.0) == 1.0
     assert checkpoint_every_s(free, 0.0) is None
-    assert slowdown(free.model_copy(update={"checkpoint_every_s": 100.0}), 0.0) == 1.1
+    assert slowdown(free.but(checkpoint_every_s=100.0), 0.0) == 1.1
 
 
 @pytest.mark.parametrize("preemption", COSTS)
@@ -67,7 +67,7 @@ def test_no_interval_is_better_than_the_best(rate: float, checkpoint_s: float) -
     best_s, least = checkpoint_every_s(preemption, rate), slowdown(preemption, rate)
     assert best_s is not None
     for factor in (0.5, 0.9, 1.0, 1.1, 2.0):
-        one = preemption.model_copy(update={"checkpoint_every_s": best_s * factor})
+        one = preemption.but(checkpoint_every_s=best_s * factor)
         assert slowdown(one, rate) >= least * (1 - 1e-12)
     closed = math.exp(rate * 121 + best_cycle(rate * checkpoint_s))
     assert least == pytest.approx(min(closed, math.exp(MOST_EXPONENT)), rel=1e-7)
@@ -97,7 +97,7 @@ def test_preemptions_that_never_come_cost_nothing(rate: float) -> None:
     free = Preemption(restart_s=121, checkpoint_s=15.8)
     assert slowdown(free, rate) == pytest.approx(1, abs=1e-7)
     assert checkpoint_every_s(free, rate) == 1e9
-    every = free.model_copy(update={"checkpoint_every_s": 1e-3})
+    every = free.but(checkpoint_every_s=1e-3)
     assert slowdown(every, rate) == pytest.approx(15.801 / 1e-3)
 
 

@@ -88,7 +88,7 @@ def test_bug_assumed_peaks_were_called_published(
 
 def test_fp8_rests_on_16_bit_too() -> None:
     """Attention and head stay there: a peak of 16 bit that is assumed is one of fp8."""
-    odd = GPUS["B200"].model_copy(update={"assumed_peaks": {"bf16": "a guess"}})
+    odd = GPUS["B200"].but(assumed_peaks={"bf16": "a guess"})
     assert odd.peak_evidence("fp8").source == "a guess"
     assert odd.peak_evidence("tf32").kind == "published"
 

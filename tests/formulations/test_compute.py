@@ -63,14 +63,13 @@ def test_times_that_plans_need_are_missed() -> None:
     instance = lacking((8, 4), ([1, 2, 4, 8], [1, 2, 4]))
     swapped = tuple(reversed(instance.cluster.groups))
     groups = tuple(
-        one.model_copy(update={"gpu": other.gpu})
-        for one, other in zip(instance.cluster.groups, swapped, strict=True)
+        one.but(gpu=other.gpu) for one, other in zip(instance.cluster.groups, swapped, strict=True)
     )
-    cluster = instance.cluster.model_copy(update={"groups": groups})
+    cluster = instance.cluster.but(groups=groups)
     line = "^profile: no times on V100-32 at tensor-parallel degree 8; allowed: "
     with pytest.raises(InstanceError, match=line):
         layer_times(
-            instance.model_copy(update={"cluster": cluster}),
+            instance.but(cluster=cluster),
             uniform_degrees(instance, 8),
             1,
             "none",
@@ -95,7 +94,7 @@ def test_partial_profile_is_completed_where_the_user_says_so() -> None:
     completed = text.replace("'source'", "'missing_times': analytic, 'source'")
     instance = parse_instance(completed, "x.yaml", Path())
     assert instance.search.tensor_parallel == (1, 2, 4, 8)
-    bare = instance.model_copy(update={"profile": None})
+    bare = instance.but(profile=None)
     for tp, measured in ((1, (1_000_000, 2_000_000)), (2, (1_000_000, None)), (8, (None, None))):
         own = layer_times(instance, uniform_degrees(instance, tp), 1, "none")
         modelled = layer_times(bare, uniform_degrees(instance, tp), 1, "none").forward_ns[1]

@@ -68,8 +68,7 @@ def test_bug_weighted_sums_wait_for_the_attention() -> None:
     """An all-to-all brings queries, keys and values, a second one the sums: two starts a pass."""
     one = instance(search=", context_method: all_to_all")
     group = one.cluster.groups[0]
-    endless = group.intra_node.model_copy(update={"bandwidth_bytes_per_s": 1e18})
-    group = group.model_copy(update={"intra_node": endless})
+    group = group.but(intra_node={"bandwidth_bytes_per_s": 1e18})
     found = context_s(one, one.workload.layers[1], group, Degrees(tp=1, cp=4), 1)
     assert found == pytest.approx((2 * 3 * 3.4e-6,) * 2)
 

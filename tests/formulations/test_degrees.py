@@ -27,18 +27,15 @@ FAMILIES: tuple[Family, ...] = ("cpsat", "milp")
 def varied(seed: int) -> Instance:
     """Tiny instances: all schedules, zones, idle nodes, uneven shares and money in turn."""
     instance = scheduled(random_instance(seed), "interleaved", seed)
-    search = instance.search.model_copy(
-        update={
-            "schedule": ("1f1b", "gpipe", "interleaved", "zb-h1"),
-            "pipeline_parallel": (1, 2, 3),
-            "idle_nodes": seed % 4 == 1,
-            "micro_batches": "uneven" if seed % 3 == 0 else "even",
-        }
+    search = instance.search.but(
+        schedule=("1f1b", "gpipe", "interleaved", "zb-h1"),
+        pipeline_parallel=(1, 2, 3),
+        idle_nodes=seed % 4 == 1,
+        micro_batches="uneven" if seed % 3 == 0 else "even",
     )
-    objective = instance.objective.model_copy(
-        update={"minimize": "cost_per_step" if seed % 2 else "step_time"}
+    instance = instance.but(
+        search=search, objective={"minimize": "cost_per_step" if seed % 2 else "step_time"}
     )
-    instance = instance.model_copy(update={"search": search, "objective": objective})
     return zoned(instance, seed) if seed % 5 == 0 else instance
 
 
@@ -106,8 +103,10 @@ def test_budget_holds_over_all_shapes(seeds: Sequence[int], family: Family) -> N
         if best is None:
             continue
         for spare in (0, -1):
-            limits = instance.limits.model_copy(update={"max_step_time_s": (best + spare) / 1e9})
-            loop = run(family, all_tables(instance.model_copy(update={"limits": limits}))[:6])
+            loop = run(
+                family,
+                all_tables(instance.but(limits={"max_step_time_s": (best + spare) / 1e9}))[:6],
+            )
             assert loop.closed
             assert (loop.found is None) == (spare < 0), seed
 

@@ -16,8 +16,7 @@ SIZE = 4 * (2 * 10**8 + 10**7 + 21)
 
 def with_efficiency(instance: Instance, *table: tuple[int, float]) -> Instance:
     """The instance with another network efficiency."""
-    cluster = instance.cluster.model_copy(update={"network_efficiency": table})
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster={"network_efficiency": table})
 
 
 def test_one_pipeline_exchanges_nothing() -> None:
@@ -58,17 +57,15 @@ def test_latency_of_every_message_of_the_ring() -> None:
     """Among 3 pipelines a ring all-reduce has 4 messages one after the other: 4 us."""
     instance = fleet_instance(7)
     [group] = instance.cluster.groups
-    slow = group.model_copy(update={"inter_node": Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)})
-    cluster = instance.cluster.model_copy(update={"groups": (slow,)})
-    late = exchange_times_ns(instance.model_copy(update={"cluster": cluster}), PAIR, 3)
+    slow = group.but(inter_node=Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6))
+    late = exchange_times_ns(instance.but(cluster={"groups": (slow,)}), PAIR, 3)
     assert late[2] - exchange_times_ns(instance, PAIR, 3)[2] == 4000
 
 
 def test_sync_of_single_stages_hides() -> None:
     """Three quarters behind the backward passes of one stage, nothing of two."""
     plain = fleet_instance(7)
-    search = plain.search.model_copy(update={"overlap": Overlap(gradient_sync=0.75)})
-    hidden = plain.model_copy(update={"search": search})
+    hidden = plain.but(search={"overlap": Overlap(gradient_sync=0.75)})
     for stages, seen in (((0, 6),), 0.25), (((0, 3), (3, 6)), 1):
         template = Template(
             node_groups=(0,),

@@ -81,7 +81,7 @@ def test_shared_experts_are_split_over_the_tensor_group() -> None:
     """So their tokens are gathered, wherever the routed ones are whole."""
     for shared, left in ((0, 1), (1, 2)):
         moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, shared_experts=shared)
-        sizes = MIXTRAL.model_copy(update={"moe": moe})
+        sizes = MIXTRAL.but(moe=moe)
         built = build_workload(sizes, name="m", source="test", sequence_length=8, global_batch=1)
         assert built.layers[1].with_whole_experts().forward_all_reduces == left
 
@@ -156,14 +156,12 @@ def test_memory_of_whole_experts() -> None:
 def test_products_of_experts() -> None:
     """FLOPs at the grouped rate, and all weights and gradients through memory, by hand."""
     one = block(4096)
-    gpu = gpu_catalogue()["H100"].model_copy(
-        update={
-            "peak_flops": {"bf16": 1e15},
-            "grouped_maximum": 0.5,
-            "grouped_bandwidth": 0.5,
-            "permute_bandwidth": 0.25,
-            "memory_bandwidth_bytes_per_s": 2e12,
-        }
+    gpu = gpu_catalogue()["H100"].but(
+        peak_flops={"bf16": 1e15},
+        grouped_maximum=0.5,
+        grouped_bandwidth=0.5,
+        permute_bandwidth=0.25,
+        memory_bandwidth_bytes_per_s=2e12,
     )
     forward, backward = grouped_s(one, gpu, "bf16", tp=1, b=1, ep=8)
     products = 2 * 4096 * 2 * EXPERT / 0.5e15
@@ -186,9 +184,7 @@ def test_efficiency_falls_with_tokens_per_expert() -> None:
         intra_node=group.link,
         inter_node=group.link,
     )
-    many = MIXTRAL.model_copy(
-        update={"moe": MoeSizes(experts=64, experts_per_token=2, ffn_size=14336)}
-    )
+    many = MIXTRAL.but(moe=MoeSizes(experts=64, experts_per_token=2, ffn_size=14336))
     blocks = [
         build_workload(one, name="m", source="t", sequence_length=512, global_batch=1).layers[1]
         for one in (MIXTRAL, many)
@@ -298,7 +294,7 @@ def test_groups_on_unlike_nodes_wait_for_the_slower() -> None:
     instance = Instance(
         name="m", source="test", workload=mixtral(), cluster=Cluster(groups=tuple(groups))
     )
-    shapes = [plain_shape((1, 1), dp=4).model_copy(update={"ep": ep}) for ep in (2, 4)]
+    shapes = [plain_shape((1, 1), dp=4).but(ep=ep) for ep in (2, 4)]
     own, paced = (shape_times(instance, shape)[0] for shape in shapes)
     assert own.forward_ns[1, 0] < own.forward_ns[1, 1]
     assert paced.forward_ns[1, 0] == paced.forward_ns[1, 1] > own.forward_ns[1, 1]

@@ -32,9 +32,8 @@ def test_plans_of_a_cluster_are_of_no_smaller_one() -> None:
     assert list(family.uses((1, 2))) == [(0, 2), (1, 2)]
     assert list(family.uses((1, 0))) == [(1, 0)]
     assert list(family.uses((2, 1))) == [(2, 1)]
-    busy = family.instance.search.model_copy(update={"idle_nodes": False})
     family = Family(
-        instance=family.instance.model_copy(update={"search": busy}), fewest=family.fewest
+        instance=family.instance.but(search={"idle_nodes": False}), fewest=family.fewest
     )
     assert list(family.uses((1, 2))) == [(1, 2)]
 

@@ -16,8 +16,7 @@ ALL = ["megatron", "flagscale", "torchtitan"]
 
 def with_ties(tied: bool) -> Instance:
     """The instance, with or without one matrix for embedding and head."""
-    workload = RESULT.instance.workload.model_copy(update={"tied_embeddings": tied})
-    return RESULT.instance.model_copy(update={"workload": workload})
+    return RESULT.instance.but(workload={"tied_embeddings": tied})
 
 
 def plan_with(way: Recompute = "none", first_blocks: int | None = None, **shape: Any) -> Plan:
@@ -32,8 +31,8 @@ def plan_with(way: Recompute = "none", first_blocks: int | None = None, **shape:
             own = 0 if way == "none" else sum(blocks[slice(*stage.layers)])
             count = first_blocks if first_blocks is not None and r == s == 0 else own
             found = Recomputed(way=way if count or way == "none" else "none", blocks=count)
-            stages.append(stage.model_copy(update={"recomputed": found}))
-        replicas.append(replica.model_copy(update={"stages": tuple(stages)}))
+            stages.append(stage.but(recomputed=found))
+        replicas.append(replica.but(stages=tuple(stages)))
     update = {"shape": plan.shape.model_copy(update=shape), "replicas": tuple(replicas)}
     return plan.model_copy(update=update)
 
@@ -81,8 +80,7 @@ def test_bug_torchtitan_was_given_experts_that_it_cannot_place(
     plan = plan_with(**shape)
     (only,) = obstacles(instance, plan, "torchtitan")
     assert only.field == field
-    search = instance.search.model_copy(update={"target": "torchtitan"})
-    assert not runs_shape(instance.model_copy(update={"search": search}), plan.shape)
+    assert not runs_shape(instance.but(search={"target": "torchtitan"}), plan.shape)
     assert runs_shape(instance, plan.shape)
 
 
@@ -90,8 +88,8 @@ def test_unequal_shares_are_for_any_target_alone() -> None:
     """The obstacle says what it is, why, and who could."""
     plan = plan_with()
     first, *rest = plan.replicas
-    more = first.model_copy(update={"micro_batches": first.micro_batches + 1})
-    uneven = plan.model_copy(update={"replicas": (more, *rest)})
+    more = first.but(micro_batches=first.micro_batches + 1)
+    uneven = plan.but(replicas=(more, *rest))
     assert able(RESULT.instance, uneven) == []
     (only,) = obstacles(RESULT.instance, uneven, "flagscale")
     assert only.found("flagscale") == (
@@ -106,23 +104,20 @@ def test_degrees_by_stage_are_flagscales_alone() -> None:
     """Its process meshes; not where the replicas of one stage differ."""
     plan = plan_with()
     wide, narrow = Degrees(tp=1, parts=2), Degrees(tp=1)
-    shape = plan.shape.model_copy(update={"degrees": (wide, narrow)})
+    shape = plan.shape.but(degrees=(wide, narrow))
 
     def with_degrees(second: Degrees) -> Plan:
         own = [[wide, narrow], [second, narrow]]
         replicas = tuple(
-            replica.model_copy(
-                update={
-                    "stages": tuple(
-                        stage.model_copy(update={"degrees": one})
-                        for stage, one in zip(replica.stages, row, strict=True)
-                    )
-                }
+            replica.but(
+                stages=tuple(
+                    stage.but(degrees=one) for stage, one in zip(replica.stages, row, strict=True)
+                )
             )
             for replica, row in zip(plan.replicas, own, strict=True)
         )
-        used = shape.model_copy(update={"nodes_used": (1, 1)})
-        return plan.model_copy(update={"shape": used, "replicas": replicas})
+        used = shape.but(nodes_used=(1, 1))
+        return plan.but(shape=used, replicas=replicas)
 
     assert able(with_ties(False), with_degrees(wide)) == ["flagscale"]
     assert able(with_ties(False), with_degrees(narrow)) == []

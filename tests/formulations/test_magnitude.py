@@ -60,10 +60,10 @@ def test_link_that_takes_years_is_refused() -> None:
     """One byte in 10^9 s: the gradients alone take years, alike in every shape."""
     instance = chain_instance([1], [SLOW])
     link = Link(bandwidth_bytes_per_s=1e-9, latency_s=0)
-    group = instance.cluster.groups[0].model_copy(update={"inter_node": link})
-    cluster = instance.cluster.model_copy(update={"groups": (group,)})
+    group = instance.cluster.groups[0].but(inter_node=link)
+    cluster = instance.cluster.but(groups=(group,))
     with pytest.raises(InstanceError, match="cluster: the slowest link needs"):
-        build_tables(instance.model_copy(update={"cluster": cluster}), plain_shape((1,)))
+        build_tables(instance.but(cluster=cluster), plain_shape((1,)))
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 5))

@@ -34,7 +34,7 @@ def encoder_decoder() -> Instance:
     workload = build_workload(
         SMALL, name="t5", source="test", sequence_length=500, global_batch=4, precision="bf16"
     )
-    return tables.instance.model_copy(update={"workload": workload})
+    return tables.instance.but(workload=workload)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,9 @@ def test_cut_that_decides_its_message_is_chosen_exactly(seed: int, zones: bool) 
 def of_two_tensors(tables: CostTables) -> CostTables:
     """The same shape where two tensors cross every boundary."""
     workload = tables.instance.workload
-    runs = tuple(
-        run.model_copy(update={"layer": run.layer.model_copy(update={"output_tensors": 2})})
-        for run in workload.layer_runs
-    )
+    runs = tuple(run.but(layer={"output_tensors": 2}) for run in workload.layer_runs)
     twice = Workload.model_validate(workload.model_dump() | {"layer_runs": runs})
-    return build_tables(tables.instance.model_copy(update={"workload": twice}), tables.shape)
+    return build_tables(tables.instance.but(workload=twice), tables.shape)
 
 
 def test_messages_are_compared_kind_by_kind() -> None:

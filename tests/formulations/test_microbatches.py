@@ -31,11 +31,11 @@ def several_replicas(seeds: Sequence[int]) -> list[CostTables]:
 def of_batch(batch: int, dp: int) -> CostTables:
     """Tables with this number of micro-batches and replicas."""
     tables = random_tables(0)
-    workload = crowded_instance(0).workload.model_copy(update={"global_batch": batch})
+    workload = crowded_instance(0).workload.but(global_batch=batch)
     return replace(
         tables,
-        instance=tables.instance.model_copy(update={"workload": workload}),
-        shape=tables.shape.model_copy(update={"dp": dp}),
+        instance=tables.instance.but(workload=workload),
+        shape=tables.shape.but(dp=dp),
     )
 
 

@@ -131,10 +131,10 @@ def test_kernels_bound_by_memory_start_with_a_latency() -> None:
     # 10^9 FLOPs at half of 10^12 FLOP/s: 2 ms; ramp = 10^9 / (10^12 * 0.5) = 2 ms
     kernels = {"kernels": 5, "memory_kernels": 2}
     block = layer(10**9).model_copy(update=kernels)
-    slow = GPU.model_copy(update={"efficiency_half_flops": 1e9})
+    slow = GPU.but(efficiency_half_flops=1e9)
     for latency_s, expected in ((None, 2e-3 + 5 * 2e-3), (1e-3, 2e-3 + 3 * 2e-3 + 2 * 1e-3)):
-        gpu = slow.model_copy(update={"memory_latency_s": latency_s})
-        found = analytic_s(block, GROUP.model_copy(update={"gpu": gpu}), "bf16", 1, 1)
+        gpu = slow.but(memory_latency_s=latency_s)
+        found = analytic_s(block, GROUP.but(gpu=gpu), "bf16", 1, 1)
         assert found.forward == pytest.approx(expected)
         assert found.backward == pytest.approx(2 * expected)
 
@@ -152,7 +152,7 @@ def test_fused_attention_leaves_the_masked_half_out() -> None:
     for block in (flash, plain):
         assert (block.unweighted_flops, block.attention_flops) == (4 * S * S * H, 2 * S * S * H)
     figures = {"attention_half_flops": 0.0, "attention_maximum": 0.125}
-    group = GROUP.model_copy(update={"gpu": GPU.model_copy(update=figures)})
+    group = GROUP.but(gpu=GPU.model_copy(update=figures))
     found = [analytic_s(block, group, "bf16", 1, 1).forward for block in (flash, plain)]
     products_s = (flash.forward_flops - 4 * S * S * H) / 5e11
     assert found[0] == pytest.approx(products_s + 2 * S * S * H / 1.25e11, rel=1e-3)

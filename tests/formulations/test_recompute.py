@@ -13,15 +13,13 @@ from tests.small_instances import layer, plain_shape, workload
 MODES: tuple[Recompute, ...] = ("none", "selective", "full")
 ALONE = (Degrees(tp=1),)
 #: Of a block: 10 GFLOP, a fifth of them in the core of attention, which keeps 600 of 1000 B.
-BLOCK = layer("block", 10, 0, 1000).model_copy(
-    update={
-        "unweighted_flops": 2 * 10**9,
-        "core_kernels": 1,
-        "core_bytes": 600,
-        "replicated_activation_bytes": 400,
-        "unsplit_bytes": 100,
-        "input_bytes": 200,
-    }
+BLOCK = layer("block", 10, 0, 1000).but(
+    unweighted_flops=2 * 10**9,
+    core_kernels=1,
+    core_bytes=600,
+    replicated_activation_bytes=400,
+    unsplit_bytes=100,
+    input_bytes=200,
 )
 
 
@@ -29,7 +27,7 @@ def instance() -> Instance:
     """Two nodes of two GPUs of 50 TFLOP/s."""
     one = equal_nodes(2, 2, 1, 2, 2).instance
     chain = [layer("embedding", 1, 0, 0), BLOCK, BLOCK, layer("head", 1, 0, 0)]
-    return one.model_copy(update={"workload": workload(chain, 4, 10**6, False)})
+    return one.but(workload=workload(chain, 4, 10**6, False))
 
 
 @pytest.mark.usefixtures("round_times")
@@ -54,7 +52,7 @@ def test_measured_times_are_shared_out_as_the_analytic_model_does() -> None:
         for kind in ("embedding", "block", "head")
     )
     profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
-    measured = instance().model_copy(update={"profile": profile})
+    measured = instance().but(profile=profile)
     found = [int(layer_times(measured, ALONE, 1, mode).backward_ns[1, 0]) for mode in MODES]
     assert found == [2_000_000, 2_200_000, 3_000_000]
 
@@ -87,9 +85,7 @@ def test_a_split_sequence_is_sent_in_parts_that_nobody_gathers() -> None:
     for scatter_gather in (False, True):
         choices = {"sequence_parallel": True, "scatter_gather": scatter_gather}
         search = one.search.model_copy(update=choices)
-        tables = build_tables(
-            one.model_copy(update={"search": search}), plain_shape((2,), tp=2, pp=2)
-        )
+        tables = build_tables(one.but(search=search), plain_shape((2,), tp=2, pp=2))
         assert search.splits_messages
         assert not search.gathers_messages
         assert (tables.send_bytes, tables.memory[0].buffers_bytes) == ((500_000,), 2 * 500_000)

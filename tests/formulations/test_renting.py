@@ -20,16 +20,14 @@ def rented(*spots: Spot | None, limit: float | None = None) -> Instance:
         one for seed in range(50) if len((one := random_instance(seed)).cluster.groups) == 2
     )
     groups = tuple(
-        group.model_copy(update={"nodes": 1, "price_usd_per_hour": 10.0, "spot": spot})
+        group.but(nodes=1, price_usd_per_hour=10.0, spot=spot)
         for group, spot in zip(instance.cluster.groups, spots, strict=True)
     )
-    return instance.model_copy(
-        update={
-            "cluster": instance.cluster.model_copy(update={"groups": groups}),
-            "limits": instance.limits.model_copy(update={"max_price_usd_per_hour": limit}),
-            "preemption": Preemption(restart_s=3600, checkpoint_s=0),
-            "objective": USEFUL,
-        }
+    return instance.but(
+        cluster={"groups": groups},
+        limits={"max_price_usd_per_hour": limit},
+        preemption=Preemption(restart_s=3600, checkpoint_s=0),
+        objective=USEFUL,
     )
 
 
@@ -70,9 +68,9 @@ def test_limit_on_price_leaves_terms_out(limit: float, on_spot: tuple[str, ...])
 def test_kinds_of_nodes_of_one_group_are_rented_alike() -> None:
     """Nodes that come again are those of their group: 2 of them on spot, or none."""
     one = rented(spot(5, 0.4), None)
-    first = one.cluster.groups[0].model_copy(update={"nodes": 2})
-    groups = (first, first.model_copy(update={"nodes": 1, "again": True}))
-    twice = one.model_copy(update={"cluster": one.cluster.model_copy(update={"groups": groups})})
+    first = one.cluster.groups[0].but(nodes=2)
+    groups = (first, first.but(nodes=1))
+    twice = one.but(cluster={"groups": groups})
     assert terms_of(twice, (1, 1)) == terms_of(twice, (2, 0))
 
 

@@ -59,29 +59,24 @@ def slowed_link(link: Link) -> Link:
 
 def slowed_gpu(gpu: GpuType) -> GpuType:
     """The GPU with every time SCALE times as long."""
-    return gpu.model_copy(
-        update={
-            "peak_flops": {name: peak / SCALE for name, peak in gpu.peak_flops.items()},
-            "memory_bandwidth_bytes_per_s": gpu.memory_bandwidth_bytes_per_s / SCALE,
-            "launch_overhead_s": gpu.launch_overhead_s * SCALE,
-        }
+    return gpu.but(
+        peak_flops={name: peak / SCALE for name, peak in gpu.peak_flops.items()},
+        memory_bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s / SCALE,
+        launch_overhead_s=gpu.launch_overhead_s * SCALE,
     )
 
 
 def slowed(instance: Instance) -> Instance:
     """The instance with every time SCALE times as long: its rounding is SCALE times smaller."""
     groups = tuple(
-        group.model_copy(
-            update={
-                "gpu": slowed_gpu(group.gpu),
-                "intra_node": slowed_link(group.intra_node),
-                "inter_node": slowed_link(group.inter_node),
-            }
+        group.but(
+            gpu=slowed_gpu(group.gpu),
+            intra_node=slowed_link(group.intra_node),
+            inter_node=slowed_link(group.inter_node),
         )
         for group in instance.cluster.groups
     )
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster={"groups": groups})
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(30), 4))
@@ -107,5 +102,5 @@ def test_rounding_counts_every_operation_of_a_path() -> None:
     F0 B0 F1 B1 of the last stage, one F before, W0 W1 behind; then 2 x 3 + 2 for the sync, 1 for
     tied embeddings and 3 for the optimizer: 7 x 7 + 8 + 1 + 3 = 61.
     """
-    shape = plain_shape((2,), pp=2).model_copy(update={"schedule": "zb-h1"})
+    shape = plain_shape((2,), pp=2).but(schedule="zb-h1")
     assert rounding_error_ns(shape, 4, 2) == 61

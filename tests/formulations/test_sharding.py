@@ -18,7 +18,7 @@ def of_parameters(zero: ZeroStage, hidden: float = 0, gflops: int = 1) -> CostTa
     one = equal_nodes(2, 2, 2, 2, 1).instance
     kinds = ("embedding", "block", "block", "head")
     chain = [layer(kind, gflops, 1_999_986, 0) for kind in kinds]
-    search = one.search.model_copy(update={"overlap": Overlap(sharding=hidden)})
+    search = one.search.but(overlap=Overlap(sharding=hidden))
     changed = {"workload": workload(chain, 4, 10**6, False), "search": search}
     whole = one.model_copy(update=changed)
     return build_tables(whole, plain_shape((2,), tp=2, dp=2, zero=zero))
@@ -65,13 +65,12 @@ def test_replicas_go_in_lockstep() -> None:
     shape = plain_shape((1, 1), dp=2, zero=2)
     instance = of_parameters(0).instance
     (group,) = instance.cluster.groups
-    fast = group.gpu.model_copy(update={"peak_flops": {"bf16": 3e14}})
+    fast = group.gpu.but(peak_flops={"bf16": 3e14})
     groups = tuple(
-        group.model_copy(update={"name": name, "nodes": 1, "gpus_per_node": 1, "gpu": gpu})
+        group.but(name=name, nodes=1, gpus_per_node=1, gpu=gpu)
         for name, gpu in (("slow", group.gpu), ("fast", fast))
     )
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    mixed = instance.model_copy(update={"cluster": cluster})
+    mixed = instance.but(cluster={"groups": groups})
     alone, (together,) = layer_times(mixed, shape.degrees, 1, "none"), shape_times(mixed, shape)
     assert (alone.forward_ns[:, 0] > alone.forward_ns[:, 1]).all()
     assert together.forward_ns.T.tolist() == [alone.forward_ns[:, 0].tolist()] * 2
@@ -125,19 +124,14 @@ EXPERTS = 1_600_000  #: parameters of each layer, 800,000 of them on one GPU
 def with_experts() -> Instance:
     """Two experts in every layer."""
     instance = of_parameters(0).instance
-    runs = [
-        run.model_copy(
-            update={"layer": run.layer.model_copy(update={"expert_parameters": EXPERTS})}
-        )
-        for run in instance.workload.layer_runs
-    ]
+    runs = [run.but(layer={"expert_parameters": EXPERTS}) for run in instance.workload.layer_runs]
     fields = {"layer_runs": tuple(runs), "experts": 2}
-    return instance.model_copy(update={"workload": instance.workload.model_copy(update=fields)})
+    return instance.but(workload=fields)
 
 
 def test_experts_are_split_among_those_with_the_same() -> None:
     """Four GPUs, two with each half of the experts: ZeRO 3 leaves half of that half on each."""
-    shape = shape_of(3).model_copy(update={"ep": 2})
+    shape = shape_of(3).but(ep=2)
     (memory,) = layer_memory(with_experts(), shape)
     alike, held = 1_999_986 + 7 - EXPERTS, EXPERTS // 2
     left = -(-alike // 4) + held // 2
@@ -149,10 +143,8 @@ def test_experts_are_split_among_those_with_the_same() -> None:
 
 def test_exchanges_of_experts_follow_those_of_the_rest() -> None:
     """A ring of the two GPUs with the same experts, one on each node, after one of all four."""
-    shape, instance = shape_of(2).model_copy(update={"ep": 2}), with_experts()
-    (times,), (plain,) = (
-        shape_times(instance, shape.model_copy(update={"zero": zero})) for zero in (2, 0)
-    )
+    shape, instance = shape_of(2).but(ep=2), with_experts()
+    (times,), (plain,) = (shape_times(instance, shape.but(zero=zero)) for zero in (2, 0))
     # 399,993 parameters of 4 bytes, on 4 GPUs: half of 1,599,972 bytes inside nodes over 10 GB/s,
     # 80.0 us, and 1 us to start; half between them over 0.5 GB/s, 1,600.0 us, and 10 us. 800,000 of
     # experts: two rings of 2 GPUs share the link, 3.2 MB / 2 x 2 / 0.5 GB/s = 6,400 us, and 10 us.

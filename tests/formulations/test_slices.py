@@ -98,7 +98,7 @@ def test_thousands_of_transfers_are_few_classes() -> None:
 
 def test_bug_units_of_experts() -> None:
     """From ep 2 to ep 1 experts were split in units of the wrong number of ranks."""
-    block = layer("block", 1, 160, 4).model_copy(update={"expert_parameters": 160})
+    block = layer("block", 1, 160, 4).but(expert_parameters=160)
     model = workload([block], 1, 1, False)
     before, after = in_order((4, 1, 1), ep=2, layers=1), in_order((4, 1, 1), layers=1)
     got = dict.fromkeys(range(4), 0)
@@ -112,7 +112,7 @@ def test_bug_units_of_experts() -> None:
 
 def test_whole_experts_lie_on_all_gpus_of_a_stage() -> None:
     """Of a tensor group of 2, each GPU has half of the experts instead of half of each."""
-    block = layer("block", 1, 160, 4).model_copy(update={"expert_parameters": 160})
+    block = layer("block", 1, 160, 4).but(expert_parameters=160)
     model = workload([block], 1, 1, False)
     cut = in_order((1, 2, 1), 0, layers=1)
     whole = Layout(cut.seats, ep=2, whole_experts=True)

@@ -86,7 +86,7 @@ def test_rows_of_the_models_give_the_time(seed: int) -> None:
 def test_no_other_choice_makes_a_step_shorter(seed: int) -> None:
     """Every combination of options that fits, stage by stage of one replica, is no faster."""
     tables = cramped_tables(seed, SCHEDULES[seed % 3])
-    tables = replace(tables, shape=tables.shape.model_copy(update={"dp": 1}))
+    tables = replace(tables, shape=tables.shape.but(dp=1))
     order = brute_force.all_orders(tables)[0]
     groups = list(order)[: tables.shape.pp]
     if len(groups) < tables.shape.pp or tables.shape.pp < 2:

@@ -13,11 +13,11 @@ ONE, TWO = 0, 1  #: places: slots of one GPU, and of two
 def on_nodes_of_two(pp: int, dp: int, nodes: int) -> ByPlace:
     """Stages on nodes of two GPUs of one group."""
     one = random_instance(0)
-    group = one.cluster.groups[0].model_copy(update={"gpus_per_node": 2, "nodes": nodes})
-    cluster = one.cluster.model_copy(update={"groups": (group,)})
+    group = one.cluster.groups[0].but(gpus_per_node=2, nodes=nodes)
+    cluster = one.cluster.but(groups=(group,))
     fields = {"degrees": (), "nodes_used": (nodes,), "pp": pp, "dp": dp}
     shape = plain_shape((nodes,)).model_copy(update=fields)
-    instance = one.model_copy(update={"cluster": cluster})
+    instance = one.but(cluster=cluster)
     return ByPlace(instance, shape, ((0, Degrees(tp=1)), (0, Degrees(tp=1, parts=2))))
 
 

@@ -32,24 +32,22 @@ T5_SMALL = TransformerSizes(
     output_bias=False,
     ffn_biases=False,
 )
-DEEPSEEK = LLAMA_STYLE.model_copy(
-    update={
-        "hidden_size": 7168,
-        "layers": 61,
-        "heads": 128,
-        "kv_heads": None,
-        "latent_attention": LatentAttentionSizes(
-            query_rank=1536, kv_rank=512, nope_head_dim=128, rope_head_dim=64, value_head_dim=128
-        ),
-        "ffn_size": 18432,
-        "moe": MoeSizes(
-            experts=256,
-            experts_per_token=8,
-            ffn_size=2048,
-            shared_experts=1,
-            dense_first_layers=3,
-        ),
-    }
+DEEPSEEK = LLAMA_STYLE.but(
+    hidden_size=7168,
+    layers=61,
+    heads=128,
+    kv_heads=None,
+    latent_attention=LatentAttentionSizes(
+        query_rank=1536, kv_rank=512, nope_head_dim=128, rope_head_dim=64, value_head_dim=128
+    ),
+    ffn_size=18432,
+    moe=MoeSizes(
+        experts=256,
+        experts_per_token=8,
+        ffn_size=2048,
+        shared_experts=1,
+        dense_first_layers=3,
+    ),
 )
 
 
@@ -129,7 +127,7 @@ def test_latent_attention_flops() -> None:
 def test_a_window_shortens_scores_under_flash_attention_only() -> None:
     """Queries meet the window's keys; without flash attention all scores are worked out."""
     # s = 16: 32 * 218103808 for the matrices; 4 * 16 * 4096 per key
-    short = LLAMA3.model_copy(update={"window": WindowSizes(tokens=6)})
+    short = LLAMA3.but(window=WindowSizes(tokens=6))
     matrices = 32 * 218_103_808
     assert layer(build(short, 16, flash=True), "block").forward_flops == matrices + 262_144 * 6
     assert layer(build(short, 16), "block").forward_flops == matrices + 262_144 * 16
@@ -145,7 +143,7 @@ def test_a_window_shortens_scores_under_flash_attention_only() -> None:
 )
 def test_kinds_of_sliding_blocks(window: WindowSizes, s: int, kinds: str) -> None:
     """Blocks are `sliding_block` where a window makes them cheaper than others of the model."""
-    sizes = LLAMA3.model_copy(update={"layers": 4, "window": window})
+    sizes = LLAMA3.but(layers=4, window=window)
     blocks = build(sizes, s, flash=True).layer_runs[1:-1]
     assert ", ".join(f"{run.layer.kind} {run.count}" for run in blocks) == kinds
 
@@ -169,14 +167,14 @@ def test_biases_of_experts() -> None:
     """A router has a bias per expert, an expert one per inner column and one per output."""
     # 8 * (1 + 2 * 14336 + 4096)
     moe = MoeSizes(experts=8, experts_per_token=2, ffn_size=14336, biases=True)
-    biased = layer(build(MIXTRAL.model_copy(update={"moe": moe}), 8), "block")
+    biased = layer(build(MIXTRAL.but(moe=moe), 8), "block")
     assert biased.parameters == layer(build(MIXTRAL, 8), "block").parameters + 262_152
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_multi_token_prediction_holds_a_copy_of_the_embedding(tied: bool) -> None:
     """The head holds the embedding's matrix beside its own where it lies on another stage."""
-    sizes = LLAMA3.model_copy(update={"tied_embeddings": tied, "mtp_layers": 1})
+    sizes = LLAMA3.but(tied_embeddings=tied, mtp_layers=1)
     head = layer(build(sizes, 8), "head")
     assert head.parameters_per_gpu(1, 2) - head.parameters_per_gpu(1, 1) == 128256 * 4096
     # norms before the product, its 2 h^2, a block, norms before both projections, untied matrix
@@ -374,7 +372,7 @@ def test_router_and_latent_down_projections_are_replicated() -> None:
 
 def test_parameters_count_tied_matrices_once() -> None:
     """A tied head adds no parameters, an untied one adds V h."""
-    untied = GPT2.model_copy(update={"tied_embeddings": False})
+    untied = GPT2.but(tied_embeddings=False)
     assert build(GPT2, 8).parameters == 124_439_808
     assert build(untied, 8).parameters == 124_439_808 + 50257 * 768
 

@@ -200,10 +200,7 @@ def test_single_zone_costs_what_no_zone_does() -> None:
 def test_cluster_refuses_zones_that_do_not_fit(zones: tuple[str | None, ...], linked: bool) -> None:
     """Zones of some groups only, no link where one is needed, and one with nothing to join."""
     known = equal_nodes(2, 1, 1, 1, 2, zones="xy").instance.cluster
-    groups = tuple(
-        group.model_copy(update={"zone": zone})
-        for group, zone in zip(known.groups, zones, strict=True)
-    )
+    groups = tuple(group.but(zone=zone) for group, zone in zip(known.groups, zones, strict=True))
     with pytest.raises(ValidationError, match="zone"):
         Cluster(groups=groups, zone_link=BETWEEN_ZONES if linked else None)
 

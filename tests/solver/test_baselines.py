@@ -100,7 +100,7 @@ def test_equal_split_does_not_move_layers() -> None:
 def test_cheapest_plan_is_chosen_where_money_is_minimised() -> None:
     """One of two nodes at half the rent is slower but cheaper than both."""
     instance = chain_instance([1, 1], [SLOW, SLOW])
-    cheap = instance.model_copy(update={"objective": Objective(minimize="cost_per_step")})
+    cheap = instance.but(objective=Objective(minimize="cost_per_step"))
     fastest, cheapest = (minmax_plan(one, shapes(one)) for one in (instance, cheap))
     assert fastest is not None
     assert cheapest is not None
@@ -115,7 +115,7 @@ def test_plans_beyond_the_time_limit_are_refused() -> None:
     assert found is not None
     best_s = found[1] / 1e9
     for limit_s, expected in ((best_s, found), (best_s * 0.999, None)):
-        limited = instance.model_copy(update={"limits": Limits(max_step_time_s=limit_s)})
+        limited = instance.but(limits=Limits(max_step_time_s=limit_s))
         assert minmax_plan(limited, shapes(limited)) == expected
 
 
@@ -126,7 +126,7 @@ def test_plans_beyond_the_money_limit_are_refused() -> None:
     assert found is not None
     cost_usd = found[1] / 1e9 / 3600
     for limit_usd, expected in ((cost_usd * 1.001, found), (cost_usd * 0.999, None)):
-        limited = instance.model_copy(update={"limits": Limits(max_cost_usd_per_step=limit_usd)})
+        limited = instance.but(limits=Limits(max_cost_usd_per_step=limit_usd))
         assert minmax_plan(limited, shapes(limited)) == expected
 
 
@@ -253,7 +253,7 @@ def test_megatron_rule_gives_the_published_degrees(
     )
     gpt = build_workload(sizes, name=name, source="test", sequence_length=2048, global_batch=batch)
     link = Link(bandwidth_bytes_per_s=1e11, latency_s=0)
-    a100 = gpu("A100-80", 312, 80).model_copy(update={"peak_flops": {gpt.precision: 3.12e14}})
+    a100 = gpu("A100-80", 312, 80).but(peak_flops={gpt.precision: 3.12e14})
     group = NodeGroup(
         name="dgx",
         gpu=a100,
@@ -277,8 +277,7 @@ def test_equal_chunks_fit_and_their_time_is_the_simulated_one() -> None:
     for seed in range(30):
         plain = random_instance(seed)
         changed = {"schedule": ("interleaved",), "pipeline_parallel": (2,)}
-        search = plain.search.model_copy(update=changed)
-        instance = plain.model_copy(update={"search": search})
+        instance = plain.but(search=changed)
         plan_and_time = equal_chunks_plan(shapes(instance), TimeTables(instance), lambda: False)
         if plan_and_time is None:
             continue

@@ -77,19 +77,18 @@ def timed_tables() -> CostTables:
     One micro-batch for each replica.
     """
     tables = random_tables(1)
-    batch = tables.instance.workload.model_copy(update={"global_batch": 4})
+    batch = tables.instance.workload.but(global_batch=4)
     free = Link(bandwidth_bytes_per_s=1e15, latency_s=0)
     groups = tuple(
-        group.model_copy(update={"intra_node": free, "inter_node": free})
-        for group in tables.instance.cluster.groups
+        group.but(intra_node=free, inter_node=free) for group in tables.instance.cluster.groups
     )
-    cluster = tables.instance.cluster.model_copy(update={"groups": groups})
+    cluster = tables.instance.cluster.but(groups=groups)
     nothing, fixed = np.zeros(LAYERS, dtype=np.int64), tables.memory[0].fixed_bytes
     none = np.zeros((LAYERS, len(groups)), dtype=np.int64)
     forward = np.tile(np.array([400, 1200, 1600]), (LAYERS, 1))
     return replace(
         tables,
-        instance=tables.instance.model_copy(update={"workload": batch, "cluster": cluster}),
+        instance=tables.instance.but(workload=batch, cluster=cluster),
         forward_ns=forward,
         backward_ns=forward * 3 // 2,
         optimizer_ns=0 * forward,
@@ -143,11 +142,8 @@ def test_no_blocks_where_groups_fill_stages() -> None:
 def test_no_blocks_where_nodes_are_cut() -> None:
     """Nodes of two GPUs, five of which make a stage."""
     tables = random_tables(1)
-    groups = tuple(
-        group.model_copy(update={"gpus_per_node": 2}) for group in tables.instance.cluster.groups
-    )
-    cluster = tables.instance.cluster.model_copy(update={"groups": groups})
-    wide = tables.instance.model_copy(update={"cluster": cluster})
+    groups = tuple(group.but(gpus_per_node=2) for group in tables.instance.cluster.groups)
+    wide = tables.instance.but(cluster={"groups": groups})
     shape = plain_shape((5, 5, 5), dp=5, pp=6)
     assert not block_sizes(replace(tables, instance=wide, shape=shape))
 
@@ -161,7 +157,7 @@ def test_patterns_that_use_all_nodes_are_judged_as_the_simulator_does(seed: int)
 def test_bug_blocks_know_weight_gradients() -> None:
     """ZB-H1 was judged by a graph with operations that had no times."""
     tables = random_tables(3)
-    shape = tables.shape.model_copy(update={"schedule": "zb-h1"})
+    shape = tables.shape.but(schedule="zb-h1")
     check_judged(build_tables(tables.instance, shape), 3)
 
 

@@ -83,7 +83,7 @@ def test_factor_multiplies_layer_with_its_traffic(planned: Instance) -> None:
             for kind, tp, factor in kinds
         ),
     )
-    corrected = planned.model_copy(update={"calibration": calibration})
+    corrected = planned.but(calibration=calibration)
 
     def times(instance: Instance, tp: int) -> list[int]:
         found = TimeColumns(instance).times((Degrees(tp=tp),), 1, "none")

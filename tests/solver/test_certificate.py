@@ -52,7 +52,7 @@ def test_plan_space_counted_by_hand() -> None:
     4. Together 24. Half as many where every stage chooses what it recomputes.
     """
     alike = SearchSpace(recompute_per="plan", micro_batch=(1, 2))
-    both = all_keys(instance(search=alike.model_copy(update={"idle_nodes": False})))
+    both = all_keys(instance(search=alike.but(idle_nodes=False)))
     assert len(both) == len(set(both)) == 24
     every = all_keys(instance(search=alike))
     assert len(every) == len(set(every)) == 16 + 16 + 24
@@ -63,8 +63,7 @@ def test_plan_space_counted_by_hand() -> None:
 def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) -> None:
     """On nodes of two GPUs a degree of 2 needs an even number of key and value heads."""
     one = instance()
-    workload = one.workload.model_copy(update={"kv_heads": kv_heads})
-    narrow = one.model_copy(update={"workload": workload})
+    narrow = one.but(workload={"kv_heads": kv_heads})
     assert {shape.widest_tp for shape in shapes(narrow)} == degrees
     assert set(all_keys(narrow)) == {key_of(shape) for shape in shapes(narrow)}
 
@@ -73,20 +72,15 @@ def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) 
 def test_plan_space_is_that_of_the_search(seed: int) -> None:
     """Two enumerations of the same text list the same shapes."""
     one = random_instance(seed)
-    search = one.search.model_copy(
-        update={
-            "micro_batch": None if seed % 2 else (1, 2, 3),
-            "idle_nodes": seed % 3 > 0,
-            "zero": ((1,), (0,), (0, 1), (1, 0))[seed % 4],
-            "pipeline_parallel": (1, 3) if seed % 5 == 0 else None,
-            "data_parallel": (1, 2) if seed % 7 == 0 else None,
-            "tensor_parallel": (2, 1) if seed % 4 == 0 else None,
-        }
+    search = one.search.but(
+        micro_batch=None if seed % 2 else (1, 2, 3),
+        idle_nodes=seed % 3 > 0,
+        zero=((1,), (0,), (0, 1), (1, 0))[seed % 4],
+        pipeline_parallel=(1, 3) if seed % 5 == 0 else None,
+        data_parallel=(1, 2) if seed % 7 == 0 else None,
+        tensor_parallel=(2, 1) if seed % 4 == 0 else None,
     )
-    limits = one.limits.model_copy(
-        update={"max_price_usd_per_hour": 4.0 if seed % 6 == 0 else None}
-    )
-    one = one.model_copy(update={"search": search, "limits": limits})
+    one = one.but(search=search, limits={"max_price_usd_per_hour": 4.0 if seed % 6 == 0 else None})
     assert sorted(all_keys(one), key=str) == sorted(map(key_of, shapes(one)), key=str)
 
 
@@ -94,8 +88,7 @@ def some_tables(seeds: Sequence[int], scatter_gather: bool = False) -> list[Cost
     """Costs of all shapes of some tiny instances."""
     found = []
     for one in map(random_instance, seeds):
-        search = one.search.model_copy(update={"scatter_gather": scatter_gather})
-        instance = one.model_copy(update={"search": search})
+        instance = one.but(search={"scatter_gather": scatter_gather})
         found += [build_tables(instance, shape) for shape in shapes(instance)]
     return found
 
@@ -172,10 +165,8 @@ def with_large_head(memory_gib: float = 8) -> Instance:
     """The head has more parameters than all other layers together."""
     one = instance(memory_gib=memory_gib)
     *others, head = one.workload.layer_runs
-    layer = head.layer.model_copy(update={"sharded_parameters": 10**8})
-    runs = (*others, head.model_copy(update={"layer": layer}))
-    workload = one.workload.model_copy(update={"layer_runs": runs})
-    return one.model_copy(update={"workload": workload})
+    runs = (*others, head.but(layer={"sharded_parameters": 10**8}))
+    return one.but(workload={"layer_runs": runs})
 
 
 def test_shape_missing_from_the_log_is_named() -> None:

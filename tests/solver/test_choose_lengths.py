@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from formulations.lengths.problem import Atom, Measured, Mixed, Rows, Switching
-from solver.lengths.choose import NoStepError, best_single, choose
+from formulations.lengths.tour import Group, Tour, best_single
+from solver.lengths.choose import NoStepError, choose
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from tests.mixed_lengths import (
@@ -13,7 +14,6 @@ from tests.mixed_lengths import (
     free_tours,
     least_ns,
     random_mixed,
-    set_ns,
     tour_ns,
 )
 from tests.seeds import few_and_many
@@ -36,8 +36,9 @@ def test_the_best_single_strategy_takes_all() -> None:
     """It is the fastest of those that take every atom; steps are never slower."""
     for seed in range(10):
         mixed = random_mixed(seed)
-        every = range(len(mixed.atoms))
-        known = [set_ns(mixed, q, every) for q in range(len(mixed.strategies))]
+        every = tuple(range(len(mixed.atoms)))
+        tours = [Tour(q, (Group(q, every),)) for q in range(len(mixed.strategies))]
+        known = [tour_ns(mixed, tour) for tour in tours]
         least = min(ns for ns in known if ns is not None)
         assert best_single(mixed) == (known.index(least), least)
         assert choose(mixed, "ascending").step_ns <= least

@@ -41,11 +41,11 @@ def test_show_refuses_a_changed_plan(plan_file: Path) -> None:
 @pytest.mark.parametrize("command", ["show", "verify"])
 def test_plan_of_another_schema_version_is_refused(command: str, plan_file: Path) -> None:
     """The version found and the one allowed are named."""
-    text = plan_file.read_text().replace('"schema_version": 8', '"schema_version": 99')
+    text = plan_file.read_text().replace('"schema_version": 9', '"schema_version": 99')
     plan_file.write_text(text)
     code, out, err = run(command, plan_file)
     assert (code, out) == (2, "")
-    assert "schema version 99; allowed: 8" in err
+    assert "schema version 99; allowed: 9" in err
 
 
 def test_verify_accepts_what_solve_wrote(plan_file: Path) -> None:

@@ -6,7 +6,10 @@ import pytest
 
 from formulations.instance.load import load_instance
 from formulations.lengths.problem import Measured
+from formulations.lengths.strategy_time import strategy_times
+from formulations.units import seconds
 from solver.lengths.candidates import candidates
+from solver.lengths_document import LengthsDocument
 from tests.command_line import run
 from tests.mixed_rows import SIZES, SMALL
 
@@ -57,6 +60,34 @@ def test_measured_classes(tmp_path: Path) -> None:
     assert mixed.strategies[1] == Measured("dp 4, tp 1, pp 1", (2 * 10**9, 4 * 10**9, None))
     assert mixed.switching.gradients_ns == ((0, 200_000_000), (200_000_000, 0))
     assert run("lengths", path)[0] == 0
+
+
+def test_what_strategies_take_once(tmp_path: Path) -> None:
+    """A strategy alone takes its rows, one reduction of gradients, and the optimizer."""
+    once = "pipeline_parallel: 1, per_visit: 2 s, per_step: 3 s, longest"
+    text = (SMALL + TABLE).replace("pipeline_parallel: 1, longest", once)
+    code, _, err = run("lengths", written(tmp_path, text), "--out", tmp_path / "step.json")
+    assert (code, err) == (0, "")
+    document = LengthsDocument.model_validate_json((tmp_path / "step.json").read_text())
+    wide = document.problem.mixed.strategies[0]
+    assert (wide.visit_ns, wide.anchor_ns) == (2 * 10**9, 3 * 10**9)
+    assert document.single is not None
+    alone = strategy_times(document.problem.mixed)[0].of_set((0, 1, 2))
+    assert alone is not None
+    assert document.single.step_time_s == seconds(alone) + 3.0
+    _, out, _ = run("show", tmp_path / "step.json", "--svg", tmp_path / "step.svg")
+    assert "2.000 s in reduction of gradients, 3.000 s in optimizer" in out
+    picture = (tmp_path / "step.svg").read_text()
+    assert "gradients reduced by wide, 2.000 s" in picture
+    assert "optimizer of wide, 3.000 s" in picture
+
+
+def test_bug_switches_of_days_ended_in_a_traceback(tmp_path: Path) -> None:
+    """Of the file of a step a time has 47 bits, of the instance it had 100 h."""
+    text = (SMALL + TABLE).replace("parameters: 100 ms", "parameters: 50 h")
+    code, _, err = run("lengths", written(tmp_path, text))
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "switching[0].parameters: '50 h'; allowed: at least 0 and at most 24 h" in err
 
 
 @pytest.mark.parametrize("longest", ["longest_row: 8000", "longest_row: 7999"])

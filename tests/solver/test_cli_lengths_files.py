@@ -86,7 +86,7 @@ def test_changed_files_are_not_shown(files: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("schema_version",), 9, "schema version 9; allowed: 1; run lengths again"),
+        (("schema_version",), 9, "schema version 9; allowed: 2; run lengths again"),
         (("problem", "atoms", 0, "tokens"), 4000, "by ascending tokens"),
         (("problem", "gradients_ns"), [[0]], "a table of switches of another size"),
         (("problem", "strategies", 0, "replicas"), [], "replicas and atoms_ns; allowed: one"),

@@ -25,14 +25,14 @@ def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None)
     """A random instance that minimises money, its groups at these prices; two stages at most."""
     instance = random_instance(seed)
     groups = tuple(
-        group.model_copy(update={"price_usd_per_hour": price})
+        group.but(price_usd_per_hour=price)
         for group, price in zip(instance.cluster.groups, prices, strict=False)
     )
     update = {
-        "cluster": instance.cluster.model_copy(update={"groups": groups}),
-        "objective": instance.objective.model_copy(update={"minimize": "cost_per_step"}),
-        "search": instance.search.model_copy(update={"pipeline_parallel": (1, 2)}),
-        "limits": instance.limits.model_copy(update={"max_step_time_s": longest_s}),
+        "cluster": instance.cluster.but(groups=groups),
+        "objective": instance.objective.but(minimize="cost_per_step"),
+        "search": instance.search.but(pipeline_parallel=(1, 2)),
+        "limits": instance.limits.but(max_step_time_s=longest_s),
     }
     return instance.model_copy(update=update)
 

@@ -27,19 +27,16 @@ def with_prices(family: Family, factor: float) -> Family:
     """The family at other prices."""
     cluster = family.instance.cluster
     groups = tuple(
-        group.model_copy(update={"price_usd_per_hour": factor * group.price_usd_per_hour})
-        for group in cluster.groups
+        group.but(price_usd_per_hour=factor * group.price_usd_per_hour) for group in cluster.groups
     )
-    own = cluster.model_copy(update={"groups": groups})
-    instance = family.instance.model_copy(update={"cluster": own})
-    return family.model_copy(update={"instance": instance})
+    own = cluster.but(groups=groups)
+    return family.but(instance={"cluster": own})
 
 
 def with_limits(family: Family, **limits: float) -> Family:
     """The family with other limits."""
     instance = family.instance
-    own = instance.limits.model_copy(update=limits)
-    return family.model_copy(update={"instance": instance.model_copy(update={"limits": own})})
+    return family.but(instance=instance.but(limits=limits))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -90,7 +87,7 @@ def test_wider_range_worsens_no_point(seed: int) -> None:
     family = small_family(seed)
     measure = TimeAndMoney(family)
     whole = points_of(measure, found(seed))
-    narrow = family.model_copy(update={"fewest": (family.most[0], 0)})
+    narrow = family.but(fewest=(family.most[0], 0))
     for point in points_of(measure, searched(narrow)):
         assert any(all(a <= b for a, b in zip(one, point, strict=True)) for one in whole)
 
@@ -142,9 +139,7 @@ def test_nodes_that_must_be_rented_may_idle() -> None:
 def test_bug_family_with_degrees_per_stage() -> None:
     """Shapes that whole blocks bound no further stopped the search."""
     family = small_family(SEEDS[2])
-    search = family.instance.search.model_copy(update={"degrees": "per_stage"})
-    instance = family.instance.model_copy(update={"search": search})
-    wider = family.model_copy(update={"instance": instance})
+    wider = family.but(instance={"search": {"degrees": "per_stage"}})
     times = {counts: solve(wider.member(counts)).step_time_ns for counts in wider.members()}
     measure = TimeAndMoney(wider)
     assert points_of(measure, searched(wider)) == front_of(measure, times)

@@ -108,11 +108,9 @@ def test_json_names_stay() -> None:
 def test_money_is_given_in_dollars_per_step() -> None:
     """3.6e12 ns at 1 USD/h are one hour: 1 USD."""
     instance = random_instance(0)
-    objective = instance.objective.model_copy(update={"minimize": "cost_per_step"})
+    objective = instance.objective.but(minimize="cost_per_step")
     dear = replace(PLAN, objective=3.6e12)
-    found = comparison_json(
-        Comparison(instance.model_copy(update={"objective": objective}), (dear,))
-    )
+    found = comparison_json(Comparison(instance.but(objective=objective), (dear,)))
     assert (found["unit"], found["objective"]) == ("USD", pytest.approx(1))
 
 

@@ -114,15 +114,15 @@ def test_budget_is_the_tighter_of_both() -> None:
     """At 2 USD/h a step of 0.001 USD may take 1.8 s; the time limit of 1 s is tighter."""
     tables = random_tables(1)
     groups = tuple(
-        group.model_copy(update={"price_usd_per_hour": 2 / sum(tables.shape.nodes_used)})
+        group.but(price_usd_per_hour=2 / sum(tables.shape.nodes_used))
         for group in tables.instance.cluster.groups
     )
-    cluster = tables.instance.cluster.model_copy(update={"groups": groups})
+    cluster = tables.instance.cluster.but(groups=groups)
     limits = Limits(max_step_time_s=1, max_cost_usd_per_step=0.001)
-    instance = tables.instance.model_copy(update={"cluster": cluster, "limits": limits})
+    instance = tables.instance.but(cluster=cluster, limits=limits)
     assert max_step_time_ns(instance, tables.shape) == 1_000_000_000
     free = Limits(max_cost_usd_per_step=0.001)
-    instance = instance.model_copy(update={"limits": free})
+    instance = instance.but(limits=free)
     assert max_step_time_ns(instance, tables.shape) == 1_800_000_000
 
 

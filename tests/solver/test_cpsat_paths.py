@@ -139,10 +139,10 @@ def test_pool_keeps_schedules_and_stages_apart() -> None:
     """Cuts are shared by shapes of one schedule and number of stages only."""
     pool, shape = CutPool(), random_tables(0).shape
     pool.of(shape).update(first_cuts(shape.schedule, shape.pp, 2))
-    deeper = shape.model_copy(update={"pp": shape.pp + 1})
-    assert pool.of(shape.model_copy(update={"degrees": (Degrees(tp=8),)}))
+    deeper = shape.but(pp=shape.pp + 1)
+    assert pool.of(shape.but(degrees=(Degrees(tp=8),)))
     assert not pool.of(deeper)
-    assert not pool.of(shape.model_copy(update={"vpp": 2}))
+    assert not pool.of(shape.but(vpp=2))
 
 
 def test_first_cuts_of_one_stage() -> None:

@@ -32,8 +32,7 @@ SMALL = load_instance(INSTANCES / "hetero_small.yaml")
 
 def small_space(instance: Instance) -> Instance:
     """At most three stages, so that brute force stays quick."""
-    search = instance.search.model_copy(update={"pipeline_parallel": (1, 2, 3)})
-    return instance.model_copy(update={"search": search})
+    return instance.but(search={"pipeline_parallel": (1, 2, 3)})
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 3))
@@ -58,8 +57,7 @@ def test_search_over_all_schedules_equals_brute_force(seed: int, method: Method)
     instance = small_space(scheduled(random_instance(seed), "interleaved", seed))
     if seed % 24:
         update = {"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")}
-        search = instance.search.model_copy(update=update)
-        instance = instance.model_copy(update={"search": search})
+        instance = instance.but(search=update)
     instance = zoned(instance, seed) if seed % 3 == 0 else instance
     values = [
         found * objective_weight(instance, shape)
@@ -107,8 +105,8 @@ def test_plan_and_log_pass_verify(seed: int) -> None:
 def test_exact_methods_agree(seed: int, minimize: str) -> None:
     """All three reach and prove the same objective on a tiny cluster, and verify accepts them."""
     instance = small_space(random_instance(seed))
-    objective = instance.objective.model_copy(update={"minimize": minimize})
-    instance = instance.model_copy(update={"objective": objective})
+    objective = instance.objective.but(minimize=minimize)
+    instance = instance.but(objective=objective)
     exact = solve(instance)
     for method in METHODS:
         other = solve(instance, SolveOptions(method=method))
@@ -193,13 +191,9 @@ def test_same_seed_gives_the_same_plan(proved: Result) -> None:
 
 def test_too_little_memory_names_the_remedy() -> None:
     """An instance that no GPU can hold is infeasible for memory, with a figure."""
-    groups = tuple(
-        group.model_copy(update={"gpu": group.gpu.model_copy(update={"memory_bytes": GIB})})
-        for group in SMALL.cluster.groups
-    )
-    cluster = SMALL.cluster.model_copy(update={"groups": groups})
-    search = SMALL.search.model_copy(update={"micro_batch": (4,), "recompute": ("none",)})
-    result = solve(SMALL.model_copy(update={"cluster": cluster, "search": search}))
+    groups = tuple(group.but(gpu={"memory_bytes": GIB}) for group in SMALL.cluster.groups)
+    cluster = SMALL.cluster.but(groups=groups)
+    result = solve(SMALL.but(cluster=cluster, search={"micro_batch": (4,), "recompute": ("none",)}))
     assert result.status is Status.INFEASIBLE
     assert result.infeasibility is not None
     assert result.infeasibility.constraint.startswith("memory")
@@ -212,16 +206,14 @@ def test_budget_below_the_best_plan_is_infeasible(proved: Result) -> None:
     best = proved.step_time_ns
     assert best is not None
     for limit_ns, status in ((best, Status.OPTIMAL), (best - 1, Status.INFEASIBLE)):
-        limits = SMALL.limits.model_copy(update={"max_step_time_s": limit_ns / 1e9})
-        assert solve(SMALL.model_copy(update={"limits": limits})).status is status
+        assert solve(SMALL.but(limits={"max_step_time_s": limit_ns / 1e9})).status is status
 
 
 def test_bug_gap_is_not_taken_off_a_budget(proved: Result) -> None:
     """A gap loosens the proof, never a limit: the plan that just keeps the budget is found."""
     best = proved.step_time_ns
     assert best is not None
-    limits = SMALL.limits.model_copy(update={"max_step_time_s": best / 1e9})
-    result = solve(SMALL.model_copy(update={"limits": limits}), SolveOptions(gap=0.1))
+    result = solve(SMALL.but(limits={"max_step_time_s": best / 1e9}), SolveOptions(gap=0.1))
     assert (result.status, result.step_time_ns) == (Status.OPTIMAL, best)
 
 
@@ -232,8 +224,7 @@ def test_bug_gap_with_a_budget_never_makes_an_instance_infeasible(seed: int) -> 
     best = solve(instance).step_time_ns
     if best is None:
         pytest.skip("no plan")
-    limits = instance.limits.model_copy(update={"max_step_time_s": best / 1e9})
-    limited = instance.model_copy(update={"limits": limits})
+    limited = instance.but(limits={"max_step_time_s": best / 1e9})
     assert solve(limited, SolveOptions(gap=0.2)).step_time_ns == best
 
 

@@ -281,8 +281,7 @@ def test_experts_and_sequences_that_gpus_share() -> None:
 def test_bug_megatron_ended_jobs_that_split_experts_with_biases() -> None:
     """Its assertion on gpt-oss: there tensor groups have whole experts."""
     instance = WHOLE_EXPERTS.instance
-    biased = instance.workload.model_copy(update={"expert_biases": True})
-    instance = instance.model_copy(update={"workload": biased})
+    instance = instance.but(workload={"expert_biases": True})
     split = plan_of(instance, (0, 17, 34), tp=2, pp=2, ep=2)
     (fault,) = megatron.faults(Job(instance, split))
     assert fault.found.startswith("expert_tensor_parallel: tp is not for Megatron-LM")

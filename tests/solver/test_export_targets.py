@@ -145,12 +145,12 @@ def unlike_degrees(search: str = "target: any", workload: str = UNTIED) -> Job:
     groups = [Group(node=0, gpus=(0, 1, 2, 3)), Group(node=1, gpus=(0, 1))]
     degrees = Degrees(tp=2, parts=2), Degrees(tp=1, parts=2)
     stages = [
-        stage.model_copy(update={"group": group, "degrees": own})
+        stage.but(group=group, degrees=own)
         for stage, group, own in zip(replica.stages, groups, degrees, strict=True)
     ]
-    changed = replica.model_copy(update={"stages": tuple(stages)})
-    shape = job.shape.model_copy(update={"degrees": degrees, "nodes_used": (1, 1)})
-    plan = job.plan.model_copy(update={"shape": shape, "replicas": (changed,)})
+    changed = replica.but(stages=tuple(stages))
+    shape = job.shape.but(degrees=degrees, nodes_used=(1, 1))
+    plan = job.plan.but(shape=shape, replicas=(changed,))
     return Job(job.instance, plan)
 
 
@@ -371,8 +371,7 @@ def test_bug_deepspeed_ended_jobs_of_one_replica_at_start() -> None:
 def test_bug_deepspeed_ran_fp8_plans_in_fp32() -> None:
     """It has no fp8 of its own."""
     instance = UNEVEN.instance
-    workload = instance.workload.model_copy(update={"precision": "fp8"})
-    job = Job(instance.model_copy(update={"workload": workload}), UNEVEN.plan)
+    job = Job(instance.but(workload={"precision": "fp8"}), UNEVEN.plan)
     (fault, *_) = deepspeed.faults(job)
     assert fault.found == "precision: fp8 is not for DeepSpeed"
 

@@ -81,9 +81,7 @@ def test_micro_batches_by_variance() -> None:
 
 def test_no_template_has_room() -> None:
     """A reserve of all memory leaves nothing for a micro-batch."""
-    instance = fleet_instance(7).model_copy(
-        update={"limits": Limits(framework_reserve_bytes=10 * GIB)}
-    )
+    instance = fleet_instance(7).but(limits=Limits(framework_reserve_bytes=10 * GIB))
     with pytest.raises(RecoveryError, match="none has room"):
         start_fleet(instance, even_designs(range(2, 4)), 1)
 
@@ -94,7 +92,7 @@ def test_sizes_that_do_not_add_up() -> None:
         start_fleet(fleet_instance(4, others=3), even_designs(range(5, 6)), 0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_every_recovery_is_verified(data: st.DataObject) -> None:
     """Nodes leave and come back one or two at a time; every file on the way holds."""
@@ -298,7 +296,7 @@ def test_an_instance_is_no_fleet() -> None:
 def test_a_changed_fleet_is_not_recovered(fleet: FleetDocument, tmp_path: Path) -> None:
     """What was changed by hand has no right figures to start from."""
     path = tmp_path / "fleet.json"
-    path.write_text(to_json(fleet.model_copy(update={"faults": 0})), encoding="utf-8")
+    path.write_text(to_json(fleet.but(faults=0)), encoding="utf-8")
     code, _, text = run("recover", path, "--lost", "a-0")
     assert code == 2
     assert "digest" in text
@@ -318,11 +316,9 @@ def test_bug_what_other_fleets_may_train(recovered: dict[str, Any]) -> None:
     document = FleetDocument.model_validate_json(json.dumps(recovered))
     assert document.recovery is not None
     steps = document.recovery.steps
-    loose = document.recovery.model_copy(update={"steps": 250.0, "steps_bound": 500.0})
-    found = shown(document.model_copy(update={"recovery": loose}))
+    found = shown(document.but(recovery={"steps": 250.0, "steps_bound": 500.0}))
     assert "no fleet of these templates trains more than 500.0, gap 50.0 %" in found
-    best = document.recovery.model_copy(update={"steps_bound": steps})
-    found = shown(document.model_copy(update={"recovery": best}))
+    found = shown(document.but(recovery={"steps_bound": steps}))
     lines = [line.rstrip() for line in found.splitlines()]
     assert any(line.endswith("no fleet of these templates trains more") for line in lines)
 

@@ -62,7 +62,7 @@ def test_bound_is_not_above_the_best_fleet(seed: int) -> None:
     instance = enlarged(seed)
     for faults in (0, 1, 2):
         document = start_fleet(instance, designs(instance), 1)
-        asked = document.model_copy(update={"faults": faults})
+        asked = document.but(faults=faults)
         exact = exact_ns(asked, min(faults, document.survives))
         bound = least_step_ns(asked, 10 * exact)
         assert bound is not None
@@ -88,8 +88,7 @@ def test_a_bound_on_steps_is_at_the_word_of_the_search(recovered: FleetDocument)
 def test_a_bound_that_is_shown_again_needs_no_word(recovered: FleetDocument) -> None:
     """Half as much again as this fleet trains is more than any does."""
     assert recovered.recovery is not None
-    lax = recovered.recovery.model_copy(update={"steps_bound": 1.5 * recovered.recovery.steps})
-    document = sealed(recovered.model_copy(update={"recovery": lax}))
+    document = sealed(recovered.but(recovery={"steps_bound": 1.5 * recovered.recovery.steps}))
     assert verify_fleet(document).problems == ()
     assert verify_fleet(document).reservations == ()
 

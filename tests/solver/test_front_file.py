@@ -46,7 +46,7 @@ def test_front_with_a_gap_and_idle_nodes_is_proved_again() -> None:
 
 def test_changed_front_is_refused() -> None:
     """The digest tells."""
-    changed = front().model_copy(update={"runtime_s": 7.0})
+    changed = front().but(runtime_s=7.0)
     assert any("digest" in problem for problem in verify_front(changed).problems)
 
 
@@ -127,10 +127,9 @@ def test_bug_picture_of_free_clusters() -> None:
     """Without prices there is one point, at no cost, and a picture all the same."""
     family = small_family(SEEDS[1])
     cluster = family.instance.cluster
-    groups = tuple(g.model_copy(update={"price_usd_per_hour": 0.0}) for g in cluster.groups)
-    free = cluster.model_copy(update={"groups": groups})
-    instance = family.instance.model_copy(update={"cluster": free})
-    document = build_front(searched(family.model_copy(update={"instance": instance})), "front")
+    groups = tuple(g.but(price_usd_per_hour=0.0) for g in cluster.groups)
+    free = cluster.but(groups=groups)
+    document = build_front(searched(family.but(instance={"cluster": free})), "front")
     assert len(document.points) == 1
     assert 'class="best"' in front_picture(document)
 

@@ -86,18 +86,18 @@ def in_zones(instance: Instance) -> Instance:
     """
     cluster = instance.cluster
     parts = [
-        group.model_copy(update={"name": f"{group.name}{part}", "nodes": count})
+        group.but(name=f"{group.name}{part}", nodes=count)
         for group in cluster.groups
         for part, count in enumerate((1, group.nodes - 1))
         if count
     ]
-    groups = tuple(own.model_copy(update={"zone": f"zone-{j}"}) for j, own in enumerate(parts))
+    groups = tuple(own.but(zone=f"zone-{j}") for j, own in enumerate(parts))
     slowest = min(group.inter_node.bandwidth_bytes_per_s for group in groups)
     link = ZoneLink(bandwidth_bytes_per_s=slowest / 4, latency_s=1e-3)
     slower = ZoneLink(bandwidth_bytes_per_s=slowest / 16, latency_s=1e-3)
     own = ZonePair(zones=("zone-1", "zone-0"), link=slower)
-    zoned = cluster.model_copy(update={"groups": groups, "zone_link": link, "zone_links": (own,)})
-    return instance.model_copy(update={"cluster": zoned})
+    zoned = cluster.but(groups=groups, zone_link=link, zone_links=(own,))
+    return instance.but(cluster=zoned)
 
 
 # Instances of two node groups, with tied embeddings.
@@ -134,8 +134,7 @@ def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
     instance = random_instance(seed)
     each = {}
     for ways in (("none",), ("full",), ("none", "full")):
-        search = instance.search.model_copy(update={"recompute": ways})
-        one = instance.model_copy(update={"search": search})
+        one = instance.but(search={"recompute": ways})
         generator = TemplateGenerator(one, TemplateOptions(micro_batch=1))
         every = range(1, sum(generator.mixes.available) + 1)
         each[ways] = [result.outcome.value for result in generator.by_mix(every)]
@@ -147,11 +146,10 @@ def test_more_ways_to_recompute_never_make_a_template_slower(seed: int) -> None:
 def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
     """2 nodes of three groups of 100,000: 2 of one, or 1 of two: 3 + 3 ways."""
     one = random_instance(0)
-    group = one.cluster.groups[0].model_copy(update={"nodes": 10**5})
-    groups = tuple(group.model_copy(update={"name": name}) for name in "abc")
-    cluster = one.cluster.model_copy(update={"groups": groups})
+    group = one.cluster.groups[0].but(nodes=10**5)
+    groups = tuple(group.but(name=name) for name in "abc")
     generator = TemplateGenerator(
-        one.model_copy(update={"cluster": cluster}), TemplateOptions(micro_batch=1)
+        one.but(cluster={"groups": groups}), TemplateOptions(micro_batch=1)
     )
     assert sorted(generator.mixes.of(2)) == sorted(
         [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]

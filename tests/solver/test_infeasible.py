@@ -117,9 +117,8 @@ def test_price_limit_named_pays_for_nodes_that_fit() -> None:
     """A node that is cheap but too small is passed over."""
     one = instance(search=SearchSpace(micro_batch=(1, 2)))
     cheap, dear = sorted(one.cluster.groups, key=lambda group: group.price_usd_per_hour)
-    tiny = cheap.model_copy(update={"gpu": cheap.gpu.model_copy(update={"memory_bytes": 1})})
-    cluster = one.cluster.model_copy(update={"groups": (tiny, dear)})
-    poor = one.model_copy(update={"cluster": cluster})
+    tiny = cheap.but(gpu={"memory_bytes": 1})
+    poor = one.but(cluster={"groups": (tiny, dear)})
     poor = changed(poor, "limits", max_price_usd_per_hour=cheap.price_usd_per_hour / 2)
     limit = amount(explain(poor).remedy, "limits.max_price_per_hour: {} USD/h")
     assert limit == dear.price_usd_per_hour
@@ -128,8 +127,7 @@ def test_price_limit_named_pays_for_nodes_that_fit() -> None:
 def test_degrees_that_fit_no_node_are_named() -> None:
     """Three key and value heads cannot be shared by two GPUs; a degree of 1 is what helps."""
     one = instance(search=SearchSpace(tensor_parallel=(2,)))
-    narrow = one.workload.model_copy(update={"kv_heads": 3})
-    found = explain(one.model_copy(update={"workload": narrow}))
+    found = explain(one.but(workload={"kv_heads": 3}))
     assert "the 3 key and value heads" in found.constraint
     assert found.remedy == "1 in search.tensor_parallel"
 
@@ -143,9 +141,8 @@ def test_without_time_nothing_is_claimed() -> None:
 def test_bug_prices_with_float_noise_are_within_their_sum() -> None:
     """Three nodes at 0.1 USD/h cost 0.30000000000000004, which a limit of 0.3 allows."""
     one = instance(search=SearchSpace())
-    group = one.cluster.groups[0].model_copy(update={"nodes": 3, "price_usd_per_hour": 0.1})
-    cluster = one.cluster.model_copy(update={"groups": (group,)})
-    three = one.model_copy(update={"cluster": cluster})
+    group = one.cluster.groups[0].but(nodes=3, price_usd_per_hour=0.1)
+    three = one.but(cluster={"groups": (group,)})
     limited = changed(three, "limits", max_price_usd_per_hour=0.3)
     assert list(node_vectors(limited)) == [(1,), (2,), (3,)]
 

@@ -86,7 +86,7 @@ def fields() -> dict[str, object]:
 
 def test_names_of_the_object() -> None:
     """All names of schema version 8 are there."""
-    assert fields()["schema_version"] == 8
+    assert fields()["schema_version"] == 9
     assert set(fields()) >= TOP
 
 
@@ -193,7 +193,7 @@ def test_names_of_a_workload() -> None:
 
 def test_names_of_the_instance_are_those_of_its_file() -> None:
     """What YAML calls `zero` or `micro_batch`, a plan file does too; limits add their unit."""
-    assert set(InstanceFile.model_fields) == set(Instance.model_fields)
+    assert {*InstanceFile.model_fields, "fused"} == set(Instance.model_fields)
     assert set(SearchFile.model_fields) == set(SearchSpace.model_fields)
     assert set(ObjectiveFile.model_fields) == set(Objective.model_fields)
     units = r"_s$|_bytes$|_usd(?=_per)"

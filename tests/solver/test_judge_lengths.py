@@ -1,11 +1,13 @@
 """Plans of lengths judged on steps drawn from the histogram."""
 
+from dataclasses import replace
+
 import pytest
 
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
 from formulations.lengths.tour import Group, Tour
 from solver.lengths.ascending import ascending
-from solver.lengths.judge import judge
+from solver.lengths.judge import Way, judge
 from tests.mixed_lengths import random_mixed
 
 SHORT = Strategy("short", (Replica(1, 1024, RowTime(0.0, 1.0, 0)),) * 2)
@@ -53,6 +55,20 @@ def test_switches_that_cost_more_than_they_bring() -> None:
     judged = judge(mixed, plan, 10, seed=1)
     assert judged.times_ns["clairvoyant"] == judged.times_ns["single"] == judged.times_ns["plan"]
     assert judged.mean_ns("fastest") > 2 * 10**9
+
+
+def test_drawn_steps_pay_for_visits_and_optimizer() -> None:
+    """Every group takes a visit more, every step the optimizer; then one group is the best."""
+    plain = two_strategies(switch_ns=10)
+    once = tuple(replace(one, visit_ns=10**7, anchor_ns=10**9) for one in (SHORT, LONG))
+    plan = Tour(1, (Group(0, (0,)), Group(1, (1,))))
+    before = judge(plain, plan, 5, seed=1)
+    after = judge(replace(plain, strategies=once), plan, 5, seed=1)
+    ways: dict[Way, int] = {"plan": 2, "single": 1}
+    for way, groups in ways.items():
+        pairs = zip(after.times_ns[way], before.times_ns[way], strict=True)
+        assert {a - b for a, b in pairs} == {groups * 10**7 + 10**9}
+    assert after.times_ns["clairvoyant"] == after.times_ns["single"]
 
 
 def test_a_group_without_a_sequence_is_left_out() -> None:

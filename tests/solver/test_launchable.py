@@ -32,12 +32,8 @@ MAKERS = random_instance, expert_instance, unlike_instance
 
 def one_tensor(instance: Instance) -> Instance:
     """The instance, whose blocks send one tensor, so that sequences may be shared."""
-    runs = [
-        run.model_copy(update={"layer": run.layer.model_copy(update={"output_tensors": 1})})
-        for run in instance.workload.layer_runs
-    ]
-    workload = instance.workload.model_copy(update={"layer_runs": tuple(runs)})
-    return instance.model_copy(update={"workload": workload})
+    runs = [run.but(layer={"output_tensors": 1}) for run in instance.workload.layer_runs]
+    return instance.but(workload={"layer_runs": tuple(runs)})
 
 
 def instance_for(target: Launcher, seed: int) -> Instance:
@@ -54,16 +50,16 @@ def instance_for(target: Launcher, seed: int) -> Instance:
     }
     made = one_tensor(made)
     search = narrowed(made.search.model_copy(update=wide), target)
-    workload = made.workload.model_copy(
-        update={
+    return made.but(
+        search=search,
+        workload={
             "precision": "bf16",
             "flash_attention": True,
             "tied_embeddings": made.workload.tied_embeddings and rng.random() < 0.5,
             "optimizer_bytes": 8 if target != "torchtitan" and seed % 5 == 0 else 12,
             "mtp_layers": 1 if target != "flagscale" and seed % 7 == 0 else 0,
-        }
+        },
     )
-    return made.model_copy(update={"search": search, "workload": workload})
 
 
 def check(instance: Instance, plan: Plan, target: Launcher) -> None:
@@ -113,5 +109,5 @@ def test_what_is_exported_is_read_back_as_a_run(seed: int, tmp_path: Path) -> No
                 (tmp_path / name).write_text(text, encoding="utf-8")
             own = read_run(instance, path, None if path else tmp_path)
             # of one micro-batch, or one stage, several schedules are the same
-            shape = plan.shape.model_copy(update={"schedule": own.shape.schedule})
-            assert own.plan == plan.model_copy(update={"shape": shape})
+            shape = plan.shape.but(schedule=own.shape.schedule)
+            assert own.plan == plan.but(shape=shape)

@@ -1,15 +1,25 @@
 """Promises of solver.lengths.layouts and formulations.lengths.row_times: plans as strategies."""
 
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
 from formulations.instance.rows import of_rows
-from formulations.lengths.problem import RowTime
+from formulations.lengths.problem import Atom, RowTime
 from formulations.lengths.row_times import PlanRows, plan_rows
-from solver.lengths.layouts import found_strategies
+from formulations.lengths.strategy_time import StrategyTimes
+from formulations.plan import Shape
+from solver.lengths import layouts
+from solver.lengths.candidates import candidates
+from solver.lengths.layouts import _variants, found_strategies
+from solver.simulate import step_time_ns
+from solver.study.store import open_study
+from solver.switching import all_pairs
+from tests.command_line import run
 from tests.mixed_rows import mixed_strategies, small
 
 
@@ -98,6 +108,30 @@ def test_padded_rows_of_all_lengths() -> None:
                 assert known <= row_ns(replica.time, tokens) * (1 + 1e-6)
 
 
+def test_a_step_of_one_length_is_the_simulated_one() -> None:
+    """With one stage, rows, reduction and optimizer take what a plan's step does.
+
+    With several all rows go at the slowest one's pace, which the filling pipeline does not.
+    """
+    instance, found = strategies("alike")
+    for one in found:
+        number = sum(replica.micro_batches for replica in one.plan.replicas)
+        atom = Atom(one.strategy.longest, number)
+        rows_ns = StrategyTimes(one.strategy, (atom,), "packed").of_set((0,))
+        assert rows_ns is not None
+        costs = plan_costs(of_rows(instance, atom.tokens, number), one.plan)
+        beyond = rows_ns + one.strategy.anchor_ns - step_time_ns(costs)
+        fill_ns = (one.plan.shape.pp - 1) * slowest_ns(costs, 0)
+        assert -costs.send_ns.sum() <= beyond <= fill_ns + 1e-6 * rows_ns
+
+
+def test_bug_a_group_did_not_reduce_its_gradients() -> None:
+    """Replicas take time to sum gradients, and the holder of fp32 state to update parameters."""
+    for one in strategies("alike")[1]:
+        assert one.strategy.anchor_ns > 0
+        assert (one.strategy.visit_ns > 0) is (one.plan.shape.dp > 1)
+
+
 def test_unlike_replicas() -> None:
     """On two types of GPUs the replica on the slower one is slower, and holds shorter rows."""
     _, found = strategies("mixed")
@@ -113,3 +147,32 @@ def test_every_layout() -> None:
     _, found = strategies("alike")
     degrees = {(s.dp, s.degrees[0].tp, s.pp) for s in (one.plan.shape for one in found)}
     assert degrees == {(1, 1, 4), (1, 2, 2), (1, 4, 1), (2, 1, 2), (2, 2, 1), (4, 1, 1)}
+
+
+class KilledError(Exception):
+    """In place of a signal."""
+
+
+def test_killed_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layouts and switches of a study are not worked out again; strategies and times are equal."""
+    instance, path, begun = small(), tmp_path / "study.db", list[Shape]()
+    known = candidates(instance)
+
+    def variants(own: Instance, shape: Shape) -> Iterator[PlanRows]:
+        begun.append(shape)
+        if len(begun) == 4:
+            raise KilledError
+        yield from _variants(own, shape)
+
+    monkeypatch.setattr(layouts, "_variants", variants)
+    with pytest.raises(KilledError), open_study(path, instance) as study:
+        candidates(instance, study=study)
+    for _ in range(2):
+        with open_study(path, instance) as study:
+            found = candidates(instance, study=study)
+        assert found == known
+        monkeypatch.setattr(all_pairs, "quick_plan", None)  # all are known the second time
+    assert begun.count(begun[3]) == 2
+    assert len(begun) == len(set(begun)) + 1
+    code, out, _ = run("study", "show", path)
+    assert (code, f"{len(set(begun))} layouts closed, 0 open; " in out) == (0, True)

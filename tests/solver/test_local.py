@@ -91,15 +91,14 @@ def test_limits_and_money_decide_what_is_best() -> None:
     """Cheapest plan of an instance that minimises money; none under an impossible time limit."""
     for seed in range(8):
         instance = random_instance(seed)
-        objective = instance.objective.model_copy(update={"minimize": "cost_per_step"})
-        cheap = instance.model_copy(update={"objective": objective})
+        cheap = instance.but(objective={"minimize": "cost_per_step"})
         found, fastest = local_plan(cheap, shapes(cheap)), local_plan(instance, shapes(instance))
         assert (found is None) == (fastest is None)
         if found is not None and fastest is not None:
             costs = [time * objective_weight(cheap, plan.shape) for plan, time in (found, fastest)]
             assert costs[0] <= costs[1]
         limits = Limits(max_step_time_s=1e-9)
-        hurried = instance.model_copy(update={"limits": limits})
+        hurried = instance.but(limits=limits)
         assert local_plan(hurried, shapes(hurried)) is None
 
 

@@ -82,8 +82,7 @@ def test_file_has_the_proved_optimum(
     """The step time that the search proved is the minimum of the model that it writes."""
     path = tmp_path / f"model{suffix}"
     instance = random_instance(seed)
-    step_time = instance.objective.model_copy(update={"minimize": "step_time"})
-    instance = instance.model_copy(update={"objective": step_time})
+    instance = instance.but(objective={"minimize": "step_time"})
     result = solve(instance, SolveOptions(method=method, write_model=path))
     assert result.status is Status.OPTIMAL
     assert read(path) == result.step_time_ns
@@ -139,7 +138,7 @@ def test_no_plan_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> No
     """Without a plan there is no shape to model, and a line says so."""
     path = tmp_path / "model.lp"
     limits = Limits(max_step_time_s=1e-9)
-    instance = random_instance(2).model_copy(update={"limits": limits})
+    instance = random_instance(2).but(limits=limits)
     result = solve(instance, SolveOptions(method="milp", write_model=path))
     assert result.plan is None
     assert not path.exists()

@@ -17,12 +17,12 @@ def two_groups(sizes: tuple[int, int], counts: tuple[int, int]) -> Instance:
     instance = chain_instance([1] * 12, [SLOW, FAST])
     link = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
     groups = tuple(
-        group.model_copy(update={"gpus_per_node": size, "nodes": count, "inter_node": link})
+        group.but(gpus_per_node=size, nodes=count, inter_node=link)
         for group, size, count in zip(instance.cluster.groups, sizes, counts, strict=True)
     )
     update = {
-        "cluster": instance.cluster.model_copy(update={"groups": groups}),
-        "workload": instance.workload.model_copy(update={"boundary_bytes": 8 * 10**6}),
+        "cluster": instance.cluster.but(groups=groups),
+        "workload": instance.workload.but(boundary_bytes=8 * 10**6),
     }
     return instance.model_copy(update=update)
 

@@ -44,9 +44,10 @@ def small() -> PlanDocument:
 def long() -> PlanDocument:
     """The same model with 1,024 and more micro-batches."""
     instance = load_instance(INSTANCES / "hetero_small.yaml")
-    workload = instance.workload.model_copy(update={"global_batch": 8192})
-    search = instance.search.model_copy(update={"micro_batch": (4,), "data_parallel": (2,)})
-    return planned(instance.model_copy(update={"workload": workload, "search": search}))
+    workload = instance.workload.but(global_batch=8192)
+    return planned(
+        instance.but(workload=workload, search={"micro_batch": (4,), "data_parallel": (2,)})
+    )
 
 
 def test_page_needs_nothing_else(small: PlanDocument) -> None:

@@ -47,12 +47,12 @@ def test_group_without_nodes_and_its_zone_are_left_out() -> None:
     """One zone is left, so that there is no link between zones."""
     instance = two_groups()
     groups = tuple(
-        group.model_copy(update={"zone": zone})
+        group.but(zone=zone)
         for group, zone in zip(instance.cluster.groups, ("east", "west"), strict=True)
     )
     link = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-3)
-    cluster = instance.cluster.model_copy(update={"groups": groups, "zone_link": link})
-    zoned = instance.model_copy(update={"cluster": cluster})
+    cluster = instance.cluster.but(groups=groups, zone_link=link)
+    zoned = instance.but(cluster=cluster)
     assert instance_with(zoned, (1, 1)).cluster.zone_link == link
     left = instance_with(zoned, (0, 1)).cluster
     assert [(group.zone, group.nodes) for group in left.groups] == [("west", 1)]

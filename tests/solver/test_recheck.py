@@ -61,8 +61,7 @@ def test_stage_needs_a_block() -> None:
     p, layers = tables.shape.pp, tables.num_layers
     alone = replace(made, boundaries=(0, *range(1, p), layers))
     for allowed in (True, False):
-        search = tables.instance.search.model_copy(update={"embedding_only_stages": allowed})
-        instance = tables.instance.model_copy(update={"search": search})
+        instance = tables.instance.but(search={"embedding_only_stages": allowed})
         assert (broken_rule(replace(tables, instance=instance), alone) is None) == allowed
 
 
@@ -82,8 +81,7 @@ def test_shares_distribute_the_micro_batches() -> None:
 def test_even_shares_are_equal() -> None:
     """Where the instance wants even shares, uneven ones are none."""
     tables = several()
-    search = tables.instance.search.model_copy(update={"micro_batches": "even"})
-    even = replace(tables, instance=tables.instance.model_copy(update={"search": search}))
+    even = replace(tables, instance=tables.instance.but(search={"micro_batches": "even"}))
     for made in brute_force.all_decisions(tables):
         assert (broken_rule(even, made) is None) == (len(set(made.micro_batches)) == 1)
 

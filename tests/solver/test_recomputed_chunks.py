@@ -105,9 +105,9 @@ def changed(document: PlanDocument, chunks: int, way: Recompute, more: int) -> P
     for s in range(k, len(stages), pp)[:chunks]:
         blocks = max(0, stages[s].recomputed.blocks + more)
         forged = Recomputed.model_construct(way=way, blocks=0 if way == "none" else blocks)
-        stages[s] = stages[s].model_copy(update={"recomputed": forged})
-    replicas = (replica.model_copy(update={"stages": tuple(stages)}), *document.replicas[1:])
-    return sealed(document.model_copy(update={"replicas": replicas}))
+        stages[s] = stages[s].but(recomputed=forged)
+    replicas = (replica.but(stages=tuple(stages)), *document.replicas[1:])
+    return sealed(document.but(replicas=replicas))
 
 
 @pytest.mark.parametrize("chunks", [1, 9])

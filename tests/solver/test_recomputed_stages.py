@@ -43,8 +43,7 @@ def test_search_finds_what_brute_force_finds(seed: int) -> None:
 def test_models_find_what_the_search_finds(seed: int, method: str) -> None:
     """CP-SAT and MILP prove the optimum of the exact search."""
     instance, shape = cramped_instance(seed, SCHEDULES[seed % 3])
-    search = instance.search.model_copy(update={"pipeline_parallel": (shape.pp,)})
-    instance = instance.model_copy(update={"search": search})
+    instance = instance.but(search={"pipeline_parallel": (shape.pp,)})
     exact = solve(instance)
     found = solve(instance, SolveOptions(method=method))  # type: ignore[arg-type]
     assert (found.status, found.step_time_ns) == (exact.status, exact.step_time_ns)
@@ -65,11 +64,11 @@ def test_changed_recomputation_is_refused(way: Recompute, more: int) -> None:
     k = next(k for k, stage in enumerate(replica.stages) if stage.recomputed.blocks)
     stated = replica.stages[k].recomputed
     forged = Recomputed.model_construct(way=way, blocks=max(0, stated.blocks + more))
-    stage = replica.stages[k].model_copy(update={"recomputed": forged})
+    stage = replica.stages[k].but(recomputed=forged)
     stages = (*replica.stages[:k], stage, *replica.stages[k + 1 :])
-    changed = replica.model_copy(update={"stages": stages})
+    changed = replica.but(stages=stages)
     replicas = (changed, *document.replicas[1:])
-    other = sealed(document.model_copy(update={"replicas": replicas}))
+    other = sealed(document.but(replicas=replicas))
     assert verify_document(document, Effort()).problems == ()
     assert verify_document(other, Effort()).problems != ()
 
@@ -86,7 +85,7 @@ def test_bug_stage_without_blocks_recomputes_nothing() -> None:
         embedding_only_stages=True,
     )
     whole = certified_cases.instance(search=search)
-    one = whole.model_copy(update={"workload": workload(chain, 4, 10**6, tied=False)})
+    one = whole.but(workload=workload(chain, 4, 10**6, tied=False))
     document = build_document(solve(one), SolveOptions())
     stages = [one.layers for one in document.replicas[0].stages]
     k = next(k for k, own in enumerate(stages) if own in [(0, 1), (2, 3)])

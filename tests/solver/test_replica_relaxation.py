@@ -42,11 +42,9 @@ def three_types() -> CostTables:
     instance = crowded_instance(1)
     fast, slow = sorted(instance.cluster.groups, key=lambda group: -group.gpu.peak_flops["bf16"])
     peak = {"bf16": slow.gpu.peak_flops["bf16"] * 1.01}
-    near = slow.gpu.model_copy(update={"name": "near", "peak_flops": peak})
-    types = (fast, slow, slow.model_copy(update={"name": "near", "gpu": near}))
-    groups = tuple(g.model_copy(update={"nodes": 2, "gpus_per_node": 1}) for g in types)
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    instance = instance.model_copy(update={"cluster": cluster})
+    types = (fast, slow, slow.but(name="near", gpu={"name": "near", "peak_flops": peak}))
+    groups = tuple(g.but(nodes=2, gpus_per_node=1) for g in types)
+    instance = instance.but(cluster={"groups": groups})
     return build_tables(instance, plain_shape((2, 2, 2), dp=1, pp=6))
 
 

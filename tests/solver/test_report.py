@@ -174,7 +174,7 @@ def test_training_cost_is_that_of_all_steps() -> None:
     """1,000 steps cost 1,000 times one step."""
     result = pipelined_result()
     objective = Objective(minimize="training_cost", steps=1000)
-    instance = result.instance.model_copy(update={"objective": objective})
+    instance = result.instance.but(objective=objective)
     document = document_of(replace(result, instance=instance))
     assert document.cost_usd_per_step is not None
     assert document.training_cost_usd == pytest.approx(1000 * document.cost_usd_per_step)
@@ -183,7 +183,7 @@ def test_training_cost_is_that_of_all_steps() -> None:
 def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
     """Where money is minimised, bound / rent is a time that leaves the same gap."""
     result = pipelined_result()
-    instance = result.instance.model_copy(update={"objective": Objective(minimize="cost_per_step")})
+    instance = result.instance.but(objective=Objective(minimize="cost_per_step"))
     assert result.step_time_ns is not None
     rent = 2 * instance.cluster.groups[0].price_usd_per_hour
     objective = rent * result.step_time_ns
@@ -212,14 +212,14 @@ def test_document_without_plan_has_no_figures() -> None:
 
 def test_changed_document_is_not_shown(document: PlanDocument) -> None:
     """A file that was edited after solve wrote it is refused in one line."""
-    changed = document.model_copy(update={"step_time_s": 1.0})
+    changed = document.but(step_time_s=1.0)
     with pytest.raises(PlanError, match=r"digest: the plan file was changed"):
         plan_of(changed)
 
 
 def test_senseless_document_is_not_shown(document: PlanDocument) -> None:
     """A sealed file with a node that the cluster lacks is refused in one line too."""
-    changed = sealed(document.model_copy(update={"node_order": ("moon-0", "fast-1")}))
+    changed = sealed(document.but(node_order=("moon-0", "fast-1")))
     with pytest.raises(PlanError, match=r"a plan that verify accepts"):
         costs_of(changed)
 
@@ -291,10 +291,8 @@ def test_free_nodes_print_no_money() -> None:
     """A price of zero is not worth a line."""
     result = pipelined_result()
     cluster = result.instance.cluster
-    free = tuple(group.model_copy(update={"price_usd_per_hour": 0.0}) for group in cluster.groups)
-    instance = result.instance.model_copy(
-        update={"cluster": cluster.model_copy(update={"groups": free})}
-    )
+    free = tuple(group.but(price_usd_per_hour=0.0) for group in cluster.groups)
+    instance = result.instance.but(cluster=cluster.but(groups=free))
     document = document_of(replace(result, instance=instance))
     text = printed(result_text(document, costs_of(document), simulate_step(costs_of(document))))
     assert "USD" not in text

@@ -152,8 +152,7 @@ def test_picture_draws_every_bar_inside_the_chart(document: PlanDocument, step: 
 def test_picture_escapes_names() -> None:
     """A workload name with XML characters does not break the file."""
     result = pipelined_result()
-    workload = result.instance.workload.model_copy(update={"name": "a<b & c"})
-    instance = result.instance.model_copy(update={"workload": workload})
+    instance = result.instance.but(workload={"name": "a<b & c"})
     assert result.plan is not None
     document = document_of(result_of(instance, result.plan))
     root = ElementTree.fromstring(svg_picture(document, simulate_step(costs_of(document))))

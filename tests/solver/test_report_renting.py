@@ -65,8 +65,7 @@ def test_spot_prices_that_the_objective_leaves_out_are_named() -> None:
     """So that nobody takes a plan of least step time for one that looked at them."""
     document = on_spot()
     assert document.shape is not None
-    objective = document.instance.objective.model_copy(update={"minimize": "cost_per_step"})
-    other = document.instance.model_copy(update={"objective": objective})
+    other = document.instance.but(objective={"minimize": "cost_per_step"})
     unused = [
         line
         for label, line in assumptions(other, document.shape, degrees_of(document))

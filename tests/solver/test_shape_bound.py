@@ -66,7 +66,7 @@ def two_speeds(
     groups = tuple(
         NodeGroup(
             name=one.name,
-            gpu=one.model_copy(update={"memory_bandwidth_bytes_per_s": 1e18}),
+            gpu=one.but(memory_bandwidth_bytes_per_s=1e18),
             gpus_per_node=1,
             nodes=1,
             price_usd_per_hour=1,
@@ -117,7 +117,7 @@ def with_activations(memory: LayerMemory, size_bytes: Array) -> LayerMemory:
 def test_memory_limits_the_share_of_a_replica() -> None:
     """With room for one micro-batch in flight under GPipe, neither replica can have two."""
     tables = two_speeds(4, "uneven")
-    shape = tables.shape.model_copy(update={"schedule": "gpipe"})
+    shape = tables.shape.but(schedule="gpipe")
     memory = tables.memory[0]
     size = tables.capacity_bytes - memory.static_bytes.sum() - memory.fixed_bytes
     full = np.array([0, int(size.min()), 0])

@@ -25,8 +25,7 @@ METHODS: tuple[Method, ...] = ("exact", "cpsat", "milp")
 
 def variant(instance: Instance, **choices: object) -> Instance:
     """The instance with other choices of its search space."""
-    search = instance.search.model_copy(update=choices)
-    return instance.model_copy(update={"search": search})
+    return instance.but(search=choices)
 
 
 def least(instance: Instance) -> float | None:
@@ -115,8 +114,7 @@ def test_a_split_sequence_never_hurts(seed: int) -> None:
 def test_more_memory_never_hurts(seed: int) -> None:
     """A smaller head-room, so more memory of every GPU, gives no slower plan."""
     instance = widened(seed)
-    limits = instance.limits.model_copy(update={"memory_headroom": 0.3})
-    tight = solve(instance.model_copy(update={"limits": limits})).objective
+    tight = solve(instance.but(limits={"memory_headroom": 0.3})).objective
     best = solve(instance).objective
     assert tight is None or (best is not None and best <= tight)
 

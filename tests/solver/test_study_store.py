@@ -122,6 +122,5 @@ def test_other_limits_use_what_is_known(tmp_path: Path, asked: Any) -> None:
     path = tmp_path / "study.db"
     best = solved(path).step_time_ns
     assert best is not None
-    limits = SMALL.limits.model_copy(update={"max_step_time_s": best / 1e9})
-    limited = SMALL.model_copy(update={"limits": limits})
+    limited = SMALL.but(limits={"max_step_time_s": best / 1e9})
     assert solved(path, limited).step_time_ns == best

@@ -98,7 +98,7 @@ def test_bound_of_an_empty_plan_space_is_infinite() -> None:
 
 def test_money_is_compared_with_money() -> None:
     """A bound of the cost per step, where that is minimised."""
-    instance = for_megatron(4).model_copy(update={"objective": Objective(minimize="cost_per_step")})
+    instance = for_megatron(4).but(objective=Objective(minimize="cost_per_step"))
     result = solve(instance)
     assert result.objective
     assert all(0 < (other.gain or 0) < 1 for other in result.other_targets)

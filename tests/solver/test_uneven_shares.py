@@ -95,8 +95,7 @@ def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
     instance = unlike_replicas(5)
     chain = two_tensors([run.layer for run in instance.workload.layer_runs], 2)
     runs = tuple(LayerRun(layer=one, count=1) for one in chain)
-    workload = instance.workload.model_copy(update={"layer_runs": runs})
-    instance = instance.model_copy(update={"workload": workload})
+    instance = instance.but(workload={"layer_runs": runs})
     tables = build_tables(instance, next(one for one in shapes(instance) if one.zero == 1))
     answer = enumerate_shape(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
     assert answer.complete
@@ -143,7 +142,7 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[
     for seed in seeds:
         instance = unlike_replicas(seed, single=False)
         update = {"schedule": ("zb-h1",), "blocking_sends": True}
-        instance = instance.model_copy(update={"search": instance.search.model_copy(update=update)})
+        instance = instance.but(search=update)
         tables = build_tables(instance, next(shapes(instance)))
         best, lanes = simulated_ns(tables), lanes_of(tables)
         if best is not None:
@@ -248,7 +247,7 @@ def test_more_orders_than_could_be_tried_are_closed() -> None:
     """
     instance = load_instance(Path("instances/oobleck_mixed.yaml"))
     chosen = {"pipeline_parallel": (5,), "micro_batch": (1,), "idle_nodes": False}
-    narrow = instance.model_copy(update={"search": instance.search.model_copy(update=chosen)})
+    narrow = instance.but(search=chosen)
     (shape,) = (one for one in shapes(narrow) if one.zero)
     answer = best_dealing(lanes_of(build_tables(narrow, shape)), 16_000_000_000)
     assert answer.complete

@@ -107,10 +107,9 @@ def test_bug_single_row_that_may_be_negative_was_taken_for_a_maximum() -> None:
 def test_own_degrees_are_never_slower_and_groups_have_no_order(seed: int) -> None:
     """Nor do the names of the groups change what is found."""
     own = unlike_instance(seed)
-    uniform = own.search.model_copy(update={"degrees": "uniform"})
     steps = [
         solve(instance, EXACT).objective
-        for instance in (own, permuted(own), own.model_copy(update={"search": uniform}))
+        for instance in (own, permuted(own), own.but(search={"degrees": "uniform"}))
     ]
     assert steps[0] == steps[1], seed
     assert steps[2] is None or (steps[0] is not None and steps[0] <= steps[2]), seed
@@ -119,11 +118,9 @@ def test_own_degrees_are_never_slower_and_groups_have_no_order(seed: int) -> Non
 def permuted(instance: Instance) -> Instance:
     """The groups in reverse, under other names."""
     groups = tuple(
-        group.model_copy(update={"name": f"z{j}"})
-        for j, group in enumerate(reversed(instance.cluster.groups))
+        group.but(name=f"z{j}") for j, group in enumerate(reversed(instance.cluster.groups))
     )
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster={"groups": groups})
 
 
 def super_gpus(instance: Instance, parts: int) -> Instance:
@@ -147,10 +144,9 @@ def super_gpus(instance: Instance, parts: int) -> Instance:
         for passes in [analytic_s(run.layer, group, instance.workload.precision, 1, b // shares)]
     ]
     profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=tuple(entries))
-    alone = second.model_copy(update={"gpus_per_node": 1})
-    cluster = instance.cluster.model_copy(update={"groups": (first, alone)})
-    search = instance.search.model_copy(update={"degrees": "uniform"})
-    return instance.model_copy(update={"cluster": cluster, "search": search, "profile": profile})
+    alone = second.but(gpus_per_node=1)
+    cluster = instance.cluster.but(groups=(first, alone))
+    return instance.but(cluster=cluster, search={"degrees": "uniform"}, profile=profile)
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 8))
@@ -161,26 +157,22 @@ def test_super_gpus_have_the_same_optimum_up_to_the_sync_among_parts(seed: int) 
     """
     one = unlike_instance(4 * seed)
     groups = tuple(
-        group.model_copy(
-            update={
-                "gpus_per_node": size,
-                "nodes": 1 + j,
-                "gpu": group.gpu.model_copy(update={"memory_bytes": 1 << 44}),
-                "intra_node": group.intra_node.model_copy(update={"latency_s": 0}),
-                "inter_node": one.cluster.groups[0].inter_node,
-            }
+        group.but(
+            gpus_per_node=size,
+            nodes=1 + j,
+            gpu={"memory_bytes": 1 << 44},
+            intra_node={"latency_s": 0},
+            inter_node=one.cluster.groups[0].inter_node,
         )
         for j, (group, size) in enumerate(zip(one.cluster.groups, (1, 2), strict=True))
     )
-    cluster = one.cluster.model_copy(update={"groups": groups, "zone_link": None})
+    cluster = one.cluster.but(groups=groups, zone_link=None)
     chosen = {"tensor_parallel": (1,), "zero": (0,), "recompute": ("none",), "idle_nodes": False}
     search = one.search.model_copy(update=chosen)
     runs = tuple(
-        run.model_copy(update={"layer": run.layer.model_copy(update={"kind": f"layer {i}"})})
-        for i, run in enumerate(one.workload.layer_runs)
+        run.but(layer={"kind": f"layer {i}"}) for i, run in enumerate(one.workload.layer_runs)
     )
-    workload = one.workload.model_copy(update={"layer_runs": runs})
-    made = one.model_copy(update={"cluster": cluster, "search": search, "workload": workload})
+    made = one.but(cluster=cluster, search=search, workload={"layer_runs": runs})
     emulated = super_gpus(made, 2)
     found = []
     for instance in (made, emulated):
@@ -210,9 +202,8 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> 
     """
     for seed in seeds:
         one = unlike_instance(seed)
-        groups = tuple(g.model_copy(update={"gpus_per_node": 2}) for g in one.cluster.groups)
-        cluster = one.cluster.model_copy(update={"groups": groups})
-        instance = one.model_copy(update={"cluster": cluster})
+        groups = tuple(g.but(gpus_per_node=2) for g in one.cluster.groups)
+        instance = one.but(cluster={"groups": groups})
         parts = Shape(
             degrees=(Degrees(tp=1, parts=2),) * 2,
             dp=1,
@@ -232,8 +223,7 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> 
 def test_figure_of_hetero_small() -> None:
     """806.1 ms by group, proved to 0.1 %, where equal degrees take 860.6 ms."""
     one = load_instance(ROOT / "instances" / "hetero_small.yaml")
-    search = one.search.model_copy(update={"degrees": "per_group"})
-    result = solve(one.model_copy(update={"search": search}), SolveOptions(gap=0.001))
+    result = solve(one.but(search={"degrees": "per_group"}), SolveOptions(gap=0.001))
     assert result.status is Status.OPTIMAL
     assert result.step_time_ns == 806_111_691
 
@@ -241,9 +231,9 @@ def test_figure_of_hetero_small() -> None:
 def test_groups_of_equal_machines_are_not_told_apart() -> None:
     """Of two equal groups of one node each the first has no larger degrees than the second."""
     one = unlike_instance(0)
-    fast = one.cluster.groups[0].model_copy(update={"gpus_per_node": 2, "nodes": 1})
-    groups = (fast, fast.model_copy(update={"name": "twin"}))
-    apart = one.model_copy(update={"cluster": one.cluster.model_copy(update={"groups": groups})})
+    fast = one.cluster.groups[0].but(gpus_per_node=2, nodes=1)
+    groups = (fast, fast.but(name="twin"))
+    apart = one.but(cluster={"groups": groups})
     listed = list(shapes(apart))
     assert all(a.tp * 100 + a.parts <= b.tp * 100 + b.parts for a, b in (s.degrees for s in listed))
     assert set(PlanSpace(apart).keys((1, 1))) == {key_of(shape) for shape in listed}

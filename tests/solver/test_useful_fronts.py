@@ -40,16 +40,14 @@ def spot_family(seed: int, limit: float | None = None) -> Family:
         spot = Spot(
             price_usd_per_hour=price / 3, preemptions_per_hour=rate, only=j == 1 and seed % 2 == 0
         )
-        groups[j] = groups[j].model_copy(update={"spot": spot})
+        groups[j] = groups[j].but(spot=spot)
     update = {
-        "cluster": instance.cluster.model_copy(update={"groups": tuple(groups)}),
-        "objective": instance.objective.model_copy(
-            update={"minimize": "cost_per_useful_sequence", "steps": 1000}
-        ),
-        "limits": instance.limits.model_copy(update={"max_price_usd_per_hour": limit}),
+        "cluster": instance.cluster.but(groups=tuple(groups)),
+        "objective": instance.objective.but(minimize="cost_per_useful_sequence", steps=1000),
+        "limits": instance.limits.but(max_price_usd_per_hour=limit),
         "preemption": Preemption(restart_s=0.1, checkpoint_s=0.02),
     }
-    return family.model_copy(update={"instance": instance.model_copy(update=update)})
+    return family.but(instance=instance.model_copy(update=update))
 
 
 @cache

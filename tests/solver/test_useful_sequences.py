@@ -73,15 +73,14 @@ def test_all_methods_prove_the_same_money(seed: int, method: Method) -> None:
 def test_without_preemptions_it_is_the_cost_per_step(seed: int) -> None:
     """At rate 0, and on spot for what nodes cost on demand, both objectives choose alike."""
     useful = rates_times(spot_instance(seed), 0.0)
-    useful = useful.model_copy(update={"preemption": Preemption(restart_s=9, checkpoint_s=9)})
+    useful = useful.but(preemption=Preemption(restart_s=9, checkpoint_s=9))
     groups = tuple(
-        group.model_copy(update={"price_usd_per_hour": price})
+        group.but(price_usd_per_hour=price)
         for group in useful.cluster.groups
         for price in [group.spot.price_usd_per_hour if group.spot else group.price_usd_per_hour]
     )
-    cluster = useful.cluster.model_copy(update={"groups": groups})
-    useful = useful.model_copy(update={"cluster": cluster})
-    stepwise = useful.model_copy(update={"objective": Objective(minimize="cost_per_step")})
+    useful = useful.but(cluster={"groups": groups})
+    stepwise = useful.but(objective=Objective(minimize="cost_per_step"))
     a, b = solve(useful), solve(stepwise)
     assert (a.objective, a.plan) == (b.objective, b.plan)
 
@@ -193,9 +192,9 @@ def test_forged_terms_are_refused(field: str) -> None:
 def test_dearer_terms_are_refused() -> None:
     """A consistent plan file on demand, where spot costs less, is not the best one."""
     instance = planned().instance
-    groups = tuple(group.model_copy(update={"spot": None}) for group in instance.cluster.groups)
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    plain = document_of(instance.model_copy(update={"cluster": cluster}))
+    groups = tuple(group.but(spot=None) for group in instance.cluster.groups)
+    cluster = instance.cluster.but(groups=groups)
+    plain = document_of(instance.but(cluster=cluster))
     offered = [group.model_dump(mode="json") for group in instance.cluster.groups]
     claimed = forged(plain, {"instance.cluster.groups": offered})
     assert any("money per useful hour" in one for one in verify_document(claimed).problems)

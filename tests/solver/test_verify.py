@@ -49,7 +49,7 @@ def test_brute_force_optimum_is_verified(seed: int) -> None:
 
 def variant(instance: Instance, **search: object) -> Instance:
     """The instance with other search fields."""
-    return instance.model_copy(update={"search": instance.search.model_copy(update=search)})
+    return instance.but(search=search)
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 5))
@@ -258,7 +258,7 @@ def test_memory_may_be_filled_to_the_last_byte(spare: int, expected: bool) -> No
 
 def test_digest_alone_tells_of_a_recorded_field() -> None:
     """A changed run time breaks nothing but the digest."""
-    changed = CASES["idle"]().model_copy(update={"runtime_s": 0.25})
+    changed = CASES["idle"]().but(runtime_s=0.25)
     [line] = verify_document(changed).problems
     assert line.startswith("digest: found ")
 

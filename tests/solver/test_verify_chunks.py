@@ -58,8 +58,7 @@ def test_too_many_ways_are_no_question() -> None:
 def test_bug_chunks_recomputed_all_experts_of_a_block() -> None:
     """What devices recompute takes as long as their share of the experts does."""
     instance = scheduled(expert_instance(3), "interleaved", 2)
-    search = instance.search.model_copy(update={"recompute": ("none", "full")})
-    instance = instance.model_copy(update={"search": search})
+    instance = instance.but(search={"recompute": ("none", "full")})
     shape = next(one for one in shapes(instance) if one.ep > 1 and one.vpp > 1)
     extra = Prover(PlanSpace(instance)).chunk_ways(shape).extra
     layers = np.arange(len(instance.workload.layers))

@@ -33,9 +33,8 @@ def unlike_tables(seed: int, even: bool = False) -> CostTables:
     """Tables of a shape of a few replicas on nodes of one size; with even shares, of 12 at most."""
     instance = unlike_replicas(seed)
     if even:
-        search = instance.search.model_copy(update={"micro_batches": "even"})
-        workload = instance.workload.model_copy(update={"global_batch": 12})
-        instance = instance.model_copy(update={"search": search, "workload": workload})
+        search = instance.search.but(micro_batches="even")
+        instance = instance.but(search=search, workload={"global_batch": 12})
     (shape, *_) = (one for one in shapes(instance) if one.zero == seed % 2)
     return build_tables(instance, shape)
 
@@ -143,7 +142,7 @@ def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> Non
         "zero": 1,
     }
     wide = Shape.model_validate(known | {"dp": 6, "pp": 5, "nodes_used": (18, 12)})
-    deep = wide.model_copy(update={"dp": 5, "pp": 6, "zero": 0})
+    deep = wide.but(dp=5, pp=6, zero=0)
     assert question_of(prover, deep).stages.graph.steps is None
     assert refuted(Lanes(prover, deep, 12_000_000_000))
     assert not refuted(Lanes(prover, wide, 15_767_634_935))

@@ -47,10 +47,8 @@ def test_verifier_and_instance_agree_on_targets(target: Target, fields: dict[str
     fitting = {"schedule": ("1f1b",), "recompute": ("none",), "recompute_per": "plan"}
     search = SearchSpace.model_validate({"target": target, "zero": (0,), **fitting, **fields})
     ((name, value),) = fields.items()
-    instance = pipelined_result().instance.model_copy(update={"search": search})
-    document = document_of(pipelined_result()).model_copy(
-        update={"instance": instance, "target": target}
-    )
+    instance = pipelined_result().instance.but(search=search)
+    document = document_of(pipelined_result()).but(instance=instance, target=target)
     findings = Findings()
     check_target(document, findings)
     one = value[0] if isinstance(value, tuple) else value
@@ -99,12 +97,7 @@ def test_both_agree_on_shared_experts_and_sequences() -> None:
         ((0, False), (8, False), (8, True)), ("fp16", "bf16"), truth
     ):
         fields = {"experts": experts, "precision": precision, "expert_biases": biases}
-        changed = instance.model_copy(
-            update={
-                "workload": instance.workload.model_copy(update=fields),
-                "search": instance.search.model_copy(update={"sequence_parallel": split}),
-            }
-        )
+        changed = instance.but(workload=fields, search={"sequence_parallel": split})
         sharing = product(RULES, (1, 2), (1, 2), (1, 2), ETP, (0, 1))
         for target, tp, cp, ep, etp, zero in sharing:
             if etp and tp == 1:
@@ -128,12 +121,11 @@ def test_forged_target_is_found() -> None:
 def test_both_list_the_same_unlike_degrees(seed: int) -> None:
     """Of node groups with degrees of their own, for FlagScale and for any target."""
     made = unlike_instance(seed)
-    workload = made.workload.model_copy(update={"tied_embeddings": seed % 3 == 0})
+    workload = made.workload.but(tied_embeddings=seed % 3 == 0)
     fields = {"micro_batches": "even", "schedule": ("1f1b",), "zero": (seed % 2,)}
     for target in ("flagscale", "any"):
         own = {"target": target, "sequence_parallel": seed % 4 > 0, **fields}
-        search = made.search.model_copy(update=own)
-        instance = made.model_copy(update={"search": search, "workload": workload})
+        instance = made.but(search=own, workload=workload)
         space = PlanSpace(instance)
         listed = {key for used in space.nodes for key in space.keys(used)}
         found = [key_of(shape) for shape in shapes(instance)]
@@ -171,6 +163,5 @@ def test_search_and_verifier_list_the_same_shapes(target: Target, seed: int) -> 
         "zero": tuple(zero for zero in range(4) if allows(target, "zero", zero)),
         "embedding_only_stages": False,
     }
-    search = instance.search.model_copy(update=fields)
-    result = solve(instance.model_copy(update={"search": search}))
+    result = solve(instance.but(search=fields))
     assert verify_document(document_of(result)).problems == ()

@@ -117,7 +117,7 @@ def test_tied_embeddings_are_in_the_tails_of_the_outer_stages() -> None:
     """512 rows (500, padded) of 2000 fp32 gradients, 4.096 MB, at 1 GB/s: 4.096 ms."""
     one = chain_instance([1, 1, 1], [SLOW] * 3)
     tied = workload(list(one.workload.layers), 4, 1000, tied=True)
-    instance = one.model_copy(update={"workload": tied})
+    instance = one.but(workload=tied)
     shape = chain_tables(instance).shape
     with_tied, without = OrderGraph(instance, shape), OrderGraph(instance, shape)
     without.tails.tied = [0] * 3
@@ -137,11 +137,11 @@ def tied_chain() -> CostTables:
     tables = chain_tables(chain_instance([1, 1], [SLOW, SLOW]))
     first, second = tables.instance.cluster.groups
     slower = Link(bandwidth_bytes_per_s=0.5e9, latency_s=0)
-    groups = (first, second.model_copy(update={"inter_node": slower}))
+    groups = (first, second.but(inter_node=slower))
     layers = list(tables.instance.workload.layers)
     update = {
         "workload": workload(layers, 4, 1000, tied=True),
-        "cluster": tables.instance.cluster.model_copy(update={"groups": groups}),
+        "cluster": tables.instance.cluster.but(groups=groups),
     }
     return build_tables(tables.instance.model_copy(update=update), tables.shape)
 
@@ -171,7 +171,7 @@ def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
     more for 12 ms, that with the least work.
     """
     tables = measured_chain(SLOW, message_bytes=20_000_000)
-    shape = tables.shape.model_copy(update={"schedule": schedule})
+    shape = tables.shape.but(schedule=schedule)
     question = question_of(Prover(PlanSpace(tables.instance)), shape)
     bound_ns = bound_ms * 1_000_000 + AFTER_NS - 2000  # without two transfers of 1 us
     assert question.refutes(bound_ns)

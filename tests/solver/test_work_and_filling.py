@@ -92,8 +92,7 @@ def test_filling_bound_of_two_equal_stages() -> None:
 def test_filling_bound_leaves_out_groups_that_are_too_slow() -> None:
     """1 micro-batch of 2 blocks on a fast and a slow GPU: the latency on fast ones, 2 * 1.5 ms."""
     instance = chain_instance([1, 1], [FAST, SLOW])
-    workload = instance.workload.model_copy(update={"global_batch": 1})
-    tables = chain_tables(instance.model_copy(update={"workload": workload}))
+    tables = chain_tables(instance.but(workload={"global_batch": 1}))
     assert closed_ns(tables)[1] == 3_000_000 + AFTER_NS
 
 
@@ -117,8 +116,7 @@ def test_filling_bound_of_unlike_shares_is_that_of_the_largest() -> None:
     """
     search = SearchSpace(micro_batches="uneven")
     instance = chain_instance([1, 1], [SLOW] * 4, search)
-    busy = instance.workload.model_copy(update={"global_batch": 5})
-    tables = chain_tables(instance.model_copy(update={"workload": busy}), dp=2)
+    tables = chain_tables(instance.but(workload={"global_batch": 5}), dp=2)
     sync_ns = 40_000_028
     d = (OPTIMIZER_NS + sync_ns) / 3e6
     v = 10 / 11 * (1 + 3 / 5 * min(d, 10 / 11))

@@ -36,8 +36,7 @@ def slower(instance: Instance, factor: float) -> Instance:
         "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s / factor,
         "latency_s": link.latency_s * factor,
     }
-    cluster = instance.cluster.model_copy(update={"zone_link": link.model_copy(update=changed)})
-    return instance.model_copy(update={"cluster": cluster})
+    return instance.but(cluster={"zone_link": link.model_copy(update=changed)})
 
 
 @cache
@@ -45,7 +44,7 @@ def two_zones() -> Instance:
     """Of the instance the micro-batches of 4 and 16, on one GPU each, ZeRO 1: less to search."""
     instance = load_instance(INSTANCES / "two_zones.yaml")
     few = {"tensor_parallel": (1,), "micro_batch": (4, 16), "zero": (1,), "recompute": ("none",)}
-    return instance.model_copy(update={"search": instance.search.model_copy(update=few)})
+    return instance.but(search=few)
 
 
 @cache
@@ -90,8 +89,7 @@ def test_three_zones_keep_replicas_together() -> None:
     """No gradients cross between zones; activations take the near link, then the far one."""
     instance = load_instance(INSTANCES / "three_zones.yaml")
     few = {"tensor_parallel": (1,), "micro_batch": (16,), "zero": (1,), "data_parallel": (4,)}
-    search = instance.search.model_copy(update=few | {"idle_nodes": False})
-    plan = solve(instance.model_copy(update={"search": search}), SolveOptions(gap=0.02)).plan
+    plan = solve(instance.but(search=few | {"idle_nodes": False}), SolveOptions(gap=0.02)).plan
     assert plan is not None
     found = zones(instance, plan)
     assert crossings(found)[0] == 0
@@ -131,10 +129,7 @@ def several_zones(seed: int, zones: str = "xyzx") -> Instance:
     instance = few_stages(seed)
     nodes = [group for group in instance.cluster.groups for _ in range(group.nodes)]
     nodes = (nodes * 3)[:4]
-    groups = tuple(
-        node.model_copy(update={"name": f"n{i}", "nodes": 1, "zone": zones[i]})
-        for i, node in enumerate(nodes)
-    )
+    groups = tuple(node.but(name=f"n{i}", nodes=1, zone=zones[i]) for i, node in enumerate(nodes))
     speeds = [3e7, 3e8, 2e9]
     rng.shuffle(speeds)
     own = tuple(
@@ -142,9 +137,8 @@ def several_zones(seed: int, zones: str = "xyzx") -> Instance:
         for pair, speed in zip((("x", "y"), ("z", "y"), ("x", "z")), speeds, strict=True)
     )
     common = ZoneLink(bandwidth_bytes_per_s=1e8, latency_s=1e-4) if "w" in zones else None
-    update = {"groups": groups, "zone_links": own, "zone_link": common}
-    cluster = instance.cluster.model_copy(update=update)
-    return instance.model_copy(update={"cluster": Cluster.model_validate(cluster.model_dump())})
+    cluster = instance.cluster.but(groups=groups, zone_links=own, zone_link=common)
+    return instance.but(cluster=Cluster.model_validate(cluster.model_dump()))
 
 
 @pytest.mark.parametrize("zones", ["xyzx", "xyzw"])
@@ -153,15 +147,14 @@ def test_the_order_of_zones_changes_nothing(seed: int, zones: str) -> None:
     """Nor do the names that they have, nor the order in which a pair names its zones."""
     instance, rng = several_zones(seed, zones), random.Random(seed)
     names = dict(zip("wxyz", rng.sample("abcd", 4), strict=True))
-    groups = [g.model_copy(update={"zone": names[g.zone or ""]}) for g in instance.cluster.groups]
+    groups = [g.but(zone=names[g.zone or ""]) for g in instance.cluster.groups]
     rng.shuffle(groups)
     own = [
-        pair.model_copy(update={"zones": (names[pair.zones[1]], names[pair.zones[0]])})
+        pair.but(zones=(names[pair.zones[1]], names[pair.zones[0]]))
         for pair in instance.cluster.zone_links
     ]
     update = {"groups": tuple(groups), "zone_links": tuple(own[::-1])}
-    cluster = instance.cluster.model_copy(update=update)
-    moved = instance.model_copy(update={"cluster": cluster})
+    moved = instance.but(cluster=update)
     assert solve(moved).objective == solve(instance).objective
 
 
@@ -172,10 +165,8 @@ def test_a_faster_pair_is_never_worse(seed: int) -> None:
     own, before = instance.cluster.zone_links, solve(instance).objective
     for i, pair in enumerate(own):
         speed = 10 * pair.link.bandwidth_bytes_per_s
-        link = pair.link.model_copy(update={"bandwidth_bytes_per_s": speed})
-        faster = (*own[:i], pair.model_copy(update={"link": link}), *own[i + 1 :])
-        cluster = instance.cluster.model_copy(update={"zone_links": faster})
-        after = solve(instance.model_copy(update={"cluster": cluster})).objective
+        faster = (*own[:i], pair.but(link={"bandwidth_bytes_per_s": speed}), *own[i + 1 :])
+        after = solve(instance.but(cluster={"zone_links": faster})).objective
         assert (before is None) == (after is None)
         assert before is None or after is None or after <= before
 

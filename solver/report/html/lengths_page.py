@@ -2,14 +2,16 @@
 
 from html import escape
 
+from formulations.units import seconds
 from solver.lengths_document import LengthsDocument
 from solver.report.html.page import bare_page
 from solver.report.html.sections import lines_table, section, text_table
 from solver.report.lengths_picture import lengths_picture
 from solver.report.lengths_step import NUMBERS, TEXTS, group_rows, lines
+from solver.report.quantities import time_text
 
 _NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
-_STRATEGIES = ("strategy", "replicas", "stages", "longest row")
+_STRATEGIES = ("strategy", "replicas", "stages", "longest row", "visit", "as anchor")
 
 
 def lengths_page(document: LengthsDocument) -> str:
@@ -30,11 +32,13 @@ def lengths_page(document: LengthsDocument) -> str:
 def _strategies(document: LengthsDocument) -> list[list[str]]:
     rows = []
     for one in document.problem.strategies:
+        once = [time_text(seconds(ns)) for ns in (one.visit_ns, one.anchor_ns)]
         if not one.replicas:
-            rows.append([one.name, "measured", "", ""])
+            rows.append([one.name, "measured", "", "", *once])
             continue
         stages = sorted({own.stages for own in one.replicas})
         longest = min(own.longest_row for own in one.replicas)
         count = sum(own.count for own in one.replicas)
-        rows.append([one.name, f"{count:,}", ", ".join(map(str, stages)), f"{longest:,}"])
+        own = [f"{count:,}", ", ".join(map(str, stages)), f"{longest:,}"]
+        rows.append([one.name, *own, *once])
     return rows
