@@ -109,8 +109,8 @@ def test_choices_and_costs_are_monotonous(rows: Rows) -> None:
                 assert best_ns <= _least_ns(replace(mixed, strategies=strategies))
         kept = [n for n in range(len(mixed.strategies)) if n != 0]
         tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
-        fewer = (tuple(tuple(table[a][b] for b in kept) for a in kept) for table in tables)
-        switching = Switching(*fewer, mixed.switching.parameters_return)
+        out, back = (tuple(tuple(one[a][b] for b in kept) for a in kept) for one in tables)
+        switching = Switching(out, back, mixed.switching.parameters_return)
         rest = tuple(mixed.strategies[n] for n in kept)
         assert best_ns <= _least_ns(replace(mixed, strategies=rest, switching=switching))
 
