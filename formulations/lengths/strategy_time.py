@@ -67,9 +67,10 @@ class StrategyTimes:
         known = [atom if fit else None for atom, fit in zip(atoms, self.fits, strict=True)]
         each = [[_sequence_ns(kind, atom, rows) for atom in known] for kind, _ in self.kinds]
         longest = [[_row_ns(kind, atom, rows) for atom in known] for kind, _ in self.kinds]
-        number = sum(atom.count for atom in atoms)
-        for (kind, _), row in zip(self.kinds, longest, strict=True):
-            _check(strategy, number * (max(row) + kind.time.per_row_ns) + kind.stages * max(row))
+        for (kind, _), one, row in zip(self.kinds, each, longest, strict=True):
+            pairs = zip(atoms, one, strict=True)
+            work_ns = sum(atom.count * (ns + kind.time.per_row_ns) for atom, ns in pairs)
+            _check(strategy, work_ns + kind.stages * max(row))
         self._number = np.array([atom.count for atom in atoms])
         self.sequence_ns = np.array(each)  #: [kind of replica, atom]
         self.work_ns = self.sequence_ns * self._number

@@ -94,8 +94,8 @@ def switch_lines(document: SwitchDocument) -> Lines:
     """What moves, how long it takes, what no plan beats, and what the published rule takes."""
     lines = [
         ("workload", f"{document.workload.name}: {_MOVES[document.moves]}"),
-        ("from", _shape(document.before.plan)),
-        ("to", _shape(document.after.plan)),
+        ("from", _shape(document.before)),
+        ("to", _shape(document.after)),
     ]
     if not document.classes:
         return [*lines, ("volume", "nothing moves: every GPU holds what it needs")]

@@ -26,6 +26,7 @@ from tests.command_line import run
 from tests.conftest import ROOT
 from tests.expert_instances import expert_instance
 from tests.hand_made import result_of, uniform_plans
+from tests.random_shapes import zoned
 from tests.resealed import forged as forged_plan
 from tests.small_instances import random_instance
 from tests.unlike_degrees import unlike_instance
@@ -50,7 +51,14 @@ def switches(instance: Instance, moves: Moves) -> Iterator[SwitchDocument]:
         yield switch_document(before, after, moves)
 
 
-@pytest.mark.parametrize("make", [random_instance, expert_instance, unlike_instance])
+def zoned_instance(seed: int) -> Instance:
+    """Nodes of several types in up to four zones, links of their own between some."""
+    return zoned(random_instance(seed), 2 * seed + 1)
+
+
+@pytest.mark.parametrize(
+    "make", [random_instance, expert_instance, unlike_instance, zoned_instance]
+)
 @pytest.mark.parametrize("moves", MOVES)
 def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves) -> None:
     """ZeRO of all stages, experts, context, mixed GPUs and tensor degrees; never above the rule."""
@@ -114,6 +122,10 @@ def _quicker(fields: Fields) -> None:
     fields["time_s"] *= 0.9
 
 
+def _slower_rule(fields: Fields) -> None:
+    fields["published_s"] *= 1.1
+
+
 def _higher_bound(fields: Fields) -> None:
     fields["lower_bound_s"] *= 1.1
 
@@ -143,7 +155,7 @@ def _other_plan(fields: Fields) -> None:
 
 
 def _layer_lost(fields: Fields) -> None:
-    fields["after"]["plan"]["replicas"][0]["stages"][-1]["layers"][1] -= 1
+    fields["after"]["replicas"][0]["stages"][-1]["layers"][1] -= 1
 
 
 @pytest.mark.parametrize(
@@ -155,6 +167,7 @@ def _layer_lost(fields: Fields) -> None:
         (_one_class_less, "nothing twice"),
         (_class_twice, "nothing twice"),
         (_quicker, "time_s"),
+        (_slower_rule, "published_s"),
         (_higher_bound, "lower_bound_s"),
         (_other_price, "lower_bound_s"),
         (_smaller_slice, "every byte of the class once"),
@@ -235,6 +248,19 @@ def test_switch_writes_a_file_that_all_commands_take(two: list[Path], tmp_path: 
     assert times[2] >= max(times[:2])
 
 
+def test_switch_is_compared_with_an_instance(two: list[Path], tmp_path: Path) -> None:
+    """Its model and machines are those of the file, or the first field that differs is told."""
+    out, own = tmp_path / "switch.json", tmp_path / "instance.yaml"
+    run("switch", *two, "--out", out)
+    text = (two[0].parent / "instance.yaml").read_text(encoding="utf-8")
+    own.write_text(text, encoding="utf-8")
+    assert run("verify", out, "--instance", own)[0] == 0
+    own.write_text(text.replace("nodes: 1", "nodes: 2", 1), encoding="utf-8")
+    code, found, _ = run("verify", out, "--instance", own)
+    assert code == 1
+    assert "refused: instance.cluster.groups[0].nodes: found 1, expected 2" in found
+
+
 def test_a_plan_and_itself_need_nothing(two: list[Path], tmp_path: Path) -> None:
     """No time, no sendings, and a file that verifies."""
     out = tmp_path / "switch.json"
@@ -275,7 +301,7 @@ def test_files_that_are_no_plans_are_refused(two: list[Path], tmp_path: Path) ->
 
 
 def test_options_for_plans_are_refused_for_switches(two: list[Path], tmp_path: Path) -> None:
-    """A trace and an instance are of plans."""
+    """A trace is of plans, and an instance is no plan."""
     out = tmp_path / "switch.json"
     run("switch", *two, "--out", out)
     for command in (
